@@ -112,7 +112,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     mixed = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
     whole = _norm(touched, by_level, mixed, count, stage)
-    w = u / whole[vehicle]
+    w = u / np.maximum(whole, float(stage.least_norm * UNIT))[vehicle]
     v = w * residuals(rows, stage)
     weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]
     norm = _norm(touched, speeds, [float(level.speed_share) for level in stage.levels], count, stage)

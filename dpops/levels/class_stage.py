@@ -35,7 +35,15 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
     """A day's stages with one more of speed classes, which has this part of what all had; these keep the rest."""
     parts, none = alike(((CLASS, Fraction(1)),)), Fraction(0)
-    last = replace(stages[-1], parts=parts, alpha=none, bound_kmh=Fraction(1), exponent=Fraction(1), classes=edges)
+    last = replace(
+        stages[-1],
+        parts=parts,
+        alpha=none,
+        bound_kmh=Fraction(1),
+        exponent=Fraction(1),
+        least_norm=0,
+        classes=edges,
+    )
     return with_last(stages, last, share)
 
 

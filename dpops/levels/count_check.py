@@ -42,7 +42,15 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
     if rounded > MOST_SHARE * part:
         return None
     parts = alike((("city", Fraction(1)),))
-    return replace(like, parts=parts, share=rounded, bound_kmh=BOUND_KMH, alpha=ALPHA, counts_vehicles=True)
+    return replace(
+        like,
+        parts=parts,
+        share=rounded,
+        bound_kmh=BOUND_KMH,
+        alpha=ALPHA,
+        least_norm=0,
+        counts_vehicles=True,
+    )
 
 
 def vehicles_in(released: ReleasedStage) -> float:

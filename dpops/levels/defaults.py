@@ -17,7 +17,10 @@ _LEARNING_DAYS = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What one vehicle does on a day, roughly; public. How many of each it touches."""
+    """What one vehicle does on a day, roughly; public. How many of each it touches.
+
+    reports: of it in one HAT; None where nobody says.
+    """
 
     hats: int = 70
     cells: int = 12
@@ -25,6 +28,7 @@ class Profile:
     grandparents: int = 3
     hours: int = 14
     parts: int = 4
+    reports: int | None = None
 
     def touched(self, name: str) -> int:
         """How many groups of a level a vehicle-day touches, roughly."""
@@ -174,7 +178,31 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, known
 
 def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
     """What all HATs of a typical vehicle-day weigh together before clipping, by its public profile."""
+    norm = usual_norm(stage, fleet)
+    return _own_weight(stage, fleet) * (1.0 if norm is None else norm / max(norm, stage.least_norm))
+
+
+def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
+    """The norm of a typical vehicle-day's numbers of reports, to the stage's exponent, by the public profile; None
+    where that does not say how many there are."""
+    profile = fleet.profile
+    if profile.reports is None:
+        return None
+    return profile.hats * math.pow(profile.reports, stage.exponent) / _own_weight(stage, fleet)
+
+
+def _own_weight(stage: Stage, fleet: Fleet) -> float:
+    """The same of one whose norm is above the least."""
     return 1.0 if stage.kind == "laplace" else _weight(stage.shares, fleet.profile)
+
+
+def with_least_norm(stage: Stage, fleet: Fleet) -> Stage:
+    """Lets a vehicle-day that reports less than a typical one weigh less, where the profile says how much that is.
+
+    Of equal weights most would be theirs who come for an hour, and how fast these are, not how fast traffic is.
+    """
+    norm = usual_norm(stage, fleet)
+    return stage if norm is None or stage.counts_public else replace(stage, least_norm=round(norm))
 
 
 def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:

@@ -17,5 +17,13 @@ EXPONENT = Fraction(1)
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
     """A day's stages with one more of its places, which has this part of what all had; these keep the rest."""
     parts = alike(((PLACE, Fraction(1)),))
-    last = replace(stages[-1], parts=parts, bound_kmh=BOUND_KMH, alpha=ALPHA, exponent=EXPONENT, classes=())
+    last = replace(
+        stages[-1],
+        parts=parts,
+        bound_kmh=BOUND_KMH,
+        alpha=ALPHA,
+        exponent=EXPONENT,
+        least_norm=0,
+        classes=(),
+    )
     return with_last(stages, last, share)

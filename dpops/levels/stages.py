@@ -113,6 +113,8 @@ class Stage:
     bound_kmh: B, what the norm of a vehicle-day's weighted residual speeds is clipped to.
     alpha: the part of the share that the speeds get; the weights have the rest.
     exponent: of the number of reports in a HAT, as a multiple of 1/4.
+    least_norm: what the norm of a vehicle-day's numbers of reports (to that exponent) counts as at least: one that is
+    there for a short while weighs less than others, as its reports do. 0: all weigh about the same.
     counts_public: weights are then exact and unscaled, and the speeds have the whole share at twice the bound.
     counts_vehicles: it only counts them, see `dpops.levels.count_check`.
     classes: where it is about speed classes, see `dpops.levels.class_stage`, the edges between them in steps of the
@@ -127,6 +129,7 @@ class Stage:
     bound_kmh: Fraction
     alpha: Fraction
     exponent: Fraction = EXPONENT
+    least_norm: int = 0
     counts_public: bool = False
     counts_vehicles: bool = False
     classes: tuple[int, ...] = ()
@@ -144,6 +147,8 @@ class Stage:
             raise ValueError("the edges of speed classes must ascend from above 0")
         if self.bound_kmh <= 0 or self.spread <= 0:
             raise ValueError("the bound and the spread of the noise must be above 0")
+        if self.least_norm < 0:
+            raise ValueError("the least norm must be 0 or more")
         if (4 * self.exponent).denominator != 1 or not 0 <= self.exponent <= 1:
             raise ValueError(f"the exponent must be 0, 1/4, 1/2, 3/4 or 1, it is {self.exponent}")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dpops.levels import Fleet
 from dpops.mechanism import DECIDES, Mechanism
 from pipelines.specification.classes import STATISTIC
 from pipelines.specification.levels import MECHANISM
@@ -39,7 +40,7 @@ def decisive_text(spec: "Specification") -> str:
         "input": _input(spec),
     }
     if spec.levels is not None and spec.levels.fleet_is_declared:
-        plain["fleet"] = msgspec.to_builtins(spec.levels.fleet)
+        plain["fleet"] = _fleet(spec.levels.fleet)
     if spec.places is not None:
         plain["places"] = spec.places.text
     return msgspec.json.encode(plain, order="deterministic").decode()
@@ -48,6 +49,12 @@ def decisive_text(spec: "Specification") -> str:
 def _account(spec: "Specification") -> dict[str, Any]:
     names = ("name", "unit", "timezone", "adjacency", "since", "until")
     plain: dict[str, Any] = msgspec.to_builtins({name: getattr(spec.account, name) for name in names})
+    return plain
+
+
+def _fleet(fleet: Fleet) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(fleet)
+    plain["profile"] = {name: number for name, number in plain["profile"].items() if number is not None}
     return plain
 
 

@@ -24,6 +24,7 @@ from dpops.levels import (
     with_classes,
     with_places,
 )
+from dpops.levels.defaults import with_least_norm
 from dpops.levels.stages import EXPONENT, Shares
 from dpops.levels.strategy import Free, chosen
 from dpops.types import Grid
@@ -55,6 +56,9 @@ class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     grandparents: Annotated[int, msgspec.Meta(description="cells two resolutions coarser")] = Profile.grandparents
     hours: Annotated[int, msgspec.Meta(description="hours of the day")] = Profile.hours
     parts: Annotated[int, msgspec.Meta(description="parts of four hours")] = Profile.parts
+    reports: Annotated[
+        int | None, msgspec.Meta(description="its reports in one HAT; then those of a brief visit weigh less")
+    ] = None
 
 
 class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -205,7 +209,8 @@ class LevelsRelease:
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """The stages with what no recipe says."""
-        return tuple(replace(each, exponent=self.exponent, counts_public=self.counts_public) for each in stages)
+        named = (replace(each, exponent=self.exponent, counts_public=self.counts_public) for each in stages)
+        return tuple(with_least_norm(each, self.fleet) for each in named)
 
     def _later(self) -> tuple[Stage, ...]:
         """The stages of days with live slots, which have a part of the total beforehand."""
@@ -293,7 +298,7 @@ def _check_fleet(fleet: Fleet) -> None:
     profile = fleet.profile
     numbers = {"vehicles": fleet.vehicles} | {name: getattr(profile, name) for name in ProfileTable.__struct_fields__}
     for name, value in numbers.items():
-        if not 1 <= value <= 10_000_000:
+        if value is not None and not 1 <= value <= 10_000_000:
             raise ValueError(f"fleet: {name} must be between 1 and 10,000,000; it is {value}")
 
 

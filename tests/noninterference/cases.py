@@ -27,6 +27,7 @@ CLASSES = (
     )
     + '[[output]]\nproduct = "cell-day"\n'
 )
+REPORTED = DELTA.replace("vehicles = 50", "vehicles = 50\nprofile = { hats = 4, reports = 10 }")
 OTHERS = reports(60)
 DERIVED = SECRET.replace(', speed = "v"', "") + "derived_speed = { max_gap_s = 1800, max_kmh = 100 }\n"
 DISTRIBUTION = OPEN.replace('name = "mean"', 'name = "distribution"').replace('"array-average"', '"array-tree"')
@@ -98,6 +99,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "only-refused-rows": lambda: Case(World(SECRET, STRANGE[3:6], []), Job()),
     "one-vehicle-alone": lambda: Case(World(SECRET, bus(), []), Job()),
     "with-delta": lambda: with_and_without(DELTA, bus(), Job()),
+    "brief-days-weigh-less": lambda: with_and_without(REPORTED, bus(), Job()),
     "places": lambda: of_two_days(PLACES, Job(days=(DAYS[0], DAYS[1])), bus(9, day=DAYS[1])),
     "places-told-and-learned": lambda: with_and_without(PLACES, bus(), everything),
     "places-by-heading": lambda: with_and_without(

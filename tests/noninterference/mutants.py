@@ -78,6 +78,16 @@ def _(unchecked: Any) -> Any:
     return mutated
 
 
+@mutant("least-norm-of-the-data", "brief-days-weigh-less", "dpops.levels.bounded:unchecked")
+def _(unchecked: Any) -> Any:
+    """Whose day counts as brief is decided by the vehicle that reports most."""
+
+    def mutated(rows: Any, stage: Any) -> Any:
+        return unchecked(rows, replace(stage, least_norm=5 * int(rows.reports.max(initial=1))))
+
+    return mutated
+
+
 @mutant("bound-of-five-quarters", "with-delta", "dpops.levels.bounded:_part", "dpops.levels.bounded:within")
 def _(part_or_within: Any) -> Any:
     """A vehicle's vector is a quarter too long, and its check in integers is gone."""

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from dpops.accountant import DeltaLimit
+from dpops.levels import count_stage
 from dpops.levels.stages import FIRST_CENTRE
 from pipelines.account import location
 from pipelines.further_columns import value_meaning
 from pipelines.job import Outputs
 from pipelines.runs.crew import closed as levels
 from pipelines.specification import Specification, SpecificationError, load
+from pipelines.specification.identity import decisive_text
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC
 from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
@@ -222,6 +224,20 @@ def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run
     assert found == [(DAYS[2], 2), (DAYS[2], 2), (DAYS[0], 1)]
     released(tmp_path, hatstream)
     assert len(entries(tmp_path)) == 4
+
+
+def test_how_much_a_vehicle_reports_makes_brief_days_weigh_less(tmp_path: Path, hatstream: Run) -> None:
+    asked = "vehicles = 50\nprofile = { hats = 6, cells = 2, reports = 30 }"
+    folder = made(tmp_path / "a", hatstream, spec=SPEC.replace("vehicles = 50", asked))
+    plain, reported = load(levels_city.write(tmp_path)[0]), load(folder / "spec.toml")
+    assert plain.spec_id != reported.spec_id
+    assert "reports" not in decisive_text(plain), "what was written before is what it was"
+    released(folder, hatstream, end=DAYS[0])
+    looks = [stage_of(each.unit, reported.cells.region) for each in entries(folder)]
+    assert [each.least_norm for each in looks] == [round(6 * 30**0.75)] * 2
+    counting = count_stage(looks[0], 5_000)
+    assert counting is not None
+    assert counting.least_norm == 0, "a number of vehicles counts all alike"
 
 
 @pytest.mark.parametrize(

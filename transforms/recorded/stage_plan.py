@@ -54,9 +54,11 @@ def as_stored(stage: Stage) -> dict[str, Any]:
     """Encodes a stage that is laid on HATs. Numbers are rational text."""
     around = stage.laid
     counting = {"counts_vehicles": True} if stage.counts_vehicles else {}  # plans of before say nothing of it
+    least_norm = {"least_norm": stage.least_norm} if stage.least_norm else {}
     classes = {"classes": list(stage.classes)} if stage.classes else {}
     return (
         counting
+        | least_norm
         | classes
         | _places_as_stored(around.differences)
         | {

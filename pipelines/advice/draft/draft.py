@@ -146,7 +146,7 @@ def _fleet(feed: Feed | None, town: Town | None) -> str:
         why = "seen in the sample, roughly: replace it by the timetable's number"
         return f"[fleet]\nvehicles = {_vehicles(feed, town)}  # {why}\n{_PROFILE}"
     service = town.service
-    touched = ", ".join(f"{name} = {number}" for name, number in asdict(service.profile).items())
+    touched = ", ".join(f"{name} = {number}" for name, number in asdict(service.profile).items() if number)
     return (
         f"[fleet]\nvehicles = {service.vehicles}  # under way at once on {service.day}, the day with the most trips; "
         f"{service.blocks:,} duties in all: put what you know\n"
@@ -156,7 +156,7 @@ def _fleet(feed: Feed | None, town: Town | None) -> str:
 
 _PROFILE = (
     "# profile = { "
-    + ", ".join(f"{name} = {number}" for name, number in asdict(Profile()).items())
+    + ", ".join(f"{name} = {number}" for name, number in asdict(Profile(reports=20)).items())
     + " }  # what a vehicle touches on a day: put the timetable's, which makes better figures\n"
 )
 

@@ -22,7 +22,7 @@ from dpops.levels import (
     release_rows,
     sum_up,
 )
-from dpops.levels.defaults import BoundsOnly
+from dpops.levels.defaults import BoundsOnly, with_least_norm
 from dpops.levels.strategy import chosen
 from dpops.noise import Noise
 from dpops.types import Int64s
@@ -63,7 +63,10 @@ def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, s
     hats = hats_of(city.region, city.days[0].hours)
     known = BoundsOnly(hats=hats, fleet=city.fleet)
     best = chosen(recipe(kind, epsilon, rho, known), known)
-    first, later = (tuple(replace(stage, exponent=TARGET) for stage in stages) for stages in (best.first, best.later))
+    first, later = (
+        tuple(with_least_norm(replace(stage, exponent=TARGET), city.fleet) for stage in stages)
+        for stages in (best.first, best.later)
+    )
     return Recipe(first=first, later=later)
 
 

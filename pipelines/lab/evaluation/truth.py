@@ -97,6 +97,7 @@ def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
         grandparents=touched(grandparent),
         hours=touched(hour),
         parts=touched(hour // BLOCK_H),
+        reports=_one_digit(float(rows.reports.mean())),
     )
     return Fleet(vehicles=_one_digit(int(vehicle.max()) + 1), profile=profile)
 

@@ -37,7 +37,23 @@ def two_stages(kind: Kind, *, shares: tuple[str, str] = (".3", ".7")) -> list[St
     return [early, stage(kind, ("cell", "hour", "parent"), second, bound=Fraction(14))]
 
 
+def with_least(norm: int, stages: list[Stage]) -> list[Stage]:
+    return [replace(each, least_norm=norm) for each in stages]
+
+
 # the bound
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("norm", [1, 4, 20, 10_000])
+def test_a_brief_day_weighs_less_and_no_day_exceeds_its_bound(kind: Kind, norm: int) -> None:
+    days = [*days_of(), *random_days(6, 100)]
+    assert excess(with_least(norm, two_stages(kind)), days) <= 1
+    live = stage(kind, ("hour", "parent", "cell"), weight_shares=(Fraction(1), Fraction(0), Fraction(0)))
+    assert excess(with_least(norm, [live]), days) <= 1
+    brief, long = ([[(0, 0, n, 2000)]] for n in (2, 4))
+    weights = [sum_up(rows(day), replace(stage(kind), least_norm=6)).weights[0] for day in (brief, long)]
+    assert weights[1] == pytest.approx(2**0.75 * weights[0], rel=1e-3), "as its reports do"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -145,6 +161,11 @@ def clips_after_the_share(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(bounded, "_integers", late)
 
 
+def makes_brief_days_as_heavy_as_others(patch: pytest.MonkeyPatch) -> None:
+    """Divides by the least norm, where a vehicle-day's own is larger too."""
+    patch.setattr(bounded.np, "maximum", lambda _, least: np.full_like(_, least))
+
+
 def truncates_upwards(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(bounded, "_SHRINK", 1.0)
     patch.setattr(bounded, "_truncated", lambda v: (np.sign(v) * np.ceil(np.abs(v))).astype(np.int64))
@@ -174,6 +195,12 @@ def test_a_wrong_vector_is_caught(mutant: Mutant, kinds: tuple[Kind, ...], monke
     mutant(monkeypatch)
     for kind in kinds:
         assert excess(two_stages(kind), [*days_of(), *random_days(4, 100)]) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_least_norm_in_the_place_of_a_larger_own_one_is_caught(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    makes_brief_days_as_heavy_as_others(monkeypatch)
+    assert excess(with_least(4, two_stages(kind)), days_of()) > 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
