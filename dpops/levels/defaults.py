@@ -192,7 +192,7 @@ def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
 
 
 def _own_weight(stage: Stage, fleet: Fleet) -> float:
-    """The same of one whose norm is above the least."""
+    """Weight of a vehicle-day whose norm is above the least."""
     return 1.0 if stage.kind == "laplace" else _weight(stage.shares, fleet.profile)
 
 

@@ -36,7 +36,7 @@ def grows(errors: list[float]) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_a_larger_total_gives_no_larger_error(kind: Kind) -> None:
-    """112 buses on four days; half a minute of a core."""
+    """112 buses on four days; ten seconds of a core for both kinds."""
     seed = 31
     city = made_up(drawn(seed, 150, 4), GRID)
     recipes = [recipe_for(city, kind, total, DELTA) for total in TOTALS]
