@@ -117,7 +117,7 @@ def _draw(tables: Mapping[str, pa.Table], output: Path, guarantee: str) -> int:
 def _say_more(out: Console, errors: StreetErrors, agreement: Agreement) -> None:
     out.print(
         f"{errors.streets} streets: what is usual on them, of all days together, is missed by {errors.learned:.1f} "
-        f"km/h by reports; with their true mean for each it would be by {errors.constant:.1f} km/h."
+        f"km/h by reports; one value for all of them, their true mean, misses by {errors.constant:.1f} km/h."
     )
     name = agreement.runner
     out.print(

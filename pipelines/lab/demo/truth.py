@@ -42,7 +42,7 @@ class HatErrors(NamedTuple):
 
 
 class StreetErrors(NamedTuple):
-    """Mean absolute errors in km/h by reports of all days. constant: with the streets' true mean for each."""
+    """Mean absolute errors in km/h by reports of all days. constant: of one value for all, the streets' true mean."""
 
     streets: int
     learned: float
