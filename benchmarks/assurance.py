@@ -253,6 +253,12 @@ NOTHING_CHECKS = (
 )
 
 
+def _a_line_each(results: dict[str, Any]) -> str:
+    """JSON with a line for each result."""
+    spread = json.dumps(results, indent=1) + "\n"
+    return re.sub(r"\{[^{}\[\]]*\}", lambda result: re.sub(r"\n\s*", " ", result[0]), spread)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", action="store_true", help="only the page, from results that are there")
@@ -261,7 +267,7 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in [] if asked.page else asked.part or PARTS:
         results[name] = PARTS[name]()
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        RESULTS.write_text(_a_line_each(results))
     PAGE.write_text(page(results, GUARANTEE.read_text()))
 
 

@@ -181,10 +181,12 @@ def spend_in_each_hat(monkeypatch: pytest.MonkeyPatch, epsilon: Fraction) -> Non
     """
     for module in ("transforms.releases.hats.draw", "transforms.ledger.ledger", "transforms.ledger.releases"):
         monkeypatch.setattr(f"{module}.check_claims", lambda *_: None, raising=False)
-    honest = by_hexagon._release
-    monkeypatch.setattr(
-        by_hexagon, "_release", lambda rows, shard, _hat, policy, noise: honest(rows, shard, epsilon, policy, noise)
-    )
+    honest = by_hexagon._drawn
+
+    def drawn(asked, policy, noise):
+        return honest([slot._replace(epsilon=epsilon) for slot in asked], policy, noise)
+
+    monkeypatch.setattr(by_hexagon, "_drawn", drawn)
 
 
 @pytest.mark.slow  # 6 s

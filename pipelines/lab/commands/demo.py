@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ def _run(output: Path, as_json: bool) -> int:
         tables = read_results([str(path) for path in done.files])
         agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
         city = read_city(Feed(spec, samples), report)
-        street_errors = compared_streets(Feed(spec, samples), tables[STANDING], report)
+        street_errors = compared_streets(Feed(spec, samples), tables[STANDING], report) if spec.places else None
     guarantee, classes = sentence(spec, Fraction(0), Loss()), compared(city, tables[HATS])
     hexagons = _draw(tables, output, guarantee)
     _tell(out, classes, city.mean_kmh, guarantee)
@@ -91,7 +92,7 @@ def _run(output: Path, as_json: bool) -> int:
     _say_where(out, output, hexagons, done.files)
     if as_json:
         document = _document(output, classes, city.mean_kmh, guarantee)
-        answer(True, document | {"again": agreement._asdict(), "streets": street_errors._asdict()})
+        answer(True, document | {"again": agreement._asdict(), "streets": street_errors and street_errors._asdict()})
     return 0
 
 
@@ -108,16 +109,19 @@ def _draw(tables: Mapping[str, pa.Table], output: Path, guarantee: str) -> int:
     from pipelines.advice.pages.places import read_ground, read_places
     from pipelines.advice.pages.rows import HATS, STANDING
 
-    streets = MapTexts("Streets of a made-up town, as usual", guarantee)
-    draw_map(tables[STANDING], output / "streets.html", streets, Surroundings(read_places(output / STREETS)))
+    if STANDING in tables:
+        streets = MapTexts("Streets of a made-up town, as usual", guarantee)
+        draw_map(tables[STANDING], output / "streets.html", streets, Surroundings(read_places(output / STREETS)))
     around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
     return draw_map(tables[HATS], output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
 
 
-def _say_more(out: Console, errors: StreetErrors, agreement: Agreement) -> None:
+def _say_more(out: Console, errors: StreetErrors | None, agreement: Agreement) -> None:
     out.print(
-        f"{errors.streets} streets: what is usual on them, of all days together, is missed by {errors.learned:.1f} "
-        f"km/h by reports; one value for all of them, their true mean, misses by {errors.constant:.1f} km/h."
+        "Its streets are left out, for want of shapely: pip install 'hatstream[serve]'"
+        if errors is None
+        else f"{errors.streets} streets: what is usual on them, of all days together, is missed by {errors.learned:.1f}"
+        f" km/h by reports; one value for all of them, their true mean, misses by {errors.constant:.1f} km/h."
     )
     name = agreement.runner
     out.print(
@@ -127,7 +131,8 @@ def _say_more(out: Console, errors: StreetErrors, agreement: Agreement) -> None:
 
 
 def _say_where(out: Console, output: Path, hexagons: int, files: Sequence[Path]) -> None:
-    where = f"  {output / 'map.html'}\n  {output / 'streets.html'}\n{len(files):,} result files:\n  {files[0].parent}"
+    pages = "\n".join(f"  {page}" for page in (output / "map.html", output / "streets.html") if page.exists())
+    where = f"{pages}\n{len(files):,} result files:\n  {files[0].parent}"
     out.print(f"Maps of {hexagons:,} hexagons and of streets open from disk in any browser:\n{where}", soft_wrap=True)
     out.print("Next: README.md, 'Release a feed of your own', or docs/tutorial.md.")
 
@@ -158,7 +163,8 @@ def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
     if not path.exists():
         made = draft(output / SAMPLE, adds_and_removes=True, timetable=timetable, stem=path.stem)
         document = json.dumps(streets(fleet)).encode()
-        for name, content in (*made.files.items(), (STREETS, document), (path.name, (made.toml + _PLACES).encode())):
+        toml = made.toml + (_PLACES if find_spec("shapely") else "")
+        for name, content in (*made.files.items(), (STREETS, document), (path.name, toml.encode())):
             (output / name).write_bytes(content)
     out.print(
         f"A timetable of the town, and the specification drafted from it:\n  {timetable}\n  {path}", soft_wrap=True
