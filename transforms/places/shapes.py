@@ -37,13 +37,9 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     the order of its positions: see `directions.shared`. Raises ValueError, which names the feature, and
     ModuleNotFoundError without shapely.
     """
-    features = _features(document)
-    names = _names(features)
-    fine_cells = _fine_cells(features, buffer_m)
-    main = _main_cells(fine_cells, region, len(names))
-    for name, cell in zip(names, main.tolist(), strict=True):
-        if cell == NOWHERE:
-            raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
+    features, names, fine_cells, main = _parts(document, region, buffer_m)
+    for name in _lacking(names, main):
+        raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     geometries = tuple(feature["geometry"] for feature in features)
     return Pieces.cut(
         region, FINE, fine_cells.cell, fine_cells.place, Places(names, main, geometries), fine_cells.turns
@@ -52,10 +48,21 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
 
 def without_part(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M) -> list[str]:
     """The places of a collection, by name, that `shape_pieces` would refuse, for others take all they have."""
-    features = _features(document)
-    names = _names(features)
-    main = _main_cells(_fine_cells(features, buffer_m), region, len(names))
+    _, names, _, main = _parts(document, region, buffer_m)
+    return _lacking(names, main)
+
+
+def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
     return [name for name, cell in zip(names, main.tolist(), strict=True) if cell == NOWHERE]
+
+
+def _parts(
+    document: Any, region: Sequence[int], buffer_m: float
+) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
+    """Reads a collection: its features, and of each the name, the fine cells and the cell that holds most of them."""
+    features = _features(document)
+    names, fine_cells = _names(features), _fine_cells(features, buffer_m)
+    return features, names, fine_cells, _main_cells(fine_cells, region, len(names))
 
 
 def _main_cells(fine_cells: Shared, region: Sequence[int], places: int) -> Int64s:

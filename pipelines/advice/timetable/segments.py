@@ -35,7 +35,7 @@ class Segment(NamedTuple):
 
     @property
     def length_m(self) -> float:
-        return float(np.hypot(*np.diff(self.xy, axis=0).T).sum())
+        return float(_along_m(self.xy)[-1])
 
 
 def segments_document(feed: Gtfs, region: list[int], *, directed: bool) -> dict[str, Any]:
@@ -92,9 +92,14 @@ def _track(feed: Gtfs, line: int) -> _Track:
     metres = math.radians(1) * EARTH_M
     scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])
     xy = np.column_stack([lon, lat]) * scale
-    along_m = np.append(0.0, np.cumsum(np.hypot(*np.diff(xy, axis=0).T)))
+    along_m = _along_m(xy)
     steps_m = np.linspace(0, along_m[-1], min(int(along_m[-1] / STEP_M) + 2, MOST_STEPS))
     return _Track(xy, along_m, scale, steps_m, _at(xy, along_m, steps_m))
+
+
+def _along_m(xy: Float64s) -> Float64s:
+    """Measures how far along a line each of its positions lies; the first at 0."""
+    return np.append(0.0, np.cumsum(np.hypot(*np.diff(xy, axis=0).T)))
 
 
 def _at(xy: Float64s, along_m: Float64s, m: Float64s) -> Float64s:
@@ -158,7 +163,7 @@ def _is_taken(cell: int, way: int, taken: set[tuple[int, int]], *, directed: boo
 
 def _sampled(segment: Segment) -> Iterator[tuple[int, int]]:
     """Fine cells along a segment, and the sector of its direction in each."""
-    along_m = np.append(0.0, np.cumsum(np.hypot(*np.diff(segment.xy, axis=0).T)))
+    along_m = _along_m(segment.xy)
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
     before, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
     x, y = (behind - before).T

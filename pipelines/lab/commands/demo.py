@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from rich.table import Table
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import answer, console, json_option, progress_bars
 from pipelines.input_files import InputFiles
+from transforms.extras import lacking
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DAYS = 4
 SAMPLE = "sample.parquet"
 """The first day."""
-STREETS = "town-streets.geojson"
+STREETS, STREETS_PAGE = "town-streets.geojson", "streets.html"
 _PLACES = f"""
 # Streets of the town for a share of the same total, and a map of what is usual on them (docs/streets.md).
 [places]
@@ -89,7 +89,7 @@ def _run(output: Path, as_json: bool) -> int:
     hexagons = _draw(tables, output, guarantee)
     _tell(out, classes, city.mean_kmh, guarantee)
     _say_more(out, street_errors, agreement)
-    _say_where(out, output, hexagons, done.files)
+    _say_where(out, output, hexagons, done.files, has_streets=bool(spec.places))
     if as_json:
         document = _document(output, classes, city.mean_kmh, guarantee)
         answer(True, document | {"again": agreement._asdict(), "streets": street_errors and street_errors._asdict()})
@@ -111,14 +111,14 @@ def _draw(tables: Mapping[str, pa.Table], output: Path, guarantee: str) -> int:
 
     if STANDING in tables:
         streets = MapTexts("Streets of a made-up town, as usual", guarantee)
-        draw_map(tables[STANDING], output / "streets.html", streets, Surroundings(read_places(output / STREETS)))
+        draw_map(tables[STANDING], output / STREETS_PAGE, streets, Surroundings(read_places(output / STREETS)))
     around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
     return draw_map(tables[HATS], output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
 
 
 def _say_more(out: Console, errors: StreetErrors | None, agreement: Agreement) -> None:
     out.print(
-        "Its streets are left out, for want of shapely: pip install 'hatstream[serve]'"
+        f"Its streets are left out: {lacking('shapely') or 'its specification was drafted without them'}"
         if errors is None
         else f"{errors.streets} streets: what is usual on them, of all days together, is missed by {errors.learned:.1f}"
         f" km/h by reports; one value for all of them, their true mean, misses by {errors.constant:.1f} km/h."
@@ -130,10 +130,13 @@ def _say_more(out: Console, errors: StreetErrors | None, agreement: Agreement) -
     )
 
 
-def _say_where(out: Console, output: Path, hexagons: int, files: Sequence[Path]) -> None:
-    pages = "\n".join(f"  {page}" for page in (output / "map.html", output / "streets.html") if page.exists())
-    where = f"{pages}\n{len(files):,} result files:\n  {files[0].parent}"
-    out.print(f"Maps of {hexagons:,} hexagons and of streets open from disk in any browser:\n{where}", soft_wrap=True)
+def _say_where(out: Console, output: Path, hexagons: int, files: Sequence[Path], *, has_streets: bool) -> None:
+    pages = ["map.html", STREETS_PAGE] if has_streets else ["map.html"]
+    many = f"{hexagons:,} hexagons"
+    drawn = f"Maps of {many} and of streets open" if has_streets else f"A map of {many} opens"
+    listed = "\n".join(f"  {output / page}" for page in pages)
+    where = f"{listed}\n{len(files):,} result files:\n  {files[0].parent}"
+    out.print(f"{drawn} from disk in any browser:\n{where}", soft_wrap=True)
     out.print("Next: README.md, 'Release a feed of your own', or docs/tutorial.md.")
 
 
@@ -163,7 +166,7 @@ def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
     if not path.exists():
         made = draft(output / SAMPLE, adds_and_removes=True, timetable=timetable, stem=path.stem)
         document = json.dumps(streets(fleet)).encode()
-        toml = made.toml + (_PLACES if find_spec("shapely") else "")
+        toml = made.toml + ("" if lacking("shapely") else _PLACES)
         for name, content in (*made.files.items(), (STREETS, document), (path.name, toml.encode())):
             (output / name).write_bytes(content)
     out.print(
