@@ -167,6 +167,8 @@ SURE = 9.0
 PLACE_WIDTH_KMH, PLACE_VEHICLES, PLACE_CAUTION = 8.0, 1.0, 1.64
 """Chosen: a place is `ok` where half its interval is narrower, and where more vehicle-days a day are expected, even if
 its weight is smaller by so many standard deviations: one that a single vehicle visits never is."""
+FOUR_VEHICLES_DOUBT = 0.05
+"""Chosen: the chance that at any place, on any day, at least four vehicles are spoken of where fewer were."""
 SPREAD_PLACES, FEW_PLACES = 1.5, 2.6
 """Real, for plans: standard deviation of the logarithm of how busy a place is, where traffic is spread over places, and
 where few have most of it. Of 500 taxis 2 of 100 places have three quarters of all reports (docs/streets.md)."""

@@ -4,6 +4,7 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
+import h3
 import numpy as np
 import pytest
 
@@ -223,6 +224,23 @@ def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstr
             assert 0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65
     (part,) = {(row["slot_start"][11:16], row["slot_end"][11:16]) for row in rows_of_products["place-part"]}
     assert part == ("08:00", "10:00")
+
+
+def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty_buses_is(
+    tmp_path: Path, hatstream: Run
+) -> None:
+    loud = SPEC.replace("limit = 2.64", "limit = 100").replace("epsilon = 2.64", "epsilon = 100")
+    bus = levels_city.rows(buses=40)
+    van = [line.replace("PLATE0,", "VAN,").replace(",21.17,", ",21.175,") for line in bus if line.startswith("PLATE0,")]
+    made(tmp_path, hatstream, spec=loud + HEXAGONS + PRODUCTS, lines=bus + van)
+    released(tmp_path, hatstream, end=DAYS[1])
+    at = {name: h3.latlng_to_cell(lat, 72.83, 9) for name, lat in (("buses", 21.17), ("van", 21.175))}
+    assert at["buses"] != at["van"]
+    for rows in products(tmp_path).values():
+        assert {name: {row["vehicles_at_least"] for row in rows if row["place"] == at[name]} for name in at} == {
+            "buses": {"4"},
+            "van": {""},
+        }
 
 
 def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hatstream: Run) -> None:

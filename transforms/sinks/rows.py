@@ -47,11 +47,16 @@ _MODEL = ("model_value", "model_lower95", "model_upper95")
 
 _TEXTS = ("parent", "product", "place", "model_status", DISTRIBUTION_STATUS)
 _NUMBERS = ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *TRAFFIC, *_MODEL, *PERCENTILES)
-NOTES = dict.fromkeys(_TEXTS, pa.string()) | dict.fromkeys(_NUMBERS, pa.float64()) | {"days": pa.int64()}
+_WHOLE = ("days", "vehicles_at_least")
+NOTES = {
+    **dict.fromkeys(_TEXTS, pa.string()),
+    **dict.fromkeys(_NUMBERS, pa.float64()),
+    **dict.fromkeys(_WHOLE, pa.int64()),
+}
 """Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
 parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that.
 product: what a row of a coarser product is. place: of a product of places which one, as in `cell`; days: on how
-many released days its row rests. model_value, ..:
+many released days its row rests; vehicles_at_least: 4 where these prove it. model_value, ..:
 what the entry and those before it teach of a HAT's mean, beside what was released of it; model_status: ok, unreliable,
 or held-back where there is no value. p15, ..: of a cell's day or part of it, speeds that so many of a hundred reports
 do not exceed; distribution_status: likewise of these."""

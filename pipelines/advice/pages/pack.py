@@ -80,6 +80,7 @@ def packed(
         **_shapes("places", [place.shape for place in of_grid if place.shape is not None]),
         **_shapes("ground", [line.shape for line in ground]),
         **({} if standing is None else _usual(standing, grid)),
+        **_vehicles(rows, grid),
     }
     layers = _packed_layers(rows, grid, codes := _Codes(), arrays)
     head = {
@@ -125,6 +126,15 @@ def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
     most = rows.group_by("slot_start").aggregate([("days", "max")])
     days = dict(zip(most["slot_start"].to_pylist(), most["days_max"].to_pylist(), strict=True))
     return {"standing": is_standing, "days": [days[start] for start in grid.starts]}
+
+
+def _vehicles(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
+    """How many vehicles were at a place at least, where rows say it of any; 0 where they do not."""
+    if "vehicles_at_least" not in rows.column_names or not pc.any(pc.is_valid(rows["vehicles_at_least"])).as_py():
+        return {}
+    matrix = np.zeros(grid.shape, np.uint8)
+    matrix[grid.slot, grid.place] = pc.fill_null(rows["vehicles_at_least"], 0).to_numpy().clip(0, 255)
+    return {"vehicles": matrix}
 
 
 def _by_byte(array: Array) -> bytes:

@@ -99,13 +99,25 @@ def _of_some(interval: str) -> list[Column]:
         ),
         Column("leans_on_day", "Of live values: how far they rest on the day itself, 0 to 1", "1"),
         Column("product", "Which coarser product the row is of"),
-        Column("place", "Of products of places: the place, as in cell"),
         Column("distribution_status", "How well p15, p50 and p85 are known, as status has it of the value"),
-        Column("days", "Of products of places: the released days that the row rests on, its own counted", "1"),
+        *_of_places(),
         Column("model_value", "Mean speed as this and earlier releases together say it", "km/h"),
         Column("model_lower95", f"Of model_value: lower {_LEARNED_INTERVAL}", "km/h"),
         Column("model_upper95", f"Of model_value: upper {_LEARNED_INTERVAL}", "km/h"),
         Column("model_status", "How well model_value is known: ok, unreliable, or held-back where there is none"),
+    ]
+
+
+def _of_places() -> list[Column]:
+    return [
+        Column("place", "Of products of places: the place, as in cell"),
+        Column("days", "Of products of places: the released days that the row rests on, its own counted", "1"),
+        Column(
+            "vehicles_at_least",
+            "Of products of places: 4 where it is proved that at least four vehicles were there on these days, with"
+            " 95 % for all places and days together; else empty",
+            "1",
+        ),
     ]
 
 

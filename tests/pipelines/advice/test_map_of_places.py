@@ -9,7 +9,7 @@ from tests.pipelines.advice.results import CELLS, PARENT, known_of, row
 from transforms.sinks.rows import NOTES, SCHEMA
 
 DAYS = (13, 14)
-_WITH = ("product", "days", "parent", "parent_value", "parent_lower95", "parent_upper95")
+_WITH = ("product", "days", "vehicles_at_least", "parent", "parent_value", "parent_lower95", "parent_upper95")
 SCHEMA_OF_PLACES = pa.schema([*SCHEMA, *(pa.field(name, NOTES[name]) for name in _WITH)])
 
 
@@ -26,7 +26,11 @@ def folder(tmp_path):
     usual = [[*_own(20.0, 21.0, day=day), *_of_area(30.0, 30.0, day=day)] for day in DAYS]
     days = [usual[0], [*_own(20.0, 26.0, day=14), *_of_area(34.0, 34.0, day=14)[:1], *_own(0, 0, 0, 23.0, day=14)[3:]]]
     for name, rows in (("place-standing", usual), ("place-day", days)):
-        told = [each | {"product": name, "days": 5 + at} for at, day in enumerate(rows) for each in day]
+        told = [
+            each | {"product": name, "days": 5 + at, "vehicles_at_least": 4 if each["cell"] == CELLS[0] else None}
+            for at, day in enumerate(rows)
+            for each in day
+        ]
         pq.write_table(pa.Table.from_pylist(told, schema=SCHEMA_OF_PLACES), tmp_path / f"{name}.parquet")
     return tmp_path
 
@@ -60,6 +64,14 @@ def test_a_day_is_compared_with_what_is_usual_at_the_place_or_in_its_area(page, 
     assert asked(page, "state.show") == "difference"
     assert asked(page, "DATA.days") == [5, 6]
     assert "by 5 released days" in page.one("#when").text
+
+
+def test_a_place_is_said_to_have_had_four_vehicles_where_rows_say_so(page, hatstream, folder):
+    shown(page, hatstream, folder, "place-*.parquet")
+    said = asked(page, "DATA.places.id.map((_, place) => vehiclesText(1, place))")
+    assert [text[:19] for text in said] == ["At least 4 vehicles", "", "", ""]
+    asked(page, "choose(0)")
+    assert page.one("#p-vehicles").text == said[0]
 
 
 def test_a_day_beyond_its_interval_around_the_usual_is_said_to_be(page, hatstream, folder):

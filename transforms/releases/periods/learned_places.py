@@ -9,6 +9,7 @@ import numpy as np
 from dpops import fitted
 from dpops.learning import Learned
 from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
+from dpops.learning.place_vehicles import VehiclesProved
 from dpops.learning.places import PlaceBelief, learn_places, whole_weight
 from dpops.levels import Differences, Fleet, Kind, ReleasedStage
 from dpops.levels.defaults import weight_at_places
@@ -26,25 +27,29 @@ class Taught(NamedTuple):
     """All that was released of places. hours: how many slots began in each, see `Design`."""
 
     sums: PlaceSums
+    vehicles: VehiclesProved
     hours: Mapping[int, int]
 
     def after(self, read: ReleasedStage, hours: Sequence[int]) -> "Taught":
         """With one more day."""
-        return Taught(self.sums.after(place_day(read)), Counter(self.hours) + Counter(hours))
+        day = place_day(read)
+        sums = self.sums.after(day)
+        return Taught(sums, self.vehicles.after(day, sums, read.stage.kind), Counter(self.hours) + Counter(hours))
 
     @staticmethod
     def none(places: int) -> "Taught":
-        return Taught(PlaceSums.none(places), {})
+        return Taught(PlaceSums.none(places), VehiclesProved.none(places), {})
 
 
 class LearnedPlaces(NamedTuple):
     """places: what is believed of them. cells: km/h, of the cell of each, in the same hours: what a copy would say.
 
-    vehicles: at least so many vehicle-days a usual day has, cautiously: one weighs at most 1.
+    vehicles: where it is proved that at least four were.
     """
 
     places: PlaceBelief
     cells: Float64s
+    vehicles: VehiclesProved
 
     @property
     def differences(self) -> Float64s:
@@ -107,7 +112,7 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
         expected=whole * traffic / traffic.sum(),
         groups=groups_of(pieces),
     )
-    return LearnedPlaces(learn_places(taught.sums, around), cells)
+    return LearnedPlaces(learn_places(taught.sums, around), cells, taught.vehicles)
 
 
 def _traffic(of_cells: Float64s, pieces: Pieces) -> Float64s:

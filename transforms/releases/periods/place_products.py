@@ -10,13 +10,14 @@ from dpops.learning import Estimates, Groups, Learned, Status, coarser, publishe
 from dpops.learning.expected_places import CAUTIOUS, LEAST_VEHICLES, MOST_HALF_WIDTH_KMH
 from dpops.learning.interval import STATUS_NAMES, Z95, rounded
 from dpops.learning.learner import Field
+from dpops.learning.place_vehicles import AT_LEAST
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 from transforms.places.hexagons import cell_texts
 from transforms.records import SlotEstimates
 from transforms.releases.periods.learned_places import LearnedPlaces
 from transforms.releases.periods.products import Product, slot_groups
-from transforms.releases.periods.publish import HatEstimates, estimates_of_places
+from transforms.releases.periods.publish import Behind, HatEstimates, estimates_of_places
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
 
@@ -50,7 +51,9 @@ def place_product(
     whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
     beside = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
     result = result._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))
-    return estimates_of_places(result, product.name, named, models.state.days, spans, slots, policy)
+    proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
+    behind = Behind(models.state.days, proved)
+    return estimates_of_places(result, product.name, named, behind, spans, slots, policy)
 
 
 def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:

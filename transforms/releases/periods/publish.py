@@ -49,6 +49,13 @@ class HatEstimates(NamedTuple):
         return HatEstimates(value, lower, upper, sd, self.status[:, [at]], traffic, leans)
 
 
+class Behind(NamedTuple):
+    """What rows of places rest on. days: released ones. vehicles: of each place, that at least so many were there."""
+
+    days: int
+    vehicles: Sequence[int | None]
+
+
 def estimates_of_slot(
     estimates: HatEstimates, slot: int, facts: SlotFacts, unit: str, policy: LevelsPolicy
 ) -> SlotEstimates:
@@ -81,14 +88,12 @@ def estimates_of_places(
     estimates: HatEstimates,
     product: str,
     places: Places,
-    days: int,
+    behind: Behind,
     spans: Sequence[tuple[int, int] | None],
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
-    """One estimate for every place and time of a period, (places, times). days: released ones that it rests on.
-
-    slots: all of the period.
+    """One estimate for every place and time of a period, (places, times). slots: all of the period.
 
     In the column of cells stands the place, as in that of places: whoever draws or joins rows knows the first one.
     """
@@ -96,7 +101,8 @@ def estimates_of_places(
     said = [_notes(estimates, number) for number in times]
     notes: dict[str, list[Any]] = {name: [note for part in said for note in part[name]] for name in said[0]}
     notes |= {"product": [product] * len(names) * len(times), "place": [*names] * len(times)}
-    notes["days"] = [days] * len(names) * len(times)
+    notes["days"] = [behind.days] * len(names) * len(times)
+    notes["vehicles_at_least"] = [*behind.vehicles] * len(times)
     columns = _columns(estimates, times, names, notes, policy)
     ends = [(slots[span[0]].start, slots[span[1]].end) for span in spans if span is not None]
     geometries = dict(zip(names, places.geometries, strict=False))

@@ -31,6 +31,10 @@ function differenceText(slot, place) {
   const noise = isBeyondNoise(slot, place) ? "beyond what noise explains" : "no more than noise explains";
   return `${numberText(difference, true)} ${layer().unit} to the usual ${numberText(usualAt(slot, place))}: ${noise}`;
 }
+function vehiclesText(slot, place) {
+  const vehicles = DATA.vehicles?.[spot(slot, place)];
+  return vehicles ? `At least ${vehicles} vehicles were there on the days that this rests on (95 %, for all places together).` : "";
+}
 // One line for the ear and for the pointer.
 function spoken(slot, place) {
   const value = valueAt(slot, place), drawn = drawnAs(slot, place);
@@ -53,6 +57,7 @@ function showPanel() {
     node("p", { id: "p-interval", text: drawn === "none" ? "" : intervalText(slot, place) }),
     node("p", { id: "p-difference", text: differenceText(slot, place) }),
     node("p", { id: "p-status", text: statusText(slot, place) }),
+    vehiclesText(slot, place) && node("p", { id: "p-vehicles", text: vehiclesText(slot, place) }),
     drawn === "unknown" && node("p", { id: "p-warn", class: "warn", text: "Not reliable: too little is known here, do not act on it." }),
     !DATA.standing && node("h3", { text: dateText(dateOf(slot)) }), !DATA.standing && dayChart(place),
     node("h3", { text: DATA.standing ? "How it was known day by day" : "Days and times" }), weekGrid(fieldOfPlace(place)),

@@ -11,6 +11,7 @@ async function unpacked(stream) {
   data.groundShapes = readShapes(data.of, "ground", data.degree);
   data.usual = data.of["usual.value"];
   data.usualIsArea = data.of["usual.area"];
+  data.vehicles = data.of.vehicles;
   for (const layer of data.layers) {
     for (const part of ["value", "below", "above", "code"]) layer[part] = data.of[`${layer.arrays}.${part}`];
   }
