@@ -1,5 +1,6 @@
 """What a stream, or a bounded job, asks of an engine. Flink is one: pipelines/runs/flink."""
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -50,8 +51,11 @@ class Engine(Protocol):
     no counter knows of them, and slots are sealed without them (tests/stream/test_engines.py).
     """
 
-    def submit(self, build: "Callable[[beam.Pipeline], None]", name: str) -> StreamJob:
-        """Hands over the pipeline that `build` makes. name: of no other job. Raises EngineError."""
+    def submit(self, build: "Callable[[beam.Pipeline], None]", name: str, stop: threading.Event) -> StreamJob:
+        """Hands over the pipeline that `build` makes. name: of no other job.
+
+        Raises EngineError, also where nobody has taken it in minutes, or in seconds after `stop` is set.
+        """
         ...
 
 

@@ -22,6 +22,10 @@ ODD = (
 """No overviews of jobs."""
 
 
+SILENT = ("DescribePipelineOptions", "Prepare", "stage", "Run", "GetState")
+"""What a job server may be asked and never answer."""
+
+
 class Engine(contextlib.AbstractContextManager):
     """options: of `stream`. was_watched: the command has asked the REST something. choose: its own, as threads draw."""
 
@@ -50,12 +54,9 @@ class Engine(contextlib.AbstractContextManager):
         self._stack.close()
 
     def _job_server(self):
-        server = grpc.server(ThreadPoolExecutor(4))
-        beam_job_api_pb2_grpc.add_JobServiceServicer_to_server(_Jobs(self, self._choose.random() < 0.2), server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        self._stack.callback(server.stop, 0)
-        return port
+        choose = self._choose
+        refuses = choose.random() < 0.2
+        return self._stack.enter_context(jobs(self.named, refuses, choose.choice([*SILENT, *[None] * 5])))
 
     def named(self, name):
         self._name = name
@@ -81,11 +82,29 @@ class Engine(contextlib.AbstractContextManager):
         return json.dumps({"jobs": [{"jid": JOB, "name": self._name, "state": state}]}).encode()
 
 
+@contextlib.contextmanager
+def jobs(named=lambda _: None, refuses=False, silent=None):
+    """The port of a job server. named: hears each job's name. silent: one of SILENT."""
+    with contextlib.ExitStack() as stack:
+        nobody = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # and nobody accepts
+        server = grpc.server(ThreadPoolExecutor(4))
+        ended = threading.Event()
+        service = _Jobs(named, refuses, f"127.0.0.1:{nobody.getsockname()[1]}" if silent == "stage" else "")
+        if silent in SILENT and silent != "stage":
+            setattr(service, silent, lambda *_: ended.wait())
+        beam_job_api_pb2_grpc.add_JobServiceServicer_to_server(service, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        stack.callback(server.stop, 0)
+        stack.callback(ended.set)
+        yield port
+
+
 class _Jobs(beam_job_api_pb2_grpc.JobServiceServicer):
     """Takes a pipeline without looking at it."""
 
-    def __init__(self, engine, refuses):
-        self._engine, self._refuses = engine, refuses
+    def __init__(self, named, refuses, staging):
+        self._named, self._refuses, self._staging = named, refuses, staging
 
     def DescribePipelineOptions(self, *_):
         return api.DescribePipelineOptionsResponse()
@@ -93,8 +112,10 @@ class _Jobs(beam_job_api_pb2_grpc.JobServiceServicer):
     def Prepare(self, request, context):
         if self._refuses:
             context.abort(grpc.StatusCode.INTERNAL, "\x1b[2J no")
-        self._engine.named(request.pipeline_options["beam:option:job_name:v1"])
-        return api.PrepareJobResponse(preparation_id="p")
+        self._named(request.pipeline_options["beam:option:job_name:v1"])
+        made = api.PrepareJobResponse(preparation_id="p")
+        made.artifact_staging_endpoint.url = self._staging
+        return made
 
     def Run(self, *_):
         return api.RunJobResponse(job_id="j")

@@ -14,6 +14,9 @@ from tests.hostile.mutations import mutated_bytes
 
 TOLD_S = 120
 """A command that was told to end has so long, on a busy machine; each of them promises a few seconds."""
+PATIENCE_S = 20
+"""A command that asks none of our servers is told to end nevertheless."""
+EVERY_S = 1
 ANSWER_S = 60
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 HALF = b"GET /api/values HTTP/1.1\r\nHost: a\r\nX-Half: "
@@ -99,11 +102,13 @@ def stream(world):
     with Engine(random.Random(choose.random())) as engine:
 
         def tell(process, _):
-            waited(process, engine.was_watched.is_set)
+            waited(process, engine.was_watched.is_set, PATIENCE_S * wait_s)
             time.sleep(wait_s)
-            if process.is_alive():
+            until = time.monotonic() + TOLD_S
+            while process.is_alive() and time.monotonic() < until:  # one that has just begun does not listen yet
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, number)
+                process.join(EVERY_S)
 
         more = ["--metrics", f"127.0.0.1:{choose.choice([0, 1, 99_999])}"] if choose.random() < 0.2 else []
         asked = ["stream", "--spec", world.at("spec.toml"), "--folder", world.at("feed"), "--from", "2022-01-01",
@@ -111,9 +116,9 @@ def stream(world):
         world.run(asked, meanwhile=tell)
 
 
-def waited(process, holds) -> bool:
+def waited(process, holds, patience_s=TOLD_S) -> bool:
     """Whether it held before the process ended."""
-    until = time.monotonic() + TOLD_S
+    until = time.monotonic() + patience_s
     while process.is_alive() and time.monotonic() < until:
         if holds():
             return True

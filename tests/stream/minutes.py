@@ -275,7 +275,7 @@ def submitted(town, flink, pool, checkpoint_s=1.0, savepoint=None, forgetful=Non
         made = replace(made, job=replace(made.job, account=ForgetfulAccount(**values | {"url": str(forgetful)})))
     job_id = (
         chosen(flink, pool, checkpoint_s=checkpoint_s, savepoint=savepoint)
-        .submit(made.build, f"minutes-{time.time_ns()}")
+        .submit(made.build, f"minutes-{time.time_ns()}", threading.Event())
         .id
     )
     try:

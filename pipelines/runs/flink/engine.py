@@ -1,19 +1,23 @@
 """Flink as an engine: a pipeline is submitted, found among the cluster's jobs, and ended by the cluster's own word."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import apache_beam as beam
 from apache_beam.runners.runner import PipelineResult
 
 from pipelines.engine import EngineError
-from pipelines.runs.flink.job_server import addresses, handed_over
+from pipelines.runs.flink.job_server import addresses, answer_of, handed_over
 from pipelines.runs.flink.rest import Cluster
 from transforms.public import Operator
 
-SUBMIT_S = 300.0
-CANCEL_S = 120.0
+SHOWN_S = 120.0
+"""Until the cluster shows a job that was taken: one that is embedded in a job server starts with it."""
+CANCEL_S = 60.0
+"""Shorter than what supervisors of processes wait for before they kill."""
 _LOST = ("FAILED", "CANCELLED", "UNRECOGNIZED")
 
 
@@ -68,8 +72,15 @@ class Flink:
     restarts: int = -1
     savepoint: str | None = None
 
-    def submit(self, build: Callable[[beam.Pipeline], None], name: str) -> FlinkJob:
-        return job_of(handed_over(build, name, self.options, self.job_server), name, self.rest)
+    def submit(self, build: Callable[[beam.Pipeline], None], name: str, stop: threading.Event) -> FlinkJob:
+        taken = handed_over(build, name, self.options, self.job_server, stop)
+        try:
+            return answer_of(self.job_server, partial(job_of, taken, name, self.rest), SHOWN_S, stop)
+        except TimeoutError as error:
+            raise EngineError(
+                f"{error}: the cluster at {self.rest} shows no job {name}; it may run on, "
+                "on another cluster if the job server sends jobs there"
+            ) from None
 
     @property
     def options(self) -> list[str]:
@@ -97,16 +108,12 @@ def where(job_server: str, worker_pool: str, parallelism: int) -> list[str]:
 
 
 def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
-    """The cluster's job. Raises EngineError where it shows none."""
-    cluster = Cluster(rest)
-    until = time.monotonic() + SUBMIT_S
+    """The cluster's job. Raises EngineError where the job server lost it, else TimeoutError where none is shown."""
+    cluster, until = Cluster(rest), time.monotonic() + SHOWN_S
     while time.monotonic() < until:
         if job_id := cluster.job_named(name):
             return FlinkJob(cluster, job_id)
         if result.state in _LOST:
             raise EngineError("Flink did not take the job: the log of the job server says why")
         time.sleep(0.2)
-    raise EngineError(
-        f"the cluster at {rest} shows no job {name} after {SUBMIT_S:.0f} s: "
-        "if the job server sends jobs to another cluster, it runs there"
-    )
+    raise TimeoutError(f"not done within {SHOWN_S:.0f} s")

@@ -155,7 +155,7 @@ def run(
 ) -> None:
     """Runs a stream until `stop` is set, then cancels it. Raises EngineError if it cannot, or if it ends by itself."""
     start_s = made.heartbeat.start_s
-    job = engine.submit(made.build, f"hatstream-{spec.spec_id}-{time.time_ns()}")
+    job = engine.submit(made.build, f"hatstream-{spec.spec_id}-{time.time_ns()}", stop)
     try:
         say(Summary({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)}))
         attend(spec, (start_s, made.heartbeat.end_s), place.reader(), job, stop, say)

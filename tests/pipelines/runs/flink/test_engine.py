@@ -5,17 +5,20 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import apache_beam as beam
 import pytest
 
 from pipelines.engine import EngineError
 from pipelines.job import Outputs
 from pipelines.runs.flink import engine as flink
+from pipelines.runs.flink import job_server
 from pipelines.runs.flink.engine import Flink, FlinkJob
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
 from pipelines.servers.process import LOOPBACK, free_ports
 from pipelines.specification import load
 from tests import city
+from tests.hostile.flink import SILENT, jobs
 
 JOB = "a1"
 
@@ -100,7 +103,7 @@ class Taken:
     def __init__(self, cluster):
         self._cluster = cluster
 
-    def submit(self, _build, _name):
+    def submit(self, _build, _name, _stop):
         return FlinkJob(self._cluster, JOB)
 
 
@@ -144,3 +147,34 @@ def test_a_stream_that_cannot_be_ended_does_not_say_that_it_was(stream):
 def test_a_job_always_checkpoints_and_finishes_bundles_before_it_does():
     chosen = Flink(job_server="a:1", worker_pool="b:2", rest="c:3", parallelism=2, checkpoint_s=0.5).options
     assert {"--checkpointing_interval=500", "--finish_bundle_before_checkpointing", "--streaming"} <= set(chosen)
+
+
+def submit(port, cluster, stop):
+    engine = Flink(job_server=f"{LOOPBACK}:{port}", worker_pool=f"{LOOPBACK}:1", rest=cluster.rest)
+    engine.submit(lambda p: p | beam.Impulse(), "x", stop)
+
+
+@pytest.mark.parametrize("silent", [*SILENT, None])
+def test_who_asks_to_stop_waits_for_no_answer_that_does_not_come(silent, monkeypatch):
+    """Also not for a cluster that shows no job, or does so in an answer without an end."""
+    monkeypatch.setattr(job_server, "STOP_S", 0.3)
+    stop = threading.Event()
+    stop.set()
+    told = pytest.raises(EngineError, match=r"not done within 0 s of the wish to stop: .* job x.* it may run on")
+    with jobs(silent=silent) as port, rest('{"jobs": []}', missing=0 if silent else 7) as (_, cluster), told:
+        submit(port, cluster, stop)
+
+
+@pytest.mark.parametrize(
+    ("silent", "limit", "why"),
+    [
+        ("Run", "job_server.TAKEN_S", "if the job server at"),
+        (None, "engine.SHOWN_S", "the cluster at .* shows no job"),
+        ("GetState", "engine.SHOWN_S", "the cluster at .* shows no job"),
+    ],
+)
+def test_a_job_that_nobody_takes_or_shows_is_given_up(silent, limit, why, monkeypatch):
+    monkeypatch.setattr(f"pipelines.runs.flink.{limit}", 0.4)
+    told = pytest.raises(EngineError, match=f"not done within 0 s: {why}")
+    with jobs(silent=silent) as port, rest('{"jobs": []}') as (_, cluster), told:
+        submit(port, cluster, threading.Event())
