@@ -20,10 +20,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.made_up_fleet import Fleet, write_sample
+from pipelines.made_up_fleet import MadeUpFleet, write_sample
 
 FOLDER = Path("build/dense")
-FLEET = Fleet(vehicles=2_000, routes=60, report_every_s=10.0)
+FLEET = MadeUpFleet(vehicles=2_000, routes=60, report_every_s=10.0)
 PRIVACY = {
     "none": 'per = "hat"',
     "clip-user, of a slot": 'per = "hat"\ncomposition = "clip-user"',

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.cities import MadeUp, made_up
 from benchmarks.intervals import KINDS, causal
-from dpops.learning import Estimates, Status
+from dpops.learning import PublishedNumbers, Status
 from dpops.noise import Noise
 from dpops.types import Float64s, Grid
 from pipelines.lab.evaluation.learned import Simulated, recipe_for
@@ -134,7 +134,7 @@ def _missed(day: TrueDay, values: Float64s) -> float:
     return float(np.nansum(np.abs(values - day.means) * day.reports))
 
 
-def _held(day: TrueDay, found: Estimates) -> "np.typing.NDArray[np.bool_]":
+def _held(day: TrueDay, found: PublishedNumbers) -> "np.typing.NDArray[np.bool_]":
     """Of the HATs that have reports and status `ok`, whether intervals hold their true means."""
     there = (day.reports > 0) & (found.status == Status.OK)
     held: np.typing.NDArray[np.bool_] = ((found.lower95 <= day.means) & (day.means <= found.upper95))[there]

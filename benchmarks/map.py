@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.advice.pages.map import NOTHING, MapTexts, Surroundings, draw_map
-from pipelines.advice.pages.places import LINE, Place, Places, Shape
+from pipelines.advice.pages.places import LINE, DrawnShape, NamedPlaces, Place
 from tests.browser import Page, browser
 
 PAINT_MS, STEP_MS, RUNS, STEPS = 1_000.0, 50.0, 5, 60
@@ -85,8 +85,8 @@ def streets(rows: pa.Table) -> Surroundings:
     named = {}
     for cell in rows["cell"].unique().to_pylist():
         line = tuple((lon, lat) for lat, lon in h3.cell_to_boundary(cell))
-        named[cell] = Place(cell, f"Street {cell}", shape=Shape(LINE, (line,), {}))
-    return Surroundings(Places(named))
+        named[cell] = Place(cell, f"Street {cell}", shape=DrawnShape(LINE, (line,), {}))
+    return Surroundings(NamedPlaces(named))
 
 
 def measured(page: Page, path: Path) -> tuple[list[float], list[float], list[float], float]:

@@ -16,7 +16,7 @@ from benchmarks.cities import MadeUp, made_up
 from benchmarks.intervals import FITTED, UNSEEN
 from dpops.types import Grid
 from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.past import Coverage, Errors, Telemetry, compared, telemetry_of
+from pipelines.lab.evaluation.past import PastCoverage, PastErrors, Telemetry, compared, telemetry_of
 from pipelines.lab.evaluation.truth import TrueDay
 from transforms import wire
 from transforms.releases.slots import SlotFacts
@@ -123,7 +123,7 @@ def _tallied(day: TrueDay, starts: "np.typing.NDArray[np.int64]", region: "np.ty
     return Tally(starts[rows.slot], rows.vehicle, region[rows.cell], rows.reports, nothing, sums={"sums": rows.total})
 
 
-def _row(errors: list[Errors], coverage: list[Coverage]) -> str:
+def _row(errors: list[PastErrors], coverage: list[PastCoverage]) -> str:
     """Errors by reports, the worst day's over the constant's, and of classes with enough HATs how often intervals
     hold, and half their widths."""
     whole, *days = errors

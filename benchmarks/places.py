@@ -9,7 +9,7 @@ import h3.api.basic_int as h3_int
 import numpy as np
 
 from pipelines.lab.demo.streets import streets
-from pipelines.made_up_fleet import Fleet, simulate
+from pipelines.made_up_fleet import MadeUpFleet, simulate
 from transforms.observe.hexagons import cells_at
 from transforms.places.ground import Ground, Hexagons, hexagon_pieces
 from transforms.places.shapes import shape_pieces
@@ -21,7 +21,7 @@ ROUNDS, SEGMENT_M = 5, 400.0
 @click.option("--rings", default=6, show_default=True, help="Of cells around one: the region.")
 def benchmark(rings: int) -> None:
     """A made-up day, 100,000 reports at a time as a scheduled job reads them; the least CPU time of several rounds."""
-    fleet = Fleet()
+    fleet = MadeUpFleet()
     table = simulate(fleet)
     lat, lon = (table.column(name).to_numpy() for name in ("lat", "lon"))
     there = np.isfinite(lat) & np.isfinite(lon) & (np.abs(lat) <= 90) & (np.abs(lon) <= 180)

@@ -42,13 +42,13 @@ from pipelines.cli import main
 from pipelines.job import NOWHERE
 from pipelines.lab.demo.feeder import SETTINGS
 from pipelines.lab.demo.stream_demo import PARTITIONS, TOPIC, set_up, specification
-from pipelines.made_up_fleet import Fleet
+from pipelines.made_up_fleet import MadeUpFleet
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
 from pipelines.servers.kafka import Kafka
 from pipelines.specification import Specification, load
 from transforms.records import KeyedTally, RawBatch, TallyBytes
-from transforms.releases.base import Release
+from transforms.releases.base import ReleaseKind
 from transforms.sources.kafka import _Decode
 from transforms.sources.kafka_partition import Partition, starts
 from transforms.sources.topic import Topic
@@ -88,7 +88,7 @@ class Steps:
 
 def live_of(folder: Path) -> Specification:
     """The same city under secret counts: live slots, and whole days."""
-    centre = h3.latlng_to_cell(*Fleet().centre, 7)
+    centre = h3.latlng_to_cell(*MadeUpFleet().centre, 7)
     text = (
         (folder / "stream-demo.toml")
         .read_text()
@@ -158,7 +158,7 @@ def _messages(partition: int, poll: Any) -> Any:
     return Messages(partition, poll.payloads, poll.timestamps_ms, 0)
 
 
-def _tallied(steps: Steps, release: Release, panes: dict[Any, list[bytes]]) -> list[KeyedTally]:
+def _tallied(steps: Steps, release: ReleaseKind, panes: dict[Any, list[bytes]]) -> list[KeyedTally]:
     slots: dict[Any, list[bytes]] = defaultdict(list)
     in_panes = _InPanes(InPanes(release))
     with steps.of("panes"):
@@ -170,7 +170,7 @@ def _tallied(steps: Steps, release: Release, panes: dict[Any, list[bytes]]) -> l
         return [tally for group in slots.items() for tally in merge.process(group)]
 
 
-def _released(steps: Steps, release: Release, job: Any, tallies: list[KeyedTally]) -> None:
+def _released(steps: Steps, release: ReleaseKind, job: Any, tallies: list[KeyedTally]) -> None:
     groups: dict[Any, list[bytes]] = defaultdict(lambda: [TallyBytes(b"")])
     for key, data in tallies:
         groups[key].append(data)

@@ -42,7 +42,7 @@ from pipelines.engine import Engine
 from pipelines.job import Outputs
 from pipelines.lab.demo.feeder import DELAY_S, SETTINGS, replay
 from pipelines.lab.demo.stream_demo import ZONE, set_up, stop_at
-from pipelines.made_up_fleet import Fleet
+from pipelines.made_up_fleet import MadeUpFleet
 from pipelines.pictures import save
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
@@ -110,7 +110,7 @@ class Feed:
 
 def loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
     """When each report of a loop is sent, of when it speaks (NaN: of no time), and the rest of it, in order."""
-    found = replay(Fleet(vehicles=vehicles), LOOP_S + DELAY_S, FIRST_HOUR)
+    found = replay(MadeUpFleet(vehicles=vehicles), LOOP_S + DELAY_S, FIRST_HOUR)
     chosen = np.flatnonzero(~(found.at_s >= LOOP_S))
     turns = found.sent_s[chosen] // LOOP_S  # sent in the next loop
     sent_s, at_s = found.sent_s[chosen] - LOOP_S * turns, found.at_s[chosen] - LOOP_S * turns

@@ -18,7 +18,7 @@ Per = Literal["hat", "period"]
 Scope = Literal["slot", "period"]
 
 
-class Share(NamedTuple):
+class PlanShare(NamedTuple):
     """What is released of a plan, and at which epsilon each HAT.
 
     kept: bool (rows,). most_hats: the most HATs that a vehicle is in, 0 when there are no rows.
@@ -99,7 +99,7 @@ class Allocation:
         """
         return self.epsilon if self.total is None else self.total / plans / most_hats
 
-    def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> Share:
+    def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> PlanShare:
         """How the HATs of a plan share what a vehicle may spend, with suppression if it is asked for.
 
         One row per vehicle and HAT, int64 (rows,): codes in any order, samples that count (0 where a cap left none:
@@ -108,7 +108,7 @@ class Allocation:
         """
         kept = counts > 0
         if self.most_hats is not None:
-            return Share(kept, self.most_hats if counts.size else 0, self.hat(max(self.most_hats, 1), plans))
+            return PlanShare(kept, self.most_hats if counts.size else 0, self.hat(max(self.most_hats, 1), plans))
         some = np.flatnonzero(kept)
         most_hats = int(np.unique(vehicle[some], return_counts=True)[1].max(initial=0))
         if self.suppress is not None and most_hats:
@@ -117,9 +117,9 @@ class Allocation:
             samples = np.bincount(hat, reported).astype(np.int64)[hats]  # exact: below 2**53
             epsilon = self.hat(most_hats, plans)
             kept[some], most_hats = clip_user(hat_code, vehicle_code, counts[some], samples, epsilon, self.suppress)
-        return Share(kept, most_hats, self.hat(max(most_hats, 1), plans))
+        return PlanShare(kept, most_hats, self.hat(max(most_hats, 1), plans))
 
-    def debits(self, share: Share, in_slot: Sequence[Fraction], in_plan: Fraction) -> list[SlotDebit]:
+    def debits(self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction) -> list[SlotDebit]:
         """Gives each slot of a plan its debit; the first slot of a whole period is debited for all.
 
         in_slot, in_plan: the most that a vehicle spends in each slot, and in all of them together, counted from what is

@@ -9,7 +9,7 @@ from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.places.ground import Ground
 from transforms.recorded.units import Transaction
-from transforms.releases.base import Release
+from transforms.releases.base import ReleaseKind
 from transforms.releases.slots import SlotFacts
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.topic import Topic
@@ -46,7 +46,7 @@ class Job:
     slot_s: int
     rules: Rules
     ground: Ground
-    release: Release
+    release: ReleaseKind
     transaction: Transaction
     account: LedgerAccount
     outputs: Outputs

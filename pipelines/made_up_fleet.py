@@ -55,7 +55,7 @@ _DUTY_SHARES, _HEAVY_DUTY = (0.3, 0.3, 0.4, 0.0), 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class MadeUpFleet:
     """What is simulated: `vehicles` on `routes` around `centre` (lat, lon in degrees) on `day` in `zone`.
 
     town_seed: draws the routes, so that days of one town differ by `seed` alone; without it `seed` draws them too.
@@ -88,7 +88,7 @@ class Fleet:
         return float(west), float(south), float(east), float(north)
 
 
-def write_sample(fleet: Fleet, path: Path) -> int:
+def write_sample(fleet: MadeUpFleet, path: Path) -> int:
     """Write the fleet's day to `path` as Parquet, whole or not at all, and return the number of rows."""
     table = simulate(fleet)
     part = path.with_name(path.name + ".part")
@@ -97,7 +97,7 @@ def write_sample(fleet: Fleet, path: Path) -> int:
     return int(table.num_rows)
 
 
-def simulate(fleet: Fleet) -> pa.Table:
+def simulate(fleet: MadeUpFleet) -> pa.Table:
     """Return the fleet's reports in SCHEMA, sorted by time and bus; stamps are whole seconds."""
     rng = np.random.default_rng(fleet.seed)
     routes, duties = draw_town(rng, fleet)
@@ -193,7 +193,7 @@ class Duty(NamedTuple):
     every_s: float
 
 
-def _draw_duties(rng: Rng, fleet: Fleet) -> Iterator[Duty]:
+def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
     count = fleet.vehicles
     heavy = rng.permutation(count) < ceil(count * HEAVY_SHARE)
     kind = np.where(heavy, _HEAVY_DUTY, rng.choice(len(_DUTIES), count, p=_DUTY_SHARES))
@@ -206,7 +206,7 @@ def _draw_duties(rng: Rng, fleet: Fleet) -> Iterator[Duty]:
     return map(Duty, range(count), route, start_s, end_s, every_s)
 
 
-def draw_town(rng: Rng, fleet: Fleet) -> tuple[list[Route], Iterator[Duty]]:
+def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]]:
     """The town's routes, and the day's duties as they are asked for."""
     routes = [_draw_route(rng, number, fleet.routes) for number in range(fleet.routes)]
     if fleet.town_seed is not None and fleet.town_seed != fleet.seed:
@@ -229,7 +229,7 @@ class _Runs:
     peak_ms: Vector
 
 
-def _reports(rng: Rng, fleet: Fleet, route: Route, duty: Duty) -> Reports:
+def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
     """What the bus sends during its duty; its clock has a phase of its own."""
     asked_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
     odometer_m, speed_ms = _at(_drive(rng, route, duty), asked_s)
@@ -303,12 +303,12 @@ def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:
     return runs.odometer_m[run] + driven_m, speed_ms
 
 
-def _midnight_s(fleet: Fleet) -> int:
+def _midnight_s(fleet: MadeUpFleet) -> int:
     """Unix time of noon less twelve hours, as in GTFS: right in service hours on days with a clock change, too."""
     return int(datetime.combine(fleet.day, time(12), ZoneInfo(fleet.zone)).timestamp()) - 12 * 3600
 
 
-def degrees(fleet: Fleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vector]:
+def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vector]:
     """Latitude and longitude on a plane that touches the earth at the centre."""
     lat, lon = fleet.centre
     return lat + north_m / METRES_PER_DEGREE, lon + east_m / (METRES_PER_DEGREE * cos(radians(lat)))

@@ -35,6 +35,12 @@ def test_no_function_is_longer_than_a_screen(nodes: list[tuple[str, ast.AST]]) -
     assert {name: found for name, found in lines.items() if found > LINES_OF_FUNCTION} == {}
 
 
+def test_a_name_of_a_class_means_one_thing(nodes: list[tuple[str, ast.AST]]) -> None:
+    classes = [(node.name, path) for path, node in nodes if isinstance(node, ast.ClassDef)]
+    files_of = {name: [path for other, path in classes if other == name] for name, _ in classes}
+    assert {name: paths for name, paths in files_of.items() if len(paths) > 1} == {}
+
+
 def test_no_test_module_imports_another() -> None:
     pattern = re.compile(r"^\s*from tests\.\S*test_\w+ import", re.MULTILINE)
     assert [str(path) for path in files("tests") if path.suffix == ".py" and pattern.search(path.read_text())] == []

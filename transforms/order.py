@@ -14,46 +14,46 @@ _ROOMY = 8
 """Pairs that could be there, for each entry, up to which a table with room for all of them is cheaper than a sort."""
 
 
-class Places(NamedTuple):
+class DistinctValues(NamedTuple):
     """values: the distinct ones of a column, ascending. of: of each entry the place of its value among them."""
 
     values: Int64s
     of: Int64s
 
 
-def places(column: Int64s) -> Places:
+def places(column: Int64s) -> DistinctValues:
     """What `np.unique` gives with the inverse; by hashing, for the distinct values are few."""
     encoded = pa.array(column).dictionary_encode()
     values = encoded.dictionary.to_numpy()
     order = np.argsort(values)
     place = np.empty(values.size, np.int64)
     place[order] = np.arange(values.size)
-    return Places(values[order], place[encoded.indices.to_numpy()])
+    return DistinctValues(values[order], place[encoded.indices.to_numpy()])
 
 
-def pairs(first: Places, second: Places) -> Places:
+def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
     """The pairs of two columns, in the order of the first, then the second. A value: place * second.values.size + place
     of its members."""
     key = first.of * second.values.size + second.of
     room = first.values.size * second.values.size
     if room > _ROOMY * key.size:
-        return Places(*np.unique(key, return_inverse=True))
+        return DistinctValues(*np.unique(key, return_inverse=True))
     seen = np.zeros(room, np.bool_)
     seen[key] = True
     values = np.flatnonzero(seen)
     place = np.empty(room, np.int64)
     place[values] = np.arange(values.size)
-    return Places(values, place[key])
+    return DistinctValues(values, place[key])
 
 
-def packed_keys(first: Int64s | Places, second: Int64s) -> Int64s:
+def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
     """One key an entry, (entries,): equal where both columns are, and in the order of the first, then the second.
 
     Holds for any second column beside up to 2^25 distinct values of the first, and for up to 2^31 entries.
     """
     if not second.size:
         return np.zeros(0, np.int64)
-    major = first if isinstance(first, Places) else places(first)
+    major = first if isinstance(first, DistinctValues) else places(first)
     minor, bound = _narrow(second)
     return major.of * bound + minor
 

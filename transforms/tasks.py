@@ -25,7 +25,7 @@ from transforms.ledger.recording import record_units
 from transforms.observe.parse import Rules
 from transforms.recorded.units import Unit
 from transforms.records import RawBatch, RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Before, Drawn, Release, Stopped, Tallies, release_group
+from transforms.releases.base import Before, DrawnUnit, ReleaseKind, Stopped, Tallies, release_group
 
 Count = Callable[[str, int], object]
 """Called with the name of a counter, and how much is added to it."""
@@ -42,7 +42,7 @@ def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
         raise StepError(f"{path}: {reason_of(error)}") from None
 
 
-def tallied(slot_s: int, events: Iterable[bytes], release: Release, count: Count) -> wire.Tally:
+def tallied(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count: Count) -> wire.Tally:
     """Tallies packed events of a slot, or of a part of its vehicles."""
     table, duplicates = tally(wire.unpack_events(events), slot_s, release.cap, release.columns)
     count(counters.DUPLICATES, duplicates)
@@ -57,7 +57,7 @@ def capped(table: wire.Tally, count: Count) -> wire.Tally:
 
 
 def derived(
-    slots: Mapping[int, Iterable[bytes]], rules: Rules, release: Release, count: Count
+    slots: Mapping[int, Iterable[bytes]], rules: Rules, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
     """Tallies a period, or a part of its vehicles, with derived speeds: the first slot of the period, and a tally.
 
@@ -78,7 +78,7 @@ def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]
     return ((number, table.take(shard == number)) for number in np.unique(shard).tolist())
 
 
-def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: Release, before: Before) -> list[Drawn]:
+def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, before: Before) -> list[DrawnUnit]:
     """Draws groups from their packed tallies."""
     tables = {group: wire.unpack_tally(packed, release.columns) for group, packed in groups.items()}
     return release.draw({group: partial(list, [table]) for group, table in tables.items()}, before, Noise())
@@ -93,7 +93,7 @@ def recorded(units: Sequence[Unit], account: LedgerAccount, count: Count) -> lis
 
 
 def released(
-    groups: Iterable[tuple[SlotShard, Tallies]], release: Release, account: LedgerAccount, count: Count
+    groups: Iterable[tuple[SlotShard, Tallies]], release: ReleaseKind, account: LedgerAccount, count: Count
 ) -> Iterator[SlotEstimates]:
     """Draws, records and estimates group after group, until one must stop the run: that is counted."""
     for group, tallies in groups:

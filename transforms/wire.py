@@ -130,7 +130,7 @@ class Exposure(NamedTuple):
     drawn: Int64s
 
 
-class Part(NamedTuple):
+class WirePart(NamedTuple):
     """Events of one slot, pane and vehicle shard. slot_s, pane_s: their starts, in seconds since 1970 UTC."""
 
     slot_s: int
@@ -146,7 +146,7 @@ def split(
     shards: int,
     pane_s: int | None = None,
     packing: pa.ipc.IpcWriteOptions = DENSE,
-) -> Iterable[Part]:
+) -> Iterable[WirePart]:
     """Cuts a batch by slot, pane and vehicle shard. pane_s: length of panes, counted from the slot; None: the slot."""
     pane_us = observations.slot_start_us
     if pane_s is not None:
@@ -164,7 +164,7 @@ def split(
             cell=cell[chosen],
             speed=observations.speed[chosen],
         )
-        yield Part(slot_us // S_US, pane_start_s, shard, pack_events(events, packing), events.vehicle.size)
+        yield WirePart(slot_us // S_US, pane_start_s, shard, pack_events(events, packing), events.vehicle.size)
 
 
 def _runs(group: Int64s) -> Iterator["slice | Int64s"]:

@@ -8,7 +8,7 @@ from dpops.learning.coarser import SOURCES, Shown, coarser, with_coarser
 from dpops.learning.design import Design, Smoothness
 from dpops.learning.hat_model import HatBelief, LearnedHats, learned_hats
 from dpops.learning.hats import HatErrors, HatMeans, HatState
-from dpops.learning.interval import Estimates, Status, published
+from dpops.learning.interval import PublishedNumbers, Status, published
 from dpops.learning.learner import Facts, Field, Learned, State, learned, taken_in
 from dpops.learning.queries import Groups
 from dpops.learning.releases import DayValues, LevelValues, StageValues
@@ -18,7 +18,6 @@ __all__ = [
     "SOURCES",
     "DayValues",
     "Design",
-    "Estimates",
     "Facts",
     "Field",
     "Groups",
@@ -30,6 +29,7 @@ __all__ = [
     "LearnedHats",
     "LevelValues",
     "Live",
+    "PublishedNumbers",
     "Shown",
     "Smoothness",
     "StageValues",

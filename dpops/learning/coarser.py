@@ -7,7 +7,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.chances import NODES, WEIGHT, Chances, described_variances, factors_of
-from dpops.learning.interval import Estimates, Status, chances_of, published
+from dpops.learning.interval import PublishedNumbers, Status, chances_of, published
 from dpops.learning.learner import Facts, Field, Learned
 from dpops.learning.means import border_of, coefficients_of, columns_of, traffic_of
 from dpops.learning.queries import GroupRows, Groups
@@ -59,7 +59,7 @@ class Shown(NamedTuple):
     values, lower95, upper95: of what source names, km/h; nan where it names nothing.
     """
 
-    estimates: Estimates
+    estimates: PublishedNumbers
     source: Int64s
     values: Float64s
     lower95: Float64s

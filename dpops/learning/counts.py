@@ -10,9 +10,9 @@ from dpops import fitted
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Design, Smoothness
 from dpops.learning.information import Information, Wide
-from dpops.learning.layout import Layout
+from dpops.learning.layout import EffectLayout
 from dpops.learning.queries import GroupRows
-from dpops.learning.system import Part, Solved, learned_smoothness, system_of
+from dpops.learning.system import PartInformation, Solved, learned_smoothness, system_of
 from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(
@@ -63,7 +63,7 @@ class CountProblem:
     from releases that are not among the queries any more.
     """
 
-    layout: Layout
+    layout: EffectLayout
     hours: Int64s
     anchor: float
     queries: Sequence[CountQueries]
@@ -139,7 +139,7 @@ class Counts:
         return max(float(row[layout.local] @ local + border @ at_border), 0.0)
 
 
-def _share_row(layout: Layout, usual: Float64s, hours: Int64s) -> Float64s:
+def _share_row(layout: EffectLayout, usual: Float64s, hours: Int64s) -> Float64s:
     """How the logarithm of the whole weight changes with each effect, (columns,)."""
     columns = layout.design.of_hats(hours)
     spread = np.repeat(usual.ravel(), columns.shape[-1])
@@ -182,7 +182,7 @@ def _shortened(step: Float64s, before: Float64s) -> Float64s:
 
 def _solved(problem: CountProblem, smoothness: Smoothness, effects: Float64s) -> Solved:
     nothing = np.zeros(problem.layout.border.size)
-    parts = [Part(problem.earlier), Part(problem.linear(effects))]
+    parts = [PartInformation(problem.earlier), PartInformation(problem.linear(effects))]
     return system_of(problem.layout, smoothness, nothing, nothing, parts).solved()
 
 

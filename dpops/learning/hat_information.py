@@ -4,11 +4,11 @@ import numpy as np
 
 from dpops.learning.design import BLOCK_H, BLOCKS, HABITS, HOURS
 from dpops.learning.information import Information
-from dpops.learning.layout import Layout
+from dpops.learning.layout import EffectLayout
 from dpops.types import Float64s
 
 
-def hat_information(layout: Layout, precisions: Float64s, values: Float64s, last: Float64s) -> Information:
+def hat_information(layout: EffectLayout, precisions: Float64s, values: Float64s, last: Float64s) -> Information:
     """Each HAT is its city, cell, hour and parent's part of the day once, and so much of the last columns. All days are
     taken for working days.
 
@@ -38,7 +38,7 @@ def hat_information(layout: Layout, precisions: Float64s, values: Float64s, last
     return Information(_families(layout, precisions, by_part[..., 0]), none.mixed, corner, none.local, border)
 
 
-def _families(layout: Layout, precisions: Float64s, by_part: Float64s) -> Float64s:
+def _families(layout: EffectLayout, precisions: Float64s, by_part: Float64s) -> Float64s:
     cell, part = layout.cell_places, layout.part_places
     both = np.repeat(cell, BLOCKS), part[layout.design.parents].ravel()
     of_both = precisions.reshape(-1, BLOCKS, BLOCK_H).sum(axis=-1).ravel()
@@ -50,13 +50,13 @@ def _families(layout: Layout, precisions: Float64s, by_part: Float64s) -> Float6
     return entries
 
 
-def _of_parts(layout: Layout, hats: Float64s) -> Float64s:
+def _of_parts(layout: EffectLayout, hats: Float64s) -> Float64s:
     """Sums over each parent's cells in each part of the day, (parents, parts, columns); hats: (cells, 24, columns)."""
     by_cell = hats.reshape(hats.shape[0], BLOCKS, BLOCK_H, -1).sum(axis=2)
     return _of_parents(layout, by_cell)
 
 
-def _of_parents(layout: Layout, cells: Float64s) -> Float64s:
+def _of_parents(layout: EffectLayout, cells: Float64s) -> Float64s:
     """Sums over each parent's cells, (parents, ..)."""
     summed = np.zeros((layout.part_places.shape[0], *cells.shape[1:]))
     np.add.at(summed, layout.design.parents, cells)

@@ -15,12 +15,12 @@ from dpops.learning.hat_information import hat_information
 from dpops.learning.hat_variances import Missed, learned_variances, uneven_variances
 from dpops.learning.hats import HatMeans, HatState, HatSums
 from dpops.learning.interval import Z95, rounded
-from dpops.learning.layout import Layout
+from dpops.learning.layout import EffectLayout
 from dpops.learning.means import (
     DayInformation,
     Deviations,
     Means,
-    Spread,
+    MeanUncertainty,
     fit_means,
     spread_of,
     traffic_of,
@@ -113,7 +113,7 @@ class LearnedHats:
 
 def learned_hats(state: HatState, design: Design, smoothness: Smoothness | None = None) -> LearnedHats:
     """design: of the state's cells, of which there must be one. smoothness: that of earlier days, or None."""
-    layout, whole = Layout(design, _FURTHER), state.whole
+    layout, whole = EffectLayout(design, _FURTHER), state.whole
     usual = np.maximum(whole.vehicles / np.maximum(whole.slots, 1), fitted.FEWEST)
     traffic, dwell = traffic_of(usual), float(whole.dwelt.sum() / max(whole.precision.sum(), 1e-300))
     days = [day.sums.on(whole.cells) for day in state.days]
@@ -160,6 +160,6 @@ def _missed(means: Means, design: Design, at: int, sums: HatSums, dwell: float, 
     return Missed(squares, known, noise, vehicles, reports, described)
 
 
-def _unknown(spread: Spread, unsure_kmh: float) -> float:
+def _unknown(spread: MeanUncertainty, unsure_kmh: float) -> float:
     """unsure_kmh: how far all values may be pulled more, or less, than they usually are."""
     return spread.unknown + unsure_kmh**2 / spread.constant

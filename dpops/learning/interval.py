@@ -42,7 +42,7 @@ STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Sta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimates:
+class PublishedNumbers:
     """Published numbers, (cells, slots) each, in km/h and rounded.
 
     lower95, upper95: of the mean of the vehicles that were there. traffic_lower95, traffic_upper95: of the mean that
@@ -91,7 +91,7 @@ def held_back(field: Field) -> bool:
     return not seen or missed(field) > fitted.MOST_MISSED
 
 
-def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Estimates:
+def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:
     """Clamps into [0, upper_kmh], rounds, and says what is not known: a HAT, or the whole city.
 
     An interval is the middle 95 % of the mixture over the numbers of vehicles that there may be. vehicles is a cautious
@@ -111,7 +111,7 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Esti
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
     if held_back(field):
         status = np.full(values.shape, Status.HELD_BACK)
-    return Estimates(
+    return PublishedNumbers(
         values=rounded(values),
         sd=rounded(np.sqrt(spread.mean(axis=-1))),
         lower95=rounded(np.clip(field.values - half, 0, upper_kmh)),

@@ -33,7 +33,7 @@ class Block:
         return self.stop - self.start
 
 
-class Layout:
+class EffectLayout:
     """The order of a design's effects: local ones (of cells, of parents in parts of the day), then those of the border.
 
     A parent's cells and its own effects stand together: one *family*. Families are put in layers by their distance from

@@ -13,7 +13,7 @@ from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
 from dpops.learning.counts import Start as CountStart
 from dpops.learning.design import Design, Smoothness
 from dpops.learning.information import Information
-from dpops.learning.layout import Layout
+from dpops.learning.layout import EffectLayout
 from dpops.learning.means import (
     DayInformation,
     Deviations,
@@ -61,7 +61,7 @@ class Facts:
         return float(weights.sum() / (self.vehicles * self.vehicle_weight))
 
 
-class Start(NamedTuple):
+class FitStart(NamedTuple):
     """Where fits begin. counts: the whole surface. means: how strongly their effects are held together."""
 
     counts: CountStart
@@ -71,8 +71,8 @@ class Start(NamedTuple):
 class Layouts(NamedTuple):
     """How the effects of the two models are ordered."""
 
-    counts: Layout
-    means: Layout
+    counts: EffectLayout
+    means: EffectLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +91,12 @@ class State:
     counts: Information
     means: DayInformation | None
     least_recent: int | None
-    start: "Start | None" = None
+    start: "FitStart | None" = None
 
     @staticmethod
     def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
         """Before the first day. least_recent: None keeps every day as released, so that each can be estimated."""
-        layouts = Layouts(Layout(design, 0), Layout(design, 1))
+        layouts = Layouts(EffectLayout(design, 0), EffectLayout(design, 1))
         return State(
             design=design,
             facts=facts,
@@ -248,7 +248,7 @@ def taken_in(state: State, day: DayValues) -> State:
     for old, information in zip(older, days, strict=False):
         counts = counts + _count_information(state, old, now)
         means = information if means is None else means + information
-    start = Start(now.start, strengths)
+    start = FitStart(now.start, strengths)
     return replace(state, recent=recent, counts=counts, means=means, start=start)
 
 
@@ -270,7 +270,7 @@ def _fitted_means(state: State, recent: Sequence[DayInformation]) -> Means:
 _Rows = Callable[[Groups, Int64s], GroupRows]
 
 
-def _row_maker(columns_of: Callable[[Int64s], Int64s], layout: Layout) -> _Rows:
+def _row_maker(columns_of: Callable[[Int64s], Int64s], layout: EffectLayout) -> _Rows:
     """Makes the rows of each kind of groups once."""
     made: dict[bytes, GroupRows] = {}
 

@@ -10,9 +10,9 @@ from dpops import fitted
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HABITS, HOURS, Design, Smoothness, both_kinds, hour_smoothness
 from dpops.learning.information import Information
-from dpops.learning.layout import Layout
+from dpops.learning.layout import EffectLayout
 from dpops.learning.queries import GroupRows
-from dpops.learning.system import Part, Solved, learned_smoothness, system_of
+from dpops.learning.system import PartInformation, Solved, learned_smoothness, system_of
 from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(
@@ -96,8 +96,8 @@ class DayInformation:
         """Makes one day of both that is so much better known: its own hours are the mean of theirs."""
         return DayInformation(self.information + other.information, self.days + other.days)
 
-    def part(self, smoothness: Smoothness) -> Part:
-        return Part(self.information, self.days * smoothness.days * hour_smoothness())
+    def part(self, smoothness: Smoothness) -> PartInformation:
+        return PartInformation(self.information, self.days * smoothness.days * hour_smoothness())
 
 
 def traffic_of(weights: Float64s) -> Float64s:
@@ -122,7 +122,7 @@ def coefficients_of(traffic: Float64s) -> Float64s:
     return np.concatenate([np.ones((*traffic.shape, 4)), traffic[..., None]], axis=-1)
 
 
-def day_information(layout: Layout, queries: Sequence[SpeedQueries]) -> DayInformation:
+def day_information(layout: EffectLayout, queries: Sequence[SpeedQueries]) -> DayInformation:
     total = Information.none(layout)
     for query in queries:
         total = total + query.rows(query.hats).information(1 / query.variances, query.values)
@@ -130,7 +130,7 @@ def day_information(layout: Layout, queries: Sequence[SpeedQueries]) -> DayInfor
 
 
 def fit_means(
-    layout: Layout,
+    layout: EffectLayout,
     days: Sequence[DayInformation],
     more: Sequence[tuple[float, float]] = (),
     known: Smoothness | None = None,
@@ -173,7 +173,7 @@ def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
     return HOURS * told / energy
 
 
-class Spread(NamedTuple):
+class MeanUncertainty(NamedTuple):
     """How well each HAT's described mean is known. variances: (cells, slots). unknown: see `spread_of`. constant: the
     expected squared error of the city's true mean, (km/h)^2."""
 
@@ -189,7 +189,7 @@ def spread_of(
     traffic: Float64s,
     weights: Float64s,
     more: Float64s | None = None,
-) -> Spread:
+) -> MeanUncertainty:
     """Variances of the described means, and what part of the city's pattern is not known.
 
     The second is the expected squared error of the described means over that of one constant, the city's true mean:
@@ -206,7 +206,7 @@ def spread_of(
         values = values + more @ means.effects[design.columns : -1]
     constant = (values - np.sum(share * values)) ** 2 + own - 2 * with_mean + np.sum(share * with_mean)
     of_constant = max(float(np.sum(share * constant)), 1e-9)
-    return Spread(own, float(np.sum(share * own)) / of_constant, of_constant)
+    return MeanUncertainty(own, float(np.sum(share * own)) / of_constant, of_constant)
 
 
 def variances_of(means: Means, deviations: Deviations, hours: Int64s, last: Float64s) -> Float64s:

@@ -21,7 +21,7 @@ _TINY = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prior:
+class PlacePrior:
     """ratios: probabilities of RATIOS. sds: of SDS_KMH. groups: mean of each group, km/h; its variance; sd of all."""
 
     ratios: Float64s
@@ -31,9 +31,9 @@ class Prior:
     group_sd: float
 
     @staticmethod
-    def first(around: Around) -> "Prior":
+    def first(around: Around) -> "PlacePrior":
         groups = int(around.groups.max(initial=0)) + 1
-        return Prior(
+        return PlacePrior(
             ratios=_first_ratios(),
             sds=np.full(SDS_KMH.size, 1 / SDS_KMH.size),
             groups=np.zeros(groups),
@@ -54,7 +54,7 @@ class Believed(NamedTuple):
     log_likelihood: float
 
 
-def believed(prior: Prior, sums: PlaceSums, around: Around) -> Believed:
+def believed(prior: PlacePrior, sums: PlaceSums, around: Around) -> Believed:
     """Finds it of each place, by the prior and the place's own sums."""
     parts = [_posterior(prior, sums, around, chosen) for chosen in _chunks(sums.weights.size)]
     values, of_reports, variances, weights, weight_variances = (
@@ -64,7 +64,7 @@ def believed(prior: Prior, sums: PlaceSums, around: Around) -> Believed:
     return Believed(values, of_reports, variances, weights, weight_variances, log_likelihood)
 
 
-def improved(prior: Prior, sums: PlaceSums, around: Around) -> Prior:
+def improved(prior: PlacePrior, sums: PlaceSums, around: Around) -> PlacePrior:
     """By expectation and maximisation."""
     result = [_posterior(prior, sums, around, chosen) for chosen in _chunks(sums.weights.size)]
     obs, precision = (np.concatenate([getattr(part, name) for part in result]) for name in ("obs", "precision"))
@@ -73,7 +73,7 @@ def improved(prior: Prior, sums: PlaceSums, around: Around) -> Prior:
     left = 1 / (prior.group_sd**-2 + of_group[1])
     means = left * of_group[0]
     ratios, sds = (np.sum([getattr(part, name) for part in result], axis=0) for name in ("ratios", "sds"))
-    return Prior(
+    return PlacePrior(
         ratios=_anchored(ratios / np.sum(ratios)),
         sds=(sds + 1.0) / np.sum(sds + 1.0),
         groups=means,
@@ -95,7 +95,7 @@ def some(sums: PlaceSums, around: Around) -> tuple[PlaceSums, Around]:
 
 def copies_log_likelihood(sums: PlaceSums, around: Around, few: tuple[PlaceSums, Around], rounds: int) -> float:
     """Finds `Believed.log_likelihood` as if every place were as its cell. few: of whom weights are learned."""
-    prior = Prior.first(around)
+    prior = PlacePrior.first(around)
     for _ in range(rounds):
         parts = [_copies(prior, *few, chosen) for chosen in _chunks(few[0].weights.size)]
         counts = np.sum([ratios for ratios, _ in parts], axis=0)
@@ -103,7 +103,7 @@ def copies_log_likelihood(sums: PlaceSums, around: Around, few: tuple[PlaceSums,
     return sum(log for _, log in (_copies(prior, sums, around, chosen) for chosen in _chunks(sums.weights.size)))
 
 
-def _copies(prior: Prior, sums: PlaceSums, around: Around, chosen: slice) -> tuple[Float64s, float]:
+def _copies(prior: PlacePrior, sums: PlaceSums, around: Around, chosen: slice) -> tuple[Float64s, float]:
     """How much speaks for each ratio, and the logarithm of the likelihood."""
     weights, log, nearest = _nodes(prior, sums, around.expected[chosen], chosen)
     log = log + _fits(weights, around.values[chosen, None], sums, chosen)
@@ -165,7 +165,7 @@ class _Found(NamedTuple):
     precision: Float64s
 
 
-def _posterior(prior: Prior, sums: PlaceSums, around: Around, chosen: slice) -> _Found:
+def _posterior(prior: PlacePrior, sums: PlaceSums, around: Around, chosen: slice) -> _Found:
     """Over weights and components, (places, RATIOS, SDS_KMH), of which the speeds are integrated out."""
     groups = around.groups[chosen]
     middle = around.values[chosen] + prior.groups[groups]
@@ -212,7 +212,7 @@ def _weighed(likely: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
     return mean, np.maximum(np.sum(likely * weights**2, axis=1) - mean**2, 0.0)
 
 
-def _nodes(prior: Prior, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s, Int64s]:
+def _nodes(prior: PlacePrior, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s, Int64s]:
     """Weights that each place may have, (places, RATIOS), the logarithm of how likely each is, the nearest ratio."""
     precision = max(sums.weight_precision, 1e-300)
     seen = sums.weights[chosen] / precision

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.place_prior import Prior, believed, copies_log_likelihood, improved, some
+from dpops.learning.place_prior import PlacePrior, believed, copies_log_likelihood, improved, some
 from dpops.learning.place_sums import Around, PlaceSums
 from dpops.types import Float64s
 
@@ -47,7 +47,7 @@ def whole_weight(sums: PlaceSums, anchor: float) -> float:
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
     """around.expected adds up to `whole_weight`. A function of its arguments alone."""
-    prior, few = Prior.first(around), some(sums, around)
+    prior, few = PlacePrior.first(around), some(sums, around)
     for _ in range(ROUNDS if sums.days else 0):
         prior = improved(prior, *few)
     for _ in range(LAST_ROUNDS if few[0] is not sums else 0):

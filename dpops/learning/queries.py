@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from dpops.learning.information import Information, Wide
-from dpops.learning.layout import Layout
+from dpops.learning.layout import EffectLayout
 from dpops.learning.system import Solved
 from dpops.types import Float64s, Int64s
 
@@ -43,7 +43,7 @@ class Groups:
 class GroupRows:
     """The rows of groups: the places of their entries are found once, their values change with the weights."""
 
-    def __init__(self, groups: Groups, columns: Int64s, layout: Layout, key: bytes) -> None:
+    def __init__(self, groups: Groups, columns: Int64s, layout: EffectLayout, key: bytes) -> None:
         """columns: int64 (cells, slots, kinds), the effects of each HAT. key: says which groups these are."""
         self.groups, self._kinds, self._layout, self._key = groups, columns.shape[-1], layout, key
         self._count = groups.shape[0] * groups.shape[1]
@@ -55,10 +55,10 @@ class GroupRows:
         self._local = _Padded(self._row[self._is_local], place[self._is_local], self._count)
         self._border = _Padded(self._row[~self._is_local], layout.in_border[self._column[~self._is_local]], self._count)
 
-    def __call__(self, hats: Float64s) -> "Rows":
+    def __call__(self, hats: Float64s) -> "ValuedRows":
         """The sum over each group of `hats` times the HAT's effects; (cells, slots), or (cells, slots, kinds)."""
         spread = np.repeat(hats.ravel(), self._kinds) if hats.ndim == 2 else hats.ravel()
-        return Rows(self, np.bincount(self._entry, spread, self._row.size).astype(np.float64, copy=False))
+        return ValuedRows(self, np.bincount(self._entry, spread, self._row.size).astype(np.float64, copy=False))
 
     def applied(self, entries: Float64s, effects: Float64s) -> Float64s:
         return _added(self._row, entries * effects[self._column], self._count)
@@ -115,7 +115,7 @@ class GroupRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ValuedRows:
     """Rows of groups with their values."""
 
     of: GroupRows

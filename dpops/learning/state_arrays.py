@@ -11,7 +11,7 @@ from dpops.learning.counts import Start as CountStart
 from dpops.learning.design import Smoothness
 from dpops.learning.hats import HatDay, HatState, HatSums
 from dpops.learning.information import Information, Wide
-from dpops.learning.learner import Start, State
+from dpops.learning.learner import FitStart, State
 from dpops.learning.means import DayInformation
 from dpops.learning.releases import DayValues
 
@@ -50,7 +50,7 @@ def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Array
     )
 
 
-def _start(new: State, arrays: Arrays) -> Start | None:
+def _start(new: State, arrays: Arrays) -> FitStart | None:
     if "start.effects" not in arrays:
         return None
     names = [field.name for field in fields(Smoothness)]
@@ -60,7 +60,7 @@ def _start(new: State, arrays: Arrays) -> Start | None:
     effects = arrays["start.effects"]
     if effects.shape != (new.layouts.counts.width,):
         raise ValueError("the effects are of another city")
-    return Start(CountStart(effects, counts), means)
+    return FitStart(CountStart(effects, counts), means)
 
 
 def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpops.learning.design import HOURS, Smoothness, both_kinds, hour_smoothness, off_smoothness
 from dpops.learning.information import Information
-from dpops.learning.layout import Block, Layout
+from dpops.learning.layout import Block, EffectLayout
 from dpops.types import Float64s
 
 _SMALL = 100
@@ -23,7 +23,7 @@ class System:
     right-hand sides.
     """
 
-    layout: Layout
+    layout: EffectLayout
     smoothness: Smoothness
     families: Float64s
     columns: Float64s
@@ -112,7 +112,7 @@ class Solved:
         return product
 
     @cached_property
-    def near(self) -> "Near":
+    def near(self) -> "NeighbourSums":
         """Covariances of local effects that stand near to one another."""
         layout, blocks = self.system.layout, self.system.layout.blocks
         families, pairs = np.zeros(int(layout.entries[-1])), 0.0
@@ -130,7 +130,7 @@ class Solved:
             families[block.entries] = whole.ravel()[block.inside]
             pairs += float(np.sum(whole[block.pairs[0], block.pairs[1]]))
             after = own
-        return Near(families, pairs)
+        return NeighbourSums(families, pairs)
 
     def reached(self, local: Float64s) -> Float64s:
         """The covariance of local effects with one another, times columns; (places, n) each."""
@@ -146,7 +146,7 @@ class Solved:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class NeighbourSums:
     """families: flat, covariances inside each family. pairs: those of all pairs of neighbouring cells, added up."""
 
     families: Float64s
@@ -187,7 +187,11 @@ def _of_hours(solved: Solved, of: Float64s, smooth: Float64s, default: float) ->
 
 
 def system_of(
-    layout: Layout, smoothness: Smoothness, prior: Float64s, prior_value: Float64s, parts: Sequence["Part"]
+    layout: EffectLayout,
+    smoothness: Smoothness,
+    prior: Float64s,
+    prior_value: Float64s,
+    parts: Sequence["PartInformation"],
 ) -> System:
     """Adds up what is known. prior, prior_value: precision of the lasting border (its hours' smoothness comes on top),
     and precision times value."""
@@ -217,14 +221,14 @@ def system_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartInformation:
     """A day's information (or that of several days together). own: the prior precision of its own deviation by hour,
     (24, 24); None where it has none of its own."""
 
     information: Information
     own: Float64s | None = None
 
-    def own_columns(self, layout: Layout) -> tuple[Float64s, Float64s, Float64s]:
+    def own_columns(self, layout: EffectLayout) -> tuple[Float64s, Float64s, Float64s]:
         """What it adds to the border: its own hours, and a helper for each wide row, which observes it.
 
         (places, n), (lasting + n, n) and (n,): columns, corner, right-hand side.

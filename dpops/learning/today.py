@@ -9,12 +9,12 @@ from dpops import fitted
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Smoothness
 from dpops.learning.information import Information
-from dpops.learning.layout import Layout
+from dpops.learning.layout import EffectLayout
 from dpops.learning.learner import Field, Learned
 from dpops.learning.means import columns_of
 from dpops.learning.queries import GroupRows
 from dpops.learning.releases import StageValues
-from dpops.learning.system import Part, Solved, system_of
+from dpops.learning.system import PartInformation, Solved, system_of
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
@@ -57,10 +57,10 @@ def live(known: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Liv
     return Live(field, 1 - left)
 
 
-def _solved(layout: Layout, information: Information) -> Solved:
+def _solved(layout: EffectLayout, information: Information) -> Solved:
     precision = np.zeros(layout.border.size)
     precision[0], precision[-1] = fitted.CITY_SD_KMH**-2, 1.0  # nothing is learned of traffic: its rows are zero
-    return system_of(layout, DAY, precision, np.zeros(precision.size), [Part(information)]).solved()
+    return system_of(layout, DAY, precision, np.zeros(precision.size), [PartInformation(information)]).solved()
 
 
 def _factors(weights: Float64s, slots: Mapping[int, StageValues]) -> dict[int, float]:
@@ -89,7 +89,7 @@ def _seen(expected: float, values: StageValues) -> tuple[float, float]:
 
 
 def _slot_information(
-    layout: Layout, hour: Int64s, values: StageValues, forecast: Field, slot: int, weights: Float64s
+    layout: EffectLayout, hour: Int64s, values: StageValues, forecast: Field, slot: int, weights: Float64s
 ) -> Information:
     """What a slot's levels say of the deviation from the forecast. weights: (cells, 1), expected of the slot."""
     design, around = layout.design, forecast.values[:, slot : slot + 1] - values.centre

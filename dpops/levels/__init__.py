@@ -8,7 +8,7 @@ from dpops.levels.bounded import Rows, Sums, Vectors, sum_up, vectors
 from dpops.levels.class_stage import class_edges, hats_of_classes, rows_of_classes, times_of, with_classes
 from dpops.levels.count_check import count_stage, is_too_few, vehicles_in
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe
-from dpops.levels.groups import CLASS, LEVELS, PLACE, Hats, Level, level
+from dpops.levels.groups import CLASS, LEVELS, PLACE, Level, PublicHats, level
 from dpops.levels.live import live_stage
 from dpops.levels.noisy import ReleasedLevel, ReleasedStage, read, release, release_rows
 from dpops.levels.place_stage import with_places
@@ -24,11 +24,11 @@ __all__ = [
     "BoundsOnly",
     "Differences",
     "Fleet",
-    "Hats",
     "Kind",
     "Level",
     "Part",
     "Profile",
+    "PublicHats",
     "Recipe",
     "ReleasedLevel",
     "ReleasedStage",

@@ -93,7 +93,7 @@ def _numbered(vehicle: Int64s) -> Int64s:
     return np.cumsum(np.diff(vehicle, prepend=vehicle[:1]) != 0, dtype=np.int64)
 
 
-class _Group(NamedTuple):
+class _TouchedGroups(NamedTuple):
     """The groups of one level that each vehicle touches: entry of each row, and vehicle and group of each entry."""
 
     of_row: Int64s
@@ -122,17 +122,19 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     return Vectors(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _groups(vehicle: Int64s, rows: Rows, cell_start: Int64s, of_slot: Int64s, size: int) -> _Group:
+def _groups(vehicle: Int64s, rows: Rows, cell_start: Int64s, of_slot: Int64s, size: int) -> _TouchedGroups:
     key = vehicle * size + cell_start[rows.cell] + of_slot[rows.slot]
     entries, of_row = np.unique(key, return_inverse=True)
-    return _Group(of_row, *np.divmod(entries, size))
+    return _TouchedGroups(of_row, *np.divmod(entries, size))
 
 
-def _sums(groups: _Group, values: Float64s) -> Float64s:
+def _sums(groups: _TouchedGroups, values: Float64s) -> Float64s:
     return np.bincount(groups.of_row, weights=values, minlength=groups.group.size).astype(np.float64)
 
 
-def _norm(touched: list[_Group], sums: list[Float64s], shares: list[float], count: int, stage: Stage) -> Float64s:
+def _norm(
+    touched: list[_TouchedGroups], sums: list[Float64s], shares: list[float], count: int, stage: Stage
+) -> Float64s:
     """Norm of each vehicle, float64 (vehicles,): level by level, and in each by ascending group."""
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):
@@ -148,7 +150,7 @@ def residuals(rows: Rows, stage: Stage) -> Float64s:
 
 
 def _integers(
-    touched: list[_Group], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
+    touched: list[_TouchedGroups], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
 ) -> list[tuple[Int64s, Int64s, Int64s]]:
     """Clipped, weighted by level and share, and truncated towards zero, which only shrinks."""
     start, parts = 0, []

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.levels.bounded import Rows
-from dpops.levels.groups import CLASS, Hats
+from dpops.levels.groups import CLASS, PublicHats
 from dpops.levels.stages import Stage, alike, with_last
 from dpops.types import Grid, Int64s
 
@@ -47,10 +47,10 @@ def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, .
     return with_last(stages, last, share)
 
 
-def hats_of_classes(hats: Hats, classes: int) -> Hats:
+def hats_of_classes(hats: PublicHats, classes: int) -> PublicHats:
     """The classes of each cell in the place of cells. What lies above a class is its cell."""
     cells = tuple(cell for cell in range(hats.cells) for _ in range(classes))
-    return Hats(parents=cells, grandparents=cells, hours=hats.hours)
+    return PublicHats(parents=cells, grandparents=cells, hours=hats.hours)
 
 
 def times_of(classes: int) -> Int64s:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dpops import fitted
-from dpops.levels.groups import Hats, level
+from dpops.levels.groups import PublicHats, level
 from dpops.levels.stages import UNIT, Kind, Shares, Stage, alike
 
 _USUAL_BOUND = Fraction(6)
@@ -63,7 +63,7 @@ class BoundsOnly:
     It holds no count, so that a plan made of it depends on none (where counts are public: `dpops.types.CountsKnown`).
     """
 
-    hats: Hats
+    hats: PublicHats
     fleet: Fleet
 
     @property

@@ -14,7 +14,7 @@ BLOCK_H = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hats:
+class PublicHats:
     """The public HATs of a day: every cell of the region in every slot of service, both numbered from 0.
 
     parents, grandparents: which of the coarser cells, numbered from 0, each cell lies in. hours: the local hour of the
@@ -86,11 +86,11 @@ def _numbered(values: Sequence[int]) -> tuple[int, ...]:
     return tuple(number[value] for value in values)
 
 
-def _blocks(hats: Hats) -> tuple[int, ...]:
+def _blocks(hats: PublicHats) -> tuple[int, ...]:
     return _numbered([hour // BLOCK_H for hour in hats.hours])
 
 
-_Grouping = Callable[[Hats], tuple[tuple[int, ...], tuple[int, ...]]]
+_Grouping = Callable[[PublicHats], tuple[tuple[int, ...], tuple[int, ...]]]
 
 LEVELS: Mapping[str, _Grouping] = {
     "hat": lambda hats: (tuple(range(hats.cells)), tuple(range(hats.slots))),
@@ -115,7 +115,7 @@ CLASS = "class"
 """The level of a stage of speed classes: its HATs lie in the classes of each cell, and each one's day is a group."""
 
 
-def level(name: str, hats: Hats, share: Fraction, weight_share: Fraction | None = None) -> Level:
+def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction | None = None) -> Level:
     """The level of that name on these HATs. weight_share: `share` where it is left out. Raises ValueError."""
     grouping = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
     if grouping is None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.claims import ZCDP, PureDP
-from dpops.levels.groups import PLACE, Hats, Level, level
+from dpops.levels.groups import PLACE, Level, PublicHats, level
 from dpops.types import Int64s
 
 Kind = Literal["gaussian", "laplace"]
@@ -76,14 +76,14 @@ class Differences:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Around:
+class StageHats:
     """The HATs that a stage looks at, and what their speeds are compared with.
 
     of_cells: int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid. rests_on: names the newest entry
     that the centres were made from. differences: where the HATs lie in places, of these from their cells.
     """
 
-    hats: Hats
+    hats: PublicHats
     of_cells: Int64s = field(repr=False)
     step_kmh: Fraction
     rests_on: Hashable = 0
@@ -135,7 +135,7 @@ class Stage:
     classes: tuple[int, ...] = ()
     number: int = 0
     stages: int = 1
-    around: Around | None = None
+    around: StageHats | None = None
 
     def __post_init__(self) -> None:
         for shares in ([part.speeds for part in self.parts], [part.weights for part in self.parts]):
@@ -154,14 +154,14 @@ class Stage:
 
     def on(
         self,
-        hats: Hats,
+        hats: PublicHats,
         of_cells: Int64s,
         step_kmh: Fraction,
         rests_on: Hashable = 0,
         differences: Differences | None = None,
     ) -> "Stage":
-        """Lays the stage on a day's HATs. See `Around`."""
-        around = Around(hats=hats, of_cells=of_cells, step_kmh=step_kmh, rests_on=rests_on, differences=differences)
+        """Lays the stage on a day's HATs. See `StageHats`."""
+        around = StageHats(hats=hats, of_cells=of_cells, step_kmh=step_kmh, rests_on=rests_on, differences=differences)
         return replace(self, around=around)
 
     @property
@@ -175,7 +175,7 @@ class Stage:
         return self.counts_public or self.alpha > 0
 
     @property
-    def laid(self) -> Around:
+    def laid(self) -> StageHats:
         """What the stage is laid on. Raises ValueError where it is laid on nothing yet."""
         if self.around is None:
             raise ValueError("the stage is not laid on the HATs of a day yet")

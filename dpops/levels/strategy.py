@@ -16,7 +16,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.levels.defaults import BoundsOnly, Recipe, coarser_shares, is_coarse, vehicle_weight
-from dpops.levels.groups import BLOCK_H, Hats
+from dpops.levels.groups import BLOCK_H, PublicHats
 from dpops.levels.stages import UNIT, Kind, Shares, Stage, alike
 from dpops.spread import USUAL
 
@@ -235,7 +235,7 @@ def _groups(part: Part, known: BoundsOnly) -> int:
 
 
 @lru_cache(maxsize=8)
-def _sizes(hats: Hats) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _sizes(hats: PublicHats) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """How many places, and times, there are of each kind."""
     places = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells
     return places, (1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.local.likelihood import Int32s, Rows
+from dpops.local.likelihood import Int32s, ReportRows
 from dpops.local.mechanism import Float64s
 from dpops.local.reports import Reports
 from dpops.local.sign import StochasticRounding
@@ -31,7 +31,7 @@ def middles(buckets: int) -> Float64s:
     return (2 * np.arange(buckets) + 1) / buckets - 1
 
 
-def aggregate(reports: Reports, buckets: int) -> Rows:
+def aggregate(reports: Reports, buckets: int) -> ReportRows:
     """The rows of all users with an SR, PM or SW report: exact likelihoods at the buckets' middles.
 
     A Laplace report is left out: its likelihood has no finite set of values. Raises ValueError if no report is left.
@@ -60,7 +60,7 @@ def aggregate(reports: Reports, buckets: int) -> Rows:
     edges = np.sort(spans.reshape(-1, counts.size), axis=0)
     answered = table[len(signs) :] != 2 * buckets + 1
     levels = _levels([window.epsilon for window, _ in windows], spans, answered, edges)
-    return Rows(curves, ends, edges, levels, counts.astype(np.float64))
+    return ReportRows(curves, ends, edges, levels, counts.astype(np.float64))
 
 
 def _sign_classes(row: Float64s) -> Int32s:

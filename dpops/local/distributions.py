@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.local.likelihood import Evaluation, Rows
+from dpops.local.likelihood import Evaluation, ReportRows
 from dpops.local.mechanism import Float64s
 
 TOLERANCE = 1e-9
@@ -26,7 +26,7 @@ class Distribution:
     converged: bool
 
 
-def maximum_likelihood(rows: Rows, tolerance: float = TOLERANCE) -> Distribution:
+def maximum_likelihood(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     """The distribution that EM climbs to, by sequential quadratic programming instead.
 
     gap: largest gradient - 1, in nats per user (see `Evaluation`): no distribution is likelier by more. It has no scale
@@ -48,7 +48,7 @@ def maximum_likelihood(rows: Rows, tolerance: float = TOLERANCE) -> Distribution
     return Distribution(shares, here.log_likelihood, here.gap, step, converged=False)
 
 
-def smoothed(rows: Rows, tolerance: float = TOLERANCE) -> Distribution:
+def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     """The fixed point of EMS: one EM step, then smoothing by (1, 2, 1) / 4, the ends by (2, 1) / 3.
 
     EMS creeps towards it for thousands of steps; here each is an implicit step of growing length, a Newton step in the
@@ -93,7 +93,7 @@ def _smoothed_step(shares: Float64s, here: Evaluation) -> tuple[Float64s, Float6
     return image, derivative * shares / image[:, None]
 
 
-def _line_search(rows: Rows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
+def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
     """The first of the points target, half way, quarter way, .. that is likelier enough; where there is none, here."""
     slope = float((here.gradient - 1) @ (target - shares))
     part = 1.0

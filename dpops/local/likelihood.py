@@ -39,7 +39,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ReportRows:
     """What all reports say about the distribution of values over `buckets` buckets, up to a constant factor.
 
     curves: (curves, buckets), the likelihood of each combination of SR reports that occurs. ends: (curves,), the row

@@ -20,7 +20,7 @@ USUAL = 1 << 30
 """Samples times steps of the grid that are far below the bounds of `check_plan_input`."""
 
 
-class Layout(NamedTuple):
+class ArrayLayout(NamedTuple):
     """The arrays of HATs, those with more users first, by BestFit.
 
     length: int64 (HATs,), m_UB. kept, array: int64 (users,), of all HATs one behind another, samples of a user and the
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     weight: Float64s
 
 
-class Block(NamedTuple):
+class EqualHats(NamedTuple):
     """HATs with equally many users, among those that stand by their numbers of users."""
 
     size: int
@@ -50,13 +50,13 @@ class Block(NamedTuple):
         return column[self.users].reshape(-1, self.size)
 
 
-def blocks_of(users: Int64s) -> list[Block]:
+def blocks_of(users: Int64s) -> list[EqualHats]:
     """users: int64 (HATs,), descending, each >= 1."""
     ends = np.flatnonzero(np.diff(users, append=0)) + 1
     blocks, start, first = [], 0, 0
     for end, size in zip(ends.tolist(), users[ends - 1].tolist(), strict=True):
         last = first + (end - start) * size
-        blocks.append(Block(size, slice(start, end), slice(first, last)))
+        blocks.append(EqualHats(size, slice(start, end), slice(first, last)))
         start, first = end, last
     return blocks
 
@@ -93,17 +93,17 @@ FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arr
 """What a plan says of its HAT and arrays, in this order."""
 
 
-class Planned(NamedTuple):
+class PlannedHats(NamedTuple):
     """HATs laid out, those with more users first. counts: int64 (all users,). facts: int64 (FACTS, HATs). bias: float64
     (HATs,), of `Arrays`."""
 
     counts: Int64s
-    layout: Layout
+    layout: ArrayLayout
     facts: Int64s
     bias: Float64s
 
 
-def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Planned:
+def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
     """counts: int64 (all users,), of HATs one behind another, of each non-increasing. users: int64 (HATs,), descending,
     each >= 1. reported: int64 (HATs,). Raises PlanError for the first that has no plan."""
     first = np.cumsum(users) - users
@@ -118,7 +118,7 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     upper, rounding = float(grid.upper), float(2 * grid.step / FINE)
     steps = np.full(users.size, grid.upper_steps)
     facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.moved])
-    return Planned(counts, laid, facts, upper * biases + rounding)
+    return PlannedHats(counts, laid, facts, upper * biases + rounding)
 
 
 def facts_of(facts: Int64s) -> list[dict[str, int]]:
@@ -138,7 +138,7 @@ def facts_of(facts: Int64s) -> list[dict[str, int]]:
     ]
 
 
-def _arrays_of(plans: Planned) -> Iterator[Arrays]:
+def _arrays_of(plans: PlannedHats) -> Iterator[Arrays]:
     laid = plans.layout
     for block in blocks_of(plans.facts[0]):
         array, kept, weight, fills = *map(block.of, (laid.array, laid.kept, laid.weight)), laid.fills[block.hats]
@@ -153,7 +153,7 @@ def _arrays_of(plans: Planned) -> Iterator[Arrays]:
             yield Arrays(facts["m_ub"], group, weight[hat], moved, bias, facts)
 
 
-def sums_of_means(plans: Planned, sums: Int64s, grid: Grid) -> Int64s:
+def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
     """The sum of each HAT's array means in fine steps, int64 (HATs,): what `arrays.array_means` gives, added up.
 
     sums: int64 (all users,). Raises ValueError for sums that no samples within [0, U] have.
@@ -169,7 +169,7 @@ def sums_of_means(plans: Planned, sums: Int64s, grid: Grid) -> Int64s:
     return added
 
 
-def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Layout:
+def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
     """counts: int64 (HATs, users), non-increasing, each >= 1. In matrices of this shape."""
     laid = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
     shape = counts.shape
@@ -178,7 +178,7 @@ def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Layout:
     )
 
 
-def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Layout:
+def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
     first, hat = np.cumsum(users) - users, np.repeat(np.arange(users.size), users)
     if ((counts[1:] > counts[:-1]) & (hat[1:] == hat[:-1])).any():
         raise ValueError("counts must be non-increasing vectors")
@@ -189,7 +189,7 @@ def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub:
     arrays = np.count_nonzero(fills, axis=1)
     width = fills[hat, array]
     moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * kept // width), first)
-    return Layout(length, kept, array, fills, arrays, moved, kept / width / arrays[hat])
+    return ArrayLayout(length, kept, array, fills, arrays, moved, kept / width / arrays[hat])
 
 
 def _best_fits(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:

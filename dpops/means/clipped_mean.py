@@ -14,7 +14,7 @@ from dpops.noise import Noise
 from dpops.types import Grid, Int64s
 
 
-class Choice(NamedTuple):
+class IntervalChoice(NamedTuple):
     """How the interval of one HAT will be chosen. widest: the longest, in fine steps. facts: of the plan."""
 
     widest: int
@@ -22,7 +22,7 @@ class Choice(NamedTuple):
 
 
 def interval_plans(
-    mechanism: str, found: Sequence[Arrays], choices: Sequence[Choice], grid: Grid, epsilon: Fraction
+    mechanism: str, found: Sequence[Arrays], choices: Sequence[IntervalChoice], grid: Grid, epsilon: Fraction
 ) -> list[ArrayPlan]:
     """Half of epsilon goes to the interval, half to the mean.
 

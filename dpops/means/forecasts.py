@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
-from dpops.means.array_layouts import USUAL, Layout, layout
+from dpops.means.array_layouts import USUAL, ArrayLayout, layout
 from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, Rule
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -63,7 +63,7 @@ def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDAr
     return np.fromiter(fits, np.bool_, len(hats))
 
 
-def _variances(laid: Layout, prior: Prior) -> Float64s:
+def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
     """Variance of the mean of each array, over that of the prior; an array of several users averages out what lies
     between them."""
     hats, users = laid.array.shape

@@ -11,7 +11,7 @@ from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts
 from dpops.means.array_layouts import lay_out_together
 from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule
-from dpops.means.clipped_mean import Choice, clipped_release, interval_plans, with_interval
+from dpops.means.clipped_mean import IntervalChoice, clipped_release, interval_plans, with_interval
 from dpops.means.forecasts import (
     Ends,
     LaidMany,
@@ -64,7 +64,7 @@ class QuantileInterval(Mechanism):
             arrays: {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}
             for arrays, rank in ranks.items()
         }
-        choices = [Choice(grid.upper_steps * FINE, facts[laid.facts["arrays"]]) for laid in layouts]
+        choices = [IntervalChoice(grid.upper_steps * FINE, facts[laid.facts["arrays"]]) for laid in layouts]
         return interval_plans(self.name, layouts, choices, grid, epsilon)
 
     def forecasts(self, hats: HatCounts) -> Float64s:

@@ -18,7 +18,7 @@ from dpops.registry import registered
 from dpops.types import CountsKnown, Grid, Int64s
 
 
-class Ranked(NamedTuple):
+class RankedPlan(NamedTuple):
     """One candidate for a HAT. error: the forecast in units."""
 
     error: float
@@ -56,7 +56,7 @@ class Auto(Mechanism):
     def candidates(cls) -> Sequence["Auto"]:
         return []
 
-    def ranking(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> list[Ranked]:
+    def ranking(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> list[RankedPlan]:
         """All candidates, the best forecast first; of equal ones a constant, which costs nothing, then by name."""
         ranked = []
         refusal = PlanError("auto: no mechanism to choose from")
@@ -67,7 +67,9 @@ class Auto(Mechanism):
             except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
                 refusal = reason
                 continue
-            ranked.append(Ranked(plan.error() if hats is None else mechanism.forecasts(hats).item(), mechanism, plan))
+            ranked.append(
+                RankedPlan(plan.error() if hats is None else mechanism.forecasts(hats).item(), mechanism, plan)
+            )
         if not ranked:
             raise refusal
         return sorted(ranked, key=_order)
@@ -92,11 +94,11 @@ class Auto(Mechanism):
     def _safest(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
         """Picks what `ranking` has without a prior, for HATs of which no mechanism refuses a plan. One whose bias may
         be all of U is worse than the constant U/2, which is off by half of it at most."""
-        best: list[Ranked] = []
+        best: list[RankedPlan] = []
         for mechanism in _candidates(self.statistic):
             if not mechanism.chooses:
                 plans = mechanism.plans(hats, grid, epsilon)
-                ranked = [Ranked(plan.error(), mechanism, plan) for plan in plans]
+                ranked = [RankedPlan(plan.error(), mechanism, plan) for plan in plans]
                 best = [min(pair, key=_order) for pair in zip(best, ranked, strict=True)] if best else ranked
         return [ranked.plan for ranked in best]
 
@@ -126,7 +128,7 @@ class Auto(Mechanism):
         return released
 
 
-def _order(ranked: Ranked) -> tuple[float, Fraction]:
+def _order(ranked: RankedPlan) -> tuple[float, Fraction]:
     return ranked.error, ranked.plan.epsilon
 
 

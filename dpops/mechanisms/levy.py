@@ -20,7 +20,7 @@ from dpops.means.arrays import (
     array_means,
     check_rule,
 )
-from dpops.means.clipped_mean import Choice, clipped_release, interval_plans, with_interval
+from dpops.means.clipped_mean import IntervalChoice, clipped_release, interval_plans, with_interval
 from dpops.means.forecasts import LaidMany, ends_of, groups_of, interval_errors_of, interval_forecasts
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
@@ -89,10 +89,10 @@ class Levy(Mechanism):
         return with_interval(int(low), int(high), plan)
 
 
-def _choice(arrays: int, m_ub: int, upper: int) -> Choice:
+def _choice(arrays: int, m_ub: int, upper: int) -> IntervalChoice:
     tau = _tau(arrays, m_ub, upper)
     bins = -(-upper // tau)
-    return Choice(upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins})
+    return IntervalChoice(upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins})
 
 
 @lru_cache(maxsize=4096)  # HATs share a few numbers

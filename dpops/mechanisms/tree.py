@@ -15,7 +15,7 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree(TreeMechanism):
+class BestTree(TreeMechanism):
     """Plans capped-tree (whole users, and the best cap) and array-tree (median and argmax), and takes the best.
 
     Public information alone decides, so the choice costs nothing; the plan names what was chosen.
@@ -32,7 +32,7 @@ class Tree(TreeMechanism):
         check_bins(self.bins)
 
     @classmethod
-    def examples(cls) -> Sequence["Tree"]:
+    def examples(cls) -> Sequence["BestTree"]:
         return [cls(), cls(bins=20, prior=Prior(20.0, 12.0))]
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:

@@ -127,7 +127,7 @@ class WorstCaseOptimal(Mechanism):
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
 
 
-class Clipped(NamedTuple):
+class ClippedUsers(NamedTuple):
     """The clipped users of many HATs, those of a HAT behind one another, and what clipping does to their means.
 
     users: (HATs,), how many. share: (users,), of the HAT's samples. like: (users,), each one's column of first and
@@ -141,7 +141,7 @@ class Clipped(NamedTuple):
     second: Float64s
 
 
-def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> Clipped:
+def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> ClippedUsers:
     """bound: T of each HAT, (HATs,). means: (means, 1)."""
     size = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
     hat, counts = np.repeat(np.arange(size.size), size), hats.of_each(np.ravel)
@@ -154,7 +154,7 @@ def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> Clipped:
         mine = (bound[hat[one]] > 0) == is_noisy
         sd = hats.prior.mean_sd(counts[one[mine]])
         first[:, mine], second[:, mine] = _moments(means, sd, hats.upper, reach[one[mine]], is_noisy=is_noisy)
-    return Clipped(np.bincount(hat, minlength=size.size), counts / hats.samples[hat], like, first, second)
+    return ClippedUsers(np.bincount(hat, minlength=size.size), counts / hats.samples[hat], like, first, second)
 
 
 def _moments(

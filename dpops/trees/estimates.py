@@ -11,7 +11,7 @@ from dpops.mechanism import Integers, Plan
 from dpops.trees import readings
 from dpops.trees.combine import Law, cumulative, law
 from dpops.trees.consistent import consistent
-from dpops.trees.hats import Shape, shape_of, size_of, upper_of
+from dpops.trees.hats import PlannedTree, shape_of, size_of, upper_of
 from dpops.trees.readings import Between
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p85": 0.85}
@@ -19,7 +19,7 @@ OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")
 """What `estimates` gives, in this order: numbers, and the list last."""
 
 
-class Output(NamedTuple):
+class Reading(NamedTuple):
     """One reading of many HATs, float64 (HATs,) each; of shares float64 (HATs, K - 1).
 
     low, high: hold the reading of all reported samples with probability 1 - miss at least, at the worst bias.
@@ -56,31 +56,31 @@ def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) 
     return Estimates.placed(len(plans), parts)
 
 
-def _by_shape(plans: Sequence[Plan]) -> list[tuple[Shape, list[int]]]:
+def _by_shape(plans: Sequence[Plan]) -> list[tuple[PlannedTree, list[int]]]:
     """Each tree, and where the HATs that have it stand."""
-    places: dict[Shape, list[int]] = {}
+    places: dict[PlannedTree, list[int]] = {}
     for index, plan in enumerate(plans):
         places.setdefault(shape_of(plan), []).append(index)
     return list(places.items())
 
 
-def read(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[dict[str, Output]]:
+def read(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[dict[str, Reading]]:
     """By HAT its outputs, of one row each: cdf (shares), p50, p85, mean (units), variance (units squared)."""
-    found: list[dict[str, Output]] = [{} for _ in plans]
+    found: list[dict[str, Reading]] = [{} for _ in plans]
     for shape, mine in _by_shape(plans):
         outputs = read_alike([released[at] for at in mine], [plans[at] for at in mine], shape, miss)
         for row, at in enumerate(mine):
-            found[at] = {name: Output(*(part[row] for part in output)) for name, output in outputs.items()}
+            found[at] = {name: Reading(*(part[row] for part in output)) for name, output in outputs.items()}
     return found
 
 
 def read_alike(
     released: Sequence[Integers],
     plans: Sequence[Plan],
-    shape: Shape,
+    shape: PlannedTree,
     miss: float,
     quantiles: Mapping[str, float] = QUANTILES,
-) -> dict[str, Output]:
+) -> dict[str, Reading]:
     """Reads HATs of one tree, as columns of all of them."""
     of = _Hats.of(released, plans, shape)
     widths, own = readings.standard_errors(miss), law(*shape)
@@ -112,7 +112,7 @@ class _Hats(NamedTuple):
     grid: Float64s
 
     @classmethod
-    def of(cls, released: Sequence[Integers], plans: Sequence[Plan], shape: Shape) -> "_Hats":
+    def of(cls, released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree) -> "_Hats":
         columns = [
             (size_of(p), p.bias_bound, p.rounding, upper_of(p), float(p.facts["total"]), p.facts["upper_steps"])
             for p in plans
@@ -128,12 +128,12 @@ class _Hats(NamedTuple):
         return Between(np.maximum(low, 0.0), np.minimum(high, self.upper))
 
 
-def _around(value: Float64s, found: Between, noise: Float64s, bias: Float64s) -> Output:
+def _around(value: Float64s, found: Between, noise: Float64s, bias: Float64s) -> Reading:
     """The interval of the unbiased estimate, widened where consistency moved the value out of it."""
-    return Output(value, np.minimum(found.low, value), np.maximum(found.high, value), noise, bias)
+    return Reading(value, np.minimum(found.low, value), np.maximum(found.high, value), noise, bias)
 
 
-def _mean(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Output:
+def _mean(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Reading:
     """A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width."""
     bias = of.upper * of.bias
     between = readings.mean_interval(of.raw, own, of.size, widths)
@@ -142,7 +142,7 @@ def _mean(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Output:
     return _around(readings.mean(cdf) * of.width, of.in_units(between, more), noise, bias)
 
 
-def _variance(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Output:
+def _variance(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Reading:
     """A share t of misplaced weight moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving every
     sample by at most e moves it by at most U e + e^2."""
     most = of.upper**2 / 4

@@ -41,7 +41,7 @@ class TreePlan(Plan):
         return min(1.0, self.bias_bound + size_of(self) * share_error(shape_of(self)))
 
 
-class Shape(NamedTuple):
+class PlannedTree(NamedTuple):
     """The tree of a plan and its levels' shares of epsilon."""
 
     tree: Tree
@@ -49,17 +49,17 @@ class Shape(NamedTuple):
 
 
 @cache
-def share_error(shape: Shape) -> float:
+def share_error(shape: PlannedTree) -> float:
     """Mean over the inner edges of the noise of a share, E|noise| of a Laplace draw, in the law's unit."""
     spread = law(*shape).prefix_sd()
     return float(spread.mean()) / math.sqrt(2) if spread.size else 0.0
 
 
 @cache
-def best_shape(bins: int) -> Shape:
+def best_shape(bins: int) -> PlannedTree:
     """The tree of least error and its budgets."""
     tree = best_tree(bins)
-    return Shape(tree, best_shares(tree))
+    return PlannedTree(tree, best_shares(tree))
 
 
 def check_bins(bins: int) -> None:
@@ -108,7 +108,7 @@ def tree_plan(
     )
 
 
-def shape_of(plan: Plan) -> Shape:
+def shape_of(plan: Plan) -> PlannedTree:
     """From the plan's facts, so that an old release is read by the tree it was made with."""
     facts = plan.facts
     levels = range(1, facts["levels"] + 1)
@@ -117,12 +117,12 @@ def shape_of(plan: Plan) -> Shape:
 
 
 @cache
-def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], whole: int) -> Shape:
-    return Shape(Tree(bins, factors), tuple(Fraction(part, whole) for part in parts))
+def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], whole: int) -> PlannedTree:
+    return PlannedTree(Tree(bins, factors), tuple(Fraction(part, whole) for part in parts))
 
 
 @cache
-def stored(shape: Shape) -> Mapping[str, int]:
+def stored(shape: PlannedTree) -> Mapping[str, int]:
     """A tree and its budgets as whole numbers, for the facts of a plan."""
     whole = math.lcm(*(share.denominator for share in shape.shares))
     facts = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": whole}
@@ -177,7 +177,7 @@ def release_trees(totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise)
     return released
 
 
-def _scales(plan: Plan, shape: Shape) -> list[Fraction]:
+def _scales(plan: Plan, shape: PlannedTree) -> list[Fraction]:
     """One of each node, level by level: 2 max M / (share of epsilon); the plan's is that of the smallest share."""
     least = min(shape.shares)
     return [

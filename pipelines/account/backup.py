@@ -21,7 +21,7 @@ from pipelines.account.location import AccountLocation, read_key, read_secret, s
 from transforms.atomic_files import locked, replacing
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.chain import Signature
-from transforms.ledger.head import Head, Known, LedgerError
+from transforms.ledger.head import Head, LedgerError, RememberedHead
 from transforms.ledger.witness import check_unsigned
 from transforms.recorded.codec import LIVE_COLUMN, decode
 from transforms.regular_files import read_regular
@@ -45,18 +45,18 @@ _DAMAGE = (EOFError, OSError, zlib.error, msgspec.MsgspecError, KeyError, TypeEr
 Entries = Sequence[Mapping[str, Any]]
 
 
-class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _BackupHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What stands before the entries. made: UTC. key: in hexadecimal, secret. head: that of the key."""
 
     made: str
     key: str
-    head: dict[str, Known]
+    head: dict[str, RememberedHead]
 
 
 class Backup(NamedTuple):
     """What a file holds. entries: at least one."""
 
-    header: _Header
+    header: _BackupHeader
     entries: Entries
 
     @property
@@ -74,8 +74,8 @@ class Backup(NamedTuple):
     def with_entries(self, entries: Entries) -> "Backup":
         """Gives a backup of the same ledger that ends with these entries, with its head."""
         last, head = entries[-1], self.header.head
-        own = Known(sequence=last["seq"], hash=last["hash"], accounts=head[self.genesis]["accounts"])
-        return Backup(_Header(self.header.made, self.header.key, head | {self.genesis: own}), entries)
+        own = RememberedHead(sequence=last["seq"], hash=last["hash"], accounts=head[self.genesis]["accounts"])
+        return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: own}), entries)
 
     @property
     def newest(self) -> Mapping[str, Any] | None:
@@ -108,7 +108,7 @@ def write_backup(place: AccountLocation, path: Path, password: Path | None) -> B
     remembered = dict(place.witness.read_all())  # before the ledger is read, which never lags behind it
     book.verify()
     entries, made = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
-    backup = Backup(_Header(made, key.key.hex(), remembered), entries[:1]).with_entries(entries)
+    backup = Backup(_BackupHeader(made, key.key.hex(), remembered), entries[:1]).with_entries(entries)
     with locked(path.absolute().parent), replacing(path, 0o600) as file:
         file.write(_sealed(_packed(backup), word))
     return backup
@@ -285,7 +285,7 @@ def read_backup(path: Path, password: bytes | None) -> Backup:
         if len(content) > most:
             raise ValueError
         first, *rest = content.splitlines()
-        backup = Backup(msgspec.json.decode(first, type=_Header), [msgspec.json.decode(line) for line in rest])
+        backup = Backup(msgspec.json.decode(first, type=_BackupHeader), [msgspec.json.decode(line) for line in rest])
         if backup.header.head[backup.genesis]["hash"] != backup.last["hash"]:
             raise ValueError
     except (*_DAMAGE, IndexError):

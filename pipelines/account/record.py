@@ -6,7 +6,7 @@ from pipelines.specification import Specification
 from transforms.ledger import Ledger
 
 
-class Record(NamedTuple):
+class LedgerRecord(NamedTuple):
     """A ledger that was found whole.
 
     newest: hash of the specification's newest release, which tells all entries before it and is the same whatever audit
@@ -20,10 +20,10 @@ class Record(NamedTuple):
     head: str
 
 
-def walked(book: Ledger, spec: Specification) -> Record:
+def walked(book: Ledger, spec: Specification) -> LedgerRecord:
     """Walks the ledger before anything else of it is read. Raises LedgerError where it is not whole."""
     found = book.verify()
     periods = {spent.period for spent in book.spent(spec.account.name)}
     newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
     entry = book.hash_of(newest).partition(".")[0] if newest else ""
-    return Record(entry, found.checked == found.entries, found.said(), book.head_said())
+    return LedgerRecord(entry, found.checked == found.entries, found.said(), book.head_said())

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpops.types import Float64s, Int64s
-from pipelines.advice.pages.places import LINE, Places
+from pipelines.advice.pages.places import LINE, NamedPlaces
 from pipelines.errors import InputError
 from transforms.errors import reason_of
 from transforms.places.distance import distance_m
@@ -26,7 +26,7 @@ MOST_ROUTE = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Route:
+class DrivenRoute:
     """Places in the order of driving. lengths_m: of each. group: int64, places of one number lie in one cell."""
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class Lacking:
     names: tuple[str, ...]
 
 
-def read_route(path: Path, places: Places, cells: Mapping[str, int]) -> Route:
+def read_route(path: Path, places: NamedPlaces, cells: Mapping[str, int]) -> DrivenRoute:
     """A CSV file with a column `place`, and `length_m` for places that are no lines; or a GeoJSON file of the places.
 
     cells: which of the region's cells each place lies in. Raises InputError.
@@ -71,14 +71,14 @@ def read_route(path: Path, places: Places, cells: Mapping[str, int]) -> Route:
         if name not in cells:
             raise InputError(f"{path}: {name[:60]!r} is no place of the specification")
     lengths = [_length_m(name, length, places, path) for name, length in rows]
-    return Route(
+    return DrivenRoute(
         names=tuple(name for name, _ in rows),
         lengths_m=np.array(lengths, np.float64),
         group=np.array([cells[name] for name, _ in rows], np.int64),
     )
 
 
-def travel_times(rows: pa.Table, route: Route) -> tuple[list[TravelTime], list[Lacking]]:
+def travel_times(rows: pa.Table, route: DrivenRoute) -> tuple[list[TravelTime], list[Lacking]]:
     """One for each time that the rows have, in their order, or what is lacking then. rows: of one product of places;
     see `read_rows`.
 
@@ -99,7 +99,7 @@ def travel_times(rows: pa.Table, route: Route) -> tuple[list[TravelTime], list[L
 
 
 def _without_value(
-    told: Mapping[tuple[str, str], Sequence[float | str | None]], route: Route, start: str
+    told: Mapping[tuple[str, str], Sequence[float | str | None]], route: DrivenRoute, start: str
 ) -> tuple[str, ...]:
     """The route's places without a value and its standard deviation in a slot."""
     numbers_of = {name: told.get((start, name), (None, None)) for name in route.names}
@@ -111,7 +111,7 @@ def _without_value(
 
 
 def _travel_time(
-    told: Mapping[tuple[str, str], Sequence[float | str | None]], route: Route, start: str, end: str
+    told: Mapping[tuple[str, str], Sequence[float | str | None]], route: DrivenRoute, start: str, end: str
 ) -> TravelTime:
     numbers = [told[start, name] for name in route.names]
     values, sds = (np.array([row[column] for row in numbers], np.float64) for column in (0, 1))
@@ -128,7 +128,7 @@ def _travel_time(
     )
 
 
-def drawn_minutes(values: Float64s, sds: Float64s, route: Route) -> Float64s:
+def drawn_minutes(values: Float64s, sds: Float64s, route: DrivenRoute) -> Float64s:
     """Times as likely as the values' posterior has them, float64 (DRAWS,); always the same for the same rows.
 
     Places of one cell share their cell's error: rows do not say how much of theirs it is, so all of it is taken to be,
@@ -164,7 +164,7 @@ def _features(path: Path) -> list[tuple[str, float | None]]:
         raise InputError(f"{path}: a route is a collection of features with the property place or name") from None
 
 
-def _length_m(name: str, length: float | None, places: Places, path: Path) -> float:
+def _length_m(name: str, length: float | None, places: NamedPlaces, path: Path) -> float:
     if length is None:
         shape = places.place(name).shape
         if shape is None or shape.kind != LINE:

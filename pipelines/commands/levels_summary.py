@@ -9,7 +9,7 @@ from rich.table import Table
 
 from pipelines.account.guarantee import levels_sentence
 from pipelines.outcome import Outcome
-from pipelines.runs.release import Release
+from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.ledger import Ledger
@@ -20,7 +20,7 @@ from transforms.recorded.units import StageEntry, counted
 OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
 
 
-def summarise_levels(spec: Specification, levels: LevelsRelease, done: Release, ledger: Ledger) -> Summary:
+def summarise_levels(spec: Specification, levels: LevelsRelease, done: FinishedRun, ledger: Ledger) -> Summary:
     """What a run did, as plain values. What is public is the same whatever the input holds."""
     entries = ledger.stages(spec.account.name, spec.spec_id)
     each: dict[str, Fact] = {

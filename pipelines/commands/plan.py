@@ -20,10 +20,10 @@ from pipelines.progress import Report
 
 if TYPE_CHECKING:
     from pipelines.advice.plan import counts as sources
-    from pipelines.advice.plan.composed import Composed, Total
-    from pipelines.advice.plan.forecast import Choice, HatClass, Planned, Recount, StatisticPlan
+    from pipelines.advice.plan.composed import Composed, ComposedTotal
+    from pipelines.advice.plan.forecast import HatClass, OtherChoice, Planned, Recount, StatisticPlan
     from pipelines.advice.plan.guarantees import Guarantee
-    from pipelines.advice.plan.needs import Needs
+    from pipelines.advice.plan.needs import MechanismNeeds
     from pipelines.specification import Specification
 
 _MOST_CHOSEN = 3
@@ -38,7 +38,7 @@ class AskedCounts:
     synthetic: bool
     pattern: str | None
 
-    def of(self, spec: Specification, progress: Report) -> tuple[sources.Counts, Recount | None] | None:
+    def of(self, spec: Specification, progress: Report) -> tuple[sources.SampleCounts, Recount | None] | None:
         """The counts, and how to count again in other cells and slots. Raises UsageError where they are too many."""
         from pipelines.advice.plan import counts as sources
         from pipelines.advice.plan.feed import fullest_period
@@ -146,7 +146,7 @@ def _run(
     _tell(planned, picture, as_json, lambda out: show(planned, out))
 
 
-def _drawn(spec: Specification, within_kmh: float, needs: Needs | None, folder: Path | None) -> Path | None:
+def _drawn(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, folder: Path | None) -> Path | None:
     if folder is None:
         return None
     from pipelines.advice.plan.chart import draw_plan  # and matplotlib with it
@@ -259,7 +259,7 @@ def _choices(planned: Planned) -> Table:
     return table
 
 
-def _choice_row(each: Choice) -> list[str]:
+def _choice_row(each: OtherChoice) -> list[str]:
     composed = each.composed
     over = " over" if composed.within_limit is False else ""
     return [
@@ -289,7 +289,7 @@ def _number(value: int | None) -> str:
     return "?" if value is None else f"{value:,}"
 
 
-def _total(total: Total) -> str:
+def _total(total: ComposedTotal) -> str:
     if total.epsilon is None:
         return "?"
     return f"{_KNOWN.get(total.known, '')}{total.epsilon:.4g}"

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.advice.plan.levels import Choice, CountedFleet, PlannedLevels, Total
-from pipelines.advice.plan.needs import Needs
+from pipelines.advice.plan.needs import MechanismNeeds
 from pipelines.advice.plan.places import PlannedPlaces
 from pipelines.advice.plan.spans import DAY_NUMBERS
 
@@ -146,7 +146,7 @@ def _show_counted(planned: PlannedLevels, counted: CountedFleet, out: Console) -
     )
 
 
-def show_needs(needs: Needs, out: Console) -> None:
+def show_needs(needs: MechanismNeeds, out: Console) -> None:
     """How many vehicles a HAT needs where counts are public."""
     table = Table(
         title=f"Half of a HAT's 95 % interval by {needs.mechanism}, ± km/h, clipping at its worst: by vehicles in it",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpops.accountant import Accountant, Limit
     from pipelines.account.location import AccountLocation
     from pipelines.advice.pages.map import Surroundings
-    from pipelines.advice.publish.edition import Coverage, Edition, Promise, Wishes
+    from pipelines.advice.publish.edition import Edition, Extent, Promise, Wishes
     from pipelines.specification import Specification
     from transforms.ledger import Ledger
 
@@ -232,9 +232,9 @@ def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accounta
     return Promise(guarantee, epsilon, float(most.delta), most.chance, odds(epsilon), span_odds(limit), total)
 
 
-def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroundings) -> Coverage:
+def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroundings) -> Extent:
     from pipelines.account.missing_slots import gaps
-    from pipelines.advice.publish.edition import Coverage
+    from pipelines.advice.publish.edition import Extent
     from pipelines.ranges import range_of
 
     starts = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)
@@ -243,4 +243,4 @@ def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroun
     missing = [gap.slot_start for gap in gaps(spec, when, book, int(datetime.now(UTC).timestamp()))]
     shapes = [around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
     lons, lats = zip(*(at for shape in shapes if shape for part in shape.parts for at in part), strict=True)
-    return Coverage(starts[0], ends[-1], len(starts), missing, (min(lons), min(lats), max(lons), max(lats)))
+    return Extent(starts[0], ends[-1], len(starts), missing, (min(lons), min(lats), max(lons), max(lats)))

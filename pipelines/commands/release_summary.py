@@ -22,13 +22,13 @@ from pipelines.commands.levels_summary import (
 from pipelines.commands.options import console
 from pipelines.outcome import Spend
 from pipelines.runs.crew.check_input import InputCheck
-from pipelines.runs.release import Release
+from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
 from transforms.public import Fact, Operator, Summary
-from transforms.recorded.codec import Counted
+from transforms.recorded.codec import CountedPart
 
 
-def tell(spec: Specification, done: Release, place: AccountLocation, *, as_json: bool) -> None:
+def tell(spec: Specification, done: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
     """Prints what a run did: tables for people, or one JSON document for programs."""
     if spec.levels is None:
         summary, shown = summarise(spec, done, place), show
@@ -40,7 +40,7 @@ def tell(spec: Specification, done: Release, place: AccountLocation, *, as_json:
         shown(summary.plain(), console())
 
 
-def summarise(spec: Specification, done: Release, place: AccountLocation) -> Summary:
+def summarise(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:
     """What a run did where counts are public: printed as tables for people and as it is for programs."""
     outcome = done.outcome.opened()
     wanted = {slot.start_s for slot in done.calendar.slots}
@@ -71,7 +71,7 @@ def summarise(spec: Specification, done: Release, place: AccountLocation) -> Sum
 
 
 def _of_period(
-    spec: Specification, period: str, units: Sequence[Counted], debits: Fraction, spend: Spend | None
+    spec: Specification, period: str, units: Sequence[CountedPart], debits: Fraction, spend: Spend | None
 ) -> dict[str, Fact]:
     """units: those of the range, as the ledger has them. debits, spend: as `spending` says them."""
     released, empty = sum(len(unit.released) for unit in units), sum(unit.empty for unit in units)
@@ -89,7 +89,7 @@ def _of_period(
     }
 
 
-def _with_data(spec: Specification, units: Sequence[Counted]) -> int | None:
+def _with_data(spec: Specification, units: Sequence[CountedPart]) -> int | None:
     """Slots with a HAT that has data; not told where counts are secret."""
     if not spec.counts_are_public:
         return None

@@ -17,7 +17,7 @@ from pipelines.input_files import paths_of
 if TYPE_CHECKING:
     from pipelines.account.guarantee import Loss
     from pipelines.account.location import AccountLocation
-    from pipelines.advice.pages.report import Facts
+    from pipelines.advice.pages.report import ReportFacts
     from pipelines.specification import Specification
     from transforms.time.calendar import Calendar
 
@@ -78,13 +78,13 @@ def _run(
     return 0
 
 
-def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, pattern: str | None) -> Facts:
+def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, pattern: str | None) -> ReportFacts:
     """Walks the ledger. Raises LedgerError where there is none, or it is not whole."""
     from pipelines.account.cost import costs, debits
     from pipelines.account.guarantee import loss_of
     from pipelines.account.missing_slots import gaps
     from pipelines.account.record import walked
-    from pipelines.advice.pages.report import Facts
+    from pipelines.advice.pages.report import ReportFacts
     from pipelines.advice.pages.rows import read_rows
     from transforms.ledger.head import LedgerError
 
@@ -94,7 +94,7 @@ def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, p
     record = walked(book, spec)
     limit, by_period = book.limit(spec.account.name, spec.account.limit), debits(book.spent(spec.account.name))
     spent = {period: loss_of(total, limit) for period, total in by_period.items()}
-    return Facts(
+    return ReportFacts(
         spec=spec,
         guarantee=_guarantee(spec, spent),
         spent=spent,

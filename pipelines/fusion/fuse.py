@@ -29,7 +29,7 @@ from pipelines.specification.fusion import FusionSpecification
 from transforms import counters
 from transforms.records import REFUSED, RawBatch
 from transforms.reports.fuse import SCHEMA, Group
-from transforms.reports.steps import SPENT, FuseGroups, JoinUsers, ParseReports, Spent
+from transforms.reports.steps import SPENT, FuseGroups, JoinUsers, ParseReports, UserLoss
 from transforms.sinks.files import FORMATS, write_whole
 from transforms.sinks.rows import Row, columns_in
 from transforms.steps.observe import CountRefused, Read
@@ -69,7 +69,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
         with _watched(kept, report):
             found = _run(spec, paths, kept)
         groups = [msgspec.json.decode(data, type=tuple[Group, list[Row]]) for data in kept.read(_GROUPS)]
-        spent = [msgspec.json.decode(data, type=Spent) for data in kept.read(SPENT)]
+        spent = [msgspec.json.decode(data, type=UserLoss) for data in kept.read(SPENT)]
     if not groups:
         raise InputError(f"no report was usable: of {found.read} rows {_listed(found.refused)}")
     found.users, found.leakage = sum(each.users for each in spent), max(each.leakage for each in spent)
@@ -127,7 +127,7 @@ def _watched(kept: Spool, report: Report) -> Iterator[None]:
         tell()
 
 
-def _keep(element: tuple[Group, list[Row]] | Spent, key: str, kept: Spool) -> None:
+def _keep(element: tuple[Group, list[Row]] | UserLoss, key: str, kept: Spool) -> None:
     kept.append(key, msgspec.json.encode(element))
 
 

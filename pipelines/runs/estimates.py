@@ -43,7 +43,7 @@ SUMS = "released"
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedStages:
     """The recorded stages of a `levels` specification, in the order of the ledger, and how they are read."""
 
     spec: Specification
@@ -55,7 +55,7 @@ class Recorded:
         return {entry.unit.period for entry in self.entries if is_complete(self.entries, entry.unit.period)}
 
 
-def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> Recorded:
+def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> RecordedStages:
     """products: written besides HATs and the specification's own products.
 
     Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger.
@@ -70,11 +70,11 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         raise UsageError("--product of places goes with a specification that has [places]")
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))
-    return Recorded(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
+    return RecordedStages(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
 
 
 def estimate_again(
-    known: Recorded,
+    known: RecordedStages,
     when: Calendar,
     outputs: Outputs,
     progress: Report,
@@ -105,13 +105,13 @@ def estimate_again(
     return written, missing
 
 
-def _causal(known: Recorded, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+def _causal(known: RecordedStages, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
     last = max(entry.sequence for entry in known.entries if entry.unit.period == period)
     entries = [entry for entry in known.entries if entry.sequence <= last]
     return day_estimates(learned_from(entries, known.policy), known.policy, slots, taught_of(entries, known.policy))
 
 
-def _sums(known: Recorded, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
+def _sums(known: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
     """Writes the noisy sums of a period's stages, one file of each format."""
     places = counted(known.entries)
     stages = of_period(known.entries, period)
@@ -124,13 +124,13 @@ def _sums(known: Recorded, period: str, slots: Sequence[SlotFacts], outputs: Out
         yield path
 
 
-def _by_all(known: Recorded, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+def _by_all(known: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
     order = period_order(known.entries)
     taught = taught_of(known.entries, known.policy)
     return day_estimates(everything, known.policy, slots, taught, len(order) - 1 - order.index(period))
 
 
-def forecast(known: Recorded, first: date, days: int, outputs: Outputs) -> list[Path]:
+def forecast(known: RecordedStages, first: date, days: int, outputs: Outputs) -> list[Path]:
     """Writes what is expected of days from `first` on, whether they are released or not."""
     if not known.entries:
         raise UsageError("nothing is released yet: there is nothing to forecast from")

@@ -17,7 +17,7 @@ from transforms.releases.base import Before
 from transforms.wire import unpack_exposure
 
 
-class Asked(NamedTuple):
+class Demand(NamedTuple):
     """wanted: the debits of a period's units. spent: exactly what its vehicles spend in them."""
 
     wanted: list[Debit]
@@ -39,12 +39,14 @@ def asked_of_the_account(job: Job) -> Outcome:
     )
 
 
-def asked_of(sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]) -> Asked:
+def asked_of(
+    sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]
+) -> Demand:
     """sealed: encoded units of a period. exposures: those of a slot, by its start. shares: of a HAT's epsilon, by
     statistic."""
     units = [msgspec.json.decode(data, type=Spending) for data in sealed]
     rates = {unit.slot_s: unit.rate for unit in units}
-    return Asked([unit.asked for unit in units], spend_of(rates, exposures, shares))
+    return Demand([unit.asked for unit in units], spend_of(rates, exposures, shares))
 
 
 def spend_of(

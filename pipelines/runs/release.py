@@ -35,7 +35,7 @@ _NONE_READABLE = (
 
 
 @dataclass(frozen=True)
-class Release:
+class FinishedRun:
     """A finished run. files: all paths that hold the range's rows, sorted. topic: has them too, where there is one.
 
     outcome: the operator's, unless the account's counts are public. new: units that this run recorded, which follow
@@ -59,7 +59,7 @@ def release(
     *,
     workers: int | None = None,
     engine: "BoundedEngine | None" = None,
-) -> Release:
+) -> FinishedRun:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError, StepError or,
     for a file that cannot be decoded, UnreadableFile.
 
@@ -80,7 +80,7 @@ def release(
     outcome = _run(job, paths, when.slots, needed, workers, engine, progress)
     _raise_refusals(spec, location, needed, outcome)
     note_spending(location.ledger, spec, outcome)
-    return Release(Operator(outcome), sum(outcome.new.values()), when, tuple(_files(spec, job)), outputs.topic)
+    return FinishedRun(Operator(outcome), sum(outcome.new.values()), when, tuple(_files(spec, job)), outputs.topic)
 
 
 def _raise_refusals(

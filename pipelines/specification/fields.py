@@ -25,7 +25,7 @@ _JSON = {str: "string", bool: "boolean", int: "integer", Fraction: "number"}
 
 
 @dataclass(frozen=True)
-class Field:
+class Key:
     """One key: its type, whether it must be there, and else its default as TOML writes it ("" for none)."""
 
     name: str
@@ -50,12 +50,12 @@ class Variant:
     mechanism: str
     statistics: tuple[str, ...]
     adjacencies: tuple[str, ...]
-    options: tuple[Field, ...]
+    options: tuple[Key, ...]
 
 
-def fields_of(table: type[msgspec.Struct]) -> list[Field]:
+def fields_of(table: type[msgspec.Struct]) -> list[Key]:
     hints = get_type_hints(table, include_extras=True)
-    return [Field(field.name, hints[field.name], field.required, _default(field)) for field in _struct_fields(table)]
+    return [Key(field.name, hints[field.name], field.required, _default(field)) for field in _struct_fields(table)]
 
 
 def _struct_fields(table: type[msgspec.Struct]) -> Iterator[msgspec.structs.FieldInfo]:
@@ -92,11 +92,11 @@ def variants() -> list[Variant]:
     return sorted([*kinds, levels, classes], key=lambda variant: variant.mechanism)
 
 
-def _options(cls: type) -> Iterator[Field]:
+def _options(cls: type) -> Iterator[Key]:
     hints = get_type_hints(cls, include_extras=True)
     for field in dataclass_fields(cls):
         if field.name not in NOT_WRITTEN:
-            yield Field(field.name, hints[field.name], field.default is MISSING, _shown(field.default))
+            yield Key(field.name, hints[field.name], field.default is MISSING, _shown(field.default))
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:

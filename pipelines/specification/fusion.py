@@ -31,12 +31,12 @@ class ServiceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     epsilon: float
 
 
-class SlotTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FusionSlot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     minutes: int
     timezone: str
 
 
-class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FusionCells(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     resolution: int
 
 
@@ -53,13 +53,13 @@ class TableTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     speed_unit: str | None = None
 
 
-class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FusionDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str
     upper_kmh: float
     service: list[ServiceTable]
     input: TableTable
-    slot: SlotTable | None = None
-    cells: CellsTable | None = None
+    slot: FusionSlot | None = None
+    cells: FusionCells | None = None
     fusion: FusionTable = FusionTable()
     telemetry: TableTable | None = None
 
@@ -89,13 +89,13 @@ class FusionSpecification:
 def load_fusion(path: Path) -> FusionSpecification:
     """Reads and checks a specification file. Raises SpecificationError."""
     try:
-        document = msgspec.convert(toml_of(path), Document)
+        document = msgspec.convert(toml_of(path), FusionDocument)
     except msgspec.ValidationError as error:
         raise SpecificationError(f"{path}: {shortened(str(error))}") from None
     return _check(document)
 
 
-def _check(document: Document) -> FusionSpecification:
+def _check(document: FusionDocument) -> FusionSpecification:
     check_name("name", document.name)
     need(0 < document.upper_kmh <= 100_000, "upper_kmh", "must be above 0, at most 100000", document.upper_kmh)
     services = [_service(table) for table in document.service]
@@ -132,7 +132,7 @@ def _service(table: ServiceTable) -> Service:
         raise SpecificationError(f"service.epsilon: {error}; it is {table.epsilon}") from None
 
 
-def _rules(document: Document, services: list[Service]) -> ReportRules:
+def _rules(document: FusionDocument, services: list[Service]) -> ReportRules:
     table = document.input
     need(table.layout in MAPPED, "input.layout", f"must be one of {', '.join(MAPPED)}", table.layout)
     need(table.speed_unit is None, "input.speed_unit", "does not go with reports", table.speed_unit)

@@ -6,7 +6,7 @@ import msgspec
 
 from dpops import statistics as registry
 from pipelines.specification.document import Document, OutputTable
-from pipelines.specification.fields import Field, fields_of, tables, variants
+from pipelines.specification.fields import Key, fields_of, tables, variants
 from pipelines.specification.type_parts import struct_of
 
 _HEAD = """# The specification
@@ -71,7 +71,7 @@ def _statistics() -> Iterator[str]:
     yield ""
 
 
-def _option(field: Field) -> str:
+def _option(field: Key) -> str:
     default = f", `{field.default}` if left out" if field.default else ""
     text = f": {field.text}" if field.text else ""
     return f"`{field.name}` ({field.type_text}{default}){text}"

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.allocation import Allocation, Share, SlotDebit
+from dpops.allocation import Allocation, PlanShare, SlotDebit
 
 epsilons = st.fractions(Fraction(1, 1000), 100, max_denominator=10**6)
 numbers = st.integers(1, 10_000)
@@ -34,7 +34,7 @@ def test_no_vehicle_spends_more_than_a_slots_debit(epsilon: Fraction, slots: lis
     """(most HATs of any vehicle, HATs of this one) in each slot."""
     for allocation in (Allocation(epsilon=epsilon), Allocation(epsilon=epsilon, per="period")):
         for most, mine in slots:
-            share = Share(np.ones(0, np.bool_), most, allocation.hat(most, len(slots)))
+            share = PlanShare(np.ones(0, np.bool_), most, allocation.hat(most, len(slots)))
             (debit,) = allocation.debits(share, [share.bound], share.bound)
             assert share.epsilon_hat * min(mine, most) <= debit.spent
             assert debit.debited is None
@@ -59,7 +59,7 @@ def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for() -> None
     assert [allocation.planned_with(at, slots) for at in slots] == [(0,), (3600,), (7200,)]
     assert [whole.planned_with(at, slots) for at in slots] == [slots] * 3
     assert (allocation.plans(3), whole.plans(3)) == (3, 1)
-    share = Share(np.ones(0, np.bool_), 3, ONE)
+    share = PlanShare(np.ones(0, np.bool_), 3, ONE)
     assert whole.debits(share, [2 * ONE, 0 * ONE, ONE], 3 * ONE) == [
         SlotDebit(2 * ONE, 3 * ONE),
         SlotDebit(0 * ONE, 0 * ONE),

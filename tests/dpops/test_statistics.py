@@ -13,7 +13,7 @@ from dpops.mechanism import Mechanism
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
-from dpops.mechanisms.tree import Tree
+from dpops.mechanisms.tree import BestTree
 from dpops.registry import registered
 from dpops.statistics import (
     SQUARES,
@@ -77,14 +77,14 @@ class Misnamed(Baseline):
     outputs = ("average",)
 
 
-class Reordered(Tree):
+class Reordered(BestTree):
     name = "reordered"
     outputs = ("p85", "p50", "mean", "variance", "cdf")
 
 
 @pytest.mark.parametrize(
     ("statistic", "mechanism"),
-    [("mean", Misnamed()), ("distribution", Reordered()), ("mean", Tree()), ("distribution", Baseline())],
+    [("mean", Misnamed()), ("distribution", Reordered()), ("mean", BestTree()), ("distribution", Baseline())],
 )
 def test_a_mechanism_that_gives_other_outputs_than_the_statistic_is_refused(statistic, mechanism):
     with pytest.raises(ValueError, match=f"{mechanism.name} gives .*, but {statistic} puts out"):

@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from pipelines.lab.demo.timetable import write_timetable
-from pipelines.made_up_fleet import Fleet, write_sample
+from pipelines.made_up_fleet import MadeUpFleet, write_sample
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -14,8 +14,8 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 def test_the_pipeline_of_the_readme_runs_as_it_is_printed(tmp_path, monkeypatch, hatstream):
     monkeypatch.chdir(tmp_path)
     Path("build/demo").mkdir(parents=True)
-    write_sample(Fleet(report_every_s=150.0, day=date(2026, 5, 14)), Path("build/demo/sample-2026-05-14.parquet"))
-    write_timetable(Fleet(), Path("town-gtfs.zip"))
+    write_sample(MadeUpFleet(report_every_s=150.0, day=date(2026, 5, 14)), Path("build/demo/sample-2026-05-14.parquet"))
+    write_timetable(MadeUpFleet(), Path("town-gtfs.zip"))
     assert hatstream("spec", "new", "--gtfs", "town-gtfs.zip", "--output", "build/town.toml")[0] == 0
     (spec,) = re.findall(r" +```toml\n(.*?) +```", README, re.DOTALL)
     Path("build/town.toml").write_text(textwrap.dedent(spec))

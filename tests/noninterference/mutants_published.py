@@ -111,7 +111,7 @@ def _(_coverage: Any) -> Any:
     return lambda *given: (found := _coverage(*given))._replace(missing=["?"] * (SEEN["rows"] % 2) + found.missing)
 
 
-@mutant("server-tells-rows", "served", "pipelines.advice.serve.app:Server.health")
+@mutant("server-tells-rows", "served", "pipelines.advice.serve.app:SnapshotServer.health")
 def _(health: Any) -> Any:
     """The server's health tells how many rows were read."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.advice.pages.map import MapTexts, Surroundings
-from pipelines.advice.pages.places import Places
+from pipelines.advice.pages.places import NamedPlaces
 from pipelines.advice.serve.app import application
 from pipelines.advice.serve.snapshot import Follower
 from tests.noninterference.roads import Job
@@ -32,7 +32,7 @@ def portal(town: Town, feed: Feed) -> None:
 def server(town: Town, feed: Feed) -> None:
     """What a server over the results answers, its tags aside: they are of times at which files were written."""
     Job(formats=("parquet",))(town, feed)
-    follower = Follower(town.out, Surroundings(Places({})), 168)
+    follower = Follower(town.out, Surroundings(NamedPlaces({})), 168)
     app = application(follower, MapTexts("Town", "Noise protects."))
     for address, (status, headers, body) in asyncio.run(_answers(app)).items():
         headers.pop("etag", None)

@@ -86,7 +86,7 @@ class Stream:
         folder = town.folder / "growing"
         folder.mkdir()
         source = streaming.folder_source(spec, folder, start_s)
-        reader = ByHand(growing_folder._Watch(source.watermark), growing_folder._Names(), str(source.folder))
+        reader = ByHand(growing_folder._WatchFolder(source.watermark), growing_folder._Names(), str(source.folder))
         clock = Clock()
         for at_s, reports in self._by_poll(feed, start_s):
             for name, part in _files(reports, at_s - self.poll_s, at_s):

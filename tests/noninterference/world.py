@@ -154,7 +154,7 @@ def watched(spec: str, feed: Feed, history: History) -> Town:
 def unhashed() -> Iterator[None]:
     """Reports and portals tell the hash of an entry, over keyed digests, chance and times: not while this lasts."""
 
-    def telling(book: Ledger, spec: Specification) -> record.Record:
+    def telling(book: Ledger, spec: Specification) -> record.LedgerRecord:
         return walked(book, spec)._replace(newest="the newest")
 
     walked = record.walked

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpops.forecast import Prior
-from dpops.mechanisms.tree import Tree
+from dpops.mechanisms.tree import BestTree
 from dpops.statistics import Histogram
 from pipelines.cli import main
 from pipelines.lab.commands.evaluate_distributions import GRID, evaluate_distributions
@@ -130,8 +130,8 @@ def test_histograms_are_tallied_only_where_a_distribution_is_asked_for(tmp_path:
 
 def test_the_prior_decides_between_the_two_ways(tmp_path: Path) -> None:
     text = SPEC.replace("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }")
-    assert load(spec_of(tmp_path, text)).statistics[0].mechanism == Tree(bins=65, prior=Prior(20.0, 12.0))
-    assert load(spec_of(tmp_path, SPEC)).statistics[0].mechanism == Tree(bins=65)
+    assert load(spec_of(tmp_path, text)).statistics[0].mechanism == BestTree(bins=65, prior=Prior(20.0, 12.0))
+    assert load(spec_of(tmp_path, SPEC)).statistics[0].mechanism == BestTree(bins=65)
 
 
 def test_bins_decide_a_release(tmp_path: Path) -> None:

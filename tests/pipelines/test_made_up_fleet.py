@@ -16,15 +16,15 @@ from pipelines.made_up_fleet import (
     EXPRESS,
     PACES,
     SCHEMA,
-    Fleet,
+    MadeUpFleet,
     _draw_halts,
     draw_town,
     simulate,
     write_sample,
 )
 
-FLEET = Fleet()
-SMALL = Fleet(vehicles=8, routes=3, report_every_s=60)
+FLEET = MadeUpFleet()
+SMALL = MadeUpFleet(vehicles=8, routes=3, report_every_s=60)
 MIDNIGHT = 1_778_652_000  # 2026-05-13 00:00 at UTC-6, as Unix time
 NEAR_CENTRE_M = 2_500
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.cli import main
 from pipelines.lab.demo.timetable import write_timetable
-from pipelines.made_up_fleet import Fleet, write_sample
+from pipelines.made_up_fleet import MadeUpFleet, write_sample
 from pipelines.specification import load
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -16,8 +16,8 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 def test_the_steps_to_release_a_feed_work_as_they_are_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("build/demo").mkdir(parents=True)
-    write_sample(Fleet(), Path("build/demo/sample.parquet"))
-    write_timetable(Fleet(), Path("build/demo/town-gtfs.zip"))
+    write_sample(MadeUpFleet(), Path("build/demo/sample.parquet"))
+    write_timetable(MadeUpFleet(), Path("build/demo/town-gtfs.zip"))
     commands = re.findall(r"\.venv/bin/hatstream .*", README.replace("\\\n", " "))
     asked = ["spec", "init", "release", "ledger", "ledger", "publish"]
     assert [shlex.split(command)[1] for command in commands] == asked

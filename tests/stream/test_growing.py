@@ -14,7 +14,7 @@ from tests.stream.by_hand import STEPS, ByHand, Counters
 from tests.transforms.inputs import good_row, json_line, mapped, table
 from transforms import counters
 from transforms.sources import growing_folder as growing
-from transforms.sources.growing_folder import VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _Watch
+from transforms.sources.growing_folder import VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _WatchFolder
 from transforms.time.watermark import Watermark
 
 LAG_S = 5
@@ -24,7 +24,7 @@ OLD_S = 1_700_000_000
 class Folder:
     def __init__(self, path):
         self.path = path
-        self.reader = ByHand(_Watch(Watermark(LAG_S)), _Names(), str(path))
+        self.reader = ByHand(_WatchFolder(Watermark(LAG_S)), _Names(), str(path))
 
     def add(self, name, at_s=OLD_S, payload=b"{}\n"):
         part = self.path / f".{name}"
@@ -78,7 +78,7 @@ def test_a_name_that_is_not_utf8_is_a_name(tmp_path, layout):
     else:
         pq.write_table(pa.Table.from_batches([table([good_row()])]), tmp_path / "x")
         (tmp_path / "x").rename(os.fsdecode(path))
-    reader = ByHand(_Watch(Watermark(LAG_S)), _Names(), str(tmp_path))
+    reader = ByHand(_WatchFolder(Watermark(LAG_S)), _Names(), str(tmp_path))
     (found,) = reader.step()
     assert found.value == path
     assert sum(batch.table.num_rows for batch in _ReadFile(mapped(layout)).process(found.value)) == 1
@@ -123,7 +123,7 @@ def test_under_secret_counts_a_files_time_is_the_kernels_whatever_its_producer_s
     """A file that was held up keeps its time of modification, by which others' files would decide whether it counts."""
     by_own = Folder(tmp_path / "own")
     by_own.path.mkdir()
-    by_own.reader = ByHand(_Watch(Watermark(LAG_S, by_own_times=True)), _Names(), str(by_own.path))
+    by_own.reader = ByHand(_WatchFolder(Watermark(LAG_S, by_own_times=True)), _Names(), str(by_own.path))
     before_s = time.time() - 1
     by_own.add("a", OLD_S)
     (tmp_path / "elsewhere").write_bytes(b"{}\n")

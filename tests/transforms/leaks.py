@@ -1,18 +1,18 @@
 """What mypy must refuse: each line that says `leak` puts what is for the operator alone where everybody looks."""
 
 from pipelines.engine import StreamJob
-from pipelines.runs.release import Release
+from pipelines.runs.release import FinishedRun
 from transforms.public import Fact, Operator, Summary
 from transforms.recorded.stage_plan import rests_on
 from transforms.recorded.units import Sequenced, StageUnit
 from transforms.sinks.rows import Columns
 
 
-def counts_in_a_summary(done: Release) -> Summary:
+def counts_in_a_summary(done: FinishedRun) -> Summary:
     return Summary({"rows": done.outcome.rows})  # leak
 
 
-def whole_outcome_in_a_summary(done: Release) -> Summary:
+def whole_outcome_in_a_summary(done: FinishedRun) -> Summary:
     return Summary({"outcome": done.outcome})  # leak
 
 
@@ -49,5 +49,5 @@ def health_in_a_file(line: Summary) -> Columns:
     return {"note": [line.whole()]}  # leak
 
 
-def what_everybody_may_see(done: Release, place: int) -> Summary:
+def what_everybody_may_see(done: FinishedRun, place: int) -> Summary:
     return Summary({"new": done.new, "sequence": place}, Operator({"rows": done.outcome.opened().rows}))

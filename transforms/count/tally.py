@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.order import Places, changes, packed_keys, pairs, places, rank_in_group
+from transforms.order import DistinctValues, changes, packed_keys, pairs, places, rank_in_group
 from transforms.scatter import scatter
 from transforms.wire import NO_SAMPLES, Events, Heard, Partial, Samples, Tally
 
@@ -162,7 +162,7 @@ def distinct(events: Events) -> tuple[Events, int]:
     return (_chosen(events, stays), duplicates) if duplicates else (events, 0)
 
 
-def _distinct(events: Events, vehicle: Places) -> tuple[NDArray[np.bool_], int]:
+def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
     """Which events stay, and how many do not."""
     key = packed_keys(vehicle, events.offset_us)
     in_order = np.sort(key)

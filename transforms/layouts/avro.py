@@ -13,8 +13,8 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
-from transforms.layouts.avro_blocks import Block, Header, container, read_blocks, read_header
-from transforms.layouts.avro_work import Shape, Work, shape
+from transforms.layouts.avro_blocks import AvroBlock, Header, container, read_blocks, read_header
+from transforms.layouts.avro_work import SchemaSize, Work, shape
 from transforms.layouts.base import FIELDS, Units, UnreadableFile
 from transforms.layouts.records import typed_batch
 from transforms.records import RawBatch
@@ -75,7 +75,7 @@ class _Plan:
     columns: tuple[str, ...]
     fields: tuple[str, ...]
     types: tuple[Any, ...]
-    shape: Shape
+    shape: SchemaSize
 
 
 def _plan(path: str, header: Header, columns: tuple[str, ...], names: tuple[str, ...]) -> _Plan:
@@ -136,9 +136,9 @@ def _stripped(schema: Any) -> Any:
     return schema
 
 
-def _gathered(blocks: Iterator[Block]) -> Iterator[list[Block]]:
+def _gathered(blocks: Iterator[AvroBlock]) -> Iterator[list[AvroBlock]]:
     """Small blocks together, so that the schema is not read again for each."""
-    held: list[Block] = []
+    held: list[AvroBlock] = []
     size = 0
     for block in blocks:
         held.append(block)
@@ -150,7 +150,7 @@ def _gathered(blocks: Iterator[Block]) -> Iterator[list[Block]]:
         yield held
 
 
-def _decode(plan: _Plan, blocks: list[Block], work: Work) -> Iterator[RawBatch]:
+def _decode(plan: _Plan, blocks: list[AvroBlock], work: Work) -> Iterator[RawBatch]:
     work.begin(blocks)
     reader = fastavro.reader(
         io.BytesIO(container(plan.header, blocks)), plan.wanted, handle_unicode_errors="surrogateescape"

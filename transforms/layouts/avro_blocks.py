@@ -29,7 +29,7 @@ class Header(NamedTuple):
     sync: bytes
 
 
-class Block(NamedTuple):
+class AvroBlock(NamedTuple):
     """rows: how many records `data`, decompressed, claims to hold: never more than it has bytes."""
 
     rows: int
@@ -60,7 +60,7 @@ def read_header(path: str, file: BinaryIO) -> Header:
     return Header(json.loads(fields.get("avro.schema", b"")), codec, _exactly(file, _SYNC_BYTES))
 
 
-def read_blocks(path: str, file: BinaryIO, header: Header) -> Iterator[Block]:
+def read_blocks(path: str, file: BinaryIO, header: Header) -> Iterator[AvroBlock]:
     """Raises UnreadableFile for a block that expands too far, Truncated or zlib.error for a damaged one."""
     while file.read(1):
         file.seek(-1, 1)
@@ -76,7 +76,7 @@ def read_blocks(path: str, file: BinaryIO, header: Header) -> Iterator[Block]:
             raise _too_big(path)
         if not 0 <= rows <= len(data):
             raise UnreadableFile(path, "a block claims more records than it has bytes")
-        yield Block(rows, data)
+        yield AvroBlock(rows, data)
 
 
 # --- codecs: a block's bytes, of one that expands too far the first BLOCK_BYTES + 1 -------------------------------
@@ -127,7 +127,7 @@ def write_long(value: int) -> bytes:
     return bytes(out)
 
 
-def container(header: Header, blocks: list[Block]) -> bytes:
+def container(header: Header, blocks: list[AvroBlock]) -> bytes:
     """The blocks as an uncompressed file of the header's schema, for fastavro."""
     schema = json.dumps(header.schema).encode()
     parts = [_MAGIC, write_long(1), write_long(len("avro.schema")), b"avro.schema", write_long(len(schema)), schema]

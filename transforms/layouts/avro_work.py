@@ -7,7 +7,7 @@ vehicle and a time of its own. So what is decoded may be many times what such ro
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from transforms.layouts.avro_blocks import Block
+from transforms.layouts.avro_blocks import AvroBlock
 from transforms.layouts.base import UnreadableFile
 
 SMALL_WORK = 1 << 20
@@ -22,7 +22,7 @@ _BYTES_A_UNIT = 4
 Row = tuple[Any, ...]
 
 
-class Shape(NamedTuple):
+class SchemaSize(NamedTuple):
     """values: of a row, outside of arrays and maps. for_a_byte: the most that one more byte of data can bring."""
 
     values: int
@@ -32,12 +32,12 @@ class Shape(NamedTuple):
 class Work:
     """What was decoded of one file so far, and what it was worth."""
 
-    def __init__(self, path: str, shape: Shape) -> None:
+    def __init__(self, path: str, shape: SchemaSize) -> None:
         self._path, self._shape = path, shape
         self._done = self._row_work = 0.0
         self._own = 0
 
-    def begin(self, blocks: list[Block]) -> None:
+    def begin(self, blocks: list[AvroBlock]) -> None:
         """Raises UnreadableFile for blocks that are too much work even if each of their rows is one of its own."""
         rows, size = sum(block.rows for block in blocks), sum(len(block.data) for block in blocks)
         work = rows * (_ROW_WORK + self._shape.values) + size * self._shape.for_a_byte / _BYTES_A_UNIT
@@ -60,10 +60,10 @@ def own_rows(rows: Iterable[Row]) -> int:
     return len({row[:2] for row in rows if row[0] == row[0] and row[1] == row[1]})
 
 
-def shape(path: str, schema: Any) -> Shape:
+def shape(path: str, schema: Any) -> SchemaSize:
     """Shape of the records of a schema as fastavro parsed it. Raises UnreadableFile for one that would never end."""
     sizes = _Sizes(path)
-    return Shape(sizes.of(schema).values, sizes.for_a_byte)
+    return SchemaSize(sizes.of(schema).values, sizes.for_a_byte)
 
 
 class _Size(NamedTuple):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms.layouts.base import FIELDS, Units, UnreadableFile, raw_batch
-from transforms.layouts.lines import QUOTE, RETURN, Lines, letters_of, lines_of, read_chunks, without
+from transforms.layouts.lines import QUOTE, RETURN, TextLines, letters_of, lines_of, read_chunks, without
 from transforms.layouts.open_file import opened
 from transforms.layouts.utf8 import refuse_not_utf8
 from transforms.records import RawBatch
@@ -116,7 +116,7 @@ def _one(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks else pa.array([], pa.binary())
 
 
-def _broken(data: bytes, lines: Lines, header: _Header) -> NDArray[np.bool_]:
+def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]:
     """Lines with a lone carriage return, with quotes that RFC 4180 does not know, or not of as many fields.
 
     Such quotes would make a reader run on into the following lines. The rule: around a whole field, doubled inside.
@@ -137,13 +137,13 @@ def _broken(data: bytes, lines: Lines, header: _Header) -> NDArray[np.bool_]:
     return broken
 
 
-def _quotes_before(places: Int64s, quotes: Int64s, lines: Lines) -> Int64s:
+def _quotes_before(places: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
     """How many quotes are before each place, in its line."""
     line = np.searchsorted(lines.start, places, side="right") - 1
     return np.searchsorted(quotes, places) - np.searchsorted(quotes, lines.start)[line]
 
 
-def _misquoted(letters: NDArray[np.uint8], quotes: Int64s, lines: Lines, mark: int) -> NDArray[np.bool_]:
+def _misquoted(letters: NDArray[np.uint8], quotes: Int64s, lines: TextLines, mark: int) -> NDArray[np.bool_]:
     line = np.searchsorted(lines.start, quotes, side="right") - 1
     opening = _quotes_before(quotes, quotes, lines) % 2 == 0
     before = letters[np.maximum(quotes - 1, 0)]

@@ -28,7 +28,7 @@ BYTE_CPU_S, ROW_CPU_S = 1e-5, 2e-3
 net, tens of times above what the layouts' own limits let through. Those count work, as time is the machine's."""
 
 
-class Work(NamedTuple):
+class DecoderTask(NamedTuple):
     """A file to be read, or a share of it, or else messages to be decoded. step_cpu_s: for each batch."""
 
     layout: Layout
@@ -50,7 +50,7 @@ class Work(NamedTuple):
         return sum(map(len, self.payloads)) if self.path is None else os.path.getsize(self.path)
 
 
-class Answer(msgspec.Struct, frozen=True):
+class StepResult(msgspec.Struct, frozen=True):
     """What comes of one step; with a batch comes its table. text: why a file is unreadable. errno: of the system."""
 
     kind: Literal["batch", "end", "unreadable", "system"]
@@ -76,7 +76,7 @@ def serve() -> None:
                 sent = sender.submit(_send_answer, answers, answer, table)  # while the next batch is decoded
 
 
-def _send_answer(file: IO[bytes], answer: Answer, table: pa.RecordBatch | None) -> None:
+def _send_answer(file: IO[bytes], answer: StepResult, table: pa.RecordBatch | None) -> None:
     send(file, msgspec.json.encode(answer), packed(table) if table is not None else b"")
 
 
@@ -93,21 +93,21 @@ def receive(file: IO[bytes]) -> bytes:
     return file.read(struct.unpack("<q", size)[0]) if len(size) == 8 else b""
 
 
-def _answers(work: Work) -> Iterator[tuple[Answer, pa.RecordBatch | None]]:
+def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | None]]:
     try:
         for batch in _within_time(work):
             _check(batch.table)
-            yield Answer("batch", refused=batch.refused), batch.table
-        yield Answer("end"), None
+            yield StepResult("batch", refused=batch.refused), batch.table
+        yield StepResult("end"), None
     except UnreadableFile as error:
-        yield Answer("unreadable", text=error.rule), None
+        yield StepResult("unreadable", text=error.rule), None
     except OSError as error:
-        yield Answer("system", text=error.strerror or type(error).__name__, errno=error.errno or 0), None
+        yield StepResult("system", text=error.strerror or type(error).__name__, errno=error.errno or 0), None
     except Exception as error:  # noqa: BLE001 - whatever a decoder raises is about this one file or message
-        yield Answer("unreadable", text=f"cannot be decoded ({type(error).__name__})"), None
+        yield StepResult("unreadable", text=f"cannot be decoded ({type(error).__name__})"), None
 
 
-def _within_time(work: Work) -> Iterator[RawBatch]:
+def _within_time(work: DecoderTask) -> Iterator[RawBatch]:
     """The system ends this process when it has used too much processor time for one batch, or for all so far."""
     allowed = time.process_time() + work.step_cpu_s + BYTE_CPU_S * work.size()
     batches = work.batches()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, Share, UnreadableFile, raw_batch
 from transforms.layouts.csv_table import CsvTable
-from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, Answer, Work, receive, send, unpacked
+from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
 from transforms.layouts.jsonl import JsonLines
 from transforms.records import RawBatch
 
@@ -41,7 +41,7 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
         yield from layout.read(path)
         return
     try:
-        yield from _answers(Work(layout, os.path.abspath(path), (), share, STEP_CPU_S))
+        yield from _answers(DecoderTask(layout, os.path.abspath(path), (), share, STEP_CPU_S))
     except _Refusal as error:
         raise UnreadableFile(path, str(error)) from None
     except OSError as error:
@@ -75,7 +75,7 @@ def _together(layout: MessageLayout, payloads: Sequence[bytes]) -> list[RawBatch
     """All or nothing of them."""
     batches: list[RawBatch] = []
     rows = 0
-    for batch in _answers(Work(layout, None, payloads, step_cpu_s=STEP_CPU_S)):
+    for batch in _answers(DecoderTask(layout, None, payloads, step_cpu_s=STEP_CPU_S)):
         rows += batch.rows
         if rows > MESSAGE_ROWS:
             raise _Refusal(f"more than {MESSAGE_ROWS:,} rows", "too-long")
@@ -83,7 +83,7 @@ def _together(layout: MessageLayout, payloads: Sequence[bytes]) -> list[RawBatch
     return batches
 
 
-def _answers(work: Work) -> Iterator[RawBatch]:
+def _answers(work: DecoderTask) -> Iterator[RawBatch]:
     """Raises _Refusal or OSError."""
     decoder, is_done = _idle(), False
     try:
@@ -138,18 +138,18 @@ class _Decoder:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, work: Work) -> None:
+    def ask(self, work: DecoderTask) -> None:
         try:
             send(self._asks, pickle.dumps(work))
         except OSError:
             raise self._lost() from None
 
-    def answer(self) -> tuple[Answer, RawBatch | None]:
+    def answer(self) -> tuple[StepResult, RawBatch | None]:
         head, body = receive(self._answers), receive(self._answers)
         if not head:
             raise self._lost()
         try:
-            answer = msgspec.json.decode(head, type=Answer)
+            answer = msgspec.json.decode(head, type=StepResult)
             table = unpacked(body) if answer.kind == "batch" else None
         except (
             msgspec.MsgspecError,

@@ -22,7 +22,7 @@ class Chunk(NamedTuple):
     too_long: int
 
 
-class Lines(NamedTuple):
+class TextLines(NamedTuple):
     """Where the lines of a chunk begin and end, without their line ends `\\n` or `\\r\\n`."""
 
     start: Int64s
@@ -49,7 +49,7 @@ def read_chunks(file: BinaryIO, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chun
         yield _without_long_lines(rest, 0)
 
 
-def lines_of(data: bytes) -> Lines:
+def lines_of(data: bytes) -> TextLines:
     """The lines of a chunk, empty ones included."""
     letters = letters_of(data)
     ends = np.flatnonzero(letters == NEWLINE)
@@ -57,14 +57,14 @@ def lines_of(data: bytes) -> Lines:
         ends = np.append(ends, len(data))
     starts = np.concatenate([np.zeros(min(1, len(ends)), np.int64), ends[:-1] + 1])
     returned = (ends > starts) & (letters[np.maximum(ends - 1, 0)] == RETURN) if len(data) else np.zeros(0, np.bool_)
-    return Lines(starts, ends - returned)
+    return TextLines(starts, ends - returned)
 
 
 def letters_of(data: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)
 
 
-def without(data: bytes, lines: Lines, dropped: NDArray[np.bool_]) -> bytes:
+def without(data: bytes, lines: TextLines, dropped: NDArray[np.bool_]) -> bytes:
     """A chunk without its dropped lines; costs time for these alone."""
     pieces, at = [], 0
     for i in np.flatnonzero(dropped).tolist():

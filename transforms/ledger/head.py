@@ -27,7 +27,7 @@ class LedgerError(Exception):
 HEAD_BYTES = 64 << 20
 
 
-class Known(TypedDict):
+class RememberedHead(TypedDict):
     """What is remembered of one ledger: its newest entry, and the accounts in it.
 
     is_unsigned: nobody with the key vouched for it yet: it is of an older version.
@@ -58,7 +58,7 @@ class Head:
         """signature: of the account's key; without it none is compared, and a signed file is not written to."""
         self._path, self._key = path, signature.key_of("head") if signature else None
 
-    def create(self, known: Mapping[str, Known] | None = None) -> None:
+    def create(self, known: Mapping[str, RememberedHead] | None = None) -> None:
         """A head file that knows no ledger yet, or those of a copy. The caller holds the folder's lock."""
         self._write(known or {})
 
@@ -71,7 +71,7 @@ class Head:
     def has_unsigned(self) -> bool:
         return any(remembered.get("is_unsigned") for remembered in self.read_all().values())
 
-    def read_all(self) -> Mapping[str, Known]:
+    def read_all(self) -> Mapping[str, RememberedHead]:
         return self._read()[0]
 
     def read(self, genesis: str | None) -> Remembered | None:
@@ -95,25 +95,27 @@ class Head:
             if self.home(account) not in (None, genesis):
                 raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
             known = dict(self.read_all())
-            mine = known.get(genesis, Known(sequence=0, hash="", accounts=[]))
+            mine = known.get(genesis, RememberedHead(sequence=0, hash="", accounts=[]))
             if self._key and mine.get("is_unsigned"):
                 raise LedgerError(f"the head file {self._path} was replaced by one without a signature")
             accounts = sorted({*mine["accounts"], account})
             if sequence > mine["sequence"]:
-                mine = Known(sequence=sequence, hash=hash_, accounts=[])
-            known[genesis] = Known(sequence=mine["sequence"], hash=mine["hash"], accounts=accounts)
+                mine = RememberedHead(sequence=sequence, hash=hash_, accounts=[])
+            known[genesis] = RememberedHead(sequence=mine["sequence"], hash=mine["hash"], accounts=accounts)
             self._write(known)
 
-    def _read(self) -> tuple[dict[str, Known], bool]:
+    def _read(self) -> tuple[dict[str, RememberedHead], bool]:
         """Ledgers, and whether the file is signed. Raises LedgerError, also where another key has signed it."""
         try:
             data = read_regular(self._path, HEAD_BYTES)
             try:
                 file = msgspec.json.decode(data, type=_File)
             except msgspec.ValidationError:  # of an older version
-                ledgers = msgspec.json.decode(data, type=dict[str, Known])
-                return {ledger: Known(**last | {"is_unsigned": True}) for ledger, last in ledgers.items()}, False
-            ledgers = msgspec.json.decode(file.ledgers, type=dict[str, Known])
+                ledgers = msgspec.json.decode(data, type=dict[str, RememberedHead])
+                return {
+                    ledger: RememberedHead(**last | {"is_unsigned": True}) for ledger, last in ledgers.items()
+                }, False
+            ledgers = msgspec.json.decode(file.ledgers, type=dict[str, RememberedHead])
         except FileNotFoundError:
             raise LedgerError(
                 f"the head file {self._path} is missing: restore it from the backup, it belongs with the key file"
@@ -127,7 +129,7 @@ class Head:
             )
         return ledgers, True
 
-    def _write(self, ledgers: Mapping[str, Known]) -> None:
+    def _write(self, ledgers: Mapping[str, RememberedHead]) -> None:
         if self._key:
             signed = msgspec.json.encode(ledgers)
             data = msgspec.json.encode(_File(msgspec.Raw(signed), self._sign(signed)))
@@ -142,5 +144,5 @@ class Head:
         return hmac.digest(self._key or b"", ledgers, "sha256").hex()
 
 
-def _plain(remembered: Known) -> Known:
-    return Known(sequence=remembered["sequence"], hash=remembered["hash"], accounts=remembered["accounts"])
+def _plain(remembered: RememberedHead) -> RememberedHead:
+    return RememberedHead(sequence=remembered["sequence"], hash=remembered["hash"], accounts=remembered["accounts"])

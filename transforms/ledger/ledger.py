@@ -43,7 +43,7 @@ from transforms.ledger.spending import (
     uses_of_spans,
 )
 from transforms.ledger.witness import UNKNOWN_TO_HEAD
-from transforms.recorded.codec import LIVE_COLUMN, Counted, column_of, decode
+from transforms.recorded.codec import LIVE_COLUMN, CountedPart, column_of, decode
 from transforms.recorded.units import (
     Debit,
     HatEntry,
@@ -220,9 +220,9 @@ class Ledger:
         stored = self._run(lambda db: stored_units(db, self._signature, spec_id, period))
         return [stored[key] for key in sorted(stored, key=lambda key: (key.slot_s, column_of(key)))]
 
-    def counted(self, spec_id: str, period: str) -> list[Counted]:
+    def counted(self, spec_id: str, period: str) -> list[CountedPart]:
         """What a summary counts of the HATs that a specification has released in a period."""
-        return self._read(Counted.of, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+        return self._read(CountedPart.of, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
 
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Unit]:
         """What a specification has released of the slots that start at these times."""

@@ -178,12 +178,12 @@ class _Spec(msgspec.Struct):
     spec: str
 
 
-class _Slot(msgspec.Struct):
+class _SlotMinutes(msgspec.Struct):
     minutes: int
 
 
 class _Text(msgspec.Struct):
-    slot: _Slot
+    slot: _SlotMinutes
 
 
 class _Span(msgspec.Struct):

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from transforms.ledger import chain
 from transforms.ledger.chain import ENTRY, Entry, Signature
-from transforms.ledger.head import Head, Known, LedgerError
+from transforms.ledger.head import Head, LedgerError, RememberedHead
 
 UNKNOWN_TO_HEAD = "the head file beside the key file does not know this ledger"
 _UNSIGNED = "the head file beside the key file has no signature, "
@@ -33,7 +33,7 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
     return True
 
 
-def check_unsigned(remembered: Known, of_accounts: Sequence[Entry], signature: Signature | None) -> None:
+def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], signature: Signature | None) -> None:
     """Refuses a head of an older version where the ledger's entries say that it was signed since."""
     own = chain.own_accounts(of_accounts, signature) if signature else set()
     if remembered.get("is_unsigned") and chain.head_is_signed(of_accounts, {*remembered["accounts"], *own}):

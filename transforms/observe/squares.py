@@ -40,7 +40,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _UNKNOWN, _NO_CELL = -1, 0
 
 
-class _Size(NamedTuple):
+class _SquareSize(NamedTuple):
     """Squares of one size. bits: of their side. key, cell: of each slot; a slot is written once, cell first. met: how
     many positions were in squares of a slot, up to OFTEN, while it was free."""
 
@@ -67,17 +67,18 @@ def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Looku
 
 
 @cache
-def _sizes(resolution: int) -> tuple[_Size, ...]:
+def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
     sides = (edge_e7 / number for number in (COARSE, MIDDLE, FINE) if edge_e7 / number >= 4)
     bits = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
     slots = 1 << SLOTS_BITS
     return tuple(
-        _Size(b, np.full(slots, _UNKNOWN, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.uint8)) for b in bits
+        _SquareSize(b, np.full(slots, _UNKNOWN, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.uint8))
+        for b in bits
     )
 
 
-def _remembered(size: _Size, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
+def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
     """The cells of positions whose square lies in one; _NO_CELL for others. Learns the squares that hold many."""
     key = _keys(size, lat_e7, lon_e7)
     cell, known = _look(size, key)
@@ -87,7 +88,7 @@ def _remembered(size: _Size, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int
     return cell
 
 
-def _keys(size: _Size, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
+def _keys(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
     """A number for each square, not negative."""
     row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
     return (row << 32) | column
@@ -98,13 +99,13 @@ def _slots(key: Int64s) -> Int64s:
     return (mixed >> np.uint64(64 - SLOTS_BITS)).view(np.int64)
 
 
-def _look(size: _Size, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
     slot = _slots(key)
     known = size.key[slot] == key
     return np.where(known, size.cell[slot], _NO_CELL), known
 
 
-def _learn(size: _Size, key: Int64s, ask: Lookup) -> bool:
+def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
     """Whether there was a square to be learnt. One whose slot is taken never is."""
     key = key[size.key[_slots(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
@@ -120,7 +121,7 @@ def _learn(size: _Size, key: Int64s, ask: Lookup) -> bool:
     return True
 
 
-def _cell_around(size: _Size, squares: Int64s, ask: Lookup) -> Int64s:
+def _cell_around(size: _SquareSize, squares: Int64s, ask: Lookup) -> Int64s:
     """The cell in which each square lies with its margin, or _NO_CELL."""
     side = 1 << size.bits
     high, wide = -(-side // 4), -(-side // 2)

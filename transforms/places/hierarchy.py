@@ -7,7 +7,7 @@ import h3
 import h3.api.basic_int as h3_int
 import numpy as np
 
-from dpops.levels import Hats
+from dpops.levels import PublicHats
 from transforms.places.ground import Places
 from transforms.places.hexagons import cell_text
 
@@ -18,16 +18,16 @@ GRANDPARENT = 2
 """How many resolutions coarser."""
 
 
-def hats_of(region: Sequence[int], hours: Sequence[int]) -> Hats:
+def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     """The HATs of a region's cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
     parents, grandparents = _ancestors(region, PARENT), _ancestors(region, GRANDPARENT)
-    return Hats(parents=parents, grandparents=grandparents, hours=_of_the_day(hours))
+    return PublicHats(parents=parents, grandparents=grandparents, hours=_of_the_day(hours))
 
 
-def hats_of_places(places: Places, hours: Sequence[int]) -> Hats:
+def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
     """The HATs of places, in their order. What lies above a place is its cell."""
     cells = tuple(places.cell.tolist())
-    return Hats(parents=cells, grandparents=cells, hours=_of_the_day(hours))
+    return PublicHats(parents=cells, grandparents=cells, hours=_of_the_day(hours))
 
 
 def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:

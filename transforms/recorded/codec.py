@@ -66,7 +66,7 @@ class _Counted(msgspec.Struct, frozen=True, gc=False):
     plan: _SpentOn | None
 
 
-class Counted(msgspec.Struct, frozen=True):
+class CountedPart(msgspec.Struct, frozen=True):
     """The part of an encoded unit of HATs that a summary counts; decoding skips the rest."""
 
     slot_s: int
@@ -74,7 +74,7 @@ class Counted(msgspec.Struct, frozen=True):
     released: list[_Counted]
 
     @classmethod
-    def of(cls, text: str) -> "Counted":
+    def of(cls, text: str) -> "CountedPart":
         return msgspec.json.decode(text, type=cls)
 
     @property

@@ -35,7 +35,7 @@ class MustStop(Exception):
     """Raised by a draw that must stop the run, with the period: `release_group` answers with Stopped."""
 
 
-class Drawn(NamedTuple):
+class DrawnUnit(NamedTuple):
     """A unit that may be recorded, and what each vehicle spends in it, where counts tell that."""
 
     unit: Unit
@@ -122,7 +122,7 @@ class Asked:
     learns: bool = False
 
 
-class Release(Protocol):
+class ReleaseKind(Protocol):
     """A kind of release. It is made by its class method `of(asked)`, and found by its name in `registry`."""
 
     @property
@@ -169,7 +169,7 @@ class Release(Protocol):
         """Whether a stream still counts a report that comes when its pane is over and its slot is not."""
         ...
 
-    def continuing(self, digest: str | None) -> "Release":
+    def continuing(self, digest: str | None) -> "ReleaseKind":
         """The release that goes on with a ledger. digest: of the first entry of its specification, if it has one."""
         ...
 
@@ -181,7 +181,7 @@ class Release(Protocol):
         """The first of the slots that are drawn together with this one."""
         ...
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[Drawn]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
         """Draws the next units of groups; none where nothing is left to draw. Raises StepError, LedgerError or
         MustStop.
 
@@ -195,7 +195,7 @@ class Release(Protocol):
 
 
 def release_group(
-    release: Release, group: SlotShard, tallies: Tallies, account: LedgerAccount, record: RecordUnits
+    release: ReleaseKind, group: SlotShard, tallies: Tallies, account: LedgerAccount, record: RecordUnits
 ) -> Iterator[SlotEstimates] | Stopped:
     """Draws and records a group to its end, then estimates it; nothing where the account's limit refuses it."""
     recorded: list[RecordedSlot] = []

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from transforms.releases.base import Asked, Release
+    from transforms.releases.base import Asked, ReleaseKind
 
 
 class Kind(NamedTuple):
@@ -17,11 +17,11 @@ class Kind(NamedTuple):
     slots: str | None = None
     learned: bool = False
 
-    def of(self, asked: "Asked") -> "Release":
+    def of(self, asked: "Asked") -> "ReleaseKind":
         """The release of a closed range."""
         return _made(self.closed, asked)
 
-    def of_slots(self, asked: "Asked") -> "Release":
+    def of_slots(self, asked: "Asked") -> "ReleaseKind":
         """The release of slots one by one, as they end."""
         return _made(self.slots or self.closed, asked)
 
@@ -41,8 +41,8 @@ KINDS = {
 }
 
 
-def _made(where: str, asked: "Asked") -> "Release":
-    release: Release = _class(where).of(asked)
+def _made(where: str, asked: "Asked") -> "ReleaseKind":
+    release: ReleaseKind = _class(where).of(asked)
     return release
 
 

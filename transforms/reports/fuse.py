@@ -12,7 +12,7 @@ import pyarrow as pa
 from dpops.local.aggregate import aggregate
 from dpops.local.distributions import Distribution, maximum_likelihood, smoothed
 from dpops.local.laplace import Laplace
-from dpops.local.likelihood import Rows
+from dpops.local.likelihood import ReportRows
 from dpops.local.means import Method, fused_mean
 from dpops.local.reports import Reports, Service
 from transforms.reports.columns import Reported
@@ -153,7 +153,7 @@ def _buckets(upper_kmh: float, buckets: int) -> list[tuple[float, float]]:
     return list(pairwise(edges))
 
 
-def _distribution(told: Rows, method: str) -> Distribution:
+def _distribution(told: ReportRows, method: str) -> Distribution:
     """Groups of one or two users, of which there may be thousands, often tell the same."""
     if told.counts.size > _REMEMBERED_ROWS:
         return _distributions(told, method)
@@ -165,7 +165,7 @@ def _distribution(told: Rows, method: str) -> Distribution:
     return _REMEMBERED[key]
 
 
-def _distributions(told: Rows, method: str) -> Distribution:
+def _distributions(told: ReportRows, method: str) -> Distribution:
     return smoothed(told) if method == "ems" else maximum_likelihood(told)
 
 

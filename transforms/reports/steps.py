@@ -18,14 +18,14 @@ from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 SPENT: Final = "spent"
 
 
-class Spent(NamedTuple):
+class UserLoss(NamedTuple):
     """What some users spent: their number, and the most epsilon that one of them gave away over all its reports."""
 
     users: int
     leakage: float
 
 
-Told = TaggedOutput[Literal["spent"], Spent]
+Told = TaggedOutput[Literal["spent"], UserLoss]
 
 
 @dataclass
@@ -36,10 +36,12 @@ class ParseReports(Parting[PCollection[RawBatch]]):
     shards: int
 
     def expand(self, batches: PCollection[RawBatch]) -> DoOutputsTuple:
-        return batches | "parse" >> beam.ParDo(_Parse(self.rules, self.shards)).with_outputs(REFUSED, main="reports")
+        return batches | "parse" >> beam.ParDo(_ParseReports(self.rules, self.shards)).with_outputs(
+            REFUSED, main="reports"
+        )
 
 
-class _Parse(beam.DoFn):
+class _ParseReports(beam.DoFn):
     def __init__(self, rules: ReportRules, shards: int) -> None:
         self._rules, self._shards = rules, shards
 
@@ -71,7 +73,7 @@ class _Join(beam.DoFn):
     def process(self, shard: tuple[int, Iterable[bytes]]) -> Iterator[tuple[Group, bytes] | Refusal | Told]:
         joined = join(list(shard[1]), self._rules.services)
         yield from dead_letters("join", {"repeated": joined.repeated, "second-report": joined.second})
-        told: Told = TaggedOutput(SPENT, Spent(joined.users, joined.leakage))
+        told: Told = TaggedOutput(SPENT, UserLoss(joined.users, joined.leakage))
         yield told
         yield from joined.groups
 

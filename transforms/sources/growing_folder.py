@@ -49,7 +49,7 @@ class FolderError(Exception):
     """The folder cannot be listed."""
 
 
-class Found(NamedTuple):
+class NewFile(NamedTuple):
     """A file of the folder. at_ms: see `_at_ns`, in ms since 1970 UTC."""
 
     at_ms: int
@@ -62,7 +62,7 @@ class Look(NamedTuple):
     at_ms: wall clock when the look began. idle: no file lay unread at `at_ms`.
     """
 
-    unread: list[Found]
+    unread: list[NewFile]
     names: frozenset[str]
     at_ms: int
     idle: bool
@@ -80,11 +80,11 @@ def look(folder: Path, read: frozenset[str], most: int = POLL_FILES, *, by_kerne
     return Look(unread[:most], frozenset(file.name for file in files), at_ms, not unread)
 
 
-def _found(entry: "os.DirEntry[str]", by_kernel: bool) -> Found | None:
+def _found(entry: "os.DirEntry[str]", by_kernel: bool) -> NewFile | None:
     if entry.name.startswith(".") or entry.name.endswith(_UNFINISHED):
         return None
     try:
-        return Found(_at_ns(entry, by_kernel) // 1_000_000, entry.name) if entry.is_file() else None
+        return NewFile(_at_ns(entry, by_kernel) // 1_000_000, entry.name) if entry.is_file() else None
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP):  # a link that leads nowhere
             return None
@@ -117,7 +117,7 @@ class ReadGrowing(Parting[PBegin]):
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
         folders = begin | "folder" >> KnownElements([str(self.folder)])
-        paths = folders | "watch" >> beam.ParDo(_Watch(self.watermark)).with_output_types(bytes)
+        paths = folders | "watch" >> beam.ParDo(_WatchFolder(self.watermark)).with_output_types(bytes)
         return paths | "read" >> beam.ParDo(_ReadFile(self.layout)).with_outputs(REFUSED, main="batches")
 
 
@@ -179,7 +179,7 @@ _NAMES = beam.DoFn.RestrictionParam(_Names())
 _PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 
-class _Watch(beam.DoFn):
+class _WatchFolder(beam.DoFn):
     def __init__(self, watermark: Watermark) -> None:
         self._watermark = watermark
 
@@ -211,7 +211,7 @@ class _Watch(beam.DoFn):
             estimator.set_watermark(promise)
         tracker.defer_remainder(Duration(seconds=0 if len(seen.unread) >= POLL_FILES else PAUSE_S))
 
-    def _late_from(self, file: Found, promised: Timestamp | None) -> Timestamp:
+    def _late_from(self, file: NewFile, promised: Timestamp | None) -> Timestamp:
         """The time from which on a file's events are late."""
         time = element_time(promised)
         if not self._watermark.by_own_times:

@@ -22,7 +22,7 @@ from transforms.records import (
     PartialBytes,
     SlotShard,
 )
-from transforms.releases.base import Release
+from transforms.releases.base import ReleaseKind
 from transforms.releases.hats.policy import release_shard
 from transforms.steps.lateness import LATE
 from transforms.steps.metrics import count
@@ -37,7 +37,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
     fetch: of events, see `InPanes`.
     """
 
-    release: Release
+    release: ReleaseKind
     in_panes: bool = False
     fetch: Callable[[bytes], bytes] | None = None
 
@@ -54,7 +54,7 @@ class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]
     may_be_late: whether events may come when their pane is over, see `admit_late`.
     """
 
-    release: Release
+    release: ReleaseKind
     fetch: Callable[[bytes], bytes] | None = None
     may_be_late: bool = True
 
@@ -83,14 +83,14 @@ class _InPanes(beam.DoFn):
 class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPartial]]):
     """Events of panes that are over, in slots that are not -> the same by (slot, vehicle shard), for the merge."""
 
-    release: Release
+    release: ReleaseKind
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPartial]:
         return events | "keep for the slot" >> beam.ParDo(_LateForPanes(self.release)).with_output_types(KeyedPartial)
 
 
 class _LateForPanes(beam.DoFn):
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: ReleaseKind) -> None:
         self._cap, self._columns = release.cap, release.columns
 
     def process(self, packed: PackedEvents) -> Iterator[TimestampedValue[KeyedPartial]]:

@@ -12,7 +12,7 @@ from transforms.errors import StepError
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Unit
 from transforms.records import KeyedTally, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
-from transforms.releases.base import Release, Stopped, release_group
+from transforms.releases.base import ReleaseKind, Stopped, release_group
 from transforms.releases.slots import SlotFacts
 from transforms.steps.lateness import windows
 from transforms.steps.metrics import count
@@ -62,7 +62,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
     """
 
     account: LedgerAccount
-    release: Release
+    release: ReleaseKind
     in_stream: bool = False
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[SlotEstimates]:

@@ -18,7 +18,7 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
-from transforms.releases.base import Release, Tallies
+from transforms.releases.base import ReleaseKind, Tallies
 from transforms.steps.metrics import count
 
 KeyedSlot = tuple[SlotShard, tuple[int, EventBytes]]
@@ -34,7 +34,7 @@ class DeriveSpeeds(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedT
     """Events of whole periods -> ((first slot, 0), packed Tally), with the speeds that consecutive positions give."""
 
     rules: Rules
-    release: Release
+    release: ReleaseKind
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
         keyed = events | "by period" >> beam.Map(_by_period, self.release.group).with_output_types(KeyedSlot)
@@ -45,7 +45,7 @@ class DeriveSpeeds(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedT
 
 
 class _DeriveSpeeds(beam.DoFn):
-    def __init__(self, rules: Rules, release: Release) -> None:
+    def __init__(self, rules: Rules, release: ReleaseKind) -> None:
         self._rules, self._release = rules, release
 
     def process(self, group: tuple[SlotShard, Iterable[tuple[int, EventBytes]]]) -> Iterator[KeyedTally]:
@@ -72,7 +72,7 @@ class ReleaseInOrder(
     """
 
     account: LedgerAccount
-    release: Release
+    release: ReleaseKind
 
     def expand(self, both: tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]) -> PCollection[SlotEstimates]:
         tallies, consents = both

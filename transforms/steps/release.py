@@ -23,7 +23,7 @@ from transforms.records import (
     TallyBytes,
     UnitBytes,
 )
-from transforms.releases.base import Before, Release
+from transforms.releases.base import Before, ReleaseKind
 from transforms.steps.metrics import count
 from transforms.steps.side_outputs import Exposed, Parting
 
@@ -33,7 +33,7 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
     """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Unit);
     exposure: (slot, packed Exposure). The key says what is recorded together."""
 
-    release: Release
+    release: ReleaseKind
     transaction: Transaction
     account: LedgerAccount
 
@@ -115,7 +115,7 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
     name: of the step inside, by which a savepoint finds it.
     """
 
-    release: Release
+    release: ReleaseKind
     account: LedgerAccount
     name: str = "learn"
 

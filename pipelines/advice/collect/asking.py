@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 import requests
 
-from pipelines.advice.collect.exchange import Head, Question
+from pipelines.advice.collect.exchange import ExchangeResult, Question
 
 CONNECT_S, READ_S = 10.0, 15.0
 """Most seconds for the connection, and for one piece of an answer."""
@@ -59,14 +59,14 @@ def main() -> None:
     sys.stdout.buffer.write(msgspec.json.encode(head) + b"\n" + message)
 
 
-def exchanged_here(question: Question) -> tuple[Head, bytes]:
+def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
     """Answers a question as `exchanged` does, in this process and without a deadline."""
     try:
         return _answered(question)
     except FetchError as error:
-        return Head("failed", str(error), error.retry_after_s), b""
+        return ExchangeResult("failed", str(error), error.retry_after_s), b""
     except tuple(kind for kind, _ in _REASONS) as error:
-        return Head("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind))), b""
+        return ExchangeResult("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind))), b""
 
 
 class _Session(requests.Session):
@@ -76,10 +76,10 @@ class _Session(requests.Session):
         return None
 
 
-def _answered(question: Question) -> tuple[Head, bytes]:
+def _answered(question: Question) -> tuple[ExchangeResult, bytes]:
     with closing(_asked(question)) as answer:
         if answer.status_code == requests.codes.not_modified:
-            return Head("unchanged"), b""
+            return ExchangeResult("unchanged"), b""
         if answer.status_code != requests.codes.ok:
             raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
         message = _body(answer)
@@ -87,7 +87,7 @@ def _answered(question: Question) -> tuple[Head, bytes]:
 
     if not is_feed(message):
         raise FetchError("the answer is not a GTFS-realtime message")
-    return Head("new", conditions=_conditions(answer)), message
+    return ExchangeResult("new", conditions=_conditions(answer)), message
 
 
 def _asked(question: Question) -> requests.Response:

@@ -28,7 +28,7 @@ class Question(msgspec.Struct, frozen=True):
     deadline_s: float
 
 
-class Head(msgspec.Struct, frozen=True):
+class ExchangeResult(msgspec.Struct, frozen=True):
     """What came of a question; of a new message the bytes follow. conditions: headers to ask with the next time.
 
     reason: why it failed; it shows nothing of the answer. retry_after_s: what the service asks for.
@@ -40,7 +40,7 @@ class Head(msgspec.Struct, frozen=True):
     conditions: dict[str, str] = {}
 
 
-def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Head, bytes]:
+def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[ExchangeResult, bytes]:
     """The head and the message, b"" without one. It is given up at once where it is to stop."""
     command = [sys.executable, "-P", "-c", _PROGRAM]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -56,10 +56,10 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Head,
                 process.kill()
                 with suppress(subprocess.TimeoutExpired):
                     process.communicate(timeout=KILLED_S)
-                return Head("failed", "given up"), b""
+                return ExchangeResult("failed", "given up"), b""
     if process.returncode == -signal.SIGALRM:
-        return Head("failed", f"not complete after {question.deadline_s:g} s"), b""
+        return ExchangeResult("failed", f"not complete after {question.deadline_s:g} s"), b""
     if process.returncode:
-        return Head("failed", f"the exchange ended with {process.returncode}"), b""
+        return ExchangeResult("failed", f"the exchange ended with {process.returncode}"), b""
     head, _, message = said.partition(b"\n")
-    return msgspec.json.decode(head, type=Head), message
+    return msgspec.json.decode(head, type=ExchangeResult), message

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pipelines.advice.draft.columns import Found, find_columns
+from pipelines.advice.draft.columns import DraftedColumns, find_columns
 from pipelines.advice.draft.sample import ROWS, Sample, read_sample
 from transforms.layouts import FIXED
 from transforms.layouts.by_file import FILE, vehicle_of
@@ -53,7 +53,7 @@ def is_by_file(sample: Sample) -> bool:
     return not _has_ids(find_columns(columns))
 
 
-def find_by_file(columns: Mapping[str, Sequence[Any]]) -> Found | None:
+def find_by_file(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns | None:
     """The columns of the other fields; None where one is missing."""
     return find_columns(columns, vehicle=FILE)
 
@@ -65,7 +65,7 @@ def advice(missing: Sequence[str]) -> str:
     return f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
 
 
-def _has_ids(columns: Found | None) -> bool:
+def _has_ids(columns: DraftedColumns | None) -> bool:
     return columns is not None and "vehicle" not in columns.guessed and not columns.is_doubtful
 
 

@@ -43,7 +43,7 @@ _TRIED = 200
 
 
 @dataclass(frozen=True)
-class Found:
+class DraftedColumns:
     """names: column by field; no speed where there is none. guessed: fields that were found by their values alone.
 
     time_formats: those that most times fit, where they are texts but no ISO 8601: several where days and months are
@@ -73,7 +73,7 @@ LOOKED_FOR = {
 """The fields that a feed must have, and what is taken for them."""
 
 
-def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> Found | None:
+def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> DraftedColumns | None:
     """None where vehicles, times or positions cannot be told. A speed may be missing. vehicle: the column, if known."""
     arrays = _arrays(columns)
     names, guessed = _assigned(arrays, vehicle)
@@ -86,7 +86,7 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
     unit = _time_unit(times)
     doubtful = is_doubtful(arrays[names["vehicle"]], _track(arrays, names))
     names = {field: names[field] for field in _FITS if field in names}
-    return Found(names, unit or "iso", tuple(guessed), () if unit else _time_formats(times), doubtful)
+    return DraftedColumns(names, unit or "iso", tuple(guessed), () if unit else _time_formats(times), doubtful)
 
 
 def missing_fields(columns: Mapping[str, Sequence[Any]]) -> list[str]:

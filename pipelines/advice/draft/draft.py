@@ -8,8 +8,8 @@ from pathlib import Path
 from dpops.levels.defaults import Profile
 from pipelines.advice.draft.budget import PLACES, limits, total
 from pipelines.advice.draft.by_file import BEWARE
-from pipelines.advice.draft.columns import Found
-from pipelines.advice.draft.feed import RESOLUTION, Feed, as_text, feed_of
+from pipelines.advice.draft.columns import DraftedColumns
+from pipelines.advice.draft.feed import RESOLUTION, DraftedFeed, as_text, feed_of
 from pipelines.advice.draft.streets import places_table, said
 from pipelines.advice.draft.units import same_clock
 from pipelines.advice.timetable.town import REGION, Town, read_town
@@ -74,7 +74,7 @@ def draft(
 # --- tables of the specification ----------------------------------------------------------------------------------
 
 
-def _account(name: str, feed: Feed | None, town: Town | None, secret: bool) -> str:
+def _account(name: str, feed: DraftedFeed | None, town: Town | None, secret: bool) -> str:
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     why = "of the timetable's agency" if town else f"the zone where the sample lies{others}: check"
@@ -98,7 +98,7 @@ def _slot(town: Town | None) -> str:
     return f'[slot]\nminutes = 60\nservice = "{start:02d}:00-{end:02d}:00"  # of the timetable{left}\n'
 
 
-def _cells(feed: Feed | None, town: Town | None, secret: bool, stem: str) -> str:
+def _cells(feed: DraftedFeed | None, town: Town | None, secret: bool, stem: str) -> str:
     head = f"[cells]\nresolution = {RESOLUTION}\n"
     if town:
         file = as_text(f"{stem}-{REGION}.geojson")
@@ -120,7 +120,7 @@ def _cells(feed: Feed | None, town: Town | None, secret: bool, stem: str) -> str
     )
 
 
-def _privacy(feed: Feed | None, town: Town | None, secret: bool) -> str:
+def _privacy(feed: DraftedFeed | None, town: Town | None, secret: bool) -> str:
     if not secret:
         return (
             "[privacy]\nepsilon = 1.0  # of each HAT; `hatstream plan` says what adds up\n"
@@ -136,12 +136,12 @@ def _privacy(feed: Feed | None, town: Town | None, secret: bool) -> str:
     )
 
 
-def _vehicles(feed: Feed | None, town: Town | None) -> int:
+def _vehicles(feed: DraftedFeed | None, town: Town | None) -> int:
     """That drive on a day, roughly: the timetable's, else those of the sample."""
     return town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0
 
 
-def _fleet(feed: Feed | None, town: Town | None) -> str:
+def _fleet(feed: DraftedFeed | None, town: Town | None) -> str:
     if town is None:
         why = "seen in the sample, roughly: replace it by the timetable's number"
         return f"[fleet]\nvehicles = {_vehicles(feed, town)}  # {why}\n{_PROFILE}"
@@ -167,7 +167,7 @@ def _roughly(number: int) -> int:
     return int(-(-number // power) * power)
 
 
-def _input(feed: Feed | None, heading: str | None) -> str:
+def _input(feed: DraftedFeed | None, heading: str | None) -> str:
     if feed is None:
         return (
             "# No sample was given: say what the feed is like (docs/specification.md), or draft again with --sample.\n"
@@ -201,7 +201,7 @@ def _input(feed: Feed | None, heading: str | None) -> str:
     return "\n".join([*lines, ""])
 
 
-def _times(found: Found) -> str:
+def _times(found: DraftedColumns) -> str:
     if not found.time_formats:
         return f"time_unit = {as_text(found.time_unit)}"
     form, *others = found.time_formats
@@ -212,7 +212,7 @@ def _times(found: Found) -> str:
 # --- words --------------------------------------------------------------------------------------------------------
 
 
-def _said(feed: Feed | None, town: Town | None) -> tuple[str, ...]:
+def _said(feed: DraftedFeed | None, town: Town | None) -> tuple[str, ...]:
     return (*(_said_of_town(town) if town else ()), *(_said_of_feed(feed) if feed else ()))
 
 
@@ -227,7 +227,7 @@ def _said_of_town(town: Town) -> tuple[str, ...]:
     )
 
 
-def _said_of_feed(feed: Feed) -> tuple[str, ...]:
+def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
     unit: TimeUnit = feed.columns.time_unit
     names = ", ".join(f"{field} = {name}" for field, name in feed.columns.names.items())
     written = feed.columns.time_formats[0] if feed.columns.time_formats else unit
@@ -246,7 +246,7 @@ def _said_of_feed(feed: Feed) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _warnings(feed: Feed | None, town: Town | None, secret: bool) -> tuple[str, ...]:
+def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tuple[str, ...]:
     if feed is None:
         return ("No sample was given: [input] is a guess.",)
     found = [] if town is None else _disagreements(feed, town)
@@ -276,7 +276,7 @@ def _warnings(feed: Feed | None, town: Town | None, secret: bool) -> tuple[str, 
     return tuple(found)
 
 
-def _disagreements(feed: Feed, town: Town) -> list[str]:
+def _disagreements(feed: DraftedFeed, town: Town) -> list[str]:
     """Where the sample is not as the timetable has it."""
     found = []
     outside = len(set(feed.cells) - town.cells)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from pipelines.advice.draft.by_file import advice, find_by_file, is_by_file, read_folder
-from pipelines.advice.draft.columns import LOOKED_FOR, Found, as_array, find_columns, missing_fields
+from pipelines.advice.draft.columns import LOOKED_FOR, DraftedColumns, as_array, find_columns, missing_fields
 from pipelines.advice.draft.sample import Sample
 from pipelines.advice.draft.streets import find_heading
-from pipelines.advice.draft.units import Positions, speed_unit, zones_at
+from pipelines.advice.draft.units import DraftPositions, speed_unit, zones_at
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
 from transforms.layouts import FIXED, HEADED
@@ -42,11 +42,11 @@ _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
 
 @dataclass(frozen=True)
-class Feed:
+class DraftedFeed:
     """What was made out of a sample. zone_needed: times have no offset. heading: the column, where there is one."""
 
     sample: Sample
-    columns: Found
+    columns: DraftedColumns
     zones: tuple[str, ...]
     zone_needed: bool
     unit: str
@@ -63,7 +63,7 @@ class Feed:
         return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
 
 
-def feed_of(path: Path) -> Feed:
+def feed_of(path: Path) -> DraftedFeed:
     """path: of a file, or of a folder of them. Raises InputError."""
     files = paths_of(str(path)) if path.is_dir() else [str(path)]
     sample = read_folder(files)
@@ -77,7 +77,7 @@ def feed_of(path: Path) -> Feed:
     lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (found.lat, found.lon))
     cells = np.unique(cells_at(lat_e7, lon_e7, RESOLUTION))
     bare = columns.instants(arrays["time"], None)
-    return Feed(
+    return DraftedFeed(
         sample=sample,
         columns=columns,
         zones=tuple(zones_at(float(np.median(found.lat)), float(np.median(found.lon)))),
@@ -93,7 +93,7 @@ def feed_of(path: Path) -> Feed:
     )
 
 
-def _placed(arrays: Mapping[str, pa.Array], columns: Found) -> tuple[NDArray[np.bool_], Positions]:
+def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
     """Which rows have a time and a place, and these rows; a speed that is missing is NaN."""
     time = columns.instants(arrays["time"], "UTC")
     lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
@@ -103,7 +103,7 @@ def _placed(arrays: Mapping[str, pa.Array], columns: Found) -> tuple[NDArray[np.
     vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
     speed = numbers(arrays["speed"]) if "speed" in arrays else numbers(pa.nulls(fits.size, pa.float64()))
     known = np.where(speed.valid, speed.values, np.nan)
-    return fits, Positions(vehicle, time.us, lat.values, lon.values, known).where(fits)
+    return fits, DraftPositions(vehicle, time.us, lat.values, lon.values, known).where(fits)
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
@@ -114,12 +114,12 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
     return next((gap for gap in _GAPS_S if gap >= 2 * usual), _GAPS_S[-1])
 
 
-def _columns_of(path: Path, sample: Sample) -> Found:
+def _columns_of(path: Path, sample: Sample) -> DraftedColumns:
     if sample.layout in FIXED:
         names = dict(zip(FIELDS, _FIXED_COLUMNS[sample.layout], strict=True))
         if not any(speed not in (None, "") for speed in sample.columns.get(names["speed"], ())):
             del names["speed"]
-        return Found(names, FIXED[sample.layout].units.time_unit, ())
+        return DraftedColumns(names, FIXED[sample.layout].units.time_unit, ())
     columns = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
     if columns is None:
         there = ", ".join(as_text(name) for name in list(sample.columns)[:20])

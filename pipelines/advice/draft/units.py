@@ -18,7 +18,7 @@ MIN_PAIRS = 50
 MOST_STEPS_S = 120
 
 
-class Positions(NamedTuple):
+class DraftPositions(NamedTuple):
     """Rows in any order, one entry each. vehicle: codes. us: since 1970 UTC. speed: as written."""
 
     vehicle: Int64s
@@ -27,11 +27,13 @@ class Positions(NamedTuple):
     lon: Floats
     speed: Floats
 
-    def where(self, chosen: NDArray[np.bool_]) -> "Positions":
-        return Positions(self.vehicle[chosen], self.us[chosen], self.lat[chosen], self.lon[chosen], self.speed[chosen])
+    def where(self, chosen: NDArray[np.bool_]) -> "DraftPositions":
+        return DraftPositions(
+            self.vehicle[chosen], self.us[chosen], self.lat[chosen], self.lon[chosen], self.speed[chosen]
+        )
 
 
-def speed_unit(name: str, rows: Positions) -> tuple[str, str]:
+def speed_unit(name: str, rows: DraftPositions) -> tuple[str, str]:
     """The unit and why: the column's name, or speeds beside those between consecutive positions."""
     for unit, pattern in _NAMED:
         if re.search(pattern, name.lower()):
@@ -45,7 +47,7 @@ def speed_unit(name: str, rows: Positions) -> tuple[str, str]:
     return unit, f"a guess, from the fastest of a hundred ({fast:.0f}): check it"
 
 
-def speed_ratio(rows: Positions) -> float | None:
+def speed_ratio(rows: DraftPositions) -> float | None:
     """Median of speeds over metres per second between consecutive positions, where vehicles move; None for too few."""
     order = np.lexsort((rows.us, rows.vehicle))
     vehicle, us = rows.vehicle[order], rows.us[order]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipelines.advice.pages.pack import packed
 from pipelines.advice.pages.page import render, script_json
-from pipelines.advice.pages.places import GroundLine, Places
+from pipelines.advice.pages.places import GroundLine, NamedPlaces
 from pipelines.advice.pages.words import ADVICE, STATUSES
 from transforms.atomic_files import replacing
 
@@ -32,7 +32,7 @@ class MapTexts:
 class Surroundings:
     """What is publicly known of the area: names and shapes of places, lines under the map."""
 
-    places: Places = field(default_factory=Places)
+    places: NamedPlaces = field(default_factory=NamedPlaces)
     ground: Sequence[GroundLine] = ()
 
 

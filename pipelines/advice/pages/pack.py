@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipelines.advice.pages.places import LINE, GroundLine, Places, Shape
+from pipelines.advice.pages.places import LINE, DrawnShape, GroundLine, NamedPlaces
 from pipelines.advice.pages.rows import LIVE_MECHANISM, STANDING
 from pipelines.errors import InputError
 
@@ -68,7 +68,7 @@ class _Layer(NamedTuple):
 
 
 def packed(
-    rows: pa.Table, places: Places, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
+    rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
 ) -> bytes:
     """rows: of slots, see `read_rows`. standing: what the places are usually; else other days say it.
 
@@ -281,7 +281,7 @@ def _step(span: float) -> float:
 # --- shapes -------------------------------------------------------------------------------------------------------
 
 
-def _shapes(name: str, shapes: Sequence[Shape]) -> Mapping[str, Array]:
+def _shapes(name: str, shapes: Sequence[DrawnShape]) -> Mapping[str, Array]:
     """Kinds, numbers of parts and of positions, and positions as steps from the one before."""
     parts = [part for shape in shapes for part in shape.parts]
     flat = np.array([position for part in parts for position in part], np.float64).reshape(-1, 2)

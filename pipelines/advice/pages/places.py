@@ -25,7 +25,7 @@ _DEPTHS = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 
 
 
 @dataclass(frozen=True)
-class Shape:
+class DrawnShape:
     """A line or an area. parts: of a line its lines, of an area its rings, which fill by the even-odd rule.
 
     geometry: as GeoJSON has it.
@@ -43,11 +43,11 @@ class Place:
     id: str
     name: str = ""
     note: str = ""
-    shape: Shape | None = None
+    shape: DrawnShape | None = None
 
 
 @dataclass(frozen=True)
-class Places:
+class NamedPlaces:
     """What is publicly known of places, by id."""
 
     named: Mapping[str, Place] = field(default_factory=dict)
@@ -63,14 +63,14 @@ class Places:
             )
         return Place(place_id, known.name, known.note, _hexagon(place_id))
 
-    def with_shapes(self, geometries: Mapping[str, Mapping[str, Any]], origin: Path) -> "Places":
+    def with_shapes(self, geometries: Mapping[str, Mapping[str, Any]], origin: Path) -> "NamedPlaces":
         """Gives shapes to places that have none of their own. geometries: GeoJSON by id. Raises InputError."""
         shaped = dict(self.named)
         for place_id, geometry in geometries.items():
             named = shaped.get(place_id, Place(place_id))
             if named.shape is None:
                 shaped[place_id] = replace(named, shape=_shape(origin, geometry))
-        return Places(shaped)
+        return NamedPlaces(shaped)
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,16 @@ class GroundLine:
 
     name: str
     colour: str
-    shape: Shape
+    shape: DrawnShape
 
 
-def read_places(path: Path | None) -> Places:
+def read_places(path: Path | None) -> NamedPlaces:
     """Names and shapes of places: a feature each, with `place` (or `cell`, `id`, or `name` alone), `name` and `note`.
 
     Raises InputError.
     """
     if path is None:
-        return Places()
+        return NamedPlaces()
     places = {}
     for feature in _features(path):
         said = _said(path, feature)
@@ -98,7 +98,7 @@ def read_places(path: Path | None) -> Places:
         shape = None if feature.get("geometry") is None else _shape(path, feature["geometry"])
         name, note = (str(said.get(key) or "") for key in ("name", "note"))
         places[str(place_id)] = Place(str(place_id), name, note, shape)
-    return Places(places)
+    return NamedPlaces(places)
 
 
 def read_ground(path: Path | None) -> Sequence[GroundLine]:
@@ -134,7 +134,7 @@ def _features(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path} is no GeoJSON collection of features") from None
 
 
-def _shape(path: Path, geometry: Any) -> Shape:
+def _shape(path: Path, geometry: Any) -> DrawnShape:
     kind = str(geometry.get("type")) if isinstance(geometry, dict) else "none"
     if kind not in _PARTS:
         raise InputError(f"{path}: a shape must be one of {', '.join(_PARTS)}; one is {kind[:20]!r}")
@@ -146,7 +146,7 @@ def _shape(path: Path, geometry: Any) -> Shape:
         raise InputError(f"{path}: a {kind} has more than {_MOST_PARTS:,} parts")
     if not parts or any(len(part) < 2 for part in parts):
         raise InputError(f"{path}: a {kind} has fewer than two positions")
-    return Shape(_PARTS[kind], parts, geometry)
+    return DrawnShape(_PARTS[kind], parts, geometry)
 
 
 def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
@@ -162,10 +162,10 @@ def _position(longitude: float, latitude: float) -> Position:
     return float(longitude), float(latitude)
 
 
-def _hexagon(cell: str) -> Shape:
+def _hexagon(cell: str) -> DrawnShape:
     """Counter-clockwise, as RFC 7946 asks; across the antimeridian its longitudes go on beyond 180."""
     corners = [(round(lon, 6), round(lat, 6)) for lat, lon in h3.cell_to_boundary(cell)]
     if max(lon for lon, _ in corners) - min(lon for lon, _ in corners) > 180:
         corners = [(lon + 360 if lon < 0 else lon, lat) for lon, lat in corners]
     ring = (*corners, corners[0])
-    return Shape(AREA, (ring,), {"type": "Polygon", "coordinates": [list(map(list, ring))]})
+    return DrawnShape(AREA, (ring,), {"type": "Polygon", "coordinates": [list(map(list, ring))]})

@@ -15,7 +15,7 @@ from dpops.accountant import DeltaLimit, Limit
 from pipelines.account.cost import Cost
 from pipelines.account.guarantee import Loss, costs_at_places, said
 from pipelines.account.missing_slots import Gap
-from pipelines.account.record import Record
+from pipelines.account.record import LedgerRecord
 from pipelines.advice.pages.pack import RELIABLE, WIDE_KMH
 from pipelines.advice.pages.page import write_page
 from pipelines.advice.pages.words import ADVICE, STATUSES
@@ -47,7 +47,7 @@ class Odds(NamedTuple):
     least: float
 
 
-class Facts(NamedTuple):
+class ReportFacts(NamedTuple):
     """What a report is made of.
 
     spent: by period, what somebody may learn from all claims on it. rows: result rows, see `read_rows`; None where
@@ -61,7 +61,7 @@ class Facts(NamedTuple):
     gaps: Sequence[Gap]
     slots: int
     rows: pa.Table | None
-    record: Record
+    record: LedgerRecord
     costs: Sequence[Cost]
 
 
@@ -88,7 +88,7 @@ def span_odds(limit: Limit) -> list[SpanOdds]:
     ]
 
 
-def draw_report(facts: Facts, path: Path) -> None:
+def draw_report(facts: ReportFacts, path: Path) -> None:
     """Writes the report. May raise OSError."""
     account = facts.spec.account
     by_period = {period: float(total.epsilon) for period, total in facts.spent.items()}
@@ -128,13 +128,13 @@ def draw_report(facts: Facts, path: Path) -> None:
 _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
 
 
-def _of_many_days(facts: Facts) -> dict[str, Any]:
+def _of_many_days(facts: ReportFacts) -> dict[str, Any]:
     """What limits of several days allow; and what a map of places tells of somebody who comes every day."""
     costs = costs_at_places(facts.spec, facts.limit)
     return {"spans": span_odds(facts.limit), "standing": [_habit(cost) for cost in costs]}
 
 
-def to_sign(facts: Facts) -> dict[str, Any]:
+def to_sign(facts: ReportFacts) -> dict[str, Any]:
     """What the record at the report's end says."""
     return {
         "spec": facts.spec,

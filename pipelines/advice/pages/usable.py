@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from pipelines.advice.pages.pack import DAY
-from pipelines.advice.pages.places import Places
+from pipelines.advice.pages.places import NamedPlaces
 
 USABLE = ("ok", "parent")
 """Statuses of values that are published unless all are asked for."""
@@ -23,7 +23,7 @@ _ORDER = (
 _NOT_SHOWN = ("parent", "parent_value", "parent_lower95", "parent_upper95", "epsilon_slot")
 
 
-def published(rows: pa.Table, places: Places, *, everything: bool) -> pa.Table:
+def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Table:
     """Columns without geometry, by slot and place. everything: values that are not to be used as well, and what each
     place's own value is. Where nothing is left the table has no column."""
     if not everything:

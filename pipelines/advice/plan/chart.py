@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from dpops.types import Float64s
 from pipelines.advice.plan.levels import half_width_curves
-from pipelines.advice.plan.needs import Needs
+from pipelines.advice.plan.needs import MechanismNeeds
 from pipelines.pictures import save
 from pipelines.specification import Specification
 
@@ -27,7 +27,7 @@ class Curve(NamedTuple):
     place: Float64s | None = None
 
 
-def draw_plan(spec: Specification, within_kmh: float, needs: Needs | None, folder: Path) -> Path:
+def draw_plan(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, folder: Path) -> Path:
     """needs: where counts are public; None for `levels`."""
     if needs is None:
         curves = [Curve(*found) for found in half_width_curves(spec, _VEHICLES)]

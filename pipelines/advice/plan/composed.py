@@ -14,7 +14,7 @@ import numpy as np
 
 from dpops.accountant import Accountant
 from dpops.types import Int64s
-from pipelines.advice.plan.counts import Counts
+from pipelines.advice.plan.counts import SampleCounts
 from pipelines.specification import Specification
 from transforms.count.tally import ContributionBound
 from transforms.order import changes, rank_in_group
@@ -25,7 +25,7 @@ from transforms.wire import Tally, by_slot
 _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
 
 
-class Total(msgspec.Struct, frozen=True):
+class ComposedTotal(msgspec.Struct, frozen=True):
     """An epsilon, and whether the counts tell it exactly, the specification bounds it, it is so if other days are like
     the one that was counted, or nothing is known."""
 
@@ -40,9 +40,9 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
     epsilon_per_hat_most: float
     most_hats_of_a_vehicle_in_a_slot: int | None
     most_hats_of_a_vehicle_in_a_period: int | None
-    vehicle_and_slot: Total
-    vehicle_and_period: Total
-    debit_of_a_period: Total
+    vehicle_and_slot: ComposedTotal
+    vehicle_and_period: ComposedTotal
+    debit_of_a_period: ComposedTotal
     account_limit: float
     within_limit: bool | None
 
@@ -55,7 +55,7 @@ class PlannedHat(NamedTuple):
     epsilon: Fraction
 
 
-def lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
+def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """The HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
     hats, composed = zip(*(_lay_out(spec, each) for each in counts.by_period()), strict=True)
     return [hat for some in hats for hat in some], _largest(composed)
@@ -84,11 +84,11 @@ def _most(numbers: Iterable[int | None]) -> int | None:
     return max((number for number in numbers if number is not None), default=None)
 
 
-def _size(total: Total) -> float:
+def _size(total: ComposedTotal) -> float:
     return math.inf if total.epsilon is None else total.epsilon
 
 
-def _lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Composed]:
+def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """Lays out the counts of one period, as a release divides what it has counted."""
     allocation, rows = spec.privacy.allocation, _counted(counts, spec.privacy.cap)
     by_vehicle = rows
@@ -104,7 +104,7 @@ def _lay_out(spec: Specification, counts: Counts) -> tuple[list[PlannedHat], Com
     return [hat for part in divided for hat in _hats(part)], _composed(spec, counts, stays, rates, debit)
 
 
-def _counted(counts: Counts, cap: ContributionBound | None) -> Tally:
+def _counted(counts: SampleCounts, cap: ContributionBound | None) -> Tally:
     """The counts by slot, place and vehicle. Slots are numbered from 0 in their order."""
     kept, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
     rows = Tally(slot, counts.vehicle, counts.place, kept, counts.samples - kept, sums={})
@@ -132,7 +132,7 @@ def _stays(slot: Int64s, vehicle: Int64s, kept: Int64s) -> _Stays:
     return _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
 
 
-def _kept(counts: Counts, cap: ContributionBound | None) -> Int64s:
+def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
     """Samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release draws others."""
     if cap is None:
         return counts.samples.copy()
@@ -146,24 +146,26 @@ def _kept(counts: Counts, cap: ContributionBound | None) -> Int64s:
     return kept
 
 
-def _composed(spec: Specification, counts: Counts, stays: _Stays, rates: list[Fraction], debited: Fraction) -> Composed:
+def _composed(
+    spec: Specification, counts: SampleCounts, stays: _Stays, rates: list[Fraction], debited: Fraction
+) -> Composed:
     in_slot = int(stays.cells.max()) if counts.vehicles_named and counts.slots_named else None
     in_period = int(np.bincount(stays.vehicle, stays.cells).max()) if counts.vehicles_named else None
     if in_slot is not None:
         slot, period = _exactly(stays, rates)
-        debit = Total(float(debited), "exact")
+        debit = ComposedTotal(float(debited), "exact")
         if counts.days is not None:
             period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (period, debit))
         elif of_several_periods(spec, counts):
-            period, debit = (Total(total.epsilon, "at most") for total in (period, debit))
+            period, debit = (ComposedTotal(total.epsilon, "at most") for total in (period, debit))
         if may_have_constants(spec):
             slot, period, debit = map(_at_most, (slot, period, debit))
     else:
         slot, debit = _bounds(spec, rates[0])
         period = debit
         if in_period is not None and spec.privacy.allocation.total is None:
-            period = Total(float(rates[0] * in_period), "exact")
-            slot = slot if slot.epsilon is not None else Total(period.epsilon, "at most")
+            period = ComposedTotal(float(rates[0] * in_period), "exact")
+            slot = slot if slot.epsilon is not None else ComposedTotal(period.epsilon, "at most")
     fits = debit.known != "if alike" and debit.epsilon is not None and _fits(spec, debit.epsilon)
     return Composed(
         epsilon_per_hat_least=float(min(rates)),
@@ -183,34 +185,34 @@ def may_have_constants(spec: Specification) -> bool:
     return any(stat.mechanism.may_be_constant for stat in spec.statistics)
 
 
-def _at_most(total: Total) -> Total:
-    return Total(total.epsilon, "at most") if total.known == "exact" else total
+def _at_most(total: ComposedTotal) -> ComposedTotal:
+    return ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
 
 
 def _fits(spec: Specification, epsilon: float) -> bool:
     return spec.account.limit.fits(Accountant(pure=Fraction(epsilon)))
 
 
-def of_several_periods(spec: Specification, counts: Counts) -> bool:
+def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
     """Whether slots that are not named by their start are more than a period has."""
     lengths = period_lengths(spec)
     slots = int(np.unique(counts.slot).size)
     return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
 
 
-def _of_all_days(spec: Specification, counted: Total, days: int) -> Total:
+def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> ComposedTotal:
     """What a period of more days comes to if the others are like those that were counted."""
     try:
         whole_days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
     except CalendarError:
-        return Total(None, "unknown")
+        return ComposedTotal(None, "unknown")
     if counted.epsilon is None or days >= whole_days:
         return counted
     whole, total = whole_days * counted.epsilon / days, spec.privacy.allocation.total
-    return Total(whole if total is None else min(whole, float(total)), "if alike")
+    return ComposedTotal(whole if total is None else min(whole, float(total)), "if alike")
 
 
-def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[Total, Total]:
+def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
     """What one vehicle spends in a slot and in all slots at most."""
     seen = np.zeros(len(rates), np.int64)
     np.maximum.at(seen, stays.slot, stays.cells)
@@ -219,20 +221,20 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[Total, Total]:
     mine = stays.vehicle == spent.argmax()
     parts = zip(stays.slot[mine].tolist(), stays.cells[mine].tolist(), strict=True)
     period = sum((rates[at] * cells for at, cells in parts), Fraction(0))
-    return Total(float(slot), "exact"), Total(float(period), "exact")
+    return ComposedTotal(float(slot), "exact"), ComposedTotal(float(period), "exact")
 
 
-def _bounds(spec: Specification, rate: Fraction) -> tuple[Total, Total]:
+def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, ComposedTotal]:
     """What the specification alone says of a vehicle's slot and period."""
     lengths = period_lengths(spec)
     if (total := spec.privacy.allocation.total) is not None:
         plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])
-        return Total(float(total / plans), "at most"), Total(float(total), "at most")
+        return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:
-        return Total(None, "unknown"), Total(None, "unknown")
+        return ComposedTotal(None, "unknown"), ComposedTotal(None, "unknown")
     slot = rate * spec.privacy.cap.max_cells
-    period = Total(None, "unknown") if lengths is None else Total(float(slot * lengths[1]), "at most")
-    return Total(float(slot), "at most"), period
+    period = ComposedTotal(None, "unknown") if lengths is None else ComposedTotal(float(slot * lengths[1]), "at most")
+    return ComposedTotal(float(slot), "at most"), period
 
 
 def period_slots(spec: Specification) -> int | None:

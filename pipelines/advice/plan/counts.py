@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from pipelines.errors import InputError
-from pipelines.made_up_fleet import Fleet, simulate
+from pipelines.made_up_fleet import MadeUpFleet, simulate
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import tally
@@ -35,7 +35,7 @@ _RULE = f"a whole number from 1 to {MOST_SAMPLES}"
 COLUMNS = ("hat", "slot", "cell", "vehicle", "count")
 
 
-class Counts(NamedTuple):
+class SampleCounts(NamedTuple):
     """One entry per (HAT, vehicle), all int64 codes but `samples`, the vehicle's reports in the HAT, >= 1.
 
     place: the cell, or whatever names a HAT within its slot. slots_named, vehicles_named: whether `slot` and `vehicle`
@@ -54,19 +54,19 @@ class Counts(NamedTuple):
     period: Int64s | None = None
     days: tuple[int, ...] | None = None
 
-    def by_period(self) -> "list[Counts]":
+    def by_period(self) -> "list[SampleCounts]":
         """The counts of each period apart."""
         if self.period is None or self.days is None:
             return [self]
         return [self._of(self.period == index, days) for index, days in enumerate(self.days)]
 
-    def _of(self, mine: NDArray[np.bool_], days: int) -> "Counts":
+    def _of(self, mine: NDArray[np.bool_], days: int) -> "SampleCounts":
         columns = (self.slot[mine], self.place[mine], self.vehicle[mine], self.samples[mine])
         period = np.zeros(int(mine.sum()), np.int64)
-        return Counts(*columns, self.slots_named, self.vehicles_named, self.origin, period, (days,))
+        return SampleCounts(*columns, self.slots_named, self.vehicles_named, self.origin, period, (days,))
 
 
-def typical_counts() -> Counts:
+def typical_counts() -> SampleCounts:
     """A few HATs whose vehicles report between 2 and 40 times each, spread geometrically."""
     low, high = TYPICAL_COUNTS
     spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
@@ -78,19 +78,19 @@ def typical_counts() -> Counts:
     return _unnamed(spreads, origin)
 
 
-def _unnamed(hats: list[Int64s], origin: str) -> Counts:
+def _unnamed(hats: list[Int64s], origin: str) -> SampleCounts:
     count = np.concatenate(hats)
     place = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
-    return Counts(np.zeros(count.size, np.int64), place, np.arange(count.size), count, False, False, origin)
+    return SampleCounts(np.zeros(count.size, np.int64), place, np.arange(count.size), count, False, False, origin)
 
 
-def sample_day(spec: Specification) -> tuple[pa.Table, Fleet]:
+def sample_day(spec: Specification) -> tuple[pa.Table, MadeUpFleet]:
     """A day of the made-up fleet in the specification's time zone: its vehicles, times and positions count."""
-    fleet = Fleet(zone=spec.timetable.zone)
+    fleet = MadeUpFleet(zone=spec.timetable.zone)
     return simulate(fleet), fleet
 
 
-def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
+def sample_counts(day: pa.Table, fleet: MadeUpFleet, spec: Specification) -> SampleCounts:
     """The fleet's day, cut into the cells and slots of a specification by the road's own steps.
 
     Region and bounding box are left out: the made-up town lies elsewhere.
@@ -114,10 +114,10 @@ def sample_counts(day: pa.Table, fleet: Fleet, spec: Specification) -> Counts:
     slot, place, vehicle, count = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     origin = f"one day of {fleet.vehicles} made-up buses in a made-up town"
     codes = np.unique(vehicle, return_inverse=True)[1]
-    return Counts(slot, place, codes, count, True, True, origin, np.zeros(count.size, np.int64), (1,))
+    return SampleCounts(slot, place, codes, count, True, True, origin, np.zeros(count.size, np.int64), (1,))
 
 
-def read_counts(path: Path, timetable: Timetable) -> Counts:
+def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
     """The counts of a file, told apart by the ending of its name. Raises InputError, which shows no name in the file.
 
     .json: a list of whole numbers, or an object with such a list under "counts": the vehicles of one HAT. .csv, .jsonl,
@@ -131,7 +131,7 @@ def read_counts(path: Path, timetable: Timetable) -> Counts:
     return _tabled(path, _table(path), timetable)
 
 
-def _listed(path: Path) -> Counts:
+def _listed(path: Path) -> SampleCounts:
     try:
         document = msgspec.json.decode(path.read_bytes())
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -182,7 +182,7 @@ def _table(path: Path) -> pa.Table:
     return pa.table(held)
 
 
-def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> Counts:
+def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
     names = set(table.column_names)
     if "count" not in names or not ({"hat"} <= names or {"slot", "cell"} <= names):
         raise InputError(
@@ -199,12 +199,12 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> Counts:
         raise InputError(f"{path}: a vehicle has more than one row in the same HAT")
     # Counts are far below 2**31 and rows fit into memory: the float sum is near enough to find what is too large.
     _check_sum(path, int(np.bincount(hat, count).max()))
-    counts = Counts(slot, place, vehicle, count, "slot" in names, "vehicle" in names, str(path))
+    counts = SampleCounts(slot, place, vehicle, count, "slot" in names, "vehicle" in names, str(path))
     days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
     return counts if days is None else _in_periods(counts, days, timetable)
 
 
-def _in_periods(counts: Counts, days: list[date], timetable: Timetable) -> Counts:
+def _in_periods(counts: SampleCounts, days: list[date], timetable: Timetable) -> SampleCounts:
     """days: the local day of each code of a slot."""
     periods = [timetable.period_of(day) for day in days]
     names = list(dict.fromkeys(periods))

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from pipelines.advice.plan.counts import Counts
+from pipelines.advice.plan.counts import SampleCounts
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
 from pipelines.progress import Report
@@ -41,7 +41,7 @@ class FeedPeriod:
     observations: Observations
     refused: dict[str, int]
 
-    def counts(self, spec: Specification) -> Counts:
+    def counts(self, spec: Specification) -> SampleCounts:
         """In the cells and slots of a specification; the region and the box are those it was read with."""
         table = spec.timetable
         start = table.midnight(self.first_day)
@@ -65,7 +65,7 @@ class FeedPeriod:
         zone = ZoneInfo(table.zone)
         days = {datetime.fromtimestamp(at, zone).date() for at in np.unique(whole.slot_s).tolist()}
         period = np.zeros(vehicle.size, np.int64)
-        return Counts(whole.slot_s, whole.cell, vehicle, whole.kept, True, True, origin, period, (len(days),))
+        return SampleCounts(whole.slot_s, whole.cell, vehicle, whole.kept, True, True, origin, period, (len(days),))
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:

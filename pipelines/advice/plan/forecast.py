@@ -18,9 +18,9 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED
 from pipelines.advice.plan.composed import Composed, PlannedHat, lay_out, may_have_constants, of_several_periods
-from pipelines.advice.plan.counts import Counts
+from pipelines.advice.plan.counts import SampleCounts
 from pipelines.advice.plan.guarantees import Guarantee, translated
-from pipelines.advice.plan.needs import Needs
+from pipelines.advice.plan.needs import MechanismNeeds
 from pipelines.errors import InputError
 from pipelines.progress import Report
 from pipelines.specification import Specification
@@ -36,7 +36,7 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 RUNNERS_UP = 2
 AS_IS = " (now)"
 
-Recount = Callable[[Specification], Counts]
+Recount = Callable[[Specification], SampleCounts]
 """The counts that another specification would see."""
 
 
@@ -71,7 +71,7 @@ class StatisticPlan(msgspec.Struct, frozen=True):
     classes: list[HatClass]
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class OtherChoice(msgspec.Struct, frozen=True, kw_only=True):
     """What another choice would give. forecast_error: the median over HATs, by statistic."""
 
     choice: str
@@ -98,9 +98,9 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     composed: Composed
     guarantees: list[Guarantee]
     not_protected: str
-    choices: list[Choice]
+    choices: list[OtherChoice]
     notes: list[str]
-    needs: Needs | None = None
+    needs: MechanismNeeds | None = None
 
 
 class Candidate(NamedTuple):
@@ -146,7 +146,7 @@ def label(mechanism: Mechanism) -> str:
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in given)])
 
 
-def plan(spec: Specification, counts: Counts, recount: Recount | None, progress: Report) -> Planned:
+def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report) -> Planned:
     """Forecasts by class of HAT, what adds up, and what other choices would give.
 
     recount: where positions are known, so that other cells and slots can be counted. Raises InputError.
@@ -301,14 +301,14 @@ def _with(spec: Specification, allocation: Allocation) -> Specification:
     return replace(spec, privacy=replace(spec.privacy, allocation=allocation))
 
 
-def _choice(name: str, spec: Specification, counts: Counts, forecaster: Forecaster) -> Choice:
+def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Forecaster) -> OtherChoice:
     hats, composed = lay_out(spec, counts)
     some = _evenly(hats, PER_CHOICE)
     errors = {
         stat.name: float(np.median([forecaster.candidates(stat, hat)[0].error for hat in some]))
         for stat in spec.statistics
     }
-    return Choice(
+    return OtherChoice(
         choice=name,
         as_specified=name.endswith(AS_IS),
         epsilon=float(spec.privacy.allocation.epsilon),
@@ -336,7 +336,7 @@ def _notes_on_delta(spec: Specification, composed: Composed) -> list[str]:
     ]
 
 
-def _note_on_periods(spec: Specification, counts: Counts) -> str:
+def _note_on_periods(spec: Specification, counts: SampleCounts) -> str:
     """Which periods the slots of the counts were taken for."""
     unit, period = spec.account.unit, spec.account.unit.removeprefix("vehicle-")
     if of_several_periods(spec, counts):
@@ -355,7 +355,7 @@ def _note_on_periods(spec: Specification, counts: Counts) -> str:
     return f"the counts are of {days}; what adds up in a period ({unit}) is so if days are alike"
 
 
-def _notes(spec: Specification, counts: Counts, statistics: list[StatisticPlan]) -> list[str]:
+def _notes(spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan]) -> list[str]:
     """What a reader has to know to take the numbers for what they are."""
     notes = []
     hats = sum(each.hats for each in statistics[0].classes)

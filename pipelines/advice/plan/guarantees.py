@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from pipelines.advice.plan.composed import Composed, Total
+from pipelines.advice.plan.composed import Composed, ComposedTotal
 from pipelines.specification import Specification
 
 WEEK = 7
@@ -14,7 +14,7 @@ class Guarantee(msgspec.Struct, frozen=True):
     """Epsilon where two feeds differ in the speeds of `unit`: of this release, and of all that the account may hold."""
 
     unit: str
-    release: Total
+    release: ComposedTotal
     account: float
 
 
@@ -26,10 +26,10 @@ def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
     """
     limit, period = float(spec.account.limit.epsilon), composed.vehicle_and_period
     is_day = spec.account.unit == "vehicle-day"
-    within = Total(period.epsilon, "unknown" if period.epsilon is None else "at most")
-    week = Total(None if period.epsilon is None else WEEK * period.epsilon, _of_alike_days(period))
+    within = ComposedTotal(period.epsilon, "unknown" if period.epsilon is None else "at most")
+    week = ComposedTotal(None if period.epsilon is None else WEEK * period.epsilon, _of_alike_days(period))
     guarantees = [
-        Guarantee("a vehicle in one HAT", Total(composed.epsilon_per_hat_most, "exact"), limit),
+        Guarantee("a vehicle in one HAT", ComposedTotal(composed.epsilon_per_hat_most, "exact"), limit),
         Guarantee("a vehicle in one slot", composed.vehicle_and_slot, limit),
         Guarantee("a vehicle on one day", period if is_day else within, limit),
     ]
@@ -40,7 +40,7 @@ def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
     return guarantees if is_week else [*guarantees, Guarantee("a vehicle, ever", period, limit)]
 
 
-def _of_alike_days(day: Total) -> Literal["at most", "if alike", "unknown"]:
+def _of_alike_days(day: ComposedTotal) -> Literal["at most", "if alike", "unknown"]:
     if day.known == "exact":
         return "if alike"
     return "at most" if day.known == "at most" else "unknown"

@@ -19,7 +19,7 @@ from dpops.levels.defaults import spread_of
 from dpops.levels.strategy import ranked
 from dpops.types import Float64s, Int64s
 from pipelines.account.guarantee import levels_sentence
-from pipelines.advice.plan.counts import Counts
+from pipelines.advice.plan.counts import SampleCounts
 from pipelines.advice.plan.distributions import of_distributions
 from pipelines.advice.plan.places import PlannedPlaces, plan_places
 from pipelines.advice.plan.spans import SpanWorth, first_days, worth_of_spans
@@ -100,7 +100,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     operator_only: CountedFleet | None
 
 
-def plan_levels(spec: Specification, within_kmh: float, counts: Counts | None = None) -> PlannedLevels:
+def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """counts: of one period, for the operator alone where they are secret."""
     asked = spec.levels
     assert asked is not None
@@ -164,7 +164,7 @@ def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[flo
     return curves
 
 
-class _Day(NamedTuple):
+class _DayKind(NamedTuple):
     """Which day a row is about: an account's first, a later one, or several later ones that are alike."""
 
     said: str
@@ -177,8 +177,8 @@ class _Day(NamedTuple):
         return replace(made.first[-1] if self.is_first else made.later[0], counts_public=asked.counts_public)
 
 
-_LATER = _Day("a later day")
-_DAYS = (_Day("the first day", is_first=True), _LATER, _Day("a week, if days are alike", number=WEEK))
+_LATER = _DayKind("a later day")
+_DAYS = (_DayKind("the first day", is_first=True), _LATER, _DayKind("a week, if days are alike", number=WEEK))
 
 
 def _totals(spec: Specification, asked: LevelsRelease, known: BoundsOnly, within: float) -> list[Total]:
@@ -190,7 +190,9 @@ def _totals(spec: Specification, asked: LevelsRelease, known: BoundsOnly, within
     ]
 
 
-def _total(asked: LevelsRelease, known: BoundsOnly, factor: Fraction, day: _Day, upper: float, within: float) -> Total:
+def _total(
+    asked: LevelsRelease, known: BoundsOnly, factor: Fraction, day: _DayKind, upper: float, within: float
+) -> Total:
     stage = day.stage(asked, known, factor)
     shown = hat_half_widths(stage, known, np.array(VEHICLES, np.float64), upper, day.number)
 
@@ -329,7 +331,7 @@ def _of_hats(now: Total, totals: list[Total], within: float) -> str:
 # --- the operator's counts ----------------------------------------------------------------------------------------
 
 
-def _counted(counts: Counts) -> CountedFleet:
+def _counted(counts: SampleCounts) -> CountedFleet:
     vehicles = int(np.unique(counts.vehicle).size)
     hat = np.unique(counts.slot * (int(counts.place.max()) + 1) + counts.place, return_inverse=True)[1]
     in_hat = np.bincount(hat)

@@ -34,7 +34,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     best_vehicles: int | None
 
 
-class Needs(msgspec.Struct, frozen=True, kw_only=True):
+class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
     mechanism: str
     within_kmh: float
     vehicles_in_a_hat: list[int]
@@ -42,14 +42,14 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     answers: list[str]
 
 
-def needs_of(spec: Specification, within_kmh: float, epsilon: Fraction) -> Needs | None:
+def needs_of(spec: Specification, within_kmh: float, epsilon: Fraction) -> MechanismNeeds | None:
     """For the mean, if it is asked for. epsilon: of a whole HAT, of which the mean has its share."""
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
     rows = [_need(spec, stat, epsilon * factor, factor == 1, within_kmh) for factor in FACTORS]
     name = stat.mechanism.name
-    return Needs(
+    return MechanismNeeds(
         mechanism=name,
         within_kmh=within_kmh,
         vehicles_in_a_hat=list(VEHICLES),

@@ -55,7 +55,7 @@ class Promise(NamedTuple):
         return said(self.chance)
 
 
-class Coverage(NamedTuple):
+class Extent(NamedTuple):
     """Slots: first start, last end, number, and starts of those that are due and not released. bbox: west, south, .."""
 
     first: str
@@ -83,7 +83,7 @@ class Edition:
     wishes: Wishes
     spec: Specification
     promise: Promise
-    covers: Coverage
+    covers: Extent
     origin: Origin
 
     @property

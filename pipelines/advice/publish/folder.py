@@ -17,13 +17,13 @@ from pipelines.account.cost import Cost
 from pipelines.advice.pages.map import MapTexts, Surroundings, map_page
 from pipelines.advice.pages.pack import packed
 from pipelines.advice.pages.page import render
-from pipelines.advice.pages.places import Places
+from pipelines.advice.pages.places import NamedPlaces
 from pipelines.advice.pages.rows import HATS
 from pipelines.advice.pages.usable import USABLE, csv_bytes, published
 from pipelines.advice.pages.words import ADVICE
-from pipelines.advice.publish.dictionary import Column, columns_of
+from pipelines.advice.publish.dictionary import ColumnEntry, columns_of
 from pipelines.advice.publish.edition import Edition, shown
-from pipelines.advice.publish.records import Part, data_package, dcat_record, dictionary_csv, table_schema
+from pipelines.advice.publish.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
 from pipelines.advice.publish.tables import parquet_bytes
 from pipelines.errors import InputError, UsageError
 from transforms.places.hierarchy import CITY
@@ -107,7 +107,7 @@ class _Table(NamedTuple):
     """files: content and Table Schema, by name. columns: those of the CSV file."""
 
     rows: int
-    columns: list[Column]
+    columns: list[ColumnEntry]
     files: Mapping[str, tuple[bytes, Mapping[str, Any]]]
 
 
@@ -141,13 +141,13 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> Part:
+def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> PublishedFile:
     stem, _, ending = name.rpartition(".")
     title = _TITLES.get(stem, stem.capitalize())
-    return Part(name, title, MEDIA[ending], len(content), _hash(content), schema)
+    return PublishedFile(name, title, MEDIA[ending], len(content), _hash(content), schema)
 
 
-def places_geojson(results: Iterable[pa.Table], places: Places) -> bytes:
+def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> bytes:
     """Every place of the tables with its shape, name and note."""
     features = []
     for cell in sorted({cell for rows in results for cell in rows["cell"].unique().to_pylist()} - {CITY}):
@@ -195,7 +195,7 @@ _ALL = "All values are here, those too that are not to be used (column status)."
 _USABLE = "Only values that are known well enough are here; a place and slot without a row is not known."
 
 
-def _readme(edition: Edition, parts: list[Part]) -> str:
+def _readme(edition: Edition, parts: list[PublishedFile]) -> str:
     return _README.format(
         wishes=edition.wishes,
         publisher=" ".join(filter(None, (edition.wishes.publisher, edition.wishes.contact))),

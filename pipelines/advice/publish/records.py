@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pipelines.advice.pages.words import STATUSES
-from pipelines.advice.publish.dictionary import Column
+from pipelines.advice.publish.dictionary import ColumnEntry
 from pipelines.advice.publish.edition import Edition
 
 _TYPES = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer", pa.binary(): "any"}
 _INSTANT = "%Y-%m-%dT%H:%M:%S%z"
 
 
-class Part(NamedTuple):
+class PublishedFile(NamedTuple):
     """A file of the folder. schema: of a table."""
 
     path: str
@@ -27,7 +27,7 @@ class Part(NamedTuple):
     schema: Mapping[str, Any] | None = None
 
 
-def data_package(edition: Edition, parts: Sequence[Part]) -> dict[str, Any]:
+def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
     """Source: Data Package 1.0, https://specs.frictionlessdata.io/data-package/"""
     wishes = edition.wishes
     licence = {"name": wishes.licence.name, "title": wishes.licence.title}
@@ -56,7 +56,7 @@ def _email(contact: str) -> dict[str, str]:
     return {"email": contact} if "@" in contact else {}
 
 
-def _resource(part: Part) -> dict[str, Any]:
+def _resource(part: PublishedFile) -> dict[str, Any]:
     stem, _, ending = part.path.rpartition(".")
     resource: dict[str, Any] = {
         "name": stem.lower() if ending == "csv" and part.schema else f"{stem}-{ending}".lower(),
@@ -73,7 +73,7 @@ def _resource(part: Part) -> dict[str, Any]:
     return resource | of_csv | {"schema": part.schema}
 
 
-def table_schema(schema: pa.Schema, columns: Sequence[Column]) -> dict[str, Any]:
+def table_schema(schema: pa.Schema, columns: Sequence[ColumnEntry]) -> dict[str, Any]:
     """Describes a CSV or a Parquet file: without it validators guess types, and take a place's id for a date.
 
     Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/
@@ -82,7 +82,7 @@ def table_schema(schema: pa.Schema, columns: Sequence[Column]) -> dict[str, Any]
     return {"fields": fields, "primaryKey": ["slot_start", "cell", "statistic"], "missingValues": [""]}
 
 
-def _field(field: pa.Field, column: Column) -> dict[str, Any]:
+def _field(field: pa.Field, column: ColumnEntry) -> dict[str, Any]:
     said: dict[str, Any] = {"name": column.name, "description": column.meaning}
     if column.unit:
         said["unit"] = column.unit
@@ -100,7 +100,7 @@ def _field(field: pa.Field, column: Column) -> dict[str, Any]:
     return said | ({"constraints": constraints} if constraints else {})
 
 
-def dictionary_csv(tables: Mapping[str, Sequence[Column]]) -> bytes:
+def dictionary_csv(tables: Mapping[str, Sequence[ColumnEntry]]) -> bytes:
     """Every column of every table: meaning and unit."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
@@ -127,7 +127,7 @@ _MEDIA = "https://www.iana.org/assignments/media-types/"
 _TRANSPORT = "http://publications.europa.eu/resource/authority/data-theme/TRAN"
 
 
-def dcat_record(edition: Edition, parts: Sequence[Part]) -> dict[str, Any]:
+def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
     """JSON-LD. Source: DCAT 3, https://www.w3.org/TR/vocab-dcat-3/, with what DCAT-AP 3 asks for."""
     wishes, (west, south, east, north) = edition.wishes, edition.covers.bbox
     ring = ", ".join(f"{x} {y}" for x, y in ((west, south), (east, south), (east, north), (west, north), (west, south)))
@@ -173,7 +173,7 @@ def _licence(edition: Edition) -> Any:
     return {"@id": licence.url} if licence.url else licence.title
 
 
-def _distribution(edition: Edition, part: Part) -> dict[str, Any]:
+def _distribution(edition: Edition, part: PublishedFile) -> dict[str, Any]:
     base = edition.wishes.url.rstrip("/")
     address = f"{base}/{part.path}" if base else part.path
     return {

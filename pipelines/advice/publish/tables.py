@@ -10,13 +10,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.advice.pages.places import Places, Shape
+from pipelines.advice.pages.places import DrawnShape, NamedPlaces
 from pipelines.advice.pages.usable import of_each
-from pipelines.advice.publish.dictionary import Column, columns_of
+from pipelines.advice.publish.dictionary import ColumnEntry, columns_of
 from pipelines.specification import Specification
 
 
-def parquet_bytes(table: pa.Table, places: Places, spec: Specification, about: Mapping[str, Any]) -> bytes:
+def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, about: Mapping[str, Any]) -> bytes:
     """GeoParquet 1.1 with the columns' meanings in the schema, and what the package says under the key hatstream.
 
     about: JSON. Source: https://geoparquet.org/releases/v1.1.0/
@@ -41,11 +41,11 @@ def _is_somewhere(cell: str) -> bool:
     return cell != "city"
 
 
-def _words(column: Column) -> dict[str, str]:
+def _words(column: ColumnEntry) -> dict[str, str]:
     return {"description": column.meaning, **({"unit": column.unit} if column.unit else {})}
 
 
-def _geo(shapes: Mapping[str, Shape | None]) -> dict[str, Any]:
+def _geo(shapes: Mapping[str, DrawnShape | None]) -> dict[str, Any]:
     positions = [position for shape in shapes.values() if shape for part in shape.parts for position in part]
     lons, lats = zip(*positions, strict=True) if positions else ((0.0,), (0.0,))
     kinds = sorted({str(shape.geometry["type"]) for shape in shapes.values() if shape})
@@ -59,7 +59,7 @@ def _geo(shapes: Mapping[str, Shape | None]) -> dict[str, Any]:
 _WKB = {"Point": 1, "LineString": 2, "Polygon": 3, "MultiPoint": 4, "MultiLineString": 5, "MultiPolygon": 6}
 
 
-def _wkb(shape: Shape | None) -> bytes | None:
+def _wkb(shape: DrawnShape | None) -> bytes | None:
     return None if shape is None else wkb(shape.geometry["type"], shape.geometry["coordinates"])
 
 

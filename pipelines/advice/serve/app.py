@@ -49,14 +49,14 @@ Key = tuple[str, str, bool]
 """A tag of what it is made of, an address, and whether the answer may be packed."""
 
 
-class _Kept(NamedTuple):
+class _StoredAnswer(NamedTuple):
     media: str
     is_packed: bool
     content: bytes
 
 
 @dataclass
-class Server:
+class SnapshotServer:
     """The newest snapshot, and answers that were made of it, each once however many ask for it at a time.
 
     fault: why the folder could not be looked at.
@@ -66,9 +66,9 @@ class Server:
     texts: MapTexts
     snapshot: Snapshot | None = None
     fault: str = ""
-    _made: OrderedDict[Key, _Kept] = field(default_factory=OrderedDict)
+    _made: OrderedDict[Key, _StoredAnswer] = field(default_factory=OrderedDict)
     _made_bytes: int = 0
-    _making: dict[Key, asyncio.Task[_Kept]] = field(default_factory=dict)
+    _making: dict[Key, asyncio.Task[_StoredAnswer]] = field(default_factory=dict)
     _makers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MAKERS, "answers"))
 
     def look(self) -> None:
@@ -102,7 +102,7 @@ class Server:
         packing = {"content-encoding": "gzip"} if kept.is_packed else {}
         return Response(kept.content, media_type=kept.media, headers=headers | packing)
 
-    async def _answer(self, key: Key, make: Make, snapshot: Snapshot) -> _Kept:
+    async def _answer(self, key: Key, make: Make, snapshot: Snapshot) -> _StoredAnswer:
         """What was made, or is being made for others, or is made now. Raises BadQuery."""
         if key in self._made:
             self._made.move_to_end(key)
@@ -111,7 +111,7 @@ class Server:
             self._making[key] = asyncio.create_task(self._make(key, make, snapshot))
         return await asyncio.shield(self._making[key])
 
-    async def _make(self, key: Key, make: Make, snapshot: Snapshot) -> _Kept:
+    async def _make(self, key: Key, make: Make, snapshot: Snapshot) -> _StoredAnswer:
         """Keeps it; throws away what was asked for longest ago."""
         try:
             work = asyncio.get_running_loop().run_in_executor
@@ -137,10 +137,12 @@ class Server:
         }
 
 
-def _kept(answer: Answer, *, packs: bool) -> _Kept:
+def _kept(answer: Answer, *, packs: bool) -> _StoredAnswer:
     """The map's data are packed already, for its program."""
     is_packed = packs and len(answer.content) >= LEAST_GZIP and answer.media != _BYTES
-    return _Kept(answer.media, is_packed, gzip.compress(answer.content, 6, mtime=0) if is_packed else answer.content)
+    return _StoredAnswer(
+        answer.media, is_packed, gzip.compress(answer.content, 6, mtime=0) if is_packed else answer.content
+    )
 
 
 def _problem(status: int, text: str) -> Response:
@@ -149,7 +151,7 @@ def _problem(status: int, text: str) -> Response:
 
 def application(follower: Follower, texts: MapTexts) -> Starlette:
     """Looks at the folder once before it answers, then follows it."""
-    server = Server(follower, texts)
+    server = SnapshotServer(follower, texts)
 
     @asynccontextmanager
     async def following(_app: Starlette) -> AsyncIterator[None]:
@@ -161,7 +163,7 @@ def application(follower: Follower, texts: MapTexts) -> Starlette:
     return Starlette(routes=_routes(server), lifespan=following)
 
 
-def _routes(server: Server) -> list[Route]:
+def _routes(server: SnapshotServer) -> list[Route]:
     page = map_page(server.texts, source=MAP_DATA, follow_s=2 * LOOK_EVERY_S)
     described = openapi.document(server.texts.title, version("hatstream"))
 
@@ -198,14 +200,14 @@ _PLAIN: Mapping[str, Make] = {
 _FORMS = {"": "json", ".csv": "csv", ".geojson": "geojson"}
 
 
-def _endpoint(server: Server, make: Make) -> Endpoint:
+def _endpoint(server: SnapshotServer, make: Make) -> Endpoint:
     async def answer(request: Request) -> Response:
         return await server.answer(request, make)
 
     return answer
 
 
-def _values(server: Server, form: str) -> Endpoint:
+def _values(server: SnapshotServer, form: str) -> Endpoint:
     async def answer(request: Request) -> Response:
         query = dict(request.query_params)
         return await server.answer(request, lambda snapshot: answers.values(snapshot, query, form))

@@ -25,7 +25,7 @@ _DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service:
+class ServiceDay:
     """Service of the day with the most trips. hours: of service, first and last (excluded). weekdays: on which anything
     runs.
 
@@ -52,7 +52,7 @@ class _Visits(NamedTuple):
     s: Int64s
 
 
-def service_of(feed: Gtfs, stop_cells: Int64s) -> Service:
+def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     """stop_cells: of each stop, 0 for none. Raises InputError where nothing runs on any day."""
     dates, runs_on = _calendar(feed)
     per_date = runs_on @ np.bincount(_services(feed), minlength=runs_on.shape[1])
@@ -64,7 +64,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> Service:
         raise InputError("the timetable has no stop time of the day with the most trips")
     vehicle, blocks = _vehicles(visits, block)
     hours, outside = _hours(visits.s)
-    return Service(
+    return ServiceDay(
         day=dates[busiest],
         first=days[0],
         last=days[-1],

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipelines.advice.timetable.gtfs import read_gtfs
 from pipelines.advice.timetable.segments import segments_document
-from pipelines.advice.timetable.service import Service, service_of
+from pipelines.advice.timetable.service import ServiceDay, service_of
 from pipelines.advice.timetable.surroundings import (
     cells_of_lines,
     cells_or_none,
@@ -32,7 +32,7 @@ class Town:
 
     origin: str
     zone: str
-    service: Service
+    service: ServiceDay
     resolution: int
     cells: frozenset[str]
     documents: Mapping[str, Mapping[str, Any]]

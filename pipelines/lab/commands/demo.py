@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pipelines.job import Outputs
     from pipelines.lab.demo.by_runner import Agreement
     from pipelines.lab.demo.truth import ClassError, StreetErrors
-    from pipelines.made_up_fleet import Fleet
+    from pipelines.made_up_fleet import MadeUpFleet
     from pipelines.specification import Specification
 
 DAYS = 4
@@ -145,16 +145,16 @@ def _document(output: Path, classes: Sequence[ClassError], city_kmh: float, guar
     return document | {"guarantee": guarantee, "classes": [each._asdict() for each in classes]}
 
 
-def made_up_fleets() -> list[Fleet]:
+def made_up_fleets() -> list[MadeUpFleet]:
     """Days in a row of the same town, which differ."""
-    from pipelines.made_up_fleet import Fleet
+    from pipelines.made_up_fleet import MadeUpFleet
 
-    first = Fleet(has_streets=True)
+    first = MadeUpFleet(has_streets=True)
     days = range(DAYS)
     return [replace(first, seed=first.seed + day, town_seed=first.seed, day=first.day + timedelta(day)) for day in days]
 
 
-def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
+def _specification(out: Console, output: Path, fleet: MadeUpFleet) -> Specification:
     """Writes the town's timetable, and drafts a specification from that and the first day, as `spec new` does."""
     from pipelines.advice.draft.draft import draft
     from pipelines.lab.demo.streets import streets
@@ -175,7 +175,7 @@ def _specification(out: Console, output: Path, fleet: Fleet) -> Specification:
     return load(path)
 
 
-def _samples(out: Console, output: Path, fleets: list[Fleet]) -> list[str]:
+def _samples(out: Console, output: Path, fleets: list[MadeUpFleet]) -> list[str]:
     """A file a day; the first is named without its date, as README.md's example releases it."""
     from pipelines.made_up_fleet import write_sample
 

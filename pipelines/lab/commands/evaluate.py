@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pipelines.lab.evaluation import datasets, real
     from pipelines.lab.evaluation.dwell import OfVehicles
     from pipelines.lab.evaluation.feed import Feed
-    from pipelines.lab.evaluation.simulate import Cell
+    from pipelines.lab.evaluation.simulate import SimulatedCell
 
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
 FOUR = ("0.5", "1", "1.5", "2")
@@ -137,7 +137,7 @@ def data_sets(seed: int, counts: Int64s | None, folder: Path | None) -> list[dat
 
 def simulate(
     source: partial[list[datasets.DataSet]], runs: int, seed: int, processes: int, *, quiet: bool
-) -> list[Cell]:
+) -> list[SimulatedCell]:
     """All cells of all data sets, with a progress bar on standard error."""
     from pipelines.lab.evaluation.simulate import contenders, run_all
 
@@ -151,7 +151,7 @@ def simulate(
         return run_all(source, plan, runs, seed, partial(bars, "cells simulated"), processes)
 
 
-def document(cells: Sequence[Cell], *, exact: bool) -> dict[str, object]:
+def document(cells: Sequence[SimulatedCell], *, exact: bool) -> dict[str, object]:
     """The evaluation for programs: errors in km/h. agrees: null where the reference is of other data."""
     from pipelines.lab.evaluation import report
 
@@ -162,7 +162,7 @@ def document(cells: Sequence[Cell], *, exact: bool) -> dict[str, object]:
     return ({"not_private": NOT_PRIVATE} if exact else {}) | {"cells": found}
 
 
-def _show(cells: Sequence[Cell], *, exact: bool) -> None:
+def _show(cells: Sequence[SimulatedCell], *, exact: bool) -> None:
     from pipelines.lab.evaluation import report
 
     out = console()
@@ -204,7 +204,9 @@ def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) ->
         _show_mechanisms(hats, errors, once, runs)
 
 
-def _show_mechanisms(hats: real.Hats, errors: Sequence[real.Errors], once: Sequence[OfVehicles], runs: int) -> None:
+def _show_mechanisms(
+    hats: real.RealHats, errors: Sequence[real.MechanismErrors], once: Sequence[OfVehicles], runs: int
+) -> None:
     from pipelines.lab.evaluation import real
 
     out = console()
@@ -252,9 +254,9 @@ def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) ->
     out.print(NOT_PRIVATE)
 
 
-def _names(cells: Sequence[Cell]) -> list[str]:
+def _names(cells: Sequence[SimulatedCell]) -> list[str]:
     return list(dict.fromkeys(cell.data for cell in cells))
 
 
-def _of(cells: Sequence[Cell], name: str) -> list[Cell]:
+def _of(cells: Sequence[SimulatedCell], name: str) -> list[SimulatedCell]:
     return [cell for cell in cells if cell.data == name]

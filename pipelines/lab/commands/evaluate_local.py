@@ -46,7 +46,7 @@ def evaluate_local(
     results.keep({"users": USERS, "cells": document}, "fusion.json")
 
 
-def _show(cells: Sequence[local.Cell], sets: Sequence[str]) -> None:
+def _show(cells: Sequence[local.LocalCell], sets: Sequence[str]) -> None:
     from pipelines.lab.evaluation import local_report
 
     out = console()

@@ -13,7 +13,7 @@ import numpy as np
 from confluent_kafka import Producer
 from numpy.typing import NDArray
 
-from pipelines.made_up_fleet import Fleet, simulate
+from pipelines.made_up_fleet import MadeUpFleet, simulate
 from transforms.sources.topic import Topic
 
 SPEED_UP = 200
@@ -32,7 +32,7 @@ class Replay(NamedTuple):
     reports: list[dict[str, object]]
 
 
-def replay(fleet: Fleet, seconds: float, first_hour: int = FIRST_HOUR) -> Replay:
+def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> Replay:
     """Some seconds of the fleet's day from an hour on, SPEED_UP times as fast."""
     day = simulate(fleet)
     first = datetime.combine(fleet.day, clock(first_hour), ZoneInfo(fleet.zone)).timestamp()

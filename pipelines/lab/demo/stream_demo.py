@@ -27,7 +27,7 @@ from pipelines.engine import EngineError
 from pipelines.exit_codes import DONE, FAILED
 from pipelines.job import Outputs
 from pipelines.lab.demo.feeder import SPEED_UP, Feeder, replay
-from pipelines.made_up_fleet import Fleet
+from pipelines.made_up_fleet import MadeUpFleet
 from pipelines.outcome import reporting
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.stream import stream as streaming
@@ -70,7 +70,7 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
         for tool in missing:
             click.echo(f"missing: {tool}", err=True)
         return FAILED
-    feed = replay(Fleet(vehicles=vehicles), 60 * minutes + 2 * STARTING_S)
+    feed = replay(MadeUpFleet(vehicles=vehicles), 60 * minutes + 2 * STARTING_S)
     rate = len(feed.reports) / max(feed.sent_s[-1], 1)
     click.echo(f"{len(feed.reports):,} reports of {vehicles} made-up buses, {rate:,.0f} a second at {SPEED_UP}x")
     with ExitStack() as stack:

@@ -8,17 +8,17 @@ import numpy as np
 
 from dpops.types import Float64s
 from pipelines.lab.demo.timetable import STREETS
-from pipelines.made_up_fleet import STREET_M, Fleet, Route, degrees, draw_town
+from pipelines.made_up_fleet import STREET_M, MadeUpFleet, Route, degrees, draw_town
 
 
-def streets(fleet: Fleet, length_m: float = STREET_M) -> dict[str, Any]:
+def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:
     """A GeoJSON FeatureCollection of lines of so many metres; the last of each route is shorter."""
     routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
     lines = [line for number, route in enumerate(routes) for line in _lines(fleet, number, route, length_m)]
     return {"type": "FeatureCollection", "features": lines}
 
 
-def _lines(fleet: Fleet, number: int, route: Route, length_m: float) -> Iterator[dict[str, Any]]:
+def _lines(fleet: MadeUpFleet, number: int, route: Route, length_m: float) -> Iterator[dict[str, Any]]:
     edges_m: Float64s = np.append(np.arange(0.0, route.length_m, length_m), route.length_m)
     for part, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
         lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.made_up_fleet import STOP, TERMINUS, Duty, Fleet, Route, degrees, draw_town
+from pipelines.made_up_fleet import STOP, TERMINUS, Duty, MadeUpFleet, Route, degrees, draw_town
 
 STREETS = (
     *("Aspen Road", "Bluestem Avenue", "Chokecherry Street", "Dogwood Lane", "Elevator Road", "Foxtail Drive"),
@@ -23,7 +23,7 @@ VALID_DAYS = 90
 _COLOURS = ("005A9C", "B3541E", "1B7837", "762A83", "8C510A", "01665E", "C51B7D")
 
 
-def write_timetable(fleet: Fleet, path: Path) -> None:
+def write_timetable(fleet: MadeUpFleet, path: Path) -> None:
     """Writes the town's feed as a zip: the same fleet gives the same bytes. May raise OSError."""
     routes, duties = draw_town(np.random.default_rng(fleet.seed), fleet)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -33,7 +33,7 @@ def write_timetable(fleet: Fleet, path: Path) -> None:
             archive.writestr(entry, "".join(f"{line}\r\n" for line in lines))
 
 
-def _tables(fleet: Fleet, routes: Sequence[Route], duties: Sequence[Duty]) -> Iterator[tuple[str, Iterable[str]]]:
+def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty]) -> Iterator[tuple[str, Iterable[str]]]:
     first, last = fleet.day - timedelta(days=VALID_DAYS), fleet.day + timedelta(days=VALID_DAYS)
     yield "agency", ["agency_name,agency_url,agency_timezone", f"Made-up Transit,https://transit.invalid,{fleet.zone}"]
     days = "monday,tuesday,wednesday,thursday,friday,saturday,sunday"
@@ -56,7 +56,7 @@ def _tables(fleet: Fleet, routes: Sequence[Route], duties: Sequence[Duty]) -> It
     yield "stop_times", ["trip_id,arrival_time,departure_time,stop_id,stop_sequence", *times]
 
 
-def _stops(fleet: Fleet, number: int, route: Route) -> tuple[list[str], list[float]]:
+def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], list[float]]:
     """Lines of a route's stops, and where they lie along it."""
     along_m = route.halts_m[np.isin(route.kinds, (TERMINUS, STOP))]
     east_m, north_m = route.place(along_m)
@@ -77,7 +77,7 @@ def _crossing(east_m: float, north_m: float) -> str:
     return f"{number}{ending} {'Avenue' if is_avenue else 'Street'} {sides[metres < 0]}"
 
 
-def _shapes(fleet: Fleet, routes: Sequence[Route]) -> Iterator[str]:
+def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
     """One there and one back."""
     for number, route in enumerate(routes):
         lat, lon = degrees(fleet, route.line_m[:, 1], route.line_m[:, 2])

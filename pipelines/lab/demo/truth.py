@@ -31,7 +31,7 @@ class ClassError(NamedTuple):
     half_width: float | None
 
 
-class HatErrors(NamedTuple):
+class HatComparison(NamedTuple):
     """One entry per HAT with reports. value, lower, upper: as published, nan where there is none."""
 
     truth: Float64s
@@ -93,7 +93,7 @@ def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:
     return classes
 
 
-def _joined(city: TrueCity, rows: pa.Table) -> HatErrors:
+def _joined(city: TrueCity, rows: pa.Table) -> HatComparison:
     place = {(start, cell): index for index, (start, cell) in enumerate(_keys(rows))}
     truth, vehicles, at = [], [], []
     names = [cell_text(cell) for cell in city.region]
@@ -106,7 +106,7 @@ def _joined(city: TrueCity, rows: pa.Table) -> HatErrors:
             at.append(place[of_day[day.name][slot], names[cell]])
     chosen = np.array(at, np.int64)
     value, lower, upper = (rows[name].to_numpy()[chosen] for name in ("value", "lower95", "upper95"))
-    return HatErrors(np.array(truth), np.array(vehicles), value, lower, upper)
+    return HatComparison(np.array(truth), np.array(vehicles), value, lower, upper)
 
 
 def _keys(rows: pa.Table) -> Sequence[tuple[str, str]]:

@@ -67,7 +67,7 @@ class CompositionCost:
 
 
 @dataclass(frozen=True)
-class Truth:
+class TrueStatistics:
     """True values of the HATs of some telemetry, by (slot, cell): of each statistic, and vehicles and reports."""
 
     keys: dict[tuple[int, int], int]
@@ -82,7 +82,7 @@ class Truth:
 
 def compare(
     feed: Feed, totals: Sequence[str], runs: int, report: Report
-) -> tuple[Truth, list[CompositionErrors], list[CompositionCost]]:
+) -> tuple[TrueStatistics, list[CompositionErrors], list[CompositionCost]]:
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
     spec, (when, events) = feed.spec, feed.events(report)
     whole_period = Allocation(epsilon=spec.privacy.allocation.epsilon, per="period", scope="period")
@@ -132,7 +132,7 @@ def _ordered(rows: Tally) -> Tally:
     return rows.take(np.lexsort((rows.vehicle, rows.cell, rows.slot_s)))
 
 
-def _truth(whole: Tally, grid: Grid) -> Truth:
+def _truth(whole: Tally, grid: Grid) -> TrueStatistics:
     keys: dict[tuple[int, int], int] = {}
     mean, of_vehicles, variance, vehicles, reports = [], [], [], [], []
     step = float(grid.step)
@@ -150,11 +150,11 @@ def _truth(whole: Tally, grid: Grid) -> Truth:
         "mean-of-vehicles": np.array(of_vehicles),
         "variance": np.array(variance),
     }
-    return Truth(keys, values, np.array(vehicles, np.float64), np.array(reports, np.float64))
+    return TrueStatistics(keys, values, np.array(vehicles, np.float64), np.array(reports, np.float64))
 
 
 def _errors(
-    label: str, total: str, divided: Sequence[Divided], policy: Policy, truth: Truth, runs: int
+    label: str, total: str, divided: Sequence[Divided], policy: Policy, truth: TrueStatistics, runs: int
 ) -> Iterator[CompositionErrors]:
     for stat in policy.statistics:
         true, constant = truth.values[stat.name], truth.constant(stat.name)
@@ -166,7 +166,7 @@ def _errors(
 
 
 def _actual(
-    rows: Tally, stat: RequestedStatistic, epsilon: Fraction, grid: Grid, truth: Truth, runs: int
+    rows: Tally, stat: RequestedStatistic, epsilon: Fraction, grid: Grid, truth: TrueStatistics, runs: int
 ) -> tuple[Int64s, Float64s]:
     """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
     hats = [(slot_s, hat) for slot_s, of_slot in by_slot(rows) for hat in hats_of(of_slot).with_users().each()]
@@ -181,20 +181,20 @@ def _actual(
     return indices, error / runs
 
 
-def _constants(truth: Truth, statistics: Sequence[RequestedStatistic]) -> Iterator[CompositionErrors]:
+def _constants(truth: TrueStatistics, statistics: Sequence[RequestedStatistic]) -> Iterator[CompositionErrors]:
     for stat in statistics:
         error = np.abs(truth.values[stat.name] - truth.constant(stat.name))
         yield _summed(CONSTANT, "", stat.name, error, truth)
 
 
-def _summed(label: str, total: str, statistic: str, error: Float64s, truth: Truth) -> CompositionErrors:
+def _summed(label: str, total: str, statistic: str, error: Float64s, truth: TrueStatistics) -> CompositionErrors:
     constant = float(np.abs(truth.values[statistic] - truth.constant(statistic)).mean())
     mean = float(error.mean())
     by_class = means_by_class(error, truth.vehicles)
     return CompositionErrors(label, total, statistic, mean, by_class, mean > constant)
 
 
-def _spent(label: str, total: str, divided: Sequence[Divided], truth: Truth) -> CompositionCost:
+def _spent(label: str, total: str, divided: Sequence[Divided], truth: TrueStatistics) -> CompositionCost:
     kept = sum(int(each.rows.kept.sum()) for each in divided)
     valued = sum(
         np.unique(np.stack([each.rows.slot_s, each.rows.cell])[:, each.rows.kept > 0], axis=1).shape[1]
@@ -226,7 +226,7 @@ def spent_table(spent: Sequence[CompositionCost]) -> Table:
     return table
 
 
-def error_tables(statistic: str, errors: Sequence[CompositionErrors], truth: Truth) -> Iterator[Table]:
+def error_tables(statistic: str, errors: Sequence[CompositionErrors], truth: TrueStatistics) -> Iterator[Table]:
     """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
     unit = named(statistic).unit.format("km/h")
     mine = [error for error in errors if error.statistic == statistic]

@@ -9,21 +9,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpops.forecast import Prior
-from dpops.mechanisms.tree import Tree
+from dpops.mechanisms.tree import BestTree
 from dpops.types import Grid
-from pipelines.lab.evaluation.distributions import ARRAY_AVERAGE, CONSTANT, Hat, OutputErrors, released, truth_of
+from pipelines.lab.evaluation.distributions import ARRAY_AVERAGE, CONSTANT, OutputErrors, TrueHat, released, truth_of
 
 _COLOURS = {"0.5": "#d62728", "1": "#ff7f0e", "4": "#1f77b4"}
 
 
 def draw_cdfs(
-    hats: Sequence[Hat], bins: int, grid: Grid, epsilons: Sequence[str], prior: Prior | None, folder: Path
+    hats: Sequence[TrueHat], bins: int, grid: Grid, epsilons: Sequence[str], prior: Prior | None, folder: Path
 ) -> Path:
     """True and released shares of HATs of few to many vehicles, with the interval at the largest epsilon."""
     order = np.argsort([hat.totals.counts.size for hat in hats], kind="stable")
     chosen = [hats[order[int(at)]] for at in np.linspace(0.5, 1, 6) * (len(hats) - 1)]
     true, edges = truth_of(chosen, bins, grid).values["cdf"], _edges(bins, grid)
-    cdfs = {e: next(released(chosen, Tree(bins=bins, prior=prior), grid, Fraction(e), 1))["cdf"] for e in epsilons}
+    cdfs = {e: next(released(chosen, BestTree(bins=bins, prior=prior), grid, Fraction(e), 1))["cdf"] for e in epsilons}
     figure = Figure(figsize=(10, 5.6), layout="constrained")
     for index, axes in enumerate(figure.subplots(2, 3, sharex=True, sharey=True).flat):
         last = cdfs[epsilons[-1]]
@@ -41,7 +41,7 @@ def draw_cdfs(
     return _save(figure, folder, "cdfs")
 
 
-def draw_day(hats: Sequence[Hat], bins: int, grid: Grid, epsilon: str, prior: Prior | None, folder: Path) -> Path:
+def draw_day(hats: Sequence[TrueHat], bins: int, grid: Grid, epsilon: str, prior: Prior | None, folder: Path) -> Path:
     """P50 and P85 of the cell with most samples on its first day, with their intervals."""
     samples: dict[int, int] = {}
     for hat in hats:
@@ -50,7 +50,7 @@ def draw_day(hats: Sequence[Hat], bins: int, grid: Grid, epsilon: str, prior: Pr
     mine = [hat for hat in hats if hat.cell == busiest]
     mine = [hat for hat in mine if hat.slot_s < mine[0].slot_s + 86_400]
     true = truth_of(mine, bins, grid).values
-    drawn = next(released(mine, Tree(bins=bins, prior=prior), grid, Fraction(epsilon), 1))
+    drawn = next(released(mine, BestTree(bins=bins, prior=prior), grid, Fraction(epsilon), 1))
     hours = (np.array([hat.slot_s for hat in mine]) - mine[0].slot_s) / 3600
     figure = Figure(figsize=(8.6, 4), layout="constrained")
     axes = figure.add_subplot()

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from rich.table import Table
 
-from pipelines.lab.evaluation.distributions import CONSTANT, Crossover, OutputErrors, Truth
+from pipelines.lab.evaluation.distributions import CONSTANT, Crossover, OutputErrors, TrueDistributions
 from pipelines.lab.evaluation.tables import against, class_headings, table_of
 
 UNITS = {"cdf": "share, averaged over the edges", "p50": "km/h", "p85": "km/h", "mean": "km/h"}
@@ -34,7 +34,7 @@ def crossover_table(found: Sequence[Crossover]) -> Table:
     return table
 
 
-def error_table(output: str, rows: Sequence[OutputErrors], truth: Truth, where: str) -> Table:
+def error_table(output: str, rows: Sequence[OutputErrors], truth: TrueDistributions, where: str) -> Table:
     """Errors of one output by epsilon; a star marks what the city's constant does better."""
     bar = next(row for row in rows if row.label == CONSTANT)
     table = table_of(

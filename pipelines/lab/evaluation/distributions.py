@@ -10,12 +10,12 @@ import numpy as np
 from dpops.forecast import Float64s, Prior
 from dpops.mechanism import Mechanism, Plan, Totals, values_of
 from dpops.mechanisms.array_average import ArrayAverage
-from dpops.mechanisms.tree import Tree
+from dpops.mechanisms.tree import BestTree
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Histogram
 from dpops.trees import design, errors, readings, shape
 from dpops.trees.combine import law
-from dpops.trees.estimates import Output, read_alike
+from dpops.trees.estimates import Reading, read_alike
 from dpops.trees.hats import shape_of
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.lab.evaluation.feed import Feed
@@ -80,7 +80,7 @@ def _combined(tree: shape.Tree) -> float:
     return float((law(tree, design.best_shares(tree)).prefix_sd() ** 2).sum())
 
 
-class Hat(NamedTuple):
+class TrueHat(NamedTuple):
     """One HAT. totals: as the release sees them. reported: samples. truth: histogram of all reported samples in FINE
     times as many bins, int64 (bins FINE,)."""
 
@@ -91,7 +91,7 @@ class Hat(NamedTuple):
     truth: Int64s
 
 
-class Truth(NamedTuple):
+class TrueDistributions(NamedTuple):
     """By output, the true values of HATs: float64 (HATs,), of shares (HATs, K - 1)."""
 
     values: dict[str, Float64s]
@@ -111,11 +111,11 @@ class OutputErrors:
     by_class: list[float | None]
 
 
-def read_distributions(feed: Feed, bins: int, report: Report) -> list[Hat]:
+def read_distributions(feed: Feed, bins: int, report: Report) -> list[TrueHat]:
     """The HATs of some files. Not private: it holds true histograms."""
     spec, (_, parts) = feed.spec, feed.events(report)
     upper = spec.speeds.grid.upper_steps
-    hats: list[Hat] = []
+    hats: list[TrueHat] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])
         kept = tally(events, slot_s, spec.privacy.cap, (SUMS, Histogram(bins, upper))).tally
@@ -125,11 +125,11 @@ def read_distributions(feed: Feed, bins: int, report: Report) -> list[Hat]:
             mine = mine[np.lexsort((kept.vehicle[mine], -kept.kept[mine]))]
             truth = whole.sums["histograms"][whole.cell == cell].sum(axis=0)
             totals = Totals(kept.kept[mine], kept.sums["sums"][mine], histograms=kept.sums["histograms"][mine])
-            hats.append(Hat(slot_s, cell, totals, int(truth.sum()), truth))
+            hats.append(TrueHat(slot_s, cell, totals, int(truth.sum()), truth))
     return hats
 
 
-def truth_of(hats: Sequence[Hat], bins: int, grid: Grid) -> Truth:
+def truth_of(hats: Sequence[TrueHat], bins: int, grid: Grid) -> TrueDistributions:
     """True outputs, from bins FINE times as many: quantiles straight within these."""
     fine = np.stack([hat.truth for hat in hats])
     samples = fine.sum(axis=1)
@@ -144,16 +144,18 @@ def truth_of(hats: Sequence[Hat], bins: int, grid: Grid) -> Truth:
         ),
     }
     vehicles = np.array([hat.totals.counts.size for hat in hats], np.float64)
-    return Truth(values, vehicles, samples.astype(np.float64))
+    return TrueDistributions(values, vehicles, samples.astype(np.float64))
 
 
-def city_of(hats: Sequence[Hat], bins: int, grid: Grid) -> dict[str, Float64s]:
+def city_of(hats: Sequence[TrueHat], bins: int, grid: Grid) -> dict[str, Float64s]:
     """Truth of the whole city, as one HAT: the constants that releases are compared with."""
-    whole = [Hat(0, 0, _one_user(hats), sum(hat.reported for hat in hats), np.sum([hat.truth for hat in hats], axis=0))]
+    whole = [
+        TrueHat(0, 0, _one_user(hats), sum(hat.reported for hat in hats), np.sum([hat.truth for hat in hats], axis=0))
+    ]
     return truth_of(whole, bins, grid).values
 
 
-def _one_user(hats: Sequence[Hat]) -> Totals:
+def _one_user(hats: Sequence[TrueHat]) -> Totals:
     counts, sums = (
         sum(int(column.sum()) for column in columns)
         for columns in zip(*((h.totals.counts, h.totals.sums) for h in hats), strict=True)
@@ -162,7 +164,7 @@ def _one_user(hats: Sequence[Hat]) -> Totals:
 
 
 def errors_of(
-    hats: Sequence[Hat],
+    hats: Sequence[TrueHat],
     bins: int,
     grid: Grid,
     epsilons: Sequence[str],
@@ -176,7 +178,7 @@ def errors_of(
     found = []
     for done, epsilon in enumerate(epsilons):
         off = dict.fromkeys(OUTPUTS, np.zeros(len(hats)))
-        for outputs in released(hats, Tree(bins=bins, prior=prior), grid, Fraction(epsilon), runs):
+        for outputs in released(hats, BestTree(bins=bins, prior=prior), grid, Fraction(epsilon), runs):
             off = {name: off[name] + _off(name, outputs[name].value, truth) / runs for name in OUTPUTS}
         found += [_summed(name, TREE, epsilon, off[name], truth) for name in OUTPUTS]
         mean = np.zeros(len(hats))
@@ -188,8 +190,8 @@ def errors_of(
 
 
 def released(
-    hats: Sequence[Hat], mechanism: Mechanism, grid: Grid, epsilon: Fraction, runs: int, noise: Noise | None = None
-) -> Iterator[dict[str, Output]]:
+    hats: Sequence[TrueHat], mechanism: Mechanism, grid: Grid, epsilon: Fraction, runs: int, noise: Noise | None = None
+) -> Iterator[dict[str, Reading]]:
     """The published outputs of so many releases of all HATs."""
     plans = _plans(hats, mechanism, grid, epsilon)
     totals, source = [hat.totals for hat in hats], noise or Noise()
@@ -197,24 +199,26 @@ def released(
         yield read_alike(mechanism.release(totals, plans, source), plans, shape_of(plans[0]), 0.05)
 
 
-def _means(hats: Sequence[Hat], mechanism: Mechanism, grid: Grid, epsilon: Fraction, runs: int) -> Iterator[Float64s]:
+def _means(
+    hats: Sequence[TrueHat], mechanism: Mechanism, grid: Grid, epsilon: Fraction, runs: int
+) -> Iterator[Float64s]:
     plans, totals = _plans(hats, mechanism, grid, epsilon), [hat.totals for hat in hats]
     for _ in range(runs):
         done = mechanism.release(totals, plans, Noise())
         yield values_of(done, plans)
 
 
-def _plans(hats: Sequence[Hat], mechanism: Mechanism, grid: Grid, epsilon: Fraction) -> list[Plan]:
+def _plans(hats: Sequence[TrueHat], mechanism: Mechanism, grid: Grid, epsilon: Fraction) -> list[Plan]:
     return [mechanism.plan(CountsKnown(hat.totals.counts, hat.reported), grid, epsilon) for hat in hats]
 
 
-def _off(name: str, values: Float64s, truth: Truth) -> Float64s:
+def _off(name: str, values: Float64s, truth: TrueDistributions) -> Float64s:
     """Absolute errors of each HAT, of shares averaged over the edges."""
     off: Float64s = np.abs(values - truth.values[name])
     return off.mean(axis=1) if off.ndim == 2 else off
 
 
-def _summed(output: str, label: str, epsilon: str, off: Float64s, truth: Truth) -> OutputErrors:
+def _summed(output: str, label: str, epsilon: str, off: Float64s, truth: TrueDistributions) -> OutputErrors:
     return OutputErrors(
         output=output,
         label=label,
@@ -225,7 +229,7 @@ def _summed(output: str, label: str, epsilon: str, off: Float64s, truth: Truth) 
     )
 
 
-def made_up_hats(vehicles: int, number: int, bins: int, grid: Grid, seed: int) -> list[Hat]:
+def made_up_hats(vehicles: int, number: int, bins: int, grid: Grid, seed: int) -> list[TrueHat]:
     """HATs of a dense made-up city: 1 to 20 samples a vehicle, vehicles that differ, a tenth of the samples at rest."""
     generator = np.random.default_rng([seed, vehicles])
     hats = []
@@ -241,5 +245,5 @@ def made_up_hats(vehicles: int, number: int, bins: int, grid: Grid, seed: int) -
             histograms=Histogram(bins, grid.upper_steps).add_up(steps, owner, vehicles),
         )
         truth = Histogram(bins * FINE, grid.upper_steps).add_up(steps, np.zeros_like(owner), 1)[0]
-        hats.append(Hat(0, cell, totals, owner.size, truth))
+        hats.append(TrueHat(0, cell, totals, owner.size, truth))
     return hats

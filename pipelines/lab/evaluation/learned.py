@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.learning import DayValues, Estimates, StageValues, State, learned, published, taken_in
+from dpops.learning import DayValues, PublishedNumbers, StageValues, State, learned, published, taken_in
 from dpops.learning.learner import Field, Learned
 from dpops.levels import (
     Kind,
@@ -46,9 +46,9 @@ QUIET = 1e-4
 class Simulated:
     """One run over all days. causal, forecast (none for the first day), whole, products (causal): of each day."""
 
-    causal: list[Estimates] = field(default_factory=list)
-    forecast: list[Estimates | None] = field(default_factory=list)
-    whole: list[Estimates] = field(default_factory=list)
+    causal: list[PublishedNumbers] = field(default_factory=list)
+    forecast: list[PublishedNumbers | None] = field(default_factory=list)
+    whole: list[PublishedNumbers] = field(default_factory=list)
     products: list[list[ProductDay]] = field(default_factory=list)
 
 
@@ -90,7 +90,7 @@ def simulate(city: TrueCity, how: Recipe, noise: Noise | None) -> Simulated:
     return found
 
 
-def _published(city: TrueCity, belief: Field) -> Estimates:
+def _published(city: TrueCity, belief: Field) -> PublishedNumbers:
     return published(belief, float(city.grid.upper))
 
 

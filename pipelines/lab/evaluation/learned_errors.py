@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning import Estimates, Status
+from dpops.learning import PublishedNumbers, Status
 from dpops.levels import Kind
 from dpops.noise import Noise
 from dpops.types import Float64s
@@ -109,11 +109,11 @@ def _forecast(run: Simulated) -> list[Float64s | None]:
     return [None if each is None else _value(each) for each in run.forecast]
 
 
-def _values(estimates: Sequence[Estimates]) -> list[Float64s | None]:
+def _values(estimates: Sequence[PublishedNumbers]) -> list[Float64s | None]:
     return [_value(estimate) for estimate in estimates]
 
 
-def _value(estimates: Estimates) -> Float64s | None:
+def _value(estimates: PublishedNumbers) -> Float64s | None:
     """None where the day is held back."""
     return None if np.all(estimates.status == Status.HELD_BACK) else estimates.values
 

@@ -50,7 +50,7 @@ _CHUNK = 5  # trials of one task
 
 
 @dataclass(frozen=True)
-class Cell:
+class LocalCell:
     """One cell of a table, of one set of values, configuration and column.
 
     value: of a mean the noise part of its mean square error at SCALE users on [-1, 1]; of a distribution the mean over
@@ -159,7 +159,7 @@ def run_all(
     pool: Float64s | None,
     processes: int,
     report: Callable[[int, int], None],
-) -> list[Cell]:
+) -> list[LocalCell]:
     """The tables of means (of the first set) and of distributions (of all sets)."""
     plan = [("mean", sets[0], config) for config in MEANS]
     plan += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
@@ -193,12 +193,12 @@ def _one_thread_each() -> Iterator[None]:
             del os.environ[name]
 
 
-def cell_of(table: str, data: str, config: str, column: str, trials: Float64s, users: int) -> Cell:
+def cell_of(table: str, data: str, config: str, column: str, trials: Float64s, users: int) -> LocalCell:
     number = len(trials)
     if table == "mean":
         bias, square, fourth = trials.mean(axis=0).tolist()
         error = math.sqrt((fourth - square**2) / (number * users))
-        return Cell(table, data, config, column, (square - bias**2) / SCALE, error / SCALE, bias, number)
+        return LocalCell(table, data, config, column, (square - bias**2) / SCALE, error / SCALE, bias, number)
     values = trials[:, 0]
     error = float(values.std(ddof=1)) / math.sqrt(number) if number > 1 else math.inf
-    return Cell(table, data, config, column, float(values.mean()), error, float(np.sqrt(values).mean()), number)
+    return LocalCell(table, data, config, column, float(values.mean()), error, float(np.sqrt(values).mean()), number)

@@ -18,7 +18,7 @@ from pipelines.lab.evaluation.local import (
     MEAN_KINDS,
     MEANS,
     SCALE,
-    Cell,
+    LocalCell,
 )
 from pipelines.lab.evaluation.tables import table_of
 
@@ -43,7 +43,7 @@ _DISTRIBUTION_REFERENCE = {
 """Divergences by SR, PM, SW and ULE of EMS that was stopped early, so not of the fixed point that is computed here."""
 
 
-def reference_of(cell: Cell) -> float | None:
+def reference_of(cell: LocalCell) -> float | None:
     row: tuple[float, ...]
     columns: tuple[str, ...]
     if cell.table == "mean":
@@ -53,7 +53,7 @@ def reference_of(cell: Cell) -> float | None:
     return dict(zip(columns, row, strict=False)).get(cell.column)
 
 
-def exact_of(cell: Cell) -> float | None:
+def exact_of(cell: LocalCell) -> float | None:
     """Finds for a mean of Beta(2, 5) values the expected noise part: variances are affine in v^2, whose mean is 2 / 7.
 
     None for UWA, whose weights depend on the reports, for other values, and for distributions.
@@ -73,7 +73,7 @@ def exact_of(cell: Cell) -> float | None:
     )
 
 
-def agrees(cell: Cell) -> bool | None:
+def agrees(cell: LocalCell) -> bool | None:
     """Whether figures agree. Of a mean: within 4 standard errors of the exact figure; of UWA, which has none, within
     those and 1 % of the reference, whose own figures lie up to 0.7 % from exact ones. None where there is neither, and
     for distributions, whose reference is of another stopping rule."""
@@ -85,7 +85,7 @@ def agrees(cell: Cell) -> bool | None:
     return abs(cell.value - known) <= 4 * cell.error + known / 100
 
 
-def mean_table(cells: Sequence[Cell]) -> Table:
+def mean_table(cells: Sequence[LocalCell]) -> Table:
     table = table_of(
         "means: noise part of the mean square error on [-1, 1] at 1,000,000 users, Beta(2, 5)",
         "measured (reference); ! differs by more than 4 standard errors from the exact figure, or for UWA, "
@@ -99,7 +99,7 @@ def mean_table(cells: Sequence[Cell]) -> Table:
     return table
 
 
-def distribution_table(cells: Sequence[Cell], data: str) -> Table:
+def distribution_table(cells: Sequence[LocalCell], data: str) -> Table:
     table = table_of(
         f"distributions of {data}: Jensen-Shannon divergence (no root), and its root, the distance",
         "measured ± standard error (reference, of EMS stopped early); after / the mean of the root",
@@ -118,14 +118,14 @@ def distribution_table(cells: Sequence[Cell], data: str) -> Table:
     return table
 
 
-def _text(cell: Cell, shape: str) -> str:
+def _text(cell: LocalCell, shape: str) -> str:
     reference = reference_of(cell)
     spread = f" ±{shape.format(cell.error)}" if cell.table == "distribution" else ""
     beside = "" if reference is None else f" ({shape.format(reference)})"
     return f"{shape.format(cell.value)}{spread}{beside}{' !' if agrees(cell) is False else ''}"
 
 
-def draw(cells: Sequence[Cell], folder: Path) -> list[Path]:
+def draw(cells: Sequence[LocalCell], folder: Path) -> list[Path]:
     """Two pictures: errors of means, and distances of distributions, a group of bars for each configuration."""
     means = [cell for cell in cells if cell.table == "mean"]
     paths = [_bars(means, MEAN_COLUMNS, "mean square error, 1,000,000 users", folder / "fusion-means.png")]
@@ -136,7 +136,7 @@ def draw(cells: Sequence[Cell], folder: Path) -> list[Path]:
     return paths
 
 
-def _bars(cells: Sequence[Cell], columns: Sequence[str], name: str, path: Path) -> Path:
+def _bars(cells: Sequence[LocalCell], columns: Sequence[str], name: str, path: Path) -> Path:
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.add_subplot()
     configs = list(dict.fromkeys(cell.config for cell in cells))

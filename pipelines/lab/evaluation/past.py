@@ -43,7 +43,7 @@ NO_KEY = Secret(bytes(32))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errors:
+class PastErrors:
     """Mean absolute errors in km/h over HATs and by rows at one total, of HATs with a model value.
 
     day: None for all of them. held_back: the share of HATs without one. raw: of what was released. constant: of the
@@ -59,7 +59,7 @@ class Errors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coverage:
+class PastCoverage:
     """Coverage of HATs by their vehicles at one total: how often the model's interval holds the true mean, half its
     width and the worst-case interval's, in km/h, and mean absolute errors over HATs."""
 
@@ -106,7 +106,9 @@ class Telemetry(NamedTuple):
     periods: Mapping[int, Tally]
 
 
-def evaluated(feed: Feed, totals: Sequence[str], runs: int, report: Report) -> tuple[list[Errors], list[Coverage]]:
+def evaluated(
+    feed: Feed, totals: Sequence[str], runs: int, report: Report
+) -> tuple[list[PastErrors], list[PastCoverage]]:
     """Releases telemetry at each total, divided over all HATs of a period at once, period by period, as often as asked.
 
     Raises UsageError for a specification without means that are released HAT by HAT under public counts.
@@ -133,8 +135,8 @@ def telemetry_of(feed: Feed, total: str, report: Report) -> tuple[Telemetry, Pol
 
 def compared(
     telemetry: Telemetry, policy: Policy, totals: Sequence[str], runs: int, report: Report
-) -> tuple[list[Errors], list[Coverage]]:
-    errors, coverage = list[Errors](), list[Coverage]()
+) -> tuple[list[PastErrors], list[PastCoverage]]:
+    errors, coverage = list[PastErrors](), list[PastCoverage]()
     for index, total in enumerate(totals, 1):
         divided = replace(policy, allocation=_allocation(total, policy.allocation))
         simulations = [_simulated(telemetry, divided) for _ in range(runs)]
@@ -183,12 +185,12 @@ def _rows(slot: SlotEstimates, tallied: Tally, step: float) -> list[list[float]]
     return rows
 
 
-def _errors(total: str, runs: Sequence[_Run]) -> Iterator[Errors]:
+def _errors(total: str, runs: Sequence[_Run]) -> Iterator[PastErrors]:
     """Errors of all days, then of each."""
     for day in (None, *np.unique(runs[0].day).tolist()):
         chosen = [(run.day == day) | (day is None) for run in runs]
         known = [run.has_model & mine for run, mine in zip(runs, chosen, strict=True)]
-        yield Errors(
+        yield PastErrors(
             total=total,
             day=day,
             held_back=1 - float(np.concatenate(known).sum() / np.concatenate(chosen).sum()),
@@ -207,7 +209,7 @@ def _mean(
     return (float(misses.mean()), float(np.average(misses, weights=reports))) if misses.size else None
 
 
-def _coverage(total: str, runs: Sequence[_Run]) -> Iterator[Coverage]:
+def _coverage(total: str, runs: Sequence[_Run]) -> Iterator[PastCoverage]:
     """Coverage of HATs with a model value, all and by class."""
     for bounds in ((1, None), *CLASSES):
         known = [run.has_model & in_class(run.vehicles, *bounds) for run in runs]
@@ -217,7 +219,7 @@ def _coverage(total: str, runs: Sequence[_Run]) -> Iterator[Coverage]:
         def of(column: Callable[[_Run], Float64s], known: Sequence[NDArray[np.bool_]] = known) -> float:
             return float(np.concatenate([column(run)[mine] for run, mine in zip(runs, known, strict=True)]).mean())
 
-        yield Coverage(
+        yield PastCoverage(
             total=total,
             vehicles="all" if bounds == (1, None) else class_name(*bounds),
             hats=int(np.concatenate(known).sum()) // len(runs),
@@ -238,7 +240,7 @@ def _holds(run: _Run) -> NDArray[np.bool_]:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def error_table(errors: Sequence[Errors]) -> Table:
+def error_table(errors: Sequence[PastErrors]) -> Table:
     table = table_of(
         "NOT PRIVATE: mean absolute errors of HATs with a model value, km/h",
         "over HATs / by reports. constant: the city's true mean over all days.",
@@ -253,7 +255,7 @@ def error_table(errors: Sequence[Errors]) -> Table:
     return table
 
 
-def coverage_table(coverage: Sequence[Coverage]) -> Table:
+def coverage_table(coverage: Sequence[PastCoverage]) -> Table:
     table = table_of(
         "NOT PRIVATE: the same HATs by their vehicles",
         "held: share whose true mean lies in the model's interval. Half widths and errors over HATs, km/h.",

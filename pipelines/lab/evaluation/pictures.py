@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pipelines.lab.evaluation.report import reference_of
-from pipelines.lab.evaluation.simulate import Cell
+from pipelines.lab.evaluation.simulate import SimulatedCell
 from pipelines.pictures import save
 
 _MARKERS = "osv^D<>pXh*P8"
@@ -18,7 +18,7 @@ _COLOURS = (
 _STYLES = (":", "-", "--", "-.", "-")
 
 
-def draw_errors(name: str, cells: Sequence[Cell], folder: Path) -> Path:
+def draw_errors(name: str, cells: Sequence[SimulatedCell], folder: Path) -> Path:
     """Error against epsilon, a line a mechanism, the reference as open rings."""
     figure = Figure(figsize=(8.6, 5.2), layout="constrained")
     axes = figure.add_subplot()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpops.learning import Estimates, Groups, Learned, Status, coarser, published
+from dpops.learning import Groups, Learned, PublishedNumbers, Status, coarser, published
 from dpops.learning.learner import Field
 from dpops.types import Float64s, Grid, Int64s
 from pipelines.lab.evaluation.truth import TrueDay
@@ -18,7 +18,7 @@ class ProductDay:
 
     name: str
     groups: Groups
-    estimates: Estimates
+    estimates: PublishedNumbers
 
 
 @dataclass(frozen=True, kw_only=True)

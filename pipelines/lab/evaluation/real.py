@@ -33,7 +33,7 @@ CONSTANT = f"constant ({CITY_WIDE})"
 
 
 @dataclass(frozen=True)
-class Hats:
+class RealHats:
     """The HATs of some telemetry. totals: as the release would see them, with the samples reported; truth: their means
     in km/h over all reported samples; rows, vehicles: of each HAT."""
 
@@ -48,7 +48,7 @@ class Hats:
 
 
 @dataclass(frozen=True)
-class Errors:
+class MechanismErrors:
     """Mean absolute errors in km/h of one mechanism at one epsilon; by_class: None for a class without HATs.
 
     bias: how far values lie above the truth, by rows, but for noise: what caps on counts, intervals and constants do.
@@ -63,7 +63,7 @@ class Errors:
     worse_than_constant: bool = False
 
 
-def read_hats(feed: Feed, report: Report) -> Hats:
+def read_hats(feed: Feed, report: Report) -> RealHats:
     """The HATs of some files."""
     spec, (_, parts) = feed.spec, feed.events(report)
     hats: list[tuple[Totals, int, float]] = []
@@ -74,7 +74,7 @@ def read_hats(feed: Feed, report: Report) -> Hats:
         hats += _hats(kept, whole, spec.speeds.grid)
     truth, rows = (np.array([hat[column] for hat in hats], np.float64) for column in (2, 1))
     vehicles = np.array([hat[0].counts.size for hat in hats], np.float64)
-    return Hats([(totals, reported) for totals, reported, _ in hats], truth, rows, vehicles)
+    return RealHats([(totals, reported) for totals, reported, _ in hats], truth, rows, vehicles)
 
 
 def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, float]]:
@@ -93,8 +93,13 @@ def contenders(prior: Prior | None) -> dict[str, Mechanism]:
 
 
 def errors_of(
-    hats: Hats, grid: Grid, epsilons: Sequence[str], runs: int, prior: Prior | None, report: Callable[[int, int], None]
-) -> list[Errors]:
+    hats: RealHats,
+    grid: Grid,
+    epsilons: Sequence[str],
+    runs: int,
+    prior: Prior | None,
+    report: Callable[[int, int], None],
+) -> list[MechanismErrors]:
     """The errors of all mechanisms, and of a constant, per epsilon; published values, so clamped into [0, U]."""
     errors = []
     mechanisms = contenders(prior)
@@ -111,7 +116,9 @@ def errors_of(
     return errors
 
 
-def _actual(mechanism: Mechanism, hats: Hats, grid: Grid, epsilon: Fraction, runs: int) -> tuple[Float64s, Float64s]:
+def _actual(
+    mechanism: Mechanism, hats: RealHats, grid: Grid, epsilon: Fraction, runs: int
+) -> tuple[Float64s, Float64s]:
     """Mean absolute error of each HAT over the runs, and how far its value lies above the truth without noise."""
     totals, plans = [totals for totals, _ in hats.totals], plans_of(mechanism, hats.totals, grid, epsilon)
     error = np.zeros(len(plans))
@@ -120,9 +127,11 @@ def _actual(mechanism: Mechanism, hats: Hats, grid: Grid, epsilon: Fraction, run
     return error / runs, published(mechanism, totals, plans, Silent()) - hats.truth
 
 
-def _summed(label: str, epsilon: str, error: Float64s, bias: Float64s, hats: Hats, bar: Errors | None = None) -> Errors:
+def _summed(
+    label: str, epsilon: str, error: Float64s, bias: Float64s, hats: RealHats, bar: MechanismErrors | None = None
+) -> MechanismErrors:
     mean = float(error.mean())
-    return Errors(
+    return MechanismErrors(
         label=label,
         epsilon=epsilon,
         mean=mean,
@@ -133,7 +142,7 @@ def _summed(label: str, epsilon: str, error: Float64s, bias: Float64s, hats: Hat
     )
 
 
-def error_table(epsilon: str, errors: Sequence[Errors], once: OfVehicles) -> Table:
+def error_table(epsilon: str, errors: Sequence[MechanismErrors], once: OfVehicles) -> Table:
     """Errors and biases at one epsilon; a star marks what a constant does better."""
     bar = _bar(errors)
     table = table_of(
@@ -151,7 +160,7 @@ def error_table(epsilon: str, errors: Sequence[Errors], once: OfVehicles) -> Tab
     return table
 
 
-def class_table(epsilon: str, errors: Sequence[Errors], hats: Hats) -> Table:
+def class_table(epsilon: str, errors: Sequence[MechanismErrors], hats: RealHats) -> Table:
     """Errors by the number of vehicles in the HAT."""
     bar = _bar(errors)
     title = f"NOT PRIVATE: at epsilon {epsilon} by vehicles in the HAT (HATs), km/h"
@@ -167,5 +176,5 @@ def _signed(bias: float) -> str:
     return f"{round(bias, 2) + 0.0:+.2f}"
 
 
-def _bar(errors: Sequence[Errors]) -> Errors:
+def _bar(errors: Sequence[MechanismErrors]) -> MechanismErrors:
     return next(error for error in errors if error.label == CONSTANT)

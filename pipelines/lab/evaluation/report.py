@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from pipelines.lab.evaluation.reference import REFERENCE, last_digit
-from pipelines.lab.evaluation.simulate import Cell
+from pipelines.lab.evaluation.simulate import SimulatedCell
 from pipelines.lab.evaluation.tables import table_of
 
 
-def reference_of(cell: Cell) -> float | None:
+def reference_of(cell: SimulatedCell) -> float | None:
     return REFERENCE.get(cell.data, {}).get(cell.label, {}).get(cell.epsilon)
 
 
-def agrees(cell: Cell) -> bool | None:
+def agrees(cell: SimulatedCell) -> bool | None:
     """Within 4 standard errors of both figures (the reference's are of 10,000 runs) and half a unit of its last digit.
 
     None where there is no reference.
@@ -26,7 +26,7 @@ def agrees(cell: Cell) -> bool | None:
     return abs(cell.error - reference) <= 4 * both + last_digit(cell.data, cell.label, reference) / 2
 
 
-def error_table(name: str, cells: Sequence[Cell], note: str, *, same_data: bool) -> Table:
+def error_table(name: str, cells: Sequence[SimulatedCell], note: str, *, same_data: bool) -> Table:
     """Mean absolute errors of one data set: mechanism by epsilon, each with its Monte-Carlo error and the reference.
 
     same_data: whether these are the reference's own data, so that disagreement is marked.
@@ -46,7 +46,7 @@ def error_table(name: str, cells: Sequence[Cell], note: str, *, same_data: bool)
     return table
 
 
-def auto_table(cells: Sequence[Cell]) -> Table:
+def auto_table(cells: Sequence[SimulatedCell]) -> Table:
     """How far `auto` and each single mechanism lie above the best single one: worst cell, and on average, per set."""
     ratios = ratios_to_best(cells)
     names = list(dict.fromkeys(cell.data for cell in cells))
@@ -64,7 +64,7 @@ def auto_table(cells: Sequence[Cell]) -> Table:
     return table
 
 
-def ratios_to_best(cells: Sequence[Cell]) -> dict[str, dict[str, list[float]]]:
+def ratios_to_best(cells: Sequence[SimulatedCell]) -> dict[str, dict[str, list[float]]]:
     """By label and data set: the error of each epsilon over that of the best single mechanism there."""
     best: dict[tuple[str, str], float] = {}
     for cell in cells:
@@ -78,7 +78,7 @@ def ratios_to_best(cells: Sequence[Cell]) -> dict[str, dict[str, list[float]]]:
     return ratios
 
 
-def choice_table(cells: Sequence[Cell]) -> Table:
+def choice_table(cells: Sequence[SimulatedCell]) -> Table:
     """What `auto` chose, and how its forecast compares with the error that was simulated."""
     table = Table(title="auto: its choice, forecast over simulated error", title_justify="left")
     chosen = [cell for cell in cells if cell.label == "auto"]

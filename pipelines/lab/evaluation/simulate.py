@@ -23,7 +23,7 @@ _ENTRIES = 400_000  # users of one call to `release`: enough to be fast, little 
 
 
 @dataclass(frozen=True)
-class Cell:
+class SimulatedCell:
     """One cell of a table: mean absolute error over the runs and its standard error, in km/h, as the papers have it;
     published: of values clamped into [0, U], as they are published, which is what is forecast.
 
@@ -57,7 +57,7 @@ def contenders(data: DataSet) -> dict[str, Mechanism]:
     }
 
 
-def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> Cell:
+def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> SimulatedCell:
     """Releases a data set so many times with one mechanism."""
     mechanism = contenders(data)[label]
     counts = data.counts
@@ -77,7 +77,7 @@ def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> C
         errors.append(np.abs(values - truths))
         published.append(np.abs(np.clip(values, 0, UPPER_KMH) - truths))
     all_errors = np.concatenate(errors)
-    return Cell(
+    return SimulatedCell(
         data=data.name,
         label=label,
         epsilon=epsilon,
@@ -101,7 +101,7 @@ def _make(source: Source) -> None:
     _made.update({data.name: data for data in source()})
 
 
-def _run_task(task: tuple[str, str, str], runs: int, seed: int) -> Cell:
+def _run_task(task: tuple[str, str, str], runs: int, seed: int) -> SimulatedCell:
     name, label, epsilon = task
     return run_cell(_made[name], label, epsilon, runs, seed)
 
@@ -113,7 +113,7 @@ def run_all(
     seed: int,
     report: Callable[[int, int], None],
     processes: int = PROCESSES,
-) -> list[Cell]:
+) -> list[SimulatedCell]:
     """The cells of (data set, label, epsilon), in the order asked for."""
     if processes == 1:
         cells = []

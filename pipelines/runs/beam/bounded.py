@@ -50,7 +50,7 @@ from transforms.records import (
     SlotEstimates,
     SlotShard,
 )
-from transforms.releases.base import Release
+from transforms.releases.base import ReleaseKind
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.observe import counted
 from transforms.steps.range import DeriveSpeeds, ReleaseInOrder
@@ -231,7 +231,7 @@ def _of_period(packed: PackedEvents, job: Job) -> tuple[str, int]:
 
 
 def _in_panes(
-    events: PCollection[PackedEvents], release: Release, kept: Spool | None
+    events: PCollection[PackedEvents], release: ReleaseKind, kept: Spool | None
 ) -> PCollection[KeyedEvents | KeyedPartial]:
     """The pane is a part of the key: in a bounded pipeline nothing waits for a watermark, and nothing is late."""
     panes = events | "by pane" >> beam.Map(_by_pane, kept).with_output_types(KeyedPane)

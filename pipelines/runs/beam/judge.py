@@ -12,7 +12,7 @@ from apache_beam.pvalue import PCollection
 
 from dpops.claims import claim_of
 from pipelines.outcome import Outcome, Spend, count_in, is_refused
-from pipelines.runs.period_demand import Asked
+from pipelines.runs.period_demand import Demand
 from transforms import counters
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Debit, UnitKey
@@ -58,7 +58,7 @@ def of_counts(counts: Mapping[str, int]) -> KeyedFact:
     return 0, msgspec.json.encode(CountFact(dict(counts)))
 
 
-def of_asked(period: str, asked: Asked) -> KeyedFact:
+def of_asked(period: str, asked: Demand) -> KeyedFact:
     wanted = [(*debit.unit, str(debit.claim)) for debit in asked.wanted]
     return 0, msgspec.json.encode(AskedFact(period, wanted, tuple(map(str, asked.spent))))
 
@@ -77,7 +77,7 @@ def verdict_on(
             counts.update(fact.counts)
     for asked in sorted((fact for fact in decoded if isinstance(fact, AskedFact)), key=lambda fact: fact.period):
         debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in asked.wanted]
-        sums = Asked(debits, msgspec.convert(asked.spent, Spend, dec_hook=_from_text))
+        sums = Demand(debits, msgspec.convert(asked.spent, Spend, dec_hook=_from_text))
         wanted[asked.period] = debits
         outcome.debits[asked.period], outcome.spent[asked.period] = sums.total, sums.spent
     count_in(outcome, counts)

@@ -20,7 +20,7 @@ from transforms import tasks, wire
 from transforms.ledger.recording import decoded
 from transforms.recorded.units import Debit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Release, Tallies
+from transforms.releases.base import ReleaseKind, Tallies
 from transforms.time.calendar import Slot
 from transforms.wire import Tally
 
@@ -125,6 +125,6 @@ def _groups(
         progress("periods recorded and published", number, len(keys))
 
 
-def _tallies(keys: Sequence[SlotShard], tallies: Spool, release: Release) -> Iterator[Tally]:
+def _tallies(keys: Sequence[SlotShard], tallies: Spool, release: ReleaseKind) -> Iterator[Tally]:
     """One shard of vehicles after the other, so that their number does not matter."""
     return (wire.unpack_tally(tallies.read(key), release.columns) for key in keys)

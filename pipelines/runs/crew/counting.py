@@ -7,11 +7,11 @@ from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in, reporting
 from pipelines.progress import Report
 from pipelines.runs.crew.crew import Crew, pieces_of
-from pipelines.runs.crew.spool import Place, Spool
+from pipelines.runs.crew.spool import ByteRange, Spool
 from pipelines.runs.crew.tasks import Count, CountDerived, Divide, Draw, Road, Task
 from pipelines.runs.input_size import rows_about
 from transforms.records import SlotShard
-from transforms.releases.base import Release
+from transforms.releases.base import ReleaseKind
 from transforms.time.calendar import Slot
 
 PART_ROWS = 1_000_000
@@ -22,7 +22,7 @@ DRAW_ROWS = 1 << 16
 """Entries of tallies that are drawn by one task: HATs of several slots are planned together, which costs less."""
 
 
-def road_of(job: Job, release: Release) -> Road:
+def road_of(job: Job, release: ReleaseKind) -> Road:
     """What a process must know of the job; it needs no Beam."""
     return Road(job.layout, job.rules, job.ground, release, skips_unreadable=job.skips_unreadable)
 
@@ -130,7 +130,7 @@ def _parts_of(slots: Sequence[Slot], events: Spool) -> dict[int, int]:
     return {slot_s: parts_for(rows[slot_s]) for slot_s in sorted(rows, key=lambda slot_s: -rows[slot_s])}
 
 
-def _evenly(places: Sequence[Place], number: int) -> Iterator[Sequence[Place]]:
+def _evenly(places: Sequence[ByteRange], number: int) -> Iterator[Sequence[ByteRange]]:
     """Cuts places into as many stretches at most, none empty."""
     size = -(-len(places) // number)
     return (places[start : start + size] for start in range(0, len(places), size))

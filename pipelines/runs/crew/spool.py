@@ -21,7 +21,7 @@ _OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
 
 
-class Place(NamedTuple):
+class ByteRange(NamedTuple):
     """Where some bytes lie."""
 
     file: int
@@ -40,7 +40,7 @@ class Shelf:
         self._end = 0
         self._lock = threading.Lock()
 
-    def append(self, data: bytes) -> Place:
+    def append(self, data: bytes) -> ByteRange:
         """Raises StepError if the disk takes it not, or not whole."""
         with self._lock:
             try:
@@ -49,11 +49,11 @@ class Shelf:
                 raise StepError(f"a temporary file in {tempfile.gettempdir()}: {reason_of(error)}") from None
             if written != len(data):
                 raise StepError(f"a temporary file in {tempfile.gettempdir()}: no space is left for it")
-            place = Place(self._mine, self._end, len(data))
+            place = ByteRange(self._mine, self._end, len(data))
             self._end += len(data)
             return place
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: ByteRange) -> bytes:
         return os.pread(self._handles[place.file], place.size, place.start)
 
 
@@ -67,7 +67,7 @@ class Spool:
         self._file = None if shelf else tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - see __exit__
         self._shelf = shelf or Shelf([self._file.fileno() if self._file else -1], 0)
         self._lock = threading.Lock()
-        self._places: dict[Hashable, list[Place]] = {}
+        self._places: dict[Hashable, list[ByteRange]] = {}
         self._rows: dict[Hashable, int] = {}
         self._number = next(_NUMBERS)
         _OPEN[self._number] = self
@@ -82,7 +82,7 @@ class Spool:
     def append(self, key: Hashable, data: bytes, rows: int = 1) -> None:
         self.note(key, self._shelf.append(data), rows)
 
-    def note(self, key: Hashable, place: Place, rows: int) -> None:
+    def note(self, key: Hashable, place: ByteRange, rows: int) -> None:
         """Takes what lies on the shelf already."""
         with self._lock:
             self._places.setdefault(key, []).append(place)
@@ -94,12 +94,12 @@ class Spool:
 
     def get(self, put: bytes) -> bytes:
         """What `put` was given."""
-        return self._shelf.read(msgspec.msgpack.decode(put, type=Place))
+        return self._shelf.read(msgspec.msgpack.decode(put, type=ByteRange))
 
     def read(self, key: Hashable) -> Iterator[bytes]:
         return map(self._shelf.read, self.places(key))
 
-    def places(self, key: Hashable) -> Sequence[Place]:
+    def places(self, key: Hashable) -> Sequence[ByteRange]:
         return self._places.get(key, ())
 
     def rows(self, key: Hashable) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dpops.types import Int64s
-from pipelines.runs.crew.spool import Place, Shelf
+from pipelines.runs.crew.spool import ByteRange, Shelf
 from transforms import counters, tasks, wire
 from transforms.failpoints import failpoint
 from transforms.layouts.base import WHOLE, Layout, Share, UnreadableFile
@@ -23,7 +23,7 @@ from transforms.observe.parse import Rules, parse
 from transforms.places.ground import Ground
 from transforms.recorded.codec import encode
 from transforms.records import RawBatch, SlotShard
-from transforms.releases.base import NOTHING, Release
+from transforms.releases.base import NOTHING, ReleaseKind
 from transforms.releases.hats.policy import release_shard
 
 SEALED, EXPOSED = 0, 1
@@ -39,7 +39,7 @@ class Road:
     layout: Layout
     rules: Rules
     ground: Ground
-    release: Release
+    release: ReleaseKind
     skips_unreadable: bool = False
 
 
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
     """Bytes that were put on the shelf. key: (slot, part of it) of events, (plan, shard) of tallies; or see `Draw`."""
 
     key: tuple[int, int]
-    place: Place
+    place: ByteRange
     rows: int
 
 
@@ -98,7 +98,7 @@ class Divide:
 
     slot_s: int
     parts: int
-    places: Sequence[Place]
+    places: Sequence[ByteRange]
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
         done = Done([], Counter())
@@ -123,7 +123,7 @@ class Count:
     """
 
     slot_s: int
-    places: Sequence[Place]
+    places: Sequence[ByteRange]
     shards: int
     by_vehicle: bool
 
@@ -142,7 +142,7 @@ class CountDerived:
     places: of each slot, by its start.
     """
 
-    places: Mapping[int, Sequence[Place]]
+    places: Mapping[int, Sequence[ByteRange]]
     shards: int
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
@@ -160,7 +160,7 @@ class Draw:
     places: of the tallies by (plan, shard).
     """
 
-    places: Mapping[SlotShard, Sequence[Place]]
+    places: Mapping[SlotShard, Sequence[ByteRange]]
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
         done = Done([], Counter())
@@ -185,7 +185,7 @@ def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Ite
         yield Entry((plan_s, number), shelf.append(wire.pack_tally(part, wire.FAST)), part.cell.size)
 
 
-def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.Part]:
+def _events(batch: RawBatch, road: Road, counts: "Counter[str]") -> Iterable[wire.WirePart]:
     observations, refused = parse(batch.table, road.rules)
     failpoint("parse")
     located = locate(observations, road.ground)

@@ -18,7 +18,7 @@ from pipelines.build import PANE_S, HexagonOutputs, Source, observe, publish, ro
 from pipelines.job import Job
 from transforms import counters
 from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
-from transforms.releases.base import Release
+from transforms.releases.base import ReleaseKind
 from transforms.sources.heartbeat import Heartbeat
 from transforms.steps.count import ByVehicle, InPanes, LateForPanes
 from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
@@ -31,7 +31,7 @@ from transforms.steps.release import Record
 class Later:
     """A release of whole periods, which are counted `more_s` after their slots end."""
 
-    release: Release
+    release: ReleaseKind
     more_s: int
 
 

@@ -6,12 +6,14 @@ import pytest
 
 from dpops.claims import rho_within
 from dpops.learning.expected import ExpectedDay, expected_days
-from dpops.levels import BoundsOnly, Fleet, Hats, Kind, Profile, recipe
+from dpops.levels import BoundsOnly, Fleet, Kind, Profile, PublicHats, recipe
 from tests.dpops.levels.cities import KINDS
 
 DELTA = Fraction(1, 10**6)
 HOURS = tuple(range(6, 22))
-HATS = Hats(parents=tuple(at // 7 for at in range(140)), grandparents=tuple(at // 49 for at in range(140)), hours=HOURS)
+HATS = PublicHats(
+    parents=tuple(at // 7 for at in range(140)), grandparents=tuple(at // 49 for at in range(140)), hours=HOURS
+)
 ALIKE = [Fraction(1)] * 28
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dpops.learning.half_widths import _weight, hat_half_widths, place_half_widths, place_level, speed_noise
-from dpops.levels import FIRST_CENTRE, BoundsOnly, Fleet, Hats, Profile, level, read, recipe, rows_of, sum_up
+from dpops.levels import FIRST_CENTRE, BoundsOnly, Fleet, Profile, PublicHats, level, read, recipe, rows_of, sum_up
 
-HATS = Hats(parents=(0, 0, 1, 1), grandparents=(0, 0, 0, 0), hours=tuple(range(8, 16)))
+HATS = PublicHats(parents=(0, 0, 1, 1), grandparents=(0, 0, 0, 0), hours=tuple(range(8, 16)))
 FLEET = Fleet(vehicles=400, profile=Profile(hats=8, cells=2, parents=2, grandparents=1, hours=8, parts=2))
 KNOWN = BoundsOnly(hats=HATS, fleet=FLEET)
 MANY = np.array([1.0, 10.0, 100.0, 1_000.0])

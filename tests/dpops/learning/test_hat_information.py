@@ -4,7 +4,7 @@ import numpy as np
 
 from dpops.learning.design import HOURS
 from dpops.learning.hat_information import hat_information
-from dpops.learning.layout import Layout
+from dpops.learning.layout import EffectLayout
 from dpops.learning.means import columns_of
 from dpops.learning.queries import GroupRows, Groups
 from tests.dpops.learning.city import design
@@ -12,7 +12,7 @@ from tests.dpops.learning.city import design
 
 def test_it_is_what_rows_of_single_hats_say() -> None:
     of, rng = design(), np.random.default_rng(2)
-    layout, hours = Layout(of, 3), np.arange(HOURS)
+    layout, hours = EffectLayout(of, 3), np.arange(HOURS)
     precisions, values = rng.exponential(size=(of.cells, HOURS)), rng.normal(size=(of.cells, HOURS))
     last = rng.normal(size=(of.cells, HOURS, 3))
     groups = Groups(cells=np.arange(of.cells), slots=hours)

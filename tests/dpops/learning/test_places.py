@@ -55,9 +55,9 @@ def believed(sums: PlaceSums) -> PlaceBelief:
     return learn_places(sums, around_cells(sums))
 
 
-def learned_prior(sums: PlaceSums) -> tuple[place_prior.Prior, Around]:
+def learned_prior(sums: PlaceSums) -> tuple[place_prior.PlacePrior, Around]:
     around = around_cells(sums)
-    prior = place_prior.Prior.first(around)
+    prior = place_prior.PlacePrior.first(around)
     for _ in range(ROUNDS):
         prior = place_prior.improved(prior, sums, around)
     return prior, around

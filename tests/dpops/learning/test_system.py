@@ -8,10 +8,10 @@ import pytest
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Design, Smoothness, both_kinds, hour_smoothness, off_smoothness
 from dpops.learning.information import Information
-from dpops.learning.layout import Layout
+from dpops.learning.layout import EffectLayout
 from dpops.learning.means import coefficients_of, columns_of
 from dpops.learning.queries import GroupRows, Groups
-from dpops.learning.system import Part, Solved, learned_smoothness, system_of
+from dpops.learning.system import PartInformation, Solved, learned_smoothness, system_of
 from tests.dpops.learning.city import design, truth
 
 SMOOTH = Smoothness(cells=0.3, hours=0.7, parents=1.1, off=0.4)
@@ -40,9 +40,9 @@ def groupings(of: Design) -> list[Groups]:
     ]
 
 
-def observed(of: Design, seed: int) -> tuple[Layout, list[Information], list[tuple[np.ndarray, np.ndarray]]]:
+def observed(of: Design, seed: int) -> tuple[EffectLayout, list[Information], list[tuple[np.ndarray, np.ndarray]]]:
     """What sums of a working day and a day off say, sparsely, and as dense rows and values over roots of variances."""
-    layout, rng = Layout(of, 1), np.random.default_rng(seed)
+    layout, rng = EffectLayout(of, 1), np.random.default_rng(seed)
     traffic = rng.normal(size=(of.cells, HOURS))
     sparse, dense = [], []
     for day in range(2):
@@ -94,7 +94,7 @@ def both(name: str) -> tuple[Design, Solved, np.ndarray, np.ndarray]:
     layout, sparse, dense = observed(of, 3)
     prior, value = np.zeros(layout.border.size), np.zeros(layout.border.size)
     prior[[0, -1]], value[0] = 0.1, 2.0
-    solved = system_of(layout, SMOOTH, prior, value, [Part(each, OWN) for each in sparse]).solved()
+    solved = system_of(layout, SMOOTH, prior, value, [PartInformation(each, OWN) for each in sparse]).solved()
     return of, solved, *dense_solution(of, dense)
 
 
@@ -149,15 +149,15 @@ def test_the_covariance_times_a_vector_is_that_of_the_dense_matrix() -> None:
 
 def test_rows_of_the_same_groups_that_differ_by_a_factor_are_joined_exactly() -> None:
     of = design(14)
-    layout, groups = Layout(of, 1), groupings(of)[1]
+    layout, groups = EffectLayout(of, 1), groupings(of)[1]
     made = GroupRows(groups, columns_of(of, SLOTS), layout, b"hours")
     hats = truth(of)[0][..., None] * coefficients_of(np.zeros((of.cells, HOURS)))
     one = made(hats).information(np.full(24, 2.0), np.arange(24.0))
     other = made(3 * hats).information(np.full(24, 0.5), np.ones(24))
-    apart = [Part(replace_key(each, key)) for each, key in ((one, b"a"), (other, b"b"))]
+    apart = [PartInformation(replace_key(each, key)) for each, key in ((one, b"a"), (other, b"b"))]
     nothing = np.zeros(layout.border.size)
     prior = nothing + 0.1
-    joined = system_of(layout, SMOOTH, prior, nothing, [Part(one + other)]).solved().effects
+    joined = system_of(layout, SMOOTH, prior, nothing, [PartInformation(one + other)]).solved().effects
     assert not np.allclose(joined, 0)
     assert np.allclose(joined, system_of(layout, SMOOTH, prior, nothing, apart).solved().effects)
 

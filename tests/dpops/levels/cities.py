@@ -5,11 +5,11 @@ from itertools import product
 
 import numpy as np
 
-from dpops.levels import FIRST_CENTRE, Hats, Kind, Part, Rows, Stage
+from dpops.levels import FIRST_CENTRE, Kind, Part, PublicHats, Rows, Stage
 from dpops.levels.defaults import spread_of
 
 STEP = Fraction(1, 100)
-HATS = Hats(parents=(0, 0, 1), grandparents=(0, 0, 0), hours=(7, 8, 12, 13))
+HATS = PublicHats(parents=(0, 0, 1), grandparents=(0, 0, 0), hours=(7, 8, 12, 13))
 LEVELS = ("cell", "hour", "parent", "cell-part", "hat")
 KINDS: tuple[Kind, ...] = ("gaussian", "laplace")
 
@@ -31,7 +31,7 @@ def stage(
     names: tuple[str, ...] = ("cell", "hour", "parent"),
     share: Fraction = Fraction(1),
     *,
-    hats: Hats = HATS,
+    hats: PublicHats = HATS,
     bound: Fraction = Fraction(7),
     alpha: Fraction = Fraction(17, 20),
     weight_shares: tuple[Fraction, ...] | None = None,
@@ -67,7 +67,7 @@ def days_of(speeds: tuple[int, ...] = (0, 2700, 3400, 6500), reports: tuple[int,
     return [*single, *double, *everywhere, *mixed, *heavy]
 
 
-def random_days(seed: int, count: int, hats: Hats = HATS) -> "list[list[Visit]]":
+def random_days(seed: int, count: int, hats: PublicHats = HATS) -> "list[list[Visit]]":
     rng = np.random.default_rng(seed)
     places = list(product(range(hats.cells), range(hats.slots)))
     found = []

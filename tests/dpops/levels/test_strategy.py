@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from dpops.levels import BoundsOnly, Fleet, Hats, Kind, Profile, Recipe, recipe
+from dpops.levels import BoundsOnly, Fleet, Kind, Profile, PublicHats, Recipe, recipe
 from dpops.levels.strategy import Free, chosen, ranked
 
 PROFILE = Profile(hats=30, cells=8, parents=4, grandparents=2, hours=10, parts=3)
@@ -15,7 +15,7 @@ PROFILE = Profile(hats=30, cells=8, parents=4, grandparents=2, hours=10, parts=3
 @cache
 def city(vehicles: int, cells: int = 140) -> BoundsOnly:
     parents = tuple(at // 7 for at in range(cells))
-    hats = Hats(parents=parents, grandparents=tuple(at // 49 for at in range(cells)), hours=tuple(range(24)))
+    hats = PublicHats(parents=parents, grandparents=tuple(at // 49 for at in range(cells)), hours=tuple(range(24)))
     return BoundsOnly(hats=hats, fleet=Fleet(vehicles=vehicles, profile=PROFILE))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpops.local.aggregate import aggregate, middles
 from dpops.local.distributions import maximum_likelihood, smooth, smoothed
-from dpops.local.likelihood import Rows
+from dpops.local.likelihood import ReportRows
 from dpops.local.reports import Reports
 from tests.dpops.local.worlds import beta_values, dense_em, dense_log_likelihood, reports_of
 
@@ -22,7 +22,7 @@ def dense_mean(log_likelihood: np.ndarray, shares: np.ndarray) -> float:
     return float(np.mean(np.log(np.exp(log_likelihood - top) @ shares) + top[:, 0]))
 
 
-def assert_agrees(reports: Reports, rows: Rows) -> None:
+def assert_agrees(reports: Reports, rows: ReportRows) -> None:
     """Log-likelihood up to a constant, gradient and negative Hessian at two distributions."""
     dense = dense_log_likelihood(reports, rows.buckets)
     dense = dense[~np.isnan(reports.values).all(axis=0)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.allocation import Allocation, Share
+from dpops.allocation import Allocation, PlanShare
 from dpops.forecast import Float64s
 from dpops.suppression import search as rounds
 from dpops.suppression.clip_user import Bools, Clipped, Weights, clip_user
@@ -339,7 +339,7 @@ def share_out(
     allocation: Allocation,
     plans: int,
     errors: Weights | None,
-) -> Share:
+) -> PlanShare:
     return replace(allocation, suppress=errors).divide(hat, vehicle, counts, reported, plans)
 
 

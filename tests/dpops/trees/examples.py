@@ -12,7 +12,7 @@ from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.trees import shape
 from dpops.trees.errors import level_variances
-from dpops.trees.hats import Shape, stored
+from dpops.trees.hats import PlannedTree, stored
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
@@ -33,7 +33,7 @@ few_counts = pytest.mark.parametrize(
     ],
 )
 """The others in the whole suite alone."""
-DEEP = Shape(shape.Tree(4, (2, 2)), (Fraction(1, 3), Fraction(2, 3)))
+DEEP = PlannedTree(shape.Tree(4, (2, 2)), (Fraction(1, 3), Fraction(2, 3)))
 """A small tree of two levels, so that audits see several levels at once."""
 
 

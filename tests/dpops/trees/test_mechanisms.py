@@ -15,11 +15,11 @@ from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
-from dpops.mechanisms.tree import Tree
+from dpops.mechanisms.tree import BestTree
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.trees.estimates import read
-from dpops.trees.hats import Shape, shape_of, stored
+from dpops.trees.hats import PlannedTree, shape_of, stored
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
 from tests.statistical.audit import bound_of_samples
@@ -28,11 +28,11 @@ from tests.statistical.checks import laplace_fit, seeded
 
 def test_the_better_of_two_ways_to_user_level_is_planned() -> None:
     """Either way is the better one somewhere."""
-    assert [ArrayTree, CappedTree, Tree] == examples.KINDS
+    assert [ArrayTree, CappedTree, BestTree] == examples.KINDS
     chosen = set()
     for counts in (*examples.COUNTS, np.array([30] + [2] * 40), np.array([9, 8, 5, 4, 4, 2])):
         for prior in (None, Prior(20.0, 12.0)):
-            tree, hat = Tree(bins=20, prior=prior), CountsKnown.all_of(counts)
+            tree, hat = BestTree(bins=20, prior=prior), CountsKnown.all_of(counts)
             chosen.add(examples.plan(tree, counts).mechanism)
             for other in (CappedTree(bins=20), CappedTree(bins=20, m_ub="none"), ArrayTree(bins=20)):
                 best, worse = (
@@ -69,7 +69,7 @@ def test_a_mutant_is_caught(kind: type[Mechanism], mutant: str) -> None:
     elif mutant == "a quarter less noise":
         plan = replace(plan, scale=plan.scale * Fraction(3, 4))
     else:
-        whole = Shape(examples.DEEP.tree, (Fraction(1), Fraction(1)))
+        whole = PlannedTree(examples.DEEP.tree, (Fraction(1), Fraction(1)))
         plan = replace(plan, scale=plan.sensitivity / plan.epsilon, facts={**plan.facts, **stored(whole)})
     assert (
         _audited(plan, examples.COUNTS[3], 22_000) > examples.EPSILON

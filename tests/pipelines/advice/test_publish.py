@@ -17,7 +17,7 @@ import shapely
 import shapely.geometry
 
 from pipelines.account.cost import periods_in
-from pipelines.advice.pages.places import Places
+from pipelines.advice.pages.places import NamedPlaces
 from pipelines.advice.pages.usable import published
 from pipelines.advice.publish.tables import wkb
 from pipelines.cli import main
@@ -226,13 +226,13 @@ def test_what_only_the_area_or_day_tells_is_published_as_the_area_s_or_day_s():
     rows = [known_of(row(CELLS[0], 6, 30.0), PARENT, 21.0), known_of(row(CELLS[1], 6, 30.0), "day", 17.0)]
     rows += [row(CELLS[2], 6, 12.0), row(CELLS[3], 6, 9.0, status="unreliable"), row(CELLS[4], 6, None)]
     table = pa.Table.from_pylist(rows, schema=WITH_PARENTS)
-    said = published(table, Places(), everything=False).to_pylist()
+    said = published(table, NamedPlaces(), everything=False).to_pylist()
     assert [(each["value"], each["lower95"], each["value_of"], each["area"]) for each in said] == [
         (21.0, 17.0, "area", PARENT),
         (17.0, 13.0, "day", None),
         (12.0, 7.0, "place", None),
     ]
-    whole = published(table, Places(), everything=True).to_pylist()
+    whole = published(table, NamedPlaces(), everything=True).to_pylist()
     assert [each["own_value"] for each in whole] == [30.0, 30.0, 12.0, 9.0, None]
 
 

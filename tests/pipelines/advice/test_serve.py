@@ -12,7 +12,7 @@ import requests
 import uvicorn
 
 from pipelines.advice.pages.map import MapTexts, Surroundings
-from pipelines.advice.pages.places import Place, Places
+from pipelines.advice.pages.places import NamedPlaces, Place
 from pipelines.advice.serve import app as serving
 from pipelines.advice.serve import connections
 from pipelines.advice.serve.app import application
@@ -23,7 +23,7 @@ from tests import levels_city
 from tests.browser import browser
 from tests.pipelines.advice.results import CELLS, PARENT, known_of, row, write
 
-NAMED = Places({CELLS[0]: Place(CELLS[0], "Market Square", "route 4")})
+NAMED = NamedPlaces({CELLS[0]: Place(CELLS[0], "Market Square", "route 4")})
 WAIT_S = 30.0
 
 

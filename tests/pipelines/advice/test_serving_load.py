@@ -10,9 +10,9 @@ import pytest
 from starlette.requests import Request
 
 from pipelines.advice.pages.map import MapTexts, Surroundings
-from pipelines.advice.pages.places import Place, Places, read_places
+from pipelines.advice.pages.places import NamedPlaces, Place, read_places
 from pipelines.advice.serve.answers import Answer, BadQuery
-from pipelines.advice.serve.app import Server
+from pipelines.advice.serve.app import SnapshotServer
 from pipelines.advice.serve.snapshot import Follower
 from pipelines.advice.serve.tiles import tile
 from pipelines.commands.serve import _listening
@@ -20,7 +20,7 @@ from tests.pipelines.advice.results import CELLS, row, write
 
 
 def looking(folder, around=None):
-    server = Server(Follower(folder, around or Surroundings(), 168), MapTexts("Town", ""))
+    server = SnapshotServer(Follower(folder, around or Surroundings(), 168), MapTexts("Town", ""))
     server.look()
     return server
 
@@ -109,7 +109,7 @@ def test_a_tile_keeps_the_hole_of_a_place_however_its_rings_are_wound(tmp_path, 
 
 def test_a_place_of_a_tile_lies_where_it_lay_before(tmp_path):
     """By the formula for one position, which the columns of the server must agree with."""
-    named = Surroundings(Places({CELLS[0]: Place(CELLS[0], "Market Square")}))
+    named = Surroundings(NamedPlaces({CELLS[0]: Place(CELLS[0], "Market Square")}))
     write(tmp_path / "hats-0-1.parquet", [row(CELLS[0], 6, 12.0)])
     found = looking(tmp_path, named).snapshot
     for (lon, lat), (x, y) in zip(

@@ -13,7 +13,7 @@ from pipelines.advice.timetable.surroundings import simplified
 from pipelines.advice.timetable.town import read_town
 from pipelines.errors import InputError
 from pipelines.lab.demo.timetable import write_timetable
-from pipelines.made_up_fleet import Fleet
+from pipelines.made_up_fleet import MadeUpFleet
 from pipelines.specification import load
 from tests.pipelines.advice.feeds import FEED, WEEKDAYS, write
 from transforms.places.hexagons import cells_of_geojson
@@ -203,7 +203,7 @@ def test_a_sample_that_leaves_the_timetable_is_told(tmp_path, hatstream):
 
 
 def test_the_made_up_town_has_a_timetable_that_its_fleet_keeps_to(tmp_path):
-    fleet = Fleet(vehicles=30, routes=4)
+    fleet = MadeUpFleet(vehicles=30, routes=4)
     write_timetable(fleet, tmp_path / "town.zip")
     written = (tmp_path / "town.zip").read_bytes()
     write_timetable(fleet, tmp_path / "again.zip")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dpops.types import Float64s
-from pipelines.advice.travel_times import Route, drawn_minutes
+from pipelines.advice.travel_times import DrivenRoute, drawn_minutes
 from tests import levels_city
 
 PLACES, CELLS = 12, 3
-ROUTE = Route(
+ROUTE = DrivenRoute(
     names=tuple(f"segment {number}" for number in range(PLACES)),
     lengths_m=np.linspace(200, 900, PLACES),
     group=np.arange(PLACES) * CELLS // PLACES,
@@ -40,8 +40,10 @@ def test_an_interval_holds_the_time_whatever_part_of_an_error_cells_share(shared
 def test_intervals_as_if_places_erred_independently_would_not() -> None:
     """The check of the check: wrong where cells share their error."""
 
-    def alone(values: Float64s, sds: Float64s, route: Route) -> Float64s:
-        return drawn_minutes(values, sds, Route(names=route.names, lengths_m=route.lengths_m, group=np.arange(PLACES)))
+    def alone(values: Float64s, sds: Float64s, route: DrivenRoute) -> Float64s:
+        return drawn_minutes(
+            values, sds, DrivenRoute(names=route.names, lengths_m=route.lengths_m, group=np.arange(PLACES))
+        )
 
     assert held(alone, 3.0, 0.0) < 0.85
 

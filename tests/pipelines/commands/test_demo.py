@@ -13,7 +13,7 @@ from pipelines.account.guarantee import Loss, sentence
 from pipelines.cli import main
 from pipelines.input_files import InputFiles
 from pipelines.lab.commands.demo import demo
-from pipelines.made_up_fleet import Fleet
+from pipelines.made_up_fleet import MadeUpFleet
 from pipelines.specification import load
 
 MEANS = Path(__file__).parents[3] / "examples" / "hourly-means.toml"
@@ -22,7 +22,7 @@ MEANS = Path(__file__).parents[3] / "examples" / "hourly-means.toml"
 @pytest.fixture
 def small(monkeypatch):
     """Two days of a fleet that is soon driven."""
-    fleets = [Fleet(vehicles=12, report_every_s=60.0, seed=day, day=date(2026, 5, 13 + day)) for day in range(2)]
+    fleets = [MadeUpFleet(vehicles=12, report_every_s=60.0, seed=day, day=date(2026, 5, 13 + day)) for day in range(2)]
     monkeypatch.setattr("pipelines.lab.commands.demo.made_up_fleets", lambda: fleets)
 
 

@@ -30,7 +30,7 @@ from pipelines.lab.evaluation.datasets import (
 )
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.reference import REFERENCE, last_digit
-from pipelines.lab.evaluation.simulate import Cell, contenders, run_all, run_cell
+from pipelines.lab.evaluation.simulate import SimulatedCell, contenders, run_all, run_cell
 from tests import city
 
 SOME = np.random.default_rng(1)
@@ -113,12 +113,12 @@ def test_a_figure_a_quarter_off_would_be_noticed():
     """Power: most cells of 200 runs have standard errors below 8 %, so not each cell, but the table tells."""
     cells = [run_cell(geometric(), label, "1", 4_000, 2) for label in REFERENCE["geometric"]]
     assert all(report.agrees(cell) for cell in cells)
-    off = [Cell(**{**vars_of(cell), "error": cell.error * 1.25}) for cell in cells]
+    off = [SimulatedCell(**{**vars_of(cell), "error": cell.error * 1.25}) for cell in cells]
     assert not any(report.agrees(cell) for cell in off)
 
 
 def vars_of(cell):
-    return {name: getattr(cell, name) for name in Cell.__dataclass_fields__}
+    return {name: getattr(cell, name) for name in SimulatedCell.__dataclass_fields__}
 
 
 def test_half_a_unit_of_the_printed_digit_is_allowed():
@@ -337,7 +337,7 @@ def test_the_hats_compared_are_those_of_a_release(telemetry, tmp_path):
 
 def test_a_constant_is_compared_by_the_same_measure():
     totals = [(Totals(np.array([2, 1]), np.array([2_000, 4_000])), 3), (Totals(np.array([5]), np.array([15_000])), 5)]
-    hats = real.Hats(totals, np.array([20.0, 30.0]), np.array([3.0, 5.0]), np.array([2.0, 1.0]))
+    hats = real.RealHats(totals, np.array([20.0, 30.0]), np.array([3.0, 5.0]), np.array([2.0, 1.0]))
     found = real.errors_of(hats, GRID, ["1"], 1, ITMS_PRIOR, lambda *_: None)
     bar = found[-1]
     assert hats.city_mean == 26.25

@@ -37,7 +37,7 @@ def test_the_mean_of_vehicles_has_no_bias_and_is_another_number() -> None:
 
 
 def test_the_bias_is_weighed_by_reports_and_holds_no_noise() -> None:
-    hats = real.Hats([HAT], np.array([TRUTH]), np.array([12.0]), np.array([2.0]))
+    hats = real.RealHats([HAT], np.array([TRUTH]), np.array([12.0]), np.array([2.0]))
     found = {each.label: each for each in real.errors_of(hats, GRID, ["0.1"], 1, None, lambda *_: None)}
     assert found["baseline"].bias == pytest.approx(0, abs=1e-6)
     assert found["baseline"].mean > 0

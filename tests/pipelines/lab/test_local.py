@@ -14,7 +14,7 @@ from pipelines.lab.evaluation import local, local_report
 
 
 @pytest.fixture(scope="module")
-def cells() -> list[local.Cell]:
+def cells() -> list[local.LocalCell]:
     """Four trials of 5,000 users for the means, and one of 1,000 for the distributions."""
     found = []
     for table, configs, users, trials in (
@@ -27,7 +27,7 @@ def cells() -> list[local.Cell]:
     return found
 
 
-def test_means_agree_with_exact_figures_and_those_with_the_reference(cells: list[local.Cell]) -> None:
+def test_means_agree_with_exact_figures_and_those_with_the_reference(cells: list[local.LocalCell]) -> None:
     """36 figures within 4 standard errors of exact ones and 6 of UWA near the reference; seed fixed."""
     known = [local_report.agrees(cell) for cell in cells if local_report.agrees(cell) is not None]
     assert len(known) == 42
@@ -38,7 +38,7 @@ def test_means_agree_with_exact_figures_and_those_with_the_reference(cells: list
             assert reference == pytest.approx(exact, rel=0.007)
 
 
-def test_a_wrong_figure_is_told(cells: list[local.Cell]) -> None:
+def test_a_wrong_figure_is_told(cells: list[local.LocalCell]) -> None:
     """The check sees an error of a tenth, also where there is an exact figure."""
     for column in ("uwa", "ua", "laplace"):
         cell = next(cell for cell in cells if (cell.table, cell.config, cell.column) == ("mean", "A1", column))
@@ -46,7 +46,7 @@ def test_a_wrong_figure_is_told(cells: list[local.Cell]) -> None:
         assert local_report.agrees(replace(cell, value=cell.value * 1.1)) is False
 
 
-def test_fusing_beats_every_single_service(cells: list[local.Cell]) -> None:
+def test_fusing_beats_every_single_service(cells: list[local.LocalCell]) -> None:
     for config in local.MEANS:
         mine = {cell.column: cell.value for cell in cells if (cell.table, cell.config) == ("mean", config)}
         assert mine["fixed"] < min(mine[name] for name in local.MEAN_KINDS)
@@ -59,7 +59,7 @@ def test_divergence_is_zero_of_equals_and_log_two_of_strangers() -> None:
     assert local.divergence(one, other) == pytest.approx(np.log(2))
 
 
-def test_tables_and_pictures_are_made(cells: list[local.Cell], tmp_path: Path) -> None:
+def test_tables_and_pictures_are_made(cells: list[local.LocalCell], tmp_path: Path) -> None:
     assert local_report.mean_table(cells).row_count == len(local.MEANS)
     assert local_report.distribution_table(cells, "beta").row_count == len(local.DISTRIBUTIONS)
     paths = local_report.draw(cells, tmp_path)

@@ -31,8 +31,8 @@ from tests.transforms.layouts.hostile_files import (
     write_coded,
 )
 from transforms.layouts import FIXED, UnreadableFile, avro, avro_blocks, gtfs_realtime, parquet
-from transforms.layouts.avro_blocks import Block, write_long
-from transforms.layouts.avro_work import Shape, Work, own_rows, shape
+from transforms.layouts.avro_blocks import AvroBlock, write_long
+from transforms.layouts.avro_work import SchemaSize, Work, own_rows, shape
 from transforms.layouts.base import Share
 
 TOO_FAR = "expands too far for the few vehicles and times in it"
@@ -228,9 +228,9 @@ def test_an_avro_file_of_many_empty_fields_is_read_and_one_that_repeats_its_rows
 
 
 def test_a_row_of_telemetry_is_tens_of_times_below_the_limit_of_work():
-    work = Work("", Shape(values=94, for_a_byte=1))
+    work = Work("", SchemaSize(values=94, for_a_byte=1))
     rows = [("bus", minute) for minute in range(2_000)] * 40
-    work.begin([Block(len(rows), bytes(300 * len(rows)))])
+    work.begin([AvroBlock(len(rows), bytes(300 * len(rows)))])
     work.add(rows)
     with pytest.raises(UnreadableFile):
         work.add(rows * 4)
@@ -260,9 +260,9 @@ def test_values_that_take_no_bytes_are_counted_for_each_row_item_and_record_in_i
     inner = {"type": "record", "name": "e", "fields": [{"name": f"n{i}", "type": "null"} for i in range(50)]}
     item = {"type": "record", "name": "i", "fields": [{"name": "x", "type": "int"}, {"name": "e", "type": inner}]}
     fields = [{"name": "a", "type": {"type": "array", "items": item}}, {"name": "u", "type": ["null", "e"]}]
-    assert size_of({"type": "record", "name": "r", "fields": fields}) == Shape(values=1 + 1 + 52, for_a_byte=53)
+    assert size_of({"type": "record", "name": "r", "fields": fields}) == SchemaSize(values=1 + 1 + 52, for_a_byte=53)
     fields = [{"name": "next", "type": ["null", "r"]}, {"name": "e", "type": inner}]
-    assert size_of({"type": "record", "name": "r", "fields": fields}) == Shape(values=1 + 2 + 51, for_a_byte=54)
+    assert size_of({"type": "record", "name": "r", "fields": fields}) == SchemaSize(values=1 + 2 + 51, for_a_byte=54)
 
 
 def size_of(schema):

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dpops.accountant import DeltaLimit, PureLimit
 from dpops.claims import ZCDP, PureDP, rho_within
-from dpops.levels import Hats, Part, Stage
+from dpops.levels import Part, PublicHats, Stage
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, stage_unit, unit, whole
 from transforms.ledger import AccountRefusal, LedgerError, releases
 from transforms.ledger.claims import check_claims, claims_of
@@ -121,7 +121,7 @@ STAGE = Stage(
     bound_kmh=Fraction(15),
     alpha=Fraction(3, 5),
     stages=2,
-).on(Hats(parents=(0,), grandparents=(0,), hours=(0,)), np.full((1, 1), 2_000), Fraction(1, 100))
+).on(PublicHats(parents=(0,), grandparents=(0,), hours=(0,)), np.full((1, 1), 2_000), Fraction(1, 100))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.allocation import Allocation, Share, SlotDebit
+from dpops.allocation import Allocation, PlanShare, SlotDebit
 from dpops.claims import PureDP
 from dpops.mechanism import Drawn, Hats, Totals
 from dpops.noise import Noise
@@ -59,7 +59,7 @@ class _Group(NamedTuple):
     shard: int
     starts: Sequence[int]
     rows: Tally
-    share: Share
+    share: PlanShare
     slots: Sequence[_Slot]
     digests: Sequence[str]
 
@@ -106,7 +106,7 @@ def _unit(
     shard: int,
     facts: SlotFacts,
     released: list[Released],
-    share: Share,
+    share: PlanShare,
     debit: SlotDebit,
     digest: str,
     policy: Policy,
@@ -135,7 +135,7 @@ class Divided(NamedTuple):
     """rows: less what suppression drops. share: what their HATs get."""
 
     rows: Tally
-    share: Share
+    share: PlanShare
 
 
 def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:

@@ -14,7 +14,7 @@ from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Debit, HatUnit, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
+from transforms.releases.base import Asked, Before, DrawnUnit, Estimator, Tallies
 from transforms.releases.hats.digest import is_plain
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
@@ -87,7 +87,7 @@ class HatRelease:
     def group(self, slot_s: int) -> int:
         return self.slots[slot_s].plan[0]
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[Drawn]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
         """Raises StepError where a HAT has no plan."""
         if before.recorded:
             return []
@@ -98,7 +98,7 @@ class HatRelease:
         except PlanError as error:
             raise StepError(f"a HAT cannot be released: {error}") from None
         failpoint("after-noise")
-        return [Drawn(*unit) for unit in units]
+        return [DrawnUnit(*unit) for unit in units]
 
     def estimator(self, account: LedgerAccount) -> Estimator:
         return _Learning(self.policy, account) if self.learns else _Plain(self.policy)

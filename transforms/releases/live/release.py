@@ -12,7 +12,7 @@ from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Debit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
+from transforms.releases.base import Asked, Before, DrawnUnit, Estimator, Tallies
 from transforms.releases.live.publish import live_estimates
 from transforms.releases.live.slot import is_closed, known_before, live_slot, recorded_stage, seal_live
 from transforms.releases.periods.learned import learned_centres
@@ -68,7 +68,7 @@ class LiveRelease:
     def group(self, slot_s: int) -> int:
         return slot_s
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[Drawn]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
         """None before the first whole period, and none of a period that is released already."""
         (((slot_s, _), tallies),) = groups.items()
         facts = self.slots[slot_s]
@@ -79,10 +79,10 @@ class LiveRelease:
         failpoint("before-noise")
         unit = seal_live(sums, stage, facts, slot_s, self.policy, noise)
         failpoint("after-noise")
-        return [Drawn(unit)]
+        return [DrawnUnit(unit)]
 
     def estimator(self, account: LedgerAccount) -> Estimator:
-        return _Estimator(self, account)
+        return _LiveEstimator(self, account)
 
     def _stage(self, slot_s: int, facts: SlotFacts, before: Before) -> Stage | None:
         """The recorded one, or what follows from recorded entries alone; None where the slot is not released."""
@@ -95,7 +95,7 @@ class LiveRelease:
         return live_slot(known, len(facts.plan), hour, self.policy.on(facts.period), learned_centres)
 
 
-class _Estimator:
+class _LiveEstimator:
     """Reads a live slot by what stands before it in the ledger, whenever that is done."""
 
     def __init__(self, release: LiveRelease, account: LedgerAccount) -> None:

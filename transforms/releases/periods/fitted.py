@@ -8,7 +8,7 @@ from dpops.learning import learned
 from dpops.learning.learner import RECENT, Learned
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy
-from transforms.releases.periods.states import Released, state_after
+from transforms.releases.periods.states import StateSource, state_after
 
 MARGIN_KMH = Fraction(3)
 """Centres stay so far from both ends of the speeds."""
@@ -19,9 +19,9 @@ def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_rece
 
     What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.
     """
-    return _fitted(Released.of(entries, policy, least_recent))
+    return _fitted(StateSource.of(entries, policy, least_recent))
 
 
 @lru_cache(maxsize=2)
-def _fitted(released: Released) -> Learned:
+def _fitted(released: StateSource) -> Learned:
     return learned(state_after(released))

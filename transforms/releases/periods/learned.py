@@ -11,7 +11,7 @@ import numpy as np
 
 from dpops.learning import (
     SOURCES,
-    Estimates,
+    PublishedNumbers,
     Status,
     coarser,
     published,
@@ -152,7 +152,7 @@ def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False
     return _hat_estimates(published(belief, float(policy.grid.upper), forecast=forecast))
 
 
-def _hat_estimates(found: Estimates) -> HatEstimates:
+def _hat_estimates(found: PublishedNumbers) -> HatEstimates:
     known = found.status != Status.HELD_BACK
     own = (found.values, found.lower95, found.upper95, found.sd, found.traffic_lower95, found.traffic_upper95)
     value, lower, upper, sd, *traffic = (np.where(known, column, np.nan) for column in own)

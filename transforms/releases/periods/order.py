@@ -25,7 +25,7 @@ def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
     return bool(mine) and len(mine) == numbers_of(mine[0].unit).stages
 
 
-class Planned(NamedTuple):
+class PlannedStage(NamedTuple):
     """A stage that is laid on its period. is_first: nothing of the specification was recorded before the period."""
 
     stage: Stage
@@ -39,7 +39,7 @@ def plan_for(
     hours: Sequence[int],
     policy: LevelsPolicy,
     centres_of: CentresOf,
-) -> Planned:
+) -> PlannedStage:
     """The plan of a period's stage: the recorded one, or what follows from all that is recorded of the specification.
 
     entries: in the order of the ledger. The first recorded stage of a period decides which there are; a period before
@@ -52,7 +52,7 @@ def plan_for(
     counts = counts_vehicles(before) if before else policy.count is not None
     is_first = numbers_of(mine[0].unit).stages - counts == len(policy.first) if mine else not earlier
     if number < len(mine):
-        return Planned(stage_of(mine[number].unit, policy.region, policy.public_places), is_first)
+        return PlannedStage(stage_of(mine[number].unit, policy.region, policy.public_places), is_first)
     stages = policy.on(period).stages(is_first=is_first, counts=counts)
     known = earlier if counts and number == 1 else sorted([*earlier, *mine], key=lambda entry: int(entry.sequence))
     if not known or stages[number].classes:
@@ -60,7 +60,7 @@ def plan_for(
     else:
         centres, rests_on = centres_of(known, policy, hours), known[-1].sequence
     differences = learned_differences(known, policy) if stages[number].is_of_places else None
-    return Planned(laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first)
+    return PlannedStage(laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first)
 
 
 def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning import Estimates, Groups, Learned, Status, coarser, published
+from dpops.learning import Groups, Learned, PublishedNumbers, Status, coarser, published
 from dpops.learning.expected_places import CAUTIOUS, LEAST_VEHICLES, MOST_HALF_WIDTH_KMH
 from dpops.learning.interval import STATUS_NAMES, Z95, rounded
 from dpops.learning.learner import Field
@@ -68,7 +68,7 @@ def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_da
 
 
 def _estimates(
-    values: Float64s, variances: Float64s, places: LearnedPlaces, shown: Estimates, upper_kmh: float
+    values: Float64s, variances: Float64s, places: LearnedPlaces, shown: PublishedNumbers, upper_kmh: float
 ) -> HatEstimates:
     """shown: of the cells that places lie in, (places, times)."""
     sd = np.sqrt(variances)
@@ -88,12 +88,12 @@ def _visited(places: LearnedPlaces) -> NDArray[np.bool_]:
     return result
 
 
-def _taken(shown: Estimates, cell: Int64s) -> Estimates:
+def _taken(shown: PublishedNumbers, cell: Int64s) -> PublishedNumbers:
     """Gives each place its cell's."""
     return replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
 
 
-def _moved(shown: Estimates, copies: Float64s, cell: Int64s, upper_kmh: float) -> Estimates:
+def _moved(shown: PublishedNumbers, copies: Float64s, cell: Int64s, upper_kmh: float) -> PublishedNumbers:
     """Gives each place its cell's standing value, with an interval as wide as its day's."""
     taken = _taken(shown, cell)
     far = copies - taken.values

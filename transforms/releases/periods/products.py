@@ -50,7 +50,7 @@ class Product:
         return self.name in ("cell-day", "cell-part")
 
 
-class Grouping(NamedTuple):
+class ProductGroups(NamedTuple):
     """places: of each group of cells, a cell or CITY. spans: of each group of slots, the first and the last one's
     index in the period; None for what belongs to no row."""
 
@@ -82,7 +82,7 @@ def _part(text: str, slot_minutes: int, service: Part) -> Part:
     return start, end
 
 
-def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> Grouping:
+def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:
     """How a product puts the HATs of a period together: by public facts alone.
 
     parents: int64 (cells,), the number of each cell's parent, from 0. starts: of the period's slots, as local text.
@@ -93,11 +93,11 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
 
     of_slot, spans = slot_groups(product, starts)
     if product.name == "city-hour":
-        return Grouping(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
+        return ProductGroups(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
     if product.name == "parent-hour":
         first = [cells[int(np.argmax(parents == at))] for at in range(int(parents.max()) + 1)]
-        return Grouping(Groups(cells=parents, slots=of_slot), [parent_text(cell) for cell in first], spans)
-    return Grouping(Groups(cells=np.arange(len(cells)), slots=of_slot), [cell_text(cell) for cell in cells], spans)
+        return ProductGroups(Groups(cells=parents, slots=of_slot), [parent_text(cell) for cell in first], spans)
+    return ProductGroups(Groups(cells=np.arange(len(cells)), slots=of_slot), [cell_text(cell) for cell in cells], spans)
 
 
 def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:

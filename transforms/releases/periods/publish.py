@@ -11,7 +11,7 @@ from dpops.estimate import Estimates
 from transforms.places.ground import Places
 from transforms.places.hexagons import cell_text
 from transforms.records import HatColumns, SlotEstimates
-from transforms.releases.periods.products import Grouping
+from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import MECHANISM, LevelsPolicy
 from transforms.releases.slots import SlotFacts
 
@@ -66,7 +66,7 @@ def estimates_of_slot(
 
 
 def estimates_of_product(
-    estimates: HatEstimates, product: str, grouped: Grouping, slots: Sequence[SlotFacts], policy: LevelsPolicy
+    estimates: HatEstimates, product: str, grouped: ProductGroups, slots: Sequence[SlotFacts], policy: LevelsPolicy
 ) -> SlotEstimates:
     """One estimate for every place and time of a period. estimates: of groups. slots: all of the period."""
     spans = {

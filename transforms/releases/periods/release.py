@@ -14,7 +14,7 @@ from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import Debit, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Asked, Before, Drawn, Estimator, Tallies
+from transforms.releases.base import Asked, Before, DrawnUnit, Estimator, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.order import plan_for
 from transforms.releases.periods.publish import estimates_of_slot
@@ -71,7 +71,7 @@ class PeriodRelease:
     def group(self, slot_s: int) -> int:
         return self.slots[slot_s].plan[0]
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[Drawn]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
         """The next stage of a period, whoever recorded those before it. Raises MustStop after one with few vehicles."""
         (((first_s, _), tallies),) = groups.items()
         number = len(before.recorded)
@@ -85,7 +85,7 @@ class PeriodRelease:
         failpoint("before-noise")
         unit = seal_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)
         failpoint("after-noise")
-        return [Drawn(unit)]
+        return [DrawnUnit(unit)]
 
     def _is_last(self, unit: StageUnit, before: Before) -> bool:
         stage = numbers_of(unit)
@@ -94,10 +94,10 @@ class PeriodRelease:
         return stage.number + 1 == stage.stages
 
     def estimator(self, account: LedgerAccount) -> Estimator:
-        return _Estimator(self, account)
+        return _PeriodEstimator(self, account)
 
 
-class _Estimator:
+class _PeriodEstimator:
     """Reads a period by its last recorded stage and what stands before it."""
 
     def __init__(self, release: PeriodRelease, account: LedgerAccount) -> None:

@@ -25,7 +25,7 @@ from transforms.time.days_off import recorded_hours
 
 
 @dataclass(frozen=True)
-class Released:
+class StateSource:
     """All that a state is a function of. digest: of the model's public facts and of all periods, in their order.
 
     periods: the entries of each; compared by the digest. least_recent: see `State.new`.
@@ -37,30 +37,30 @@ class Released:
     policy: LevelsPolicy = field(compare=False, repr=False)
 
     @staticmethod
-    def of(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None) -> "Released":
+    def of(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None) -> "StateSource":
         by_period: dict[str, list[StageEntry]] = {period: [] for period in period_order(entries)}
         for entry in entries:
             if not (is_of_places(entry.unit) or is_of_classes(entry.unit)):  # they say nothing of means of cells
                 by_period[entry.unit.period].append(entry)
-        return Released._of(list(by_period.values()), policy, least_recent)
+        return StateSource._of(list(by_period.values()), policy, least_recent)
 
     @staticmethod
-    def _of(periods: Sequence[Sequence[StageEntry]], policy: LevelsPolicy, least_recent: int | None) -> "Released":
+    def _of(periods: Sequence[Sequence[StageEntry]], policy: LevelsPolicy, least_recent: int | None) -> "StateSource":
         facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
         digest = hashlib.sha256(msgspec.json.encode(facts))
         for entry in (entry for period in periods for entry in period):
             digest.update(msgspec.json.encode([entry.sequence, msgspec.Raw(encode(entry.unit))]))
-        return Released(digest.hexdigest(), least_recent, periods, policy)
+        return StateSource(digest.hexdigest(), least_recent, periods, policy)
 
-    def first(self, periods: int) -> "Released":
-        return Released._of(self.periods[:periods], self.policy, self.least_recent)
+    def first(self, periods: int) -> "StateSource":
+        return StateSource._of(self.periods[:periods], self.policy, self.least_recent)
 
     def days(self, start: int) -> list[DayValues]:
         """From the period at `start` on."""
         return [_day_of(entries, self.policy) for entries in self.periods[start:]]
 
 
-def state_after(released: Released) -> State:
+def state_after(released: StateSource) -> State:
     """The state after all periods. Those since the model last folded older ones in are taken in anew."""
     done = _last_fold(released)
     state = _folded(released.first(done)) if done else _new(released)
@@ -69,12 +69,12 @@ def state_after(released: Released) -> State:
     return state
 
 
-def _new(released: Released) -> State:
+def _new(released: StateSource) -> State:
     policy = released.policy
     return State.new(design_of(policy.region), facts_of(policy.fleet), released.least_recent)
 
 
-def _last_fold(released: Released) -> int:
+def _last_fold(released: StateSource) -> int:
     """How many periods there were when `taken_in` last folded some in; 0 before it first did."""
     periods, least = len(released.periods), released.least_recent
     return 0 if least is None or periods < 2 * least else periods // least * least
@@ -84,7 +84,7 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 """Digests and states of this process's last folds: estimates of many days go from one to the next."""
 
 
-def _folded(released: Released) -> State:
+def _folded(released: StateSource) -> State:
     """The state after periods of which the last one made the model fold older ones in: from the newest state of fewer
     or as many that is known, or anew."""
     file = released.policy.kept
@@ -99,12 +99,12 @@ def _folded(released: Released) -> State:
     return state
 
 
-def _is_outdated(kept: Kept, released: Released) -> bool:
+def _is_outdated(kept: Kept, released: StateSource) -> bool:
     """Where it is of more periods than are asked for, it may be right."""
     return kept.number <= len(released.periods) and kept.rests_on != released.digest
 
 
-def _known(released: Released, kept: Kept | None) -> Iterator[State]:
+def _known(released: StateSource, kept: Kept | None) -> Iterator[State]:
     """States after the released periods, or the first ones of them, the newest first."""
     for digest, state in reversed(_FOLDED):
         if _is_after(released, state.days, digest):
@@ -116,7 +116,7 @@ def _known(released: Released, kept: Kept | None) -> Iterator[State]:
             yield taken_up(_new(released), kept.number, recent, kept.arrays)
 
 
-def _is_after(released: Released, periods: int, digest: str) -> bool:
+def _is_after(released: StateSource, periods: int, digest: str) -> bool:
     return periods <= len(released.periods) and released.first(periods).digest == digest
 
 
