@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from pipelines.errors import UsageError
+from pipelines.kinds import of_kind
 from pipelines.specification import Specification
 from transforms.sinks.rows import Shape
 
@@ -43,15 +44,24 @@ _TARGETS = {
 
 def value_meaning(spec: Specification) -> str:
     """Which mean a mean is."""
-    if spec.levels is not None:
-        if spec.levels.target is not None:
-            return _TARGETS[spec.levels.target]
-        power = f"{float(spec.levels.exponent):g}"
-        return (
-            "Mean speed, estimated from noisy sums of the whole area. It is near the mean in which a vehicle with n "
-            f"reports in the place and slot counts n^{power}; where that differs from the mean of all reports (slow "
-            "vehicles report more often), it is usually higher, by up to 2 km/h"
-        )
+    meaning: str = of_kind(spec, "value")(spec)
+    return meaning
+
+
+def meaning_of_levels(spec: Specification) -> str:
+    """Which mean `levels` estimates."""
+    levels = spec.by_levels
+    if levels.target is not None:
+        return _TARGETS[levels.target]
+    return (
+        "Mean speed, estimated from noisy sums of the whole area. It is near the mean in which a vehicle with n "
+        f"reports in the place and slot counts n^{float(levels.exponent):g}; where that differs from the mean of all "
+        "reports (slow vehicles report more often), it is usually higher, by up to 2 km/h"
+    )
+
+
+def meaning_of_hats(spec: Specification) -> str:
+    """Which mean the statistics of HATs are."""
     names = {stat.name for stat in spec.statistics}
     if names == {"mean-of-vehicles"}:
         return "Mean over vehicles of each vehicle's own mean speed: every vehicle counts once"

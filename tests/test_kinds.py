@@ -9,8 +9,8 @@ ASKS = re.compile(
     r"\blevels is (not )?None|\b(if|not) (self\.)?_?(spec\.)?levels\b(?!\.)"
     r"|\bisinstance\([^)]*\b(Hat|Stage|Live)(Unit|Release)\b"
 )
-MOST = 8
-"""Files; the aim is 4. Lower it with each that goes."""
+MOST = 4
+"""Files: the specification's own three, and what says the claim of a stored unit."""
 
 
 def asking(root: Path) -> list[str]:

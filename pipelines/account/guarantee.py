@@ -9,6 +9,7 @@ from dpops.accountant import Accountant, DeltaLimit, Limit, Span
 from dpops.claims import ZERO, ApproxDP, Claim, rho_within
 from dpops.loss import chance_beyond
 from pipelines.account.cost import Cost, costs
+from pipelines.kinds import of_kind
 from pipelines.specification import AccountTerms, Specification
 from pipelines.specification.levels import LevelsRelease
 
@@ -67,8 +68,12 @@ def sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
     hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any period of it. Where the
     specification gives one total, that alone is said.
     """
-    if spec.levels is not None:
-        return levels_sentence(spec, spec.levels)
+    said_of_kind: str = of_kind(spec, "promise")(spec, hat, spent)
+    return said_of_kind
+
+
+def hats_sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
+    """Says the promise of a release that gives each HAT an epsilon."""
     total = spec.privacy.allocation.total
     period = spent if total is None or spent.epsilon >= total else Loss(total)
     changes = "raises those of a true one by" if period.delta else "changes them by"
@@ -81,8 +86,9 @@ def sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
     )
 
 
-def levels_sentence(spec: Specification, levels: LevelsRelease) -> str:
+def levels_sentence(spec: Specification, *_: object) -> str:
     """Says the promise of a release that gives a vehicle and period one total."""
+    levels = spec.by_levels
     what = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
     hidden = (
         "that a vehicle drove, when and where is treated as public"
@@ -127,8 +133,7 @@ def _of_region(spec: Specification) -> str:
 
 def costs_at_places(spec: Specification, limit: Limit) -> list[Cost]:
     """As `standing_costs` of the specification's own total; none where it has no places."""
-    levels = spec.levels
-    return [] if levels is None or levels.places is None else standing_costs(spec.account, limit, levels.claim)
+    return [] if spec.places is None else standing_costs(spec.account, limit, spec.by_levels.claim)
 
 
 def standing_costs(account: AccountTerms, limit: Limit, claim: Claim) -> list[Cost]:

@@ -8,11 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.account.guarantee import levels_sentence
+from pipelines.account.location import AccountLocation
 from pipelines.outcome import Outcome
 from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
-from pipelines.specification.levels import LevelsRelease
-from transforms.ledger import Ledger
 from transforms.public import Fact, Operator, Summary
 from transforms.recorded.stage_plan import numbers_of, rests_on
 from transforms.recorded.units import StageEntry, counted
@@ -20,9 +19,9 @@ from transforms.recorded.units import StageEntry, counted
 OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
 
 
-def summarise_levels(spec: Specification, levels: LevelsRelease, done: FinishedRun, ledger: Ledger) -> Summary:
+def summarise_levels(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:
     """What a run did, as plain values. What is public is the same whatever the input holds."""
-    entries = ledger.stages(spec.account.name, spec.spec_id)
+    levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
     each: dict[str, Fact] = {
         "cells": len(spec.cells.region or ()),
         "delta": 0.0 if levels.delta is None else float(levels.delta),
@@ -42,7 +41,7 @@ def summarise_levels(spec: Specification, levels: LevelsRelease, done: FinishedR
             for period in done.calendar.periods
         ],
         "stages_new": done.new,
-        "guarantee": levels_sentence(spec, levels),
+        "guarantee": levels_sentence(spec),
         "files": [str(path) for path in done.files],
         "kafka": None if done.topic is None else str(done.topic),
     }

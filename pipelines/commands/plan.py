@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from pipelines.commands.options import console, json_option, packed, progress_bars, spec_option
 from pipelines.errors import UsageError
+from pipelines.kinds import of_kind
 from pipelines.progress import Report
 
 if TYPE_CHECKING:
@@ -120,11 +122,6 @@ def _run(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    from pipelines.advice.plan import counts as sources
-    from pipelines.advice.plan.forecast import plan as make_plan
-    from pipelines.advice.plan.levels import plan_levels
-    from pipelines.advice.plan.needs import needs_of
-    from pipelines.commands.plan_needs import show_levels
     from pipelines.specification import load
     from transforms.extras import require
 
@@ -133,22 +130,47 @@ def _run(
     spec = load(spec_path)
     with progress_bars(quiet=as_json) as report:
         given = asked.of(spec, report)
-        if spec.levels is not None:
-            of_levels = plan_levels(spec, within_kmh, given[0] if given else None)
-            picture = _drawn(spec, within_kmh, None, output)
-            _tell(of_levels, picture, as_json, lambda out: show_levels(of_levels, out))
-            return
-        counts, recount = given or (sources.typical_counts(), None)
-        planned = make_plan(spec, counts, recount, report)
-        needs = needs_of(spec, within_kmh, Fraction(planned.composed.epsilon_per_hat_least))
-        planned = msgspec.structs.replace(planned, needs=needs)
-        picture = None if needs is None else _drawn(spec, within_kmh, needs, output)
-    _tell(planned, picture, as_json, lambda out: show(planned, out))
+        made: Made = of_kind(spec, "plan")(spec, within_kmh, given, report)
+        picture = None if output is None or made.draw is None else made.draw(output)
+    _tell(made.planned, picture, as_json, made.show)
 
 
-def _drawn(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, folder: Path | None) -> Path | None:
-    if folder is None:
-        return None
+class Made(NamedTuple):
+    """A plan. show: its tables. draw: its chart, into a folder; None where it has none."""
+
+    planned: msgspec.Struct
+    show: Callable[[Console], None]
+    draw: Callable[[Path], Path] | None
+
+
+def plan_hats(
+    spec: Specification, within_kmh: float, given: tuple[sources.SampleCounts, Recount | None] | None, report: Report
+) -> Made:
+    """Plans a release of each HAT by itself. given: counts, and how to count again; None for typical ones."""
+    from pipelines.advice.plan import counts as sources
+    from pipelines.advice.plan.forecast import plan
+    from pipelines.advice.plan.needs import needs_of
+
+    counts, recount = given or (sources.typical_counts(), None)
+    planned = plan(spec, counts, recount, report)
+    needs = needs_of(spec, within_kmh, Fraction(planned.composed.epsilon_per_hat_least))
+    planned = msgspec.structs.replace(planned, needs=needs)
+    draw = None if needs is None else partial(_draw, spec, within_kmh, needs)
+    return Made(planned, partial(show, planned), draw)
+
+
+def plan_levels(
+    spec: Specification, within_kmh: float, given: tuple[sources.SampleCounts, Recount | None] | None, _: Report
+) -> Made:
+    """Plans a release by `levels`. given: counts, which only the operator sees."""
+    from pipelines.advice.plan import levels
+    from pipelines.commands.plan_needs import show_levels
+
+    planned = levels.plan_levels(spec, within_kmh, given[0] if given else None)
+    return Made(planned, partial(show_levels, planned), partial(_draw, spec, within_kmh, None))
+
+
+def _draw(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, folder: Path) -> Path:
     from pipelines.advice.plan.chart import draw_plan  # and matplotlib with it
 
     return draw_plan(spec, within_kmh, needs, folder)

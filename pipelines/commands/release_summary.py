@@ -16,10 +16,9 @@ from pipelines.commands.levels_summary import (
     rows_table,
     show_files,
     show_left_out,
-    show_levels,
-    summarise_levels,
 )
 from pipelines.commands.options import console
+from pipelines.kinds import of_kind
 from pipelines.outcome import Spend
 from pipelines.runs.crew.check_input import InputCheck
 from pipelines.runs.release import FinishedRun
@@ -30,14 +29,11 @@ from transforms.recorded.codec import CountedPart
 
 def tell(spec: Specification, done: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
     """Prints what a run did: tables for people, or one JSON document for programs."""
-    if spec.levels is None:
-        summary, shown = summarise(spec, done, place), show
-    else:
-        summary, shown = summarise_levels(spec, spec.levels, done, place.ledger), show_levels
+    summary: Summary = of_kind(spec, "summary")(spec, done, place)
     if as_json:
         click.echo(summary.json())
     else:
-        shown(summary.plain(), console())
+        of_kind(spec, "shown")(summary.plain(), console())
 
 
 def summarise(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:

@@ -150,6 +150,13 @@ class Specification:
         return self.privacy.levels
 
     @property
+    def by_levels(self) -> LevelsRelease:
+        """The mean by `levels` of a specification of that kind. Raises ValueError for another."""
+        if self.levels is None:
+            raise ValueError(f"specification {self.name!r} releases no mean by 'levels'")
+        return self.levels
+
+    @property
     def products(self) -> tuple[Product, ...]:
         """What is published of a period besides its HATs."""
         return () if self.levels is None else self.levels.products

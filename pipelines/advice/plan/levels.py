@@ -102,15 +102,14 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """counts: of one period, for the operator alone where they are secret."""
-    asked = spec.levels
-    assert asked is not None
+    asked = spec.by_levels
     known = known_of(spec, asked)
     totals = _totals(spec, asked, known, within_kmh)
     spans = worth_of_spans(spec, asked, known, partial(_recipe_at, asked, known))
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
-        claim=levels_sentence(spec, asked),
+        claim=levels_sentence(spec),
         cells=known.hats.cells,
         slots=known.hats.slots,
         vehicles=known.fleet.vehicles,
@@ -154,8 +153,7 @@ def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
 
 def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[float, Float64s, Float64s]]:
     """By total, on a later day: its epsilon, and half-widths of a HAT and of a cell's day. vehicles: in a HAT."""
-    asked = spec.levels
-    assert asked is not None
+    asked = spec.by_levels
     bounds, upper, curves = known_of(spec, asked), float(spec.speeds.grid.upper), []
     for factor in FACTORS:
         stage = _LATER.stage(asked, bounds, factor)

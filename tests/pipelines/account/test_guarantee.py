@@ -18,7 +18,7 @@ def levels_said(folder: Path, total: str, delta: str = "", adjacency: str = "add
     spec = levels_city.SPEC.replace("epsilon = 2.64", f"epsilon = {total}\n{delta}").replace("add-remove", adjacency)
     loaded = load(city.write(folder, spec=spec)[0])
     assert loaded.levels is not None
-    return levels_sentence(loaded, loaded.levels)
+    return levels_sentence(loaded)
 
 
 @pytest.mark.parametrize(("total", "chance"), [("1", "5e-06"), ("2.64", "2.1e-06"), ("10", "7.2e-07")])
@@ -56,7 +56,7 @@ def test_a_map_of_places_says_what_it_tells_of_a_van_in_its_depot(tmp_path: Path
     """Without a delta 28 days add up to 28 totals; the sentence is there where there are places alone."""
     spec = load(city.write(tmp_path, spec=levels_city.SPEC + PLACES)[0])
     assert spec.levels is not None
-    said_of_places = levels_sentence(spec, spec.levels)
+    said_of_places = levels_sentence(spec)
     assert said_of_places.endswith(
         "such as a van at its depot, 28 days change the odds of any guess by at most a factor of e^73.92 "
         "(epsilon 73.92, which is little protection)."
@@ -79,9 +79,7 @@ def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) 
     assert (day.days, float(day.total.epsilon)) == (1, 2.64)
     assert (several.days, several.total) == (28, ApproxDP(Fraction(10), Fraction(1, 10**6)))
     assert several.chance >= 1e-7
-    assert "28 days raise the odds of a true guess by at most a factor of e^10" in levels_sentence(
-        loaded, loaded.levels
-    )
+    assert "28 days raise the odds of a true guess by at most a factor of e^10" in levels_sentence(loaded)
     free = loaded.account.limit.spans[0].limit
     (_, unbounded) = standing_costs(loaded.account, free, loaded.levels.claim)
     assert 15 < float(unbounded.total.epsilon) < 28 * 2.64

@@ -1,0 +1,47 @@
+"""What is said of each kind of release: a line each, by the names that `transforms.releases.registry` has for them."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from pipelines.specification import Specification
+
+
+class Said(NamedTuple):
+    """Functions of a specification, as module:name; a module loads when its function is asked for.
+
+    promise(spec, hat, spent): the guarantee, as `guarantee.sentence` says. value(spec): which mean a mean is.
+    summary(spec, done, place): what a run did; shown(summary, console): the same as tables.
+    plan(spec, within_kmh, given, progress): a `Made` of commands/plan.py.
+    """
+
+    promise: str
+    value: str
+    summary: str
+    shown: str
+    plan: str
+
+
+KINDS = {
+    "hats": Said(
+        "pipelines.account.guarantee:hats_sentence",
+        "pipelines.further_columns:meaning_of_hats",
+        "pipelines.commands.release_summary:summarise",
+        "pipelines.commands.release_summary:show",
+        "pipelines.commands.plan:plan_hats",
+    ),
+    "levels": Said(
+        "pipelines.account.guarantee:levels_sentence",
+        "pipelines.further_columns:meaning_of_levels",
+        "pipelines.commands.levels_summary:summarise_levels",
+        "pipelines.commands.levels_summary:show_levels",
+        "pipelines.commands.plan:plan_levels",
+    ),
+}
+
+
+def of_kind(spec: Specification, what: str) -> Callable[..., Any]:
+    """The function of a specification's kind of release. what: a field of `Said`."""
+    module, _, name = getattr(KINDS[spec.kind], what).partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
