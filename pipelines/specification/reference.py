@@ -35,7 +35,7 @@ def _lines() -> Iterator[str]:
         yield from _table(table)
     yield from _statistics()
     yield "## [[output]]\n"
-    yield f"{(OutputTable.__doc__ or '').strip()} [estimates.md](estimates.md#coarser-products) says more.\n"
+    yield f"{(OutputTable.__doc__ or '').strip()} [products.md](products.md) says more.\n"
     yield from _table(OutputTable)
 
 
