@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipelines.specification import Specification
+if TYPE_CHECKING:
+    from pipelines.specification import Specification
 
 
 class Said(NamedTuple):
@@ -40,7 +41,7 @@ KINDS = {
 }
 
 
-def of_kind(spec: Specification, what: str) -> Callable[..., Any]:
+def of_kind(spec: "Specification", what: str) -> Callable[..., Any]:
     """The function of a specification's kind of release. what: a field of `Said`."""
     module, _, name = getattr(KINDS[spec.kind], what).partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
