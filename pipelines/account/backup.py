@@ -295,7 +295,7 @@ def read_backup(path: Path, password: bytes | None) -> Backup:
 
 def _packed(backup: Backup) -> bytes:
     content = io.BytesIO()
-    with gzip.GzipFile(fileobj=content, mode="wb") as file:
+    with gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as file:
         for line in (backup.header, *backup.entries):
             file.write(msgspec.json.encode(line) + b"\n")
     return content.getvalue()

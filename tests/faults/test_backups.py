@@ -58,6 +58,13 @@ def test_nothing_changes_where_nothing_was_lost(backed_up, hatstream):
     assert [(backed_up / name).read_bytes() for name in (KEY, HEAD)] == before
 
 
+def test_a_machine_whose_clock_is_before_1970_makes_backups_too(town, hatstream, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("time.time", lambda: -100_000_000.0)
+        assert hatstream("ledger", "backup", "--to", town / "town.backup", "--ledger", town / LEDGER)[0] == 0
+    assert read_backup(town / "town.backup", None).last["seq"] > 0
+
+
 def test_a_backup_older_than_the_head_is_refused(backed_up, hatstream):
     assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
     lose(backed_up, LEDGER)

@@ -34,6 +34,8 @@ _EXTRAS: dict[str, pa.DataType] = {
     "reports": pa.int64(),
 }
 """Columns that only some rows have. Instants (slot_start_at) are left out: they say what the texts say."""
+MOST = 1e9
+"""No statistic of speeds is as far from 0."""
 TYPES: Mapping[str, pa.DataType] = {field.name: field.type for field in SCHEMA} | _EXTRAS
 
 
@@ -123,9 +125,13 @@ def read_one(path: Path) -> pa.Table:
         table = _READERS[kind](path)
         table = _as_released(table) if "value_of" in table.column_names else table
         names = [name for name in TYPES if name in SCHEMA.names or name in table.column_names]
-        return pa.table({name: table[name].cast(TYPES[name]) for name in names})
+        rows = pa.table({name: table[name].cast(TYPES[name]) for name in names})
     except (pa.ArrowException, KeyError, ValueError, TypeError, AttributeError, msgspec.MsgspecError):
         raise InputError(f"{path} is no result file of hatstream, or it is damaged") from None
+    for name in rows.column_names:
+        if pa.types.is_floating(TYPES[name]) and pc.any(pc.greater(pc.abs(rows[name]), MOST)).as_py():
+            raise InputError(f"{path} is damaged: a number in {name} is infinite or beyond {MOST:,.0f}")
+    return rows
 
 
 def _as_released(table: pa.Table) -> pa.Table:
