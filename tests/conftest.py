@@ -85,13 +85,20 @@ def database_of_session(postgres_of_session: Postgres) -> str:
     return postgres_of_session.new_database()
 
 
+@pytest.fixture
+def server_url(postgres: Postgres, database_of_session: str) -> str:
+    """An empty database on the server: a test has one, and the next test has it again."""
+    assert postgres
+    return emptied(database_of_session)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a ledger can be made, on each database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
-    request.getfixturevalue("postgres")
-    return emptied(request.getfixturevalue("database_of_session"))
+    url: str = request.getfixturevalue("server_url")
+    return url
 
 
 @pytest.fixture

@@ -177,12 +177,11 @@ def test_a_backup_replaces_nothing_but_a_backup(backed_up, hatstream):
     assert hatstream("ledger", "backup", "--to", backed_up / "town.backup", "--ledger", backed_up / LEDGER)[0] == 0
 
 
-def test_a_ledger_moves_from_a_file_to_a_server(backed_up, hatstream, postgres):
-    url = postgres.new_database()
+def test_a_ledger_moves_from_a_file_to_a_server(backed_up, hatstream, server_url):
     lose(backed_up, LEDGER)
-    asked = ("ledger", "restore", "--from", backed_up / "town.backup", "--ledger", url, "--key", backed_up / KEY)
+    asked = ("ledger", "restore", "--from", backed_up / "town.backup", "--ledger", server_url, "--key", backed_up / KEY)
     assert hatstream(*asked)[0] == 0
-    code, out, _ = hatstream("ledger", "verify", "--ledger", url, "--key", backed_up / KEY)
+    code, out, _ = hatstream("ledger", "verify", "--ledger", server_url, "--key", backed_up / KEY)
     assert (code, "the ledger is whole" in out) == (0, True)
 
 

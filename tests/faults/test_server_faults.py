@@ -28,8 +28,8 @@ from transforms.ledger.ledger_account import LedgerAccount
 
 
 @pytest.fixture
-def ledger(postgres, tmp_path):
-    return opened(postgres.new_database(), tmp_path / "key.head")
+def ledger(server_url, tmp_path):
+    return opened(server_url, tmp_path / "key.head")
 
 
 @pytest.fixture
@@ -229,10 +229,10 @@ def test_whatever_the_server_s_defaults_a_writer_sees_the_writers_before_it_and_
 
 
 @pytest.fixture
-def town(postgres, tmp_path, monkeypatch):
+def town(server_url, tmp_path, monkeypatch):
     """A city whose ledger is an empty database; the key is in its folder."""
     city.write(tmp_path)
-    monkeypatch.setenv("HATSTREAM_LEDGER", postgres.new_database())
+    monkeypatch.setenv("HATSTREAM_LEDGER", server_url)
     return tmp_path
 
 
