@@ -44,9 +44,9 @@ class Accountant:
 
     def claims(self) -> list[Claim]:
         """The sum as one claim for each kind that there is."""
-        found: list[Claim] = [PureDP(self.pure)] if self.pure else []
-        found += [ZCDP(self.rho)] if self.rho else []
-        return found + ([ApproxDP(self.epsilon, self.delta)] if self.epsilon or self.delta else [])
+        claims: list[Claim] = [PureDP(self.pure)] if self.pure else []
+        claims += [ZCDP(self.rho)] if self.rho else []
+        return claims + ([ApproxDP(self.epsilon, self.delta)] if self.epsilon or self.delta else [])
 
     def __add__(self, other: "Accountant") -> "Accountant":
         return self.compose(other.claims())
@@ -57,7 +57,7 @@ class Accountant:
 
     def covers(self, other: "Accountant") -> bool:
         """Whether this is at least as much as the other, kind by kind."""
-        return all(mine >= theirs for mine, theirs in zip(self._parts(), other._parts(), strict=True))
+        return all(ours >= theirs for ours, theirs in zip(self._parts(), other._parts(), strict=True))
 
     def _parts(self) -> tuple[Fraction, ...]:
         return self.pure, self.rho, self.epsilon, self.delta

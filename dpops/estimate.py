@@ -56,14 +56,18 @@ class Estimates:
         noise_std, bias_bound, epsilon = np.full((3, hats), np.nan)
         status = [NO_DATA] * hats
         for places, part in parts:
-            mine = np.array(places, np.int64)
-            numbers[: len(part.numbers), :, mine] = part.numbers
-            noise_std[mine], bias_bound[mine], epsilon[mine] = part.noise_std, part.bias_bound, part.epsilon
+            hats_of_part = np.array(places, np.int64)
+            numbers[: len(part.numbers), :, hats_of_part] = part.numbers
+            noise_std[hats_of_part], bias_bound[hats_of_part], epsilon[hats_of_part] = (
+                part.noise_std,
+                part.bias_bound,
+                part.epsilon,
+            )
             for place, said in zip(places, part.status, strict=True):
                 status[place] = said
             for placed, column in zip(lists, part.lists, strict=False):
-                for at, each in zip(places, column, strict=True):
-                    placed[at] = each
+                for hat, shares in zip(places, column, strict=True):
+                    placed[hat] = shares
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 
 
@@ -92,14 +96,14 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         nothing = np.zeros(0)
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
     told = list(map(_LAW, plans))
-    laws = {each: _law(*each, miss) for each in dict.fromkeys(told)}
-    of = [laws[each] for each in told]
+    laws = {law_of: _law(*law_of, miss) for law_of in dict.fromkeys(told)}
+    of = [laws[law_of] for law_of in told]
     noise, noise_std, upper, epsilon = np.array([law.floats for law in of]).T
     exact = [query * law.step[0] / law.step[1] for query, law in zip(queries, of, strict=True)]
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
-    for at in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means
-        rounding[at] = upper[at] / (2 * plans[at]["facts"]["upper_steps"])
+    for row in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means
+        rounding[row] = upper[row] / (2 * plans[row]["facts"]["upper_steps"])
     value = np.minimum(np.maximum(np.array(exact, np.float64), 0.0), upper)
     half = noise + bias + rounding
     is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)

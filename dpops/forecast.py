@@ -151,17 +151,17 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
     width = np.maximum(scale, 1e-300)
     half = width / 2
 
-    def tail(at: Float64s) -> Float64s:
+    def tail(edge: Float64s) -> Float64s:
         """The integral of P(Z > t) over t >= |at|; in place, as what many points cost is memory."""
-        areas: Float64s = np.abs(at) / -width
+        areas: Float64s = np.abs(edge) / -width
         np.exp(areas, out=areas)
         areas *= half
         return areas
 
-    def beyond(at: Float64s) -> Float64s:
+    def beyond(edge: Float64s) -> Float64s:
         """The integral of P(Z > t) over t >= at."""
-        errors = tail(at)
-        errors -= np.minimum(at, 0.0)
+        errors = tail(edge)
+        errors -= np.minimum(edge, 0.0)
         return errors
 
     either = tail(bias)  # of both signs

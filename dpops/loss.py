@@ -46,13 +46,13 @@ def _concentrated(epsilon: float, rho: float) -> float:
     return math.exp(-((epsilon - rho) ** 2) / (4 * rho)) if epsilon > rho else 1.0
 
 
-def _upper_tail(at: float) -> float:
+def _upper_tail(sds: float) -> float:
     """Upper tail of the standard normal law."""
-    return math.erfc(at / math.sqrt(2)) / 2
+    return math.erfc(sds / math.sqrt(2)) / 2
 
 
-def _log_upper_tail(at: float) -> float:
+def _log_upper_tail(sds: float) -> float:
     """Its logarithm, for at > 0; far out its first two terms. Source: Abramowitz and Stegun (1964), 26.2.12."""
-    if at < 30:
-        return math.log(_upper_tail(at))
-    return -at * at / 2 - math.log(at * math.sqrt(2 * math.pi))
+    if sds < 30:
+        return math.log(_upper_tail(sds))
+    return -sds * sds / 2 - math.log(sds * math.sqrt(2 * math.pi))

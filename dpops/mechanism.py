@@ -321,14 +321,14 @@ class Mechanism(Protocol):
         probability. plans: as `Plan.document` stores them. Post-processing."""
         if cls.chooses:
             made = [Plan.from_public(cls.name, plan) for plan in plans]
-            plans = [cls.resolve(*each).document() for each in zip(released, made, strict=True)]
+            plans = [cls.resolve(*pair).document() for pair in zip(released, made, strict=True)]
         return noisy_queries([integers[-1] for integers in released], plans, miss)
 
 
 def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
     """The noisy queries in units, clamped into [0, upper], float64 (HATs,)."""
     stored = {id(plan): plan.document() for plan in plans}
-    read = noisy_queries([each[-1] for each in released], [stored[id(plan)] for plan in plans], miss=1.0)
+    read = noisy_queries([integers[-1] for integers in released], [stored[id(plan)] for plan in plans], miss=1.0)
     return read.number(0)[0]  # type: ignore[no-any-return]
 
 

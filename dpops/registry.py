@@ -18,14 +18,14 @@ def registered() -> dict[str, type[Mechanism]]:
     >>> registered()["tree"].statistics
     frozenset({'distribution'})
     """
-    found: dict[str, type[Mechanism]] = {}
+    by_name: dict[str, type[Mechanism]] = {}
     for info in pkgutil.iter_modules(mechanisms.__path__, mechanisms.__name__ + "."):
         module = importlib.import_module(info.name)
         for item in vars(module).values():
             name = getattr(item, "name", None)
             if isinstance(item, type) and item.__module__ == info.name and isinstance(name, str):
-                found[name] = item
-    return dict(sorted(found.items()))
+                by_name[name] = item
+    return dict(sorted(by_name.items()))
 
 
 def stored_estimates(

@@ -187,7 +187,7 @@ class Statistic:
 
     def place(self, output: Output) -> int:
         """Where an output stands among those of its kind, numbers or lists, as `dpops.estimate` has them."""
-        return [each for each in self.outputs if each.is_list == output.is_list].index(output)
+        return [other for other in self.outputs if other.is_list == output.is_list].index(output)
 
 
 _ALL = (
@@ -279,8 +279,8 @@ def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
 def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Column, ...]:
     """The columns that some statistics need together, by name. Raises ValueError for two that differ under one name."""
     columns: dict[str, Column] = {}
-    for each in requested:
-        for column in each.columns(grid).values():
+    for statistic in requested:
+        for column in statistic.columns(grid).values():
             if columns.setdefault(column.name, column) != column:
                 raise ValueError(f"two statistics need different {column.name}")
     return tuple(columns[name] for name in sorted(columns))

@@ -132,8 +132,8 @@ def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s
     starts = np.concatenate([[0], new])
     curves = np.ones((starts.size, values.size))
     for mechanism, row in zip(signs, table[:, starts], strict=True):
-        each = [np.exp(mechanism.log_density(np.array(side), values)) for side in (-1.0, 1.0)]
-        curves *= np.stack([*each, np.ones(values.size)])[row]
+        densities = [np.exp(mechanism.log_density(np.array(side), values)) for side in (-1.0, 1.0)]
+        curves *= np.stack([*densities, np.ones(values.size)])[row]
     return curves, np.concatenate([new, [table.shape[1]]])
 
 

@@ -133,16 +133,16 @@ def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Floa
 def _settle(matrix: Float64s, linear: Float64s, target: Float64s, free: NDArray[np.bool_]) -> None:
     """Moves the target to the minimum over the free coordinates, letting go of those that would turn negative."""
     while free.any():
-        at = np.flatnonzero(free)
-        best = np.linalg.solve(matrix[np.ix_(at, at)], -linear[at])
+        places = np.flatnonzero(free)
+        best = np.linalg.solve(matrix[np.ix_(places, places)], -linear[places])
         if (best > 0).all():
-            target[at] = best
+            target[places] = best
             return
-        now, falling = target[at], best <= 0
+        now, falling = target[places], best <= 0
         reach = np.where(falling, now / np.where(falling, now - best, 1.0), np.inf)
         part = float(reach.min())
-        target[at] = np.where(reach <= part, 0.0, now + part * (best - now))
-        free[at[reach <= part]] = False
+        target[places] = np.where(reach <= part, 0.0, now + part * (best - now))
+        free[places[reach <= part]] = False
 
 
 def _low_points(slope: Float64s) -> NDArray[np.bool_]:

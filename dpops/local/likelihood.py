@@ -122,6 +122,6 @@ def _add_bend(bend: Float64s, edges: Int32s, jumps: Float64s, weight: Float64s) 
     bend[0, 0] += weighted[0] @ jumps[0]
     bend[0] += np.bincount(edges.ravel(), (weighted[1:] * jumps[0]).ravel(), size)
     first, second = np.triu_indices(len(edges))
-    at = edges[first] * np.int32(size) + edges[second]
+    pair = edges[first] * np.int32(size) + edges[second]
     products = weighted[1 + first] * jumps[1 + second]
-    bend += np.bincount(at.ravel(), products.ravel(), size * size).reshape(size, size)
+    bend += np.bincount(pair.ravel(), products.ravel(), size * size).reshape(size, size)

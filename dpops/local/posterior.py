@@ -28,9 +28,9 @@ _TABLES = 1 << 12
 def second_moments(reports: Reports) -> Float64s:
     """E[v^2 | the user's reports] under a uniform prior on GRID values: (users,); 1/3 about without a report."""
     pairs = list(zip((service.mechanism for service in reports.services), reports.values, strict=True))
-    signs = [(each, row) for each, row in pairs if isinstance(each, StochasticRounding)]
-    windows = [(each, row) for each, row in pairs if isinstance(each, Window)]
-    slopes = [(each, row) for each, row in pairs if isinstance(each, Laplace)]
+    signs = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, StochasticRounding)]
+    windows = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Window)]
+    slopes = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Laplace)]
     spans = np.array([spans_of(window, row, GRID) for window, row in windows], np.int32)
     spans = spans.reshape(len(windows), 2, reports.users)
     turns = np.array([_turns(row) for _, row in slopes], np.int32).reshape(len(slopes), reports.users)
@@ -45,7 +45,7 @@ def second_moments(reports: Reports) -> Float64s:
         curve[run] = base * 3 ** len(slopes) + _digits(above, reports.users)
         level[run] = _log_level(start, windows, spans, slopes, above)
     np.exp(level - level.max(axis=0), out=level)
-    sums = _Sums([each for each, _ in signs], [each for each, _ in slopes])
+    sums = _Sums([mechanism for mechanism, _ in signs], [mechanism for mechanism, _ in slopes])
     zeroth, second = sums.between(curve, starts, ends)
     return np.asarray((level * second).sum(axis=0) / (level * zeroth).sum(axis=0))
 

@@ -109,9 +109,9 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     first = np.cumsum(users) - users
     samples = np.add.reduceat(counts, first)
     usual = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
-    for at in range(reported.size) if epsilon <= 0 else np.flatnonzero(~usual).tolist():
-        count = counts[first[at] : first[at] + users[at]]
-        check_plan_input(count, int(reported[at]), grid.upper_steps * FINE, epsilon)
+    for hat in range(reported.size) if epsilon <= 0 else np.flatnonzero(~usual).tolist():
+        count = counts[first[hat] : first[hat] + users[hat]]
+        check_plan_input(count, int(reported[hat]), grid.upper_steps * FINE, epsilon)
     laid = _lay_out(counts, users, grid, epsilon, m_ub)
     excess = np.maximum(laid.weight - counts / np.repeat(reported, users), 0.0)
     biases = np.concatenate([block.of(excess).sum(axis=1) for block in blocks_of(users)])
@@ -204,12 +204,12 @@ def _best_fits(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int
     room = length * most + np.arange(most)[:, None]
     array = np.empty(kept.size, np.int64)
     open_ = np.searchsorted(-users, -np.arange(most)).tolist()  # HATs with more users than have their array
-    for user, mine in enumerate(open_):
-        here, size = first[:mine] + user, kept[first[:mine] + user] * most
-        tried = room[: user + 1, :mine]
-        at = np.where(tried >= size, tried, too_full).min(axis=0) % most
-        array[here] = at
-        room[at, every[:mine]] -= size
+    for user, hats_left in enumerate(open_):
+        here, size = first[:hats_left] + user, kept[first[:hats_left] + user] * most
+        tried = room[: user + 1, :hats_left]
+        chosen = np.where(tried >= size, tried, too_full).min(axis=0) % most
+        array[here] = chosen
+        room[chosen, every[:hats_left]] -= size
     return array, length[:, None] - room.T // most
 
 

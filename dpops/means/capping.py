@@ -54,7 +54,7 @@ def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCa
         caps = _caps(np.unique(counts), counts, reported)
         costs = [cost(cap) for cap in caps]
         near = min(costs) * (1 + 1e-12)
-        return next(cap for cap, each in zip(reversed(caps), reversed(costs), strict=True) if each <= near)
+        return next(cap for cap, of_cap in zip(reversed(caps), reversed(costs), strict=True) if of_cap <= near)
     if m_ub == "none" or m_ub >= heaviest:
         return _uncapped(counts, reported)
     return _caps(np.array([m_ub], np.int64), counts, reported)[0]
@@ -115,16 +115,16 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
         raise ValueError("totals do not fit their plans: another number of samples is left by the cap")
     capped = users.counts > limit
     plain = [np.add.reduceat(np.where(capped, 0, column), users.start).tolist() for column in columns]
-    found = [Retained(1, list(totals)) for totals in zip(*plain, strict=True)]
+    sums = [Retained(1, list(totals)) for totals in zip(*plain, strict=True)]
     hats = np.repeat(np.arange(len(plans)), number)[capped]
     counts, summed = _runs(hats, users.counts[capped], [column[capped] for column in columns])
     for hat, own in counts.items():
         denominator = math.lcm(*own)
         shares = [int(most[hat]) * (denominator // count) for count in own]
         scaled = [sum(map(int.__mul__, shares, column)) for column in summed[hat]]
-        totals = [denominator * a + b for a, b in zip(found[hat].totals, scaled, strict=True)]
-        found[hat] = Retained(denominator, totals)
-    return found
+        totals = [denominator * a + b for a, b in zip(sums[hat].totals, scaled, strict=True)]
+        sums[hat] = Retained(denominator, totals)
+    return sums
 
 
 def _runs(
@@ -134,8 +134,8 @@ def _runs(
     if not hats.size:
         return {}, {}
     first = np.flatnonzero(np.diff(hats, prepend=-1) | np.diff(counts, prepend=0))
-    at = hats[first]
-    edges = [*np.flatnonzero(np.diff(at, prepend=-1)).tolist(), first.size]
+    starts = hats[first]
+    edges = [*np.flatnonzero(np.diff(starts, prepend=-1)).tolist(), first.size]
     own, sums = counts[first].tolist(), [np.add.reduceat(column, first).tolist() for column in columns]
-    slices = {int(at[a]): slice(a, b) for a, b in pairwise(edges)}
+    slices = {int(starts[a]): slice(a, b) for a, b in pairwise(edges)}
     return {hat: own[s] for hat, s in slices.items()}, {hat: [c[s] for c in sums] for hat, s in slices.items()}

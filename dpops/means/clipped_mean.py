@@ -22,7 +22,7 @@ class IntervalChoice(NamedTuple):
 
 
 def interval_plans(
-    mechanism: str, found: Sequence[Arrays], choices: Sequence[IntervalChoice], grid: Grid, epsilon: Fraction
+    mechanism: str, layouts: Sequence[Arrays], choices: Sequence[IntervalChoice], grid: Grid, epsilon: Fraction
 ) -> list[ArrayPlan]:
     """Half of epsilon goes to the interval, half to the mean.
 
@@ -30,8 +30,8 @@ def interval_plans(
     moves its array. A plan's scale is for the longest interval, its bias bound is all of U; `resolve`
     makes both exact. Steps and scales are made once: HATs share them.
     """
-    sensitivities = [min(choice.widest, laid.moved) for laid, choice in zip(found, choices, strict=True)]
-    steps = {arrays: grid.step / (FINE * arrays) for arrays in {laid.facts["arrays"] for laid in found}}
+    sensitivities = [min(choice.widest, laid.moved) for laid, choice in zip(layouts, choices, strict=True)]
+    steps = {arrays: grid.step / (FINE * arrays) for arrays in {laid.facts["arrays"] for laid in layouts}}
     scales = {sensitivity: 2 * sensitivity / epsilon for sensitivity in set(sensitivities)}
     upper, step = float(grid.upper), float(grid.step)
     return [
@@ -51,7 +51,7 @@ def interval_plans(
             grouping=laid.grouping,
             weight=laid.weight,
         )
-        for laid, choice, sensitivity in zip(found, choices, sensitivities, strict=True)
+        for laid, choice, sensitivity in zip(layouts, choices, sensitivities, strict=True)
     ]
 
 

@@ -77,8 +77,8 @@ def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
 def _row_means(values: Float64s, lengths: Int64s) -> Float64s:
     """The mean of each row. values: rows of these lengths behind one another."""
     first, means = np.cumsum(lengths) - lengths, np.zeros(lengths.size)
-    for length, mine in groups_of(lengths):
-        means[mine] = values[first[mine, None] + np.arange(length)].mean(axis=1)
+    for length, rows in groups_of(lengths):
+        means[rows] = values[first[rows, None] + np.arange(length)].mean(axis=1)
     return means
 
 
@@ -94,12 +94,12 @@ def quotients(over: Int64s, under: Int64s, factor: Fraction) -> Float64s:
 
 def errors_around(hats: HatCounts, spread: Float64s, scale: Float64s, points: int = 32) -> Float64s:
     """Mean errors over the means that a HAT may have, if the bias has that standard deviation and noise that scale."""
-    means, scores, found = hats.prior.hat_means(hats.upper)[:, None], normal_scores(points), np.zeros(spread.size)
+    means, scores, mean_errors = hats.prior.hat_means(hats.upper)[:, None], normal_scores(points), np.zeros(spread.size)
     for some in chunks(spread.size, means.size * points):
         bias = spread[some, None, None] * scores
         errors = clamped_errors(means, hats.upper, bias, scale[some, None, None])
-        found[some] = errors.reshape(errors.shape[0], -1).mean(axis=1)
-    return found
+        mean_errors[some] = errors.reshape(errors.shape[0], -1).mean(axis=1)
+    return mean_errors
 
 
 def chunks(hats: int, of_each: int) -> Iterator[slice]:
@@ -121,12 +121,14 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     """
     laid = laid_out(hats, m_ub)
     one, back = alike(laid.arrays, laid.m_ub, laid.moved, laid.sd)
-    distinct, found = laid.take(one), np.zeros(one.size)
-    for mine, cases in _array_means(hats, distinct):
-        of_cases = [errors(means, distinct.take(mine)) for means in cases]
-        found[mine] = [fmean(each) for each in np.transpose(of_cases).tolist()] if len(cases) > 1 else of_cases[0]
+    distinct, forecasts = laid.take(one), np.zeros(one.size)
+    for rows, cases in _array_means(hats, distinct):
+        of_cases = [errors(means, distinct.take(rows)) for means in cases]
+        forecasts[rows] = (
+            [fmean(of_hat) for of_hat in np.transpose(of_cases).tolist()] if len(cases) > 1 else of_cases[0]
+        )
     around = math.sqrt(2 / math.pi) * laid.spread
-    return np.array([*map(math.hypot, found[back].tolist(), around.tolist())])
+    return np.array([*map(math.hypot, forecasts[back].tolist(), around.tolist())])
 
 
 def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
@@ -150,9 +152,9 @@ def _array_means(hats: HatCounts, laid: LaidMany) -> Iterator[tuple[Int64s, list
             yield whole[some], [np.clip(centre + around, 0.0, hats.upper) for centre in centres]
 
 
-def rank_below(ordered: Float64s, at: Float64s, *, inclusive: bool = False) -> Int64s:
-    """How many of each row's values lie below, or at, each place. ordered: (HATs, values). at: (HATs, places)."""
-    compared = ordered[:, None, :] <= at[:, :, None] if inclusive else ordered[:, None, :] < at[:, :, None]
+def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:
+    """How many of each row's values lie below, or at, each place. ordered: (HATs, values). values: (HATs, places)."""
+    compared = ordered[:, None, :] <= values[:, :, None] if inclusive else ordered[:, None, :] < values[:, :, None]
     ranks: Int64s = np.count_nonzero(compared, axis=2)
     return ranks
 
@@ -169,8 +171,8 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     reach = np.zeros(ends.shape)
     np.cumsum(np.exp(log_weight - log_weight.max(axis=1)[:, None]), axis=1, out=reach[:, 1:])
     wanted = (np.arange(points) + 0.5) / points * reach[:, -1:]
-    at = rank_below(reach, wanted, inclusive=True) - 1  # as numpy.interp finds it; never the last
-    low, high, start, stop = (_picked(rows, at + more) for rows in (ends, reach) for more in (0, 1))
+    place = rank_below(reach, wanted, inclusive=True) - 1  # as numpy.interp finds it; never the last
+    low, high, start, stop = (_picked(rows, place + more) for rows in (ends, reach) for more in (0, 1))
     drawn: Float64s = (high - low) / (stop - start) * (wanted - start) + low
     return drawn
 
@@ -185,15 +187,15 @@ class Ends(NamedTuple):
     moved_down: Float64s
 
 
-def ends_of(means: Float64s, at: Float64s) -> Ends:
+def ends_of(means: Float64s, places: Float64s) -> Ends:
     """means: (HATs, arrays), ascending."""
-    number = rank_below(means, at)
-    return Ends(at, _picked(_running(means), number), at * number, at * (means.shape[1] - number))
+    number = rank_below(means, places)
+    return Ends(places, _picked(_running(means), number), places * number, places * (means.shape[1] - number))
 
 
-def _picked(rows: Float64s, at: Int64s) -> Float64s:
-    """Picks of each row the values at its places. rows: (HATs, values). at: (HATs, places)."""
-    picked: Float64s = rows.take(at + np.arange(0, rows.size, rows.shape[1])[:, None])
+def _picked(rows: Float64s, places: Int64s) -> Float64s:
+    """Picks of each row the values at its places. rows: (HATs, values). places: (HATs, places)."""
+    picked: Float64s = rows.take(places + np.arange(0, rows.size, rows.shape[1])[:, None])
     return picked
 
 

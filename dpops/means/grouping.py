@@ -90,8 +90,8 @@ class _Room:
 
     def least(self, size: int) -> int | None:
         """The smallest free amount that holds `size`, or None."""
-        at = bisect_left(self._amounts, size)
-        return self._amounts[at] if at < len(self._amounts) else None
+        place = bisect_left(self._amounts, size)
+        return self._amounts[place] if place < len(self._amounts) else None
 
     def take(self, free: int, number: int) -> list[int]:
         """The first arrays with that many free slots, at most `number` of them; they are no longer here."""

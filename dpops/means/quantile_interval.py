@@ -71,15 +71,15 @@ class QuantileInterval(Mechanism):
         quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
-            arrays, upper, found = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
+            arrays, upper, errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
             rank = float(self.rank(arrays, hats.epsilon))
-            drawn = [expected_quantiles(means, upper, at, quarter, _POINTS) for at in (rank, arrays - rank)]
-            ends = [ends_of(means, at) for at in drawn]
+            drawn = [expected_quantiles(means, upper, order, quarter, _POINTS) for order in (rank, arrays - rank)]
+            ends = [ends_of(means, order) for order in drawn]
             sensitivity = np.minimum(upper_steps, laid.moved)
             for some in chunks(len(means), _POINTS**2):
                 width, clipped = _pairs(*(Ends(*(column[some] for column in end)) for end in ends))
-                found[some] = interval_errors_of(hats, means[some], clipped, width, sensitivity[some]).mean(axis=1)
-            return found
+                errors[some] = interval_errors_of(hats, means[some], clipped, width, sensitivity[some]).mean(axis=1)
+            return errors
 
         return interval_forecasts(hats, self.m_ub, errors)
 
@@ -105,7 +105,7 @@ class QuantileInterval(Mechanism):
 
 def _pairs(one: Ends, other: Ends) -> tuple[Float64s, Float64s]:
     """The length of every interval from an end to another, and the sum of the clipped means; (HATs, ends^2) each."""
-    one, other = Ends(*(each[:, :, None] for each in one)), Ends(*(each[:, None, :] for each in other))
+    one, other = Ends(*(column[:, :, None] for column in one)), Ends(*(column[:, None, :] for column in other))
     # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
     clipped = np.minimum(one.moved_up, other.moved_up) + np.maximum(one.below, other.below)
     clipped -= np.minimum(one.below, other.below)

@@ -91,10 +91,10 @@ class Akmv(Mechanism):
         bound = np.minimum(drawn << coarse, most)
         exact = np.add.reduceat(np.minimum(users.sums, np.repeat(bound, number)), users.start)
         scales = [
-            plan.scale * Fraction(each, plan.sensitivity) for each, plan in zip(bound.tolist(), plans, strict=True)
+            plan.scale * Fraction(limit, plan.sensitivity) for limit, plan in zip(bound.tolist(), plans, strict=True)
         ]
         noisy = with_noise(exact, scales, noise)
-        return [[each, integer] for each, integer in zip(bound.tolist(), noisy, strict=True)]
+        return [[limit, integer] for limit, integer in zip(bound.tolist(), noisy, strict=True)]
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:

@@ -99,7 +99,7 @@ class Baseline(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)
         sums = retained(users, [users.sums], plans)
-        exact = [_in_steps(each, plan) for each, plan in zip(sums, plans, strict=True)]
+        exact = [_in_steps(total, plan) for total, plan in zip(sums, plans, strict=True)]
         drawn = with_noise(np.array(exact, np.int64), [plan.scale for plan in plans], noise)
         return [[integer] for integer in drawn]
 

@@ -92,7 +92,7 @@ class BaselineVariance(Mechanism):
         users = stack(totals, plans)
         squares = _checked_squares(totals, users, plans)
         sums = retained(users, [users.sums, squares], plans)
-        exact = [_in_steps(each, plan) for each, plan in zip(sums, plans, strict=True)]
+        exact = [_in_steps(total, plan) for total, plan in zip(sums, plans, strict=True)]
         drawn = with_noise(np.array(exact, np.int64), [plan.scale for plan in plans], noise)
         return [[integer] for integer in drawn]
 
@@ -134,9 +134,9 @@ def _checked_squares(totals: Sequence[Totals], users: Stacked, plans: Sequence[P
         raise ValueError("totals do not fit their plans: a variance needs the sum of squares of every user")
     number = np.diff(users.start, append=users.counts.size)
     upper = np.repeat(np.array([plan.facts["upper_steps"] for plan in plans], np.int64), number)
-    each, over = np.divmod(users.sums, users.counts)
+    mean, over = np.divmod(users.sums, users.counts)
     full, rest = np.divmod(users.sums, upper)
-    least = each * (users.sums + over) + over
+    least = mean * (users.sums + over) + over
     most = full * upper * upper + rest * rest
     if np.any(squares < least) or np.any(squares > most):
         raise ValueError("totals do not fit their plans: squares that no samples within [0, U] have")

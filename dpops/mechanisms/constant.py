@@ -43,8 +43,8 @@ class Constant(Mechanism):
         step, most, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)
         for hat in hats:
             check_plan_input(hat.counts, hat.reported, most, epsilon)
-        at = grid.upper_steps if self.prior is None else min(max(round(self.prior.mean / float(step)), 0), most)
-        bias = float(step * max(at, most - at))
+        steps = grid.upper_steps if self.prior is None else min(max(round(self.prior.mean / float(step)), 0), most)
+        bias = float(step * max(steps, most - steps))
         return [
             Plan(
                 mechanism=self.name,
@@ -54,7 +54,7 @@ class Constant(Mechanism):
                 upper=grid.upper,
                 bias_bound=bias,
                 sensitivity=0,
-                facts={**facts_of(hat, grid), "constant": at},
+                facts={**facts_of(hat, grid), "constant": steps},
                 rounding=0.0,
             )
             for hat in hats
@@ -62,15 +62,15 @@ class Constant(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         means, scores = hats.prior.hat_means(hats.upper)[:, None], normal_scores(32)
-        at = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
-        off, found = _value(at) - means, []
+        plan = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
+        off, mean_errors = _value(plan) - means, []
         for counts in hats.counts:
             spread = hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts)
             for some in chunks(spread.size, off.size * scores.size):
                 bias = off + spread[some, None, None] * scores
                 errors = clamped_errors(means, hats.upper, bias, np.float64(0))
-                found.append(errors.reshape(errors.shape[0], -1).mean(axis=1))
-        return np.concatenate(found)
+                mean_errors.append(errors.reshape(errors.shape[0], -1).mean(axis=1))
+        return np.concatenate(mean_errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
         stack(totals, plans)

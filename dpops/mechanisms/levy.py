@@ -65,11 +65,11 @@ class Levy(Mechanism):
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
             tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
-            found = np.zeros(tau.size)
+            errors = np.zeros(tau.size)
             for bins, some in groups_of(-(-upper // tau)):
                 widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[some], upper), laid.moved[some])
-                found[some] = _errors(hats, means[some], tau[some, None], bins, widest)
-            return found
+                errors[some] = _errors(hats, means[some], tau[some, None], bins, widest)
+            return errors
 
         return interval_forecasts(hats, self.m_ub, errors)
 
@@ -81,7 +81,7 @@ class Levy(Mechanism):
         upper = np.array([_upper(plan) for plan in plans], np.int64)
         drawn = _median_bins(arrays, tau, bins, upper, [plan.epsilon / 4 for plan in plans], noise)
         low, high = _interval(drawn, tau, bins, upper)
-        return clipped_release(arrays, low, high, [[each] for each in drawn.tolist()], plans, noise)
+        return clipped_release(arrays, low, high, [[choice] for choice in drawn.tolist()], plans, noise)
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:

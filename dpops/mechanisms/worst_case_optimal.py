@@ -84,21 +84,21 @@ class WorstCaseOptimal(Mechanism):
     def forecasts(self, hats: HatCounts) -> Float64s:
         bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(32)
         scale = quotients(bound, hats.samples, hats.grid.step / hats.epsilon)
-        means, found = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
+        means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
         clipped = _clipped(hats, bound, means)
         start = np.cumsum(clipped.users) - clipped.users
         for users, whole in groups_of(clipped.users):
             for some in chunks(whole.size, means.size * max(users, scores.size)):
-                mine = whole[some]
-                at = start[mine, None] + np.arange(users)
-                share, like = clipped.share[at], clipped.like[at]
-                first, second = (each.take(like, axis=1) for each in (clipped.first, clipped.second))
+                hat = whole[some]
+                entries = start[hat, None] + np.arange(users)
+                share, like = clipped.share[entries], clipped.like[entries]
+                first, second = (moments.take(like, axis=1) for moments in (clipped.first, clipped.second))
                 bias = (share * first).sum(axis=2).T
                 spread = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0)).T
                 around = bias[:, :, None] + spread[:, :, None] * scores
-                errors = clamped_errors(means, hats.upper, around, scale[mine, None, None])
-                found[mine] = errors.reshape(mine.size, -1).mean(axis=1)
-        return found
+                errors = clamped_errors(means, hats.upper, around, scale[hat, None, None])
+                mean_errors[hat] = errors.reshape(hat.size, -1).mean(axis=1)
+        return mean_errors
 
     def _bounds(self, hats: HatCounts, counts: Int64s) -> Int64s:
         """T of each HAT. counts: (HATs, users)."""
@@ -151,9 +151,9 @@ def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> ClippedUsers:
     one, like = alike(counts, bound[hat])
     first, second = np.zeros((2, means.size, one.size))
     for is_noisy in (True, False):
-        mine = (bound[hat[one]] > 0) == is_noisy
-        sd = hats.prior.mean_sd(counts[one[mine]])
-        first[:, mine], second[:, mine] = _moments(means, sd, hats.upper, reach[one[mine]], is_noisy=is_noisy)
+        rows = (bound[hat[one]] > 0) == is_noisy
+        sd = hats.prior.mean_sd(counts[one[rows]])
+        first[:, rows], second[:, rows] = _moments(means, sd, hats.upper, reach[one[rows]], is_noisy=is_noisy)
     return ClippedUsers(np.bincount(hat, minlength=size.size), counts / hats.samples[hat], like, first, second)
 
 
@@ -174,8 +174,8 @@ def _clipping(mean: Float64s, sd: Float64s, low: Float64s, high: Float64s) -> tu
     return raised - lowered, raised_square + lowered_square
 
 
-def _excess(at: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:
+def _excess(edge: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:
     """First and second moment of sd * max(0, at - N(0, 1))."""
-    density = np.exp(-at * at / 2) / math.sqrt(2 * math.pi)
-    below = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in at.ravel().tolist()]).reshape(at.shape)
-    return sd * (at * below + density), sd * sd * ((at * at + 1) * below + at * density)
+    density = np.exp(-edge * edge / 2) / math.sqrt(2 * math.pi)
+    below = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in edge.ravel().tolist()]).reshape(edge.shape)
+    return sd * (edge * below + density), sd * sd * ((edge * edge + 1) * below + edge * density)

@@ -52,10 +52,10 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         entry = entries[entry]
         coin = noise.below(np.full(open_.size, 1 << _COIN_BITS, np.int64))
         accepted = coin < low[entry]
-        for at in np.flatnonzero(~accepted & (coin < high[entry])).tolist():
-            here = int(entry[at])
-            tie = rates[open_[at]], int(above[here]), int(weight[here])
-            accepted[at] = _accepts(*tie, int(coin[at]), _COIN_BITS, noise)
+        for entry_number in np.flatnonzero(~accepted & (coin < high[entry])).tolist():
+            here = int(entry[entry_number])
+            tie = rates[open_[entry_number]], int(above[here]), int(weight[here])
+            accepted[entry_number] = _accepts(*tie, int(coin[entry_number]), _COIN_BITS, noise)
         done = open_[accepted]
         chosen.entry[done] = entry[accepted]
         chosen.offset[done] = into[accepted] // weight[entry[accepted]]
@@ -88,14 +88,14 @@ def _propose(weights: Int64s, sizes: Int64s, noise: Noise) -> tuple[Int64s, Int6
 
 def _look_up(costs: Int64s, rates: Sequence[Fraction], sizes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Proposal weight and bounds of the acceptance for the cost of each entry."""
-    known = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
-    which = np.repeat(np.array([known[rate] for rate in rates], np.int64), sizes)
-    found = np.zeros((3, costs.size), np.int64)
-    for rate, number in known.items():
-        mine: NDArray[np.bool_] = which == number
-        table = _table(rate, 1 << int(costs[mine].max()).bit_length())
-        found[:, mine] = table[:, costs[mine]]
-    return found[0], found[1], found[2]
+    number_of = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
+    which = np.repeat(np.array([number_of[rate] for rate in rates], np.int64), sizes)
+    bounds = np.zeros((3, costs.size), np.int64)
+    for rate, number in number_of.items():
+        rows: NDArray[np.bool_] = which == number
+        table = _table(rate, 1 << int(costs[rows].max()).bit_length())
+        bounds[:, rows] = table[:, costs[rows]]
+    return bounds[0], bounds[1], bounds[2]
 
 
 @lru_cache(maxsize=256)

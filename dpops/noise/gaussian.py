@@ -24,8 +24,8 @@ def draw(source: Words, variances: Sequence[Fraction]) -> Int64s:
     out = np.zeros(code.size, np.int64)
     noisy = np.flatnonzero(np.array([variance > 0 for variance in kinds], np.bool_)[code])
     for start in range(0, noisy.size, CHUNK):
-        at = noisy[start : start + CHUNK]
-        out[at] = _of_variance(source, kinds, code[at], scale[code[at]])
+        rows = noisy[start : start + CHUNK]
+        out[rows] = _of_variance(source, kinds, code[rows], scale[code[rows]])
     return out
 
 
@@ -44,8 +44,8 @@ def _of_variance(source: Words, variances: Sequence[Fraction], code: Int64s, sca
         # Half of (|y| - sigma^2 / t)^2 / sigma^2; off by 2**-44 of itself and of 1 at most where exp is not 0.
         rates = (np.abs(drawn) - variance / t) ** 2 / (2 * variance)
 
-        def exact(at: int, drawn: Int64s = drawn, t: Int64s = t, of: Int64s = of) -> Fraction:
-            return _rate(abs(int(drawn[at])), int(t[at]), variances[int(of[at])])
+        def exact(row: int, drawn: Int64s = drawn, t: Int64s = t, of: Int64s = of) -> Fraction:
+            return _rate(abs(int(drawn[row])), int(t[row]), variances[int(of[row])])
 
         accepted = source.exp_minus(rates, exact)
         out[open_[accepted]] = drawn[accepted]

@@ -46,8 +46,8 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
         t, s = numerator[open_], denominator[open_]
         offset = source.below(t)
 
-        def exact(at: int, offset: Int64s = offset, t: Int64s = t) -> Fraction:
-            return Fraction(int(offset[at]), int(t[at]))
+        def exact(row: int, offset: Int64s = offset, t: Int64s = t) -> Fraction:
+            return Fraction(int(offset[row]), int(t[row]))
 
         accepted = source.exp_minus(offset / t, exact)
         runs = source.runs(open_.size)

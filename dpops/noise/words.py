@@ -53,16 +53,16 @@ class Words:
         words = self.words(rates.size)
         gap = np.exp(-rates) - words * 2.0**-_WORD
         out: NDArray[np.bool_] = gap > 0
-        for at in np.flatnonzero(np.abs(gap) < _SURE).tolist():
-            out[at] = _Uniform(int(words[at]), self._entropy).is_below_exp(exact(at))
+        for row in np.flatnonzero(np.abs(gap) < _SURE).tolist():
+            out[row] = _Uniform(int(words[row]), self._entropy).is_below_exp(exact(row))
         return out
 
     def runs(self, size: int) -> Int64s:
         """Successes of Bernoulli(exp(-1)) before the first failure: k or more where a uniform is below exp(-k)."""
         words, edges = self.words(size), _run_edges()
-        at = np.searchsorted(edges, words)
-        runs = edges.size - at
-        tied = (edges[np.minimum(at, edges.size - 1)] == words) | (words == 0)
+        run = np.searchsorted(edges, words)
+        runs = edges.size - run
+        tied = (edges[np.minimum(run, edges.size - 1)] == words) | (words == 0)
         for entry in np.flatnonzero(tied).tolist():
             runs[entry] = _Uniform(int(words[entry]), self._entropy).run()
         return runs
@@ -106,7 +106,7 @@ def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
     """The objects among the values, each once, and which of them each value is: equal noise is mostly one object."""
     identity = np.fromiter(map(id, values), np.uint64, len(values))
     _, first, code = np.unique(identity, return_index=True, return_inverse=True)
-    return [values[at] for at in first.tolist()], code
+    return [values[row] for row in first.tolist()], code
 
 
 def _mask(bounds: Int64s) -> NDArray[np.uint64]:

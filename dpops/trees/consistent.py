@@ -30,12 +30,12 @@ def isotonic(noisy: Float64s) -> Float64s:
         mean[every, top], size[every, top] = noisy[:, column], 1
         open_ = every
         while (open_ := open_[mean[open_, top[open_]] < mean[open_, top[open_] - 1]]).size:
-            at = top[open_]
-            upper, lower = size[open_, at], size[open_, at - 1]
-            pooled = mean[open_, at - 1] * lower + mean[open_, at] * upper
-            mean[open_, at - 1], size[open_, at - 1] = pooled / (lower + upper), lower + upper
-            size[open_, at] = 0
-            top[open_] = at - 1
+            block = top[open_]
+            upper, lower = size[open_, block], size[open_, block - 1]
+            pooled = mean[open_, block - 1] * lower + mean[open_, block] * upper
+            mean[open_, block - 1], size[open_, block - 1] = pooled / (lower + upper), lower + upper
+            size[open_, block] = 0
+            top[open_] = block - 1
     repeats = np.where(np.arange(length + 1) <= top[:, None], size, 0)
     fitted: Float64s = np.repeat(mean.ravel(), repeats.ravel()).reshape(rows, length)
     return fitted

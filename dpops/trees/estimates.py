@@ -41,16 +41,16 @@ def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) 
     """
     parts = []
     for shape, places in _by_shape(plans):
-        mine = [plans[place] for place in places]
-        outputs = read_alike([released[at] for at in places], mine, shape, miss)
-        unknown = np.full(len(mine), np.nan)
+        alike = [plans[place] for place in places]
+        outputs = read_alike([released[hat] for hat in places], alike, shape, miss)
+        unknown = np.full(len(alike), np.nan)
         part = Estimates(
             numbers=np.array([outputs[name][:3] for name in OUTPUTS[:-1]]),
             lists=[[(*row, 1.0) for row in outputs["cdf"].value.tolist()]],
             noise_std=unknown,
             bias_bound=unknown,
-            epsilon=np.array([float(plan.epsilon) for plan in mine]),
-            status=[OK] * len(mine),
+            epsilon=np.array([float(plan.epsilon) for plan in alike]),
+            status=[OK] * len(alike),
         )
         parts.append((places, part))
     return Estimates.placed(len(plans), parts)
@@ -66,12 +66,12 @@ def _by_shape(plans: Sequence[Plan]) -> list[tuple[PlannedTree, list[int]]]:
 
 def read(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[dict[str, Reading]]:
     """By HAT its outputs, of one row each: cdf (shares), p50, p85, mean (units), variance (units squared)."""
-    found: list[dict[str, Reading]] = [{} for _ in plans]
-    for shape, mine in _by_shape(plans):
-        outputs = read_alike([released[at] for at in mine], [plans[at] for at in mine], shape, miss)
-        for row, at in enumerate(mine):
-            found[at] = {name: Reading(*(part[row] for part in output)) for name, output in outputs.items()}
-    return found
+    readings: list[dict[str, Reading]] = [{} for _ in plans]
+    for shape, places in _by_shape(plans):
+        outputs = read_alike([released[place] for place in places], [plans[place] for place in places], shape, miss)
+        for row, place in enumerate(places):
+            readings[place] = {name: Reading(*(part[row] for part in output)) for name, output in outputs.items()}
+    return readings
 
 
 def read_alike(
@@ -122,15 +122,15 @@ class _Hats(NamedTuple):
         raw = cumulative(noisy, total, *shape) / total[:, None]
         return cls(raw, size, bias, rounding, upper, upper / shape.tree.bins, upper / steps)
 
-    def in_units(self, found: Between, more: Float64s) -> Between:
+    def in_units(self, between: Between, more: Float64s) -> Between:
         """From bins to units, wider by so much, within [0, U]."""
-        low, high = found.low * self.width - more, found.high * self.width + more
+        low, high = between.low * self.width - more, between.high * self.width + more
         return Between(np.maximum(low, 0.0), np.minimum(high, self.upper))
 
 
-def _around(value: Float64s, found: Between, noise: Float64s, bias: Float64s) -> Reading:
+def _around(value: Float64s, between: Between, noise: Float64s, bias: Float64s) -> Reading:
     """The interval of the unbiased estimate, widened where consistency moved the value out of it."""
-    return Reading(value, np.minimum(found.low, value), np.maximum(found.high, value), noise, bias)
+    return Reading(value, np.minimum(between.low, value), np.maximum(between.high, value), noise, bias)
 
 
 def _mean(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Reading:

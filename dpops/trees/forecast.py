@@ -38,8 +38,10 @@ def errors_at(
     upper: U, in the prior's units. Clipping of users is not counted here.
     """
     curves = _curves(tree, shares, prior.mean, prior.sd, upper)
-    at = np.log(np.clip(size, SIZES[0], SIZES[-1]))
-    return ReadingErrors(*(np.exp(np.interp(at, np.log(SIZES), np.log(np.maximum(curve, 1e-12)))) for curve in curves))
+    log_size = np.log(np.clip(size, SIZES[0], SIZES[-1]))
+    return ReadingErrors(
+        *(np.exp(np.interp(log_size, np.log(SIZES), np.log(np.maximum(curve, 1e-12)))) for curve in curves)
+    )
 
 
 @lru_cache(maxsize=16)
@@ -47,7 +49,7 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
     """Distribution functions that HATs may have, equally likely, float64 (cases, K - 1): normal around their means."""
     edges = (np.arange(1, bins) * upper / bins).tolist()
     means = Prior(prior_mean, prior_sd).hat_means(upper).tolist()
-    return np.array([[NormalDist(at, prior_sd).cdf(edge) for edge in edges] for at in means]).reshape(-1, bins - 1)
+    return np.array([[NormalDist(mean, prior_sd).cdf(edge) for edge in edges] for mean in means]).reshape(-1, bins - 1)
 
 
 @lru_cache(maxsize=16)
@@ -72,4 +74,4 @@ def _errors(released: Float64s, true: Float64s) -> list[float]:
         mean(released) - mean(true),
         variance(released) - variance(true),
     ]
-    return [float(np.abs(each).mean()) if each.size else 0.0 for each in off]
+    return [float(np.abs(errors).mean()) if errors.size else 0.0 for errors in off]

@@ -112,8 +112,8 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
 
     An error f(t) of the prefix at edge t adds -2 (t - m) f(t).
     """
-    at = np.arange(1.0, law.weights.shape[1] + 1)
-    square, cross, plain = _products(law, np.stack([2 * at, np.full(at.size, 2.0)], axis=1))
+    places = np.arange(1.0, law.weights.shape[1] + 1)
+    square, cross, plain = _products(law, np.stack([2 * places, np.full(places.size, 2.0)], axis=1))
     deviations: Float64s = np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))
     return deviations
 

@@ -48,7 +48,7 @@ class Tree:
     def edges(self) -> tuple[Int64s, Int64s]:
         """First bin, and the bin after the last, of every node: int64 (nodes,), level by level, left to right."""
         low = [np.arange(size) * width for size, width in zip(self.sizes, self.widths, strict=True)]
-        high = [np.minimum(each + width, self.bins) for each, width in zip(low, self.widths, strict=True)]
+        high = [np.minimum(start + width, self.bins) for start, width in zip(low, self.widths, strict=True)]
         return np.concatenate(low), np.concatenate(high)
 
     def split(self, nodes: Sequence[object]) -> list[slice]:

@@ -149,10 +149,10 @@ def _fill(book: Ledger, backup: Backup) -> None:
 
 def _has_same_key(place: AccountLocation, backup: Backup) -> bool:
     try:
-        known = read_key(place.key)
+        key = read_key(place.key)
     except AccountRefusal:
         return False
-    if known.key.hex() != backup.header.key:
+    if key.key.hex() != backup.header.key:
         raise AccountRefusal(
             f"the key file {place.key} holds another key than the backup: name another file with --key"
         )

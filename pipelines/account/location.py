@@ -73,8 +73,8 @@ class AccountLocation:
         except AccountRefusal:
             raise LedgerError(f"there is no key file {self.key}") from None
         book = Ledger(self.url, self.head, signature, read_only=True)
-        known = {account.key_check for account in book.accounts()} if book.exists() else set()
-        if known and signature.key_check not in known:
+        checks = {account.key_check for account in book.accounts()} if book.exists() else set()
+        if checks and signature.key_check not in checks:
             raise LedgerError(f"the key file {self.key} is of no account in the ledger {self.shown}")
         return book
 
@@ -153,7 +153,7 @@ def open_account(place: AccountLocation, table: AccountTerms) -> str:
 
 def other_accounts(place: AccountLocation, account: str) -> list[str]:
     """What else the ledger or the head file knows: a vehicle that reports to two accounts spends both budgets."""
-    in_ledger = {known.name for known in place.ledger.accounts()}
+    in_ledger = {other.name for other in place.ledger.accounts()}
     with_key = {name for ledger in place.witness.read_all().values() for name in ledger["accounts"]}
     return sorted((in_ledger | with_key) - {account})
 
@@ -162,7 +162,7 @@ def that_void(place: AccountLocation, table: AccountTerms) -> list[str]:
     """The ledger's accounts with public counts beside one that hides whether a vehicle drove."""
     if table.adjacency != "add-remove":
         return []
-    return sorted(known.name for known in place.ledger.accounts() if known.adjacency == "counts-public")
+    return sorted(other.name for other in place.ledger.accounts() if other.adjacency == "counts-public")
 
 
 def _has_key(place: AccountLocation) -> bool:
@@ -177,7 +177,7 @@ def _has_key(place: AccountLocation) -> bool:
 
 def _make_key(place: AccountLocation, account: str) -> None:
     """A new key (0600) and its head, for an account that no key was made for yet."""
-    if any(known.name == account for known in place.ledger.accounts()):
+    if any(other.name == account for other in place.ledger.accounts()):
         raise AccountRefusal(
             f"account {account!r} was opened with a key file, and there is none at {place.key}: name it with --key"
         )

@@ -22,8 +22,8 @@ class LedgerRecord(NamedTuple):
 
 def walked(book: Ledger, spec: Specification) -> LedgerRecord:
     """Walks the ledger before anything else of it is read. Raises LedgerError where it is not whole."""
-    found = book.verify()
+    verified = book.verify()
     periods = {spent.period for spent in book.spent(spec.account.name)}
     newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
     entry = book.hash_of(newest).partition(".")[0] if newest else ""
-    return LedgerRecord(entry, found.checked == found.entries, found.said(), book.head_said())
+    return LedgerRecord(entry, verified.checked == verified.entries, verified.said(), book.head_said())

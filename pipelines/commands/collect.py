@@ -30,7 +30,7 @@ STOP_S = 4.0
 
 def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     pairs = [value.partition(":") for value in values]
-    if any(not name.strip() or not found for name, found, _ in pairs):
+    if any(not name.strip() or not equals_sign for name, equals_sign, _ in pairs):
         raise click.BadParameter("a header is like 'X-Api-Key: secret'")
     return {name.strip(): text.strip() for name, _, text in pairs}
 

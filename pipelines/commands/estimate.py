@@ -163,10 +163,10 @@ def _run(
             written, missing = past.estimate_again(spec, place, when, outputs, report, whole=whole)
         else:
             outputs = asked.of(spec)
-            known = estimates.recorded(spec, place, products.of(spec.timetable))
-            written, missing = estimates.estimate_again(known, when, outputs, report, whole=whole, sums=released)
+            recorded = estimates.recorded(spec, place, products.of(spec.timetable))
+            written, missing = estimates.estimate_again(recorded, when, outputs, report, whole=whole, sums=released)
             if days.forecast is not None:
-                written += estimates.forecast(known, days.after, days.forecast, outputs)
+                written += estimates.forecast(recorded, days.after, days.forecast, outputs)
     _tell(written, missing, outputs.folder, as_json=as_json)
     return DONE
 

@@ -101,17 +101,17 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
     )
 
 
-def _table(found: Fused) -> Table:
+def _table(fused: Fused) -> Table:
     """Means of the first groups: fused, and each single service beside it."""
     from transforms.reports.fuse import FUSED
 
-    names = sorted({row["service"] for row in found.rows} - {FUSED})
+    names = sorted({row["service"] for row in fused.rows} - {FUSED})
     table = Table(title="mean, km/h (95 % interval)", title_justify="left")
     for name in ("slot", "cell", "users", "fused", *names):
         table.add_column(
             name, justify="left" if name in ("slot", "cell") else "right", no_wrap=name in ("slot", "cell")
         )
-    means = [row for row in found.rows if row["statistic"] == "mean"]
+    means = [row for row in fused.rows if row["statistic"] == "mean"]
     places = list(dict.fromkeys((row["slot_start"], row["cell"]) for row in means))
     by_place = {(row["slot_start"], row["cell"], row["service"]): row for row in means}
     for slot, cell in places[:MOST_GROUPS]:
@@ -129,14 +129,14 @@ def _tell_refused(out: Console, read: int, refused: dict[str, int]) -> None:
         out.print(f"  {reason}: {count:,}")
 
 
-def _document(spec: FusionSpecification, found: Fused) -> dict[str, object]:
+def _document(spec: FusionSpecification, fused: Fused) -> dict[str, object]:
     return {
         "spec_id": spec.spec_id,
-        "rows_read": found.read,
-        "reports": found.accepted,
-        "refused": found.refused,
-        "users": found.users,
+        "rows_read": fused.read,
+        "reports": fused.accepted,
+        "refused": fused.refused,
+        "users": fused.users,
         "epsilon_user_value": spec.epsilon_of_all,
-        "epsilon_user_most": found.leakage,
-        "files": [str(path) for path in found.files],
+        "epsilon_user_most": fused.leakage,
+        "files": [str(path) for path in fused.files],
     }

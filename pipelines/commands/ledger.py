@@ -98,8 +98,8 @@ def _spans_table(account: dict[str, Any]) -> Table:
     return table
 
 
-def _minute(at: str) -> str:
-    return datetime.fromisoformat(at).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+def _minute(time: str) -> str:
+    return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _that_void(account: dict[str, Any], accounts: Sequence[dict[str, Any]]) -> str:
@@ -187,31 +187,31 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
     spec = load(spec_path)
     when = range_of(spec.timetable, start, end)
     now_s = int(datetime.now(UTC).timestamp())
-    found = gaps(spec, when, _open(place), now_s)
+    gaps_left = gaps(spec, when, _open(place), now_s)
     summary = {
         "name": spec.name,
         "spec_id": spec.spec_id,
         "slots": len(when.slots),
         "still_to_come": sum(not is_due(spec, slot.start_s, now_s) for slot in when.slots),
-        "missing": [gap._asdict() for gap in found],
+        "missing": [gap._asdict() for gap in gaps_left],
     }
     if as_json:
         click.echo(msgspec.json.encode(summary).decode())
     else:
-        _show_gaps(summary, found)
+        _show_gaps(summary, gaps_left)
 
 
-def _show_gaps(summary: dict[str, Any], found: Sequence[Gap]) -> None:
+def _show_gaps(summary: dict[str, Any], gaps_left: Sequence[Gap]) -> None:
     out = console()
-    if found:
+    if gaps_left:
         table = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
         for column in ("period", "slot", "until", "missing shards"):
             table.add_column(column, no_wrap=column != "missing shards")
-        for gap in found:
+        for gap in gaps_left:
             table.add_row(gap.period, gap.slot_start, gap.slot_end, ", ".join(map(str, gap.shards)))
         out.print(table)
     out.print(
-        f"{len(found):,} of {summary['slots']:,} slots are missing, {summary['still_to_come']:,} are still to come"
+        f"{len(gaps_left):,} of {summary['slots']:,} slots are missing, {summary['still_to_come']:,} are still to come"
     )
 
 

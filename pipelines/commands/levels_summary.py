@@ -22,7 +22,7 @@ OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicl
 def summarise_levels(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:
     """What a run did, as plain values. What is public is the same whatever the input holds."""
     levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
-    each: dict[str, Fact] = {
+    same_for_all: dict[str, Fact] = {
         "cells": len(spec.cells.region or ()),
         "delta": 0.0 if levels.delta is None else float(levels.delta),
     }
@@ -36,7 +36,7 @@ def summarise_levels(spec: Specification, done: FinishedRun, place: AccountLocat
                 "slots": slots[period],
                 "stages": _stages_of(period, entries),
                 "epsilon": float(levels.epsilon_of(period)),
-                **each,
+                **same_for_all,
             }
             for period in done.calendar.periods
         ],
@@ -88,9 +88,9 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
     table = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
     for title in ("period", "slots", "cells", "stages", "epsilon", "delta"):
         table.add_column(title, justify="left" if title == "period" else "right")
-    for each in summary["periods"]:
-        numbers = (f"{each['slots']:,}", f"{each['cells']:,}", f"{len(each['stages'])}")
-        table.add_row(each["period"], *numbers, f"{each['epsilon']:g}", f"{each['delta']:g}")
+    for period in summary["periods"]:
+        numbers = (f"{period['slots']:,}", f"{period['cells']:,}", f"{len(period['stages'])}")
+        table.add_row(period["period"], *numbers, f"{period['epsilon']:g}", f"{period['delta']:g}")
     out.print(table)
     out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
     show_files(summary, out)

@@ -38,13 +38,13 @@ def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def with_value(**given: Any) -> Any:
-            fields = {each: given.pop(each) for each in names if each in given}
+            fields = {field: given.pop(field) for field in names if field in given}
             return command(**{name: made_by(**fields)}, **given)
 
-        found: Command = with_value
+        decorated: Command = with_value
         for option in reversed(options):
-            found = option(found)
-        return found
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 

@@ -215,29 +215,29 @@ def _classes(statistic: StatisticPlan) -> Table:
     table.add_column("mechanism", overflow="fold")
     for title in ("m_UB", "noise", "bias", "error"):
         table.add_column(title, justify="right", no_wrap=True)
-    for each in statistic.classes:
+    for hat_class in statistic.classes:
         table.add_row(
-            each.vehicles,
-            f"{each.hats:,}",
-            _chosen(each),
-            "-" if each.m_ub is None else f"{each.m_ub:g}",
-            _short(each.noise_scale),
-            _short(each.bias_bound),
-            Text(_short(each.forecast_error), "bold"),
-            end_section=not each.runners_up,
+            hat_class.vehicles,
+            f"{hat_class.hats:,}",
+            _chosen(hat_class),
+            "-" if hat_class.m_ub is None else f"{hat_class.m_ub:g}",
+            _short(hat_class.noise_scale),
+            _short(hat_class.bias_bound),
+            Text(_short(hat_class.forecast_error), "bold"),
+            end_section=not hat_class.runners_up,
         )
-        for index, other in enumerate(each.runners_up, 1):
-            last = index == len(each.runners_up)
+        for index, other in enumerate(hat_class.runners_up, 1):
+            last = index == len(hat_class.runners_up)
             row = ("", "", f"  then {other.mechanism}", "", "", "", _short(other.forecast_error))
             table.add_row(*row, style="dim", end_section=last)
     return table
 
 
-def _chosen(each: HatClass) -> str:
-    if len(each.chosen) == 1:
-        return each.chosen[0].mechanism
-    lines = [f"{share.mechanism} {_percent(share.share)}" for share in each.chosen[:_MOST_CHOSEN]]
-    rest = sum(share.share for share in each.chosen[_MOST_CHOSEN:])
+def _chosen(hat_class: HatClass) -> str:
+    if len(hat_class.chosen) == 1:
+        return hat_class.chosen[0].mechanism
+    lines = [f"{share.mechanism} {_percent(share.share)}" for share in hat_class.chosen[:_MOST_CHOSEN]]
+    rest = sum(share.share for share in hat_class.chosen[_MOST_CHOSEN:])
     return "\n".join([*lines, *([f"others {_percent(rest)}"] if rest else [])])
 
 
@@ -281,14 +281,14 @@ def _choices(planned: Planned) -> Table:
     return table
 
 
-def _choice_row(each: OtherChoice) -> list[str]:
-    composed = each.composed
+def _choice_row(other: OtherChoice) -> list[str]:
+    composed = other.composed
     over = " over" if composed.within_limit is False else ""
     return [
-        each.choice,
-        f"{each.hats:,}",
-        f"{each.median_vehicles:g}",
-        *map(_short, each.forecast_error.values()),
+        other.choice,
+        f"{other.hats:,}",
+        f"{other.median_vehicles:g}",
+        *map(_short, other.forecast_error.values()),
         f"{composed.epsilon_per_hat_least:.3g}",
         _total(composed.vehicle_and_period),
         _total(composed.debit_of_a_period) + over,

@@ -58,8 +58,8 @@ def _levels(planned: PlannedLevels) -> Table:
         table.add_column(str(number), justify="right", no_wrap=True)
     for name in ("HAT", "cell", "fleet"):
         table.add_column(f"±{planned.within_kmh:g}\n{name}", justify="right", no_wrap=True)
-    for each in planned.totals:
-        table.add_row(*_row(each), style="bold" if each.as_specified else None)
+    for total in planned.totals:
+        table.add_row(*_row(total), style="bold" if total.as_specified else None)
     return table
 
 
@@ -88,10 +88,10 @@ def _choices(choices: Sequence[Choice]) -> Table:
     table.add_column("levels and their shares")
     for name in ("bound, first day", "later", "error, first day", "later"):
         table.add_column(name, justify="right")
-    for at, each in enumerate(choices):
-        levels = ", ".join(f"{name} {share:g}" for name, share in each.levels.items())
-        numbers = *(f"{bound:g}" for bound in each.bound_kmh), f"{each.first_kmh:.2f}", f"{each.later_kmh:.2f}"
-        table.add_row(levels, *numbers, style=None if at else "bold")
+    for rank, choice in enumerate(choices):
+        levels = ", ".join(f"{name} {share:g}" for name, share in choice.levels.items())
+        numbers = *(f"{bound:g}" for bound in choice.bound_kmh), f"{choice.first_kmh:.2f}", f"{choice.later_kmh:.2f}"
+        table.add_row(levels, *numbers, style=None if rank else "bold")
     return table
 
 
@@ -113,13 +113,13 @@ def _show_places(planned: PlannedPlaces, out: Console) -> None:
     _print_all(planned.answers, out)
 
 
-def _row(each: Total) -> list[str | Text]:
-    span = _SPAN[each.days] or ("now" if each.as_specified else "")
-    shown = zip(each.half_widths_kmh, each.reliable, strict=True)
+def _row(total: Total) -> list[str | Text]:
+    span = _SPAN[total.days] or ("now" if total.as_specified else "")
+    shown = zip(total.half_widths_kmh, total.reliable, strict=True)
     return [
-        f"{each.epsilon:.4g} {span}".strip(),
-        *(f"{half:.1f}" if known else f"({half:.1f})" for half, known in shown),
-        *(_number(value) for value in (each.hat_vehicles, each.place_vehicles, each.fleet)),
+        f"{total.epsilon:.4g} {span}".strip(),
+        *(f"{half:.1f}" if is_reliable else f"({half:.1f})" for half, is_reliable in shown),
+        *(_number(value) for value in (total.hat_vehicles, total.place_vehicles, total.fleet)),
     ]
 
 
@@ -157,11 +157,11 @@ def show_needs(needs: MechanismNeeds, out: Console) -> None:
         table.add_column(str(number), justify="right", no_wrap=True)
     table.add_column(f"±{needs.within_kmh:g}\nfrom", justify="right")
     table.add_column("fewest, with", justify="right")
-    for each in needs.by_epsilon:
-        best = "-" if each.best is None else f"{each.best_vehicles:,} {each.best}"
-        now = " now" if each.as_specified else ""
-        halves = (f"{half:.1f}" for half in each.half_widths_kmh)
-        table.add_row(f"{each.epsilon:.3g}{now}", *halves, _number(each.vehicles), best, style="bold" if now else None)
+    for need in needs.by_epsilon:
+        best = "-" if need.best is None else f"{need.best_vehicles:,} {need.best}"
+        now = " now" if need.as_specified else ""
+        halves = (f"{half:.1f}" for half in need.half_widths_kmh)
+        table.add_row(f"{need.epsilon:.3g}{now}", *halves, _number(need.vehicles), best, style="bold" if now else None)
     out.print(table)
     _print_all(needs.answers, out)
 

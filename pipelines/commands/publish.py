@@ -142,7 +142,7 @@ def _run(
         write_folder(output, files)
     except OSError as error:
         raise OutputError(f"the folder {output} cannot be written: {reason_of(error)}") from None
-    of = {name: found.num_rows for name, found in results.items()}
+    of = {name: table.num_rows for name, table in results.items()}
     answer(as_json, *_told(output, files, {name: (many, of[name]) for name, many in rows.items()}))
     return 0
 
@@ -242,5 +242,5 @@ def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroun
     when = range_of(spec.timetable, starts[0][:10], starts[-1][:10])
     missing = [gap.slot_start for gap in gaps(spec, when, book, int(datetime.now(UTC).timestamp()))]
     shapes = [around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
-    lons, lats = zip(*(at for shape in shapes if shape for part in shape.parts for at in part), strict=True)
+    lons, lats = zip(*(position for shape in shapes if shape for part in shape.parts for position in part), strict=True)
     return Extent(starts[0], ends[-1], len(starts), missing, (min(lons), min(lats), max(lons), max(lats)))

@@ -85,7 +85,7 @@ class _Results(Console):
     """A console that cuts no text of a table off: what is too long goes on in the next line."""
 
     def print(self, *objects: Any, **more: Any) -> None:
-        for column in (column for each in objects if isinstance(each, Table) for column in each.columns):
+        for column in (column for table in objects if isinstance(table, Table) for column in table.columns):
             column.overflow = "fold"
         super().print(*objects, **more)
 
@@ -114,12 +114,12 @@ def _bars(errors: Console) -> Iterator[Report]:
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
     columns = (name, bar, _Count(_whole()), _Rate(_whole()), _Left(_whole()))
     with Progress(*columns, console=errors, expand=True) as bars:
-        known: dict[str, Any] = {}
+        task_of: dict[str, Any] = {}
 
         def report(phase: str, done: int, whole: int | None) -> None:
-            if phase not in known:
-                known[phase] = bars.add_task(phase, total=whole)
-            bars.update(known[phase], completed=done, total=whole)
+            if phase not in task_of:
+                task_of[phase] = bars.add_task(phase, total=whole)
+            bars.update(task_of[phase], completed=done, total=whole)
 
         yield report
 

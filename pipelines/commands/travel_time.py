@@ -56,7 +56,7 @@ def travel_time(spec_path: Path, pattern: str, route_path: Path, as_json: bool) 
     around = with_specified(Surroundings(), spec, spec_path)
     route = read_route(route_path, around.places, dict(zip(places.names, places.cell.tolist(), strict=True)))
     times, lacking = travel_times(read_rows(paths_of(pattern)), route)
-    without = [{"slot_start": each.start, "slot_end": each.end, "places": each.names} for each in lacking]
+    without = [{"slot_start": slot.start, "slot_end": slot.end, "places": slot.names} for slot in lacking]
     document = {"route": str(route_path), "places": len(route.names), "times": [_plain(time) for time in times]}
     answer(as_json, document | {"without_value": without}, *map(_line, times), *map(_lacking_line, lacking))
     return 0

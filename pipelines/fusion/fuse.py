@@ -67,20 +67,20 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
     make_writable(output)
     with Spool() as kept:
         with _watched(kept, report):
-            found = _run(spec, paths, kept)
+            fused = _run(spec, paths, kept)
         groups = [msgspec.json.decode(data, type=tuple[Group, list[Row]]) for data in kept.read(_GROUPS)]
         spent = [msgspec.json.decode(data, type=UserLoss) for data in kept.read(SPENT)]
     if not groups:
-        raise InputError(f"no report was usable: of {found.read} rows {_listed(found.refused)}")
-    found.users, found.leakage = sum(each.users for each in spent), max(each.leakage for each in spent)
+        raise InputError(f"no report was usable: of {fused.read} rows {_listed(fused.refused)}")
+    fused.users, fused.leakage = sum(users.users for users in spent), max(users.leakage for users in spent)
     placed = ((_place(group, spec), rows) for group, rows in sorted(groups, key=itemgetter(0)))
-    found.rows = [place | row for place, rows in placed for row in rows]
+    fused.rows = [place | row for place, rows in placed for row in rows]
     stem = f"fused-{spec.spec_id}"
     for kind in formats:
         path = output / f"{stem}.{kind}"
-        write_whole(path, FORMATS[kind](columns_in(found.rows, SCHEMA), SCHEMA, stem))
-        found.files += (path,)
-    return found
+        write_whole(path, FORMATS[kind](columns_in(fused.rows, SCHEMA), SCHEMA, stem))
+        fused.files += (path,)
+    return fused
 
 
 def _run(spec: FusionSpecification, paths: Sequence[str], kept: Spool) -> Fused:
@@ -94,9 +94,9 @@ def _run(spec: FusionSpecification, paths: Sequence[str], kept: Spool) -> Fused:
         _ = (read[REFUSED], parsed[REFUSED], joined[REFUSED]) | "all refused" >> beam.Flatten() | CountRefused()
         _ = fused | "keep groups" >> beam.Map(_keep, _GROUPS, kept)
         _ = joined[SPENT] | "keep spent" >> beam.Map(_keep, SPENT, kept)
-    found = Fused()
-    _count(found, p.result)
-    return found
+    counted = Fused()
+    _count(counted, p.result)
+    return counted
 
 
 def _count_rows(batch: RawBatch, kept: Spool) -> None:
@@ -136,20 +136,22 @@ def _place(group: Group, spec: FusionSpecification) -> Row:
     slot_s, cell = group
     start = end = ""
     if spec.reports.hours is not None:
-        at = datetime.fromtimestamp(slot_s, ZoneInfo(spec.reports.hours.zone))
-        start = at.isoformat()
-        end = (at.astimezone(UTC) + timedelta(seconds=spec.reports.hours.slot_s)).astimezone(at.tzinfo).isoformat()
+        begin = datetime.fromtimestamp(slot_s, ZoneInfo(spec.reports.hours.zone))
+        start = begin.isoformat()
+        end = (
+            (begin.astimezone(UTC) + timedelta(seconds=spec.reports.hours.slot_s)).astimezone(begin.tzinfo).isoformat()
+        )
     return {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
 
 
-def _count(found: Fused, result: Any) -> None:
+def _count(fused: Fused, result: Any) -> None:
     for counter in result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))["counters"]:
         name, value = counter.key.metric.name, counter.committed
         if name == counters.ROWS:
-            found.read += value
+            fused.read += value
         elif name.startswith(counters.REFUSED):
             reason = name.removeprefix(counters.REFUSED)
-            found.refused[reason] = found.refused.get(reason, 0) + value
+            fused.refused[reason] = fused.refused.get(reason, 0) + value
 
 
 def _listed(refused: dict[str, int]) -> str:

@@ -74,7 +74,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
 
 
 def estimate_again(
-    known: RecordedStages,
+    recorded: RecordedStages,
     when: Calendar,
     outputs: Outputs,
     progress: Report,
@@ -88,35 +88,39 @@ def estimate_again(
     what was released itself.
     """
     make_writable(outputs.folder)
-    facts = slot_facts(known.spec, when)
+    facts = slot_facts(recorded.spec, when)
     missing, written = list[str](), list[Path]()
-    everything = learned_from(known.entries, known.policy, None) if whole and known.entries else None
+    everything = learned_from(recorded.entries, recorded.policy, None) if whole and recorded.entries else None
     for done, (period, group) in enumerate(groupby(when.slots, key=lambda slot: slot.period)):
         progress("periods estimated", done, len(when.periods))
         slots = [facts[slot.start_s] for slot in group]
-        if period not in known.periods:
+        if period not in recorded.periods:
             missing.append(period)
             continue
-        found = _causal(known, period, slots) if everything is None else _by_all(known, everything, period, slots)
-        written += _written(found, slots, known.policy, outputs)
+        estimates = (
+            _causal(recorded, period, slots) if everything is None else _by_all(recorded, everything, period, slots)
+        )
+        written += _written(estimates, slots, recorded.policy, outputs)
         if sums:
-            written += _sums(known, period, slots, outputs)
+            written += _sums(recorded, period, slots, outputs)
     progress("periods estimated", len(when.periods), len(when.periods))
     return written, missing
 
 
-def _causal(known: RecordedStages, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
-    last = max(entry.sequence for entry in known.entries if entry.unit.period == period)
-    entries = [entry for entry in known.entries if entry.sequence <= last]
-    return day_estimates(learned_from(entries, known.policy), known.policy, slots, taught_of(entries, known.policy))
+def _causal(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+    last = max(entry.sequence for entry in recorded.entries if entry.unit.period == period)
+    entries = [entry for entry in recorded.entries if entry.sequence <= last]
+    return day_estimates(
+        learned_from(entries, recorded.policy), recorded.policy, slots, taught_of(entries, recorded.policy)
+    )
 
 
-def _sums(known: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
+def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
     """Writes the noisy sums of a period's stages, one file of each format."""
-    places = counted(known.entries)
-    stages = of_period(known.entries, period)
-    rows = [row for entry in stages for row in sums_of(entry.unit, places[entry.sequence], known.policy, slots)]
-    spec_id, start = known.policy.spec_id, slots[0].start
+    places = counted(recorded.entries)
+    stages = of_period(recorded.entries, period)
+    rows = [row for entry in stages for row in sums_of(entry.unit, places[entry.sequence], recorded.policy, slots)]
+    spec_id, start = recorded.policy.spec_id, slots[0].start
     for kind in outputs.formats:
         path = outputs.folder / file_of(spec_id, start, kind, outputs.shape, SUMS)
         path.parent.mkdir(exist_ok=True)
@@ -124,38 +128,40 @@ def _sums(known: RecordedStages, period: str, slots: Sequence[SlotFacts], output
         yield path
 
 
-def _by_all(known: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
-    order = period_order(known.entries)
-    taught = taught_of(known.entries, known.policy)
-    return day_estimates(everything, known.policy, slots, taught, len(order) - 1 - order.index(period))
+def _by_all(recorded: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+    order = period_order(recorded.entries)
+    taught = taught_of(recorded.entries, recorded.policy)
+    return day_estimates(everything, recorded.policy, slots, taught, len(order) - 1 - order.index(period))
 
 
-def forecast(known: RecordedStages, first: date, days: int, outputs: Outputs) -> list[Path]:
+def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs) -> list[Path]:
     """Writes what is expected of days from `first` on, whether they are released or not."""
-    if not known.entries:
+    if not recorded.entries:
         raise UsageError("nothing is released yet: there is nothing to forecast from")
     make_writable(outputs.folder)
     last = first + timedelta(days=days - 1)
-    when = range_of(known.spec.timetable, first.isoformat(), last.isoformat())
-    facts, zone = slot_facts(known.spec, when), known.spec.timetable.zone
-    learned, written = learned_from(known.entries, known.policy), list[Path]()
-    taught = taught_of(known.entries, known.policy)
+    when = range_of(recorded.spec.timetable, first.isoformat(), last.isoformat())
+    facts, zone = slot_facts(recorded.spec, when), recorded.spec.timetable.zone
+    learned, written = learned_from(recorded.entries, recorded.policy), list[Path]()
+    taught = taught_of(recorded.entries, recorded.policy)
     for _, group in groupby(when.slots, key=lambda slot: slot.period):
         starts = [slot.start_s for slot in group]
         belief = learned.forecast(np.array(hours_of(starts, zone), np.int64))
         slots = [facts[slot_s] for slot_s in starts]
-        products = product_estimates(learned, belief, known.policy, slots, taught, forecast=True)
-        found = hat_estimates(belief, known.policy, forecast=True)._replace(products=products)
-        written += _written(found, slots, known.policy, outputs)
+        products = product_estimates(learned, belief, recorded.policy, slots, taught, forecast=True)
+        estimates = hat_estimates(belief, recorded.policy, forecast=True)._replace(products=products)
+        written += _written(estimates, slots, recorded.policy, outputs)
     return written
 
 
-def _written(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy, outputs: Outputs) -> Iterator[Path]:
-    for slot in slots_of(found, slots, policy):
+def _written(
+    estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy, outputs: Outputs
+) -> Iterator[Path]:
+    for slot in slots_of(estimates, slots, policy):
         yield from publish_slot(slot, outputs.folder, outputs.formats, outputs.shape)
 
 
-def slots_of(found: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
+def slots_of(estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
     for index, facts in enumerate(slots):
-        yield estimates_of_slot(found, index, facts, "km/h", policy)
-    yield from found.products
+        yield estimates_of_slot(estimates, index, facts, "km/h", policy)
+    yield from estimates.products

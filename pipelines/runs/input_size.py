@@ -33,11 +33,11 @@ def rows_about(paths: Sequence[str]) -> int | None:
     return round(total)
 
 
-def _lines(path: str, known: list[float]) -> float | None:
+def _lines(path: str, sizes: list[float]) -> float | None:
     """known: bytes of a line in files of this kind, which grows until PROBED_FILES of them were looked into."""
-    if len(known) < PROBED_FILES and Path(path).is_file():
+    if len(sizes) < PROBED_FILES and Path(path).is_file():
         with open(path, "rb") as file:
             start = file.read(SAMPLE_BYTES)
         if newlines := start.count(b"\n"):
-            known.append((start.rindex(b"\n") + 1) / newlines)
-    return os.path.getsize(path) * len(known) / sum(known) if known else None
+            sizes.append((start.rindex(b"\n") + 1) / newlines)
+    return os.path.getsize(path) * len(sizes) / sum(sizes) if sizes else None

@@ -41,8 +41,8 @@ def estimate_again(
     slots = [slot for slot in _slots(entries) if slot.units[0].slot_s in wanted]
     slots.sort(key=lambda slot: last_entry(slot, ledger))
     written: list[Path] = []
-    for found in _by_all(spec, entries, slots) if whole else _causal(spec, location, slots):
-        written += publish_slot(found, outputs.folder, outputs.formats, outputs.shape)
+    for estimates in _by_all(spec, entries, slots) if whole else _causal(spec, location, slots):
+        written += publish_slot(estimates, outputs.folder, outputs.formats, outputs.shape)
         progress("files written", len(written), len(slots) * len(outputs.formats))
     recorded = {slot.units[0].period for slot in slots}
     return sorted(written), [period for period in when.periods if period not in recorded]
@@ -58,10 +58,10 @@ def _causal(spec: Specification, location: AccountLocation, slots: Sequence[Reco
 
 
 def _by_all(spec: Specification, entries: Sequence[HatEntry], slots: Sequence[RecordedSlot]) -> Iterator[SlotEstimates]:
-    known = Fitter().fitted(Past.none(keeps_all=True).after(entries))
+    fitted = Fitter().fitted(Past.none(keeps_all=True).after(entries))
     for slot in slots:
         units = all_of(HatUnit, slot.units)
-        yield with_model(estimates_of(units, _names(spec)), units, known, spec.speeds.grid.upper)
+        yield with_model(estimates_of(units, _names(spec)), units, fitted, spec.speeds.grid.upper)
 
 
 def _names(spec: Specification) -> tuple[str, ...]:

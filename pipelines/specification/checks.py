@@ -72,9 +72,9 @@ def timetable_of(document: Document) -> Timetable:
     lateness_s = document.slot.allowed_lateness_s
     need(0 <= lateness_s <= MOST_LATENESS_S, "slot.allowed_lateness_s", f"must be 0 to {MOST_LATENESS_S:,}", lateness_s)
     service = document.slot.service
-    found = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", service)
-    need(found is not None, "slot.service", 'must look like "05:00-24:00"', service)
-    numbers = [int(group) for group in found.groups()] if found else []
+    match = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", service)
+    need(match is not None, "slot.service", 'must look like "05:00-24:00"', service)
+    numbers = [int(group) for group in match.groups()] if match else []
     start, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
     ordered = max(numbers[1], numbers[3]) < 60 and start < end <= DAY_MINUTES
     need(ordered, "slot.service", "must start before it ends, within one day", service)
@@ -214,10 +214,10 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
         return None
     try:
         if isinstance(cells.region, list):
-            found = cells_of_list(cells.region, cells.resolution)
+            cells_listed = cells_of_list(cells.region, cells.resolution)
         else:
             document = msgspec.json.decode(read_regular(folder / cells.region, REGION_BYTES))
-            found = cells_of_geojson(document, cells.resolution)
+            cells_listed = cells_of_geojson(document, cells.resolution)
     except OSError as error:
         raise SpecificationError(
             f"cells.region: {error.strerror}: {shortened(repr(cells.region))}; "
@@ -227,8 +227,8 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
         raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is nested too deeply") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, msgspec.MsgspecError) as error:
         raise SpecificationError(f"cells.region: {shortened(str(error))}") from None
-    need(bool(found), "cells.region", "must hold at least one cell at this resolution", "empty")
-    return found
+    need(bool(cells_listed), "cells.region", "must hold at least one cell at this resolution", "empty")
+    return cells_listed
 
 
 def places_of(document: Document, region: tuple[int, ...], folder: Path) -> PlacesAsked:
@@ -266,7 +266,7 @@ def _read_visits(path: Path) -> str:
 def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Input:
     """headed: whether the places need to know which way a vehicle goes."""
     try:
-        found = layout(
+        chosen = layout(
             table.layout,
             table.columns,
             table.time_unit,
@@ -282,7 +282,7 @@ def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Inp
         )
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
-    return Input(table.layout, table.columns, found, _derived(table.derived_speed), allowed_lateness_s, headed)
+    return Input(table.layout, table.columns, chosen, _derived(table.derived_speed), allowed_lateness_s, headed)
 
 
 def _derived(table: DerivedSpeedTable | None) -> SpeedLimits | None:

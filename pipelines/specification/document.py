@@ -271,9 +271,9 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
         text = read_regular(path, SPEC_BYTES).decode()
         if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
             raise RecursionError
-        found = tomllib.loads(text, parse_float=parse_float)
-        _refuse_long_numbers(found)
-        return found
+        document = tomllib.loads(text, parse_float=parse_float)
+        _refuse_long_numbers(document)
+        return document
     except OSError as error:
         raise SpecificationError(f"the specification cannot be read: {error.strerror}: {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -290,10 +290,10 @@ def _refuse_long_numbers(tables: dict[str, Any]) -> None:
     most, todo = sys.get_int_max_str_digits(), [tables]
     while todo:
         for value in todo.pop().values():
-            for each in value if isinstance(value, list) else [value]:
-                if isinstance(each, dict):
-                    todo.append(each)
-                elif isinstance(each, int) and each.bit_length() > 3 * most:  # of 10 / 3 bits are a digit
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, dict):
+                    todo.append(item)
+                elif isinstance(item, int) and item.bit_length() > 3 * most:  # of 10 / 3 bits are a digit
                     raise ValueError
 
 

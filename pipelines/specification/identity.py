@@ -120,15 +120,15 @@ def _options(mechanism: Mechanism) -> dict[str, Any]:
 
 
 def _input(spec: "Specification") -> dict[str, Any]:
-    units, found = spec.input.layout.units, spec.input.layout
+    units, layout = spec.input.layout.units, spec.input.layout
     plain: dict[str, Any] = {
         "layout": spec.input.name,
         "columns": spec.input.columns,
         "time_unit": units.time_unit,
         "speed_unit": str(units.kmh_per_unit),
     }
-    if isinstance(found, JsonRecords) and found.records is not None:
-        plain["records"] = found.records
+    if isinstance(layout, JsonRecords) and layout.records is not None:
+        plain["records"] = layout.records
     if units.zone is not None:
         plain["time_zone"] = units.zone
     if units.time_format is not None:
@@ -137,6 +137,6 @@ def _input(spec: "Specification") -> dict[str, Any]:
         plain["decimal"] = units.decimal
     if spec.input.derived is not None:
         plain["derived_speed"] = {"max_gap_s": spec.input.derived.max_gap_s, "max_kmh": str(spec.input.derived.max_kmh)}
-    if isinstance(found, CsvTable) and (found.delimiter, found.has_header) != (",", True):
-        plain |= {"delimiter": found.delimiter, "header": found.has_header}
+    if isinstance(layout, CsvTable) and (layout.delimiter, layout.has_header) != (",", True):
+        plain |= {"delimiter": layout.delimiter, "header": layout.has_header}
     return plain

@@ -209,8 +209,8 @@ class LevelsRelease:
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """The stages with what no recipe says."""
-        named = (replace(each, exponent=self.exponent, counts_public=self.counts_public) for each in stages)
-        return tuple(with_least_norm(each, self.fleet) for each in named)
+        named = (replace(stage, exponent=self.exponent, counts_public=self.counts_public) for stage in stages)
+        return tuple(with_least_norm(stage, self.fleet) for stage in named)
 
     def _later(self) -> tuple[Stage, ...]:
         """The stages of days with live slots, which have a part of the total beforehand."""
@@ -229,7 +229,7 @@ class LevelsRelease:
 
 
 def _texts(stages: Sequence[Stage]) -> list[dict[str, Any]]:
-    return [{"shares": _parts_text(each.shares), **_numbers_text(each)} for each in stages]
+    return [{"shares": _parts_text(stage.shares), **_numbers_text(stage)} for stage in stages]
 
 
 def _live_text(live: Stage) -> dict[str, Any]:
@@ -263,14 +263,14 @@ def levels_release(
     kind: Kind = "laplace" if total.delta is None else "gaussian"
     epsilon, rho = total.of_a_day()
     hours = range(timetable.service_start_minute // 60, -(-timetable.service_end_minute // 60))
-    known = BoundsOnly(hats=hats_of(region, list(hours)), fleet=public)
+    bounds = BoundsOnly(hats=hats_of(region, list(hours)), fleet=public)
     free = _free(asked, counts_public=counts_public)
-    asked_for = _with(asked, recipe(kind, epsilon, rho, known))
+    asked_for = _with(asked, recipe(kind, epsilon, rho, bounds))
     return LevelsRelease(
         epsilon=epsilon,
         delta=total.delta,
         recipe=asked_for,
-        strategy=chosen(asked_for, known, free),
+        strategy=chosen(asked_for, bounds, free),
         free=free,
         exponent=asked.power,
         fleet=public,
@@ -283,9 +283,9 @@ def levels_release(
 
 
 def _fleet(table: FleetTable) -> Fleet:
-    found = Fleet(vehicles=table.vehicles, profile=Profile(**msgspec.structs.asdict(table.profile)))
-    _check_fleet(found)
-    return found
+    fleet = Fleet(vehicles=table.vehicles, profile=Profile(**msgspec.structs.asdict(table.profile)))
+    _check_fleet(fleet)
+    return fleet
 
 
 def _free(asked: Options, *, counts_public: bool) -> Free:
@@ -368,8 +368,8 @@ def refusal(
         (composition == "none", "privacy.composition", "must be 'none': a vector is bounded by its own norm"),
         (release_shards == 1, "privacy.release_shards", "must be 1: a period is a few hundred sums"),
     ]
-    found = next(((field, rule) for holds, field, rule in rules if not holds), None)
-    if found is None:
+    broken = next(((field, rule) for holds, field, rule in rules if not holds), None)
+    if broken is None:
         return None
     why = "under account.adjacency = 'add-remove'" if adjacency == "add-remove" else "with mechanism 'levels'"
-    return f"{found[0]} {found[1]} ({why})"
+    return f"{broken[0]} {broken[1]} ({why})"

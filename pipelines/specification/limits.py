@@ -16,5 +16,5 @@ def limit_from_toml(value: Any) -> Limit:
         return PureLimit(from_toml(Fraction, value))
     if not isinstance(value, dict) or not {"epsilon", "delta"} <= value.keys() <= _NAMES:
         raise ValueError("expected a number, or { epsilon = .., delta = .. }, which may have pure = .. too")
-    numbers = {name: from_toml(Fraction, found) for name, found in value.items()}
+    numbers = {name: from_toml(Fraction, number) for name, number in value.items()}
     return DeltaLimit(numbers["epsilon"], numbers["delta"], numbers.get("pure"))

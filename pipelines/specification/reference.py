@@ -58,9 +58,9 @@ def _statistics() -> Iterator[str]:
     )
     yield "| statistic | default mechanism |"
     yield "|---|---|"
-    for name, each in registry.registered().items():
-        options = "".join(f", with `{option}`" for option in each.options)
-        yield f"| `{name}`{options} | `{each.default}` |"
+    for name, statistic in registry.registered().items():
+        options = "".join(f", with `{option}`" for option in statistic.options)
+        yield f"| `{name}`{options} | `{statistic.default}` |"
     yield ""
     yield "| mechanism | statistics | fits | options |"
     yield "|---|---|---|---|"

@@ -23,16 +23,19 @@ def schema() -> dict[str, Any]:
 
 def _with_mechanism(variant: Variant) -> Iterator[dict[str, Any]]:
     """One entry for the statistics without options, and one for each that has its own."""
-    known = [registry.registered()[name] for name in variant.statistics]
-    plain = [each.name for each in known if not each.options]
-    for names, options in [(plain, ()), *(([each.name], each.options) for each in known if each.options)]:
+    statistics = [registry.registered()[name] for name in variant.statistics]
+    plain = [statistic.name for statistic in statistics if not statistic.options]
+    for names, options in [
+        (plain, ()),
+        *(([statistic.name], statistic.options) for statistic in statistics if statistic.options),
+    ]:
         if names:
             own = {"name": {"enum": names}, "mechanism": {"const": variant.mechanism}}
             yield _statistic(own | dict.fromkeys(options, _NUMBER), variant)
 
 
 def _default_mechanism(statistic: Statistic) -> dict[str, Any]:
-    variant = next(each for each in variants() if each.mechanism == statistic.default)
+    variant = next(candidate for candidate in variants() if candidate.mechanism == statistic.default)
     return _statistic({"name": {"const": statistic.name}} | dict.fromkeys(statistic.options, _NUMBER), variant)
 
 

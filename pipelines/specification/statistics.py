@@ -47,17 +47,17 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
     statistic = _with_options(offered[str(name)], table)
     wanted = table.pop("mechanism", statistic.default)
     weight, adjacency = table.pop("weight", 1), document.account.adjacency
-    known = {key: cls for key, cls in registered().items() if name in cls.statistics}
-    fit = [key for key, cls in known.items() if adjacency in cls.adjacencies]
-    if wanted not in known:
+    mechanisms = {key: cls for key, cls in registered().items() if name in cls.statistics}
+    fit = [key for key, cls in mechanisms.items() if adjacency in cls.adjacencies]
+    if wanted not in mechanisms:
         fitting = f"those that fit: {', '.join(fit)}{did_you_mean(wanted, fit)}"
         raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; {fitting}")
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     try:
         capped = document.privacy.composition == "clip-user" and statistic.takes_caps
-        second_stage = _second_stage(known[wanted]) if capped else {}
+        second_stage = _second_stage(mechanisms[wanted]) if capped else {}
         told = {"prior": prior, "statistic": name}
-        mechanism = _mechanism(known[wanted], second_stage | table, told)
+        mechanism = _mechanism(mechanisms[wanted], second_stage | table, told)
         check_outputs(mechanism, statistic)
         return statistic.name, mechanism, _weight(weight)
     except (msgspec.ValidationError, ValueError) as error:
@@ -91,12 +91,12 @@ def _mechanism(cls: type[Mechanism], options: Mapping[str, Any], told: Mapping[s
     names = every - told.keys()
     for name, value in options.items():
         if name not in names:
-            known = [*names, "name", "mechanism", "weight"]
-            raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}{did_you_mean(name, known)}")
+            keys = [*names, "name", "mechanism", "weight"]
+            raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}{did_you_mean(name, keys)}")
         if isinstance(value, str | int):
             _check_option(cls, name, value)
-    mine = {name: value for name, value in told.items() if name in every}
-    return replace(msgspec.convert(options, cls), **mine)  # type: ignore[type-var]
+    filled_in = {name: value for name, value in told.items() if name in every}
+    return replace(msgspec.convert(options, cls), **filled_in)  # type: ignore[type-var]
 
 
 def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
@@ -128,7 +128,7 @@ def levels_of(
     _check_levels(document, allocation, region)
     options = _options_of(next(table for table in tables if table.get("name") == "mean"))
     try:
-        found = levels_release(
+        release = levels_release(
             options,
             total=_total_of(document, timetable),
             is_of_span=privacy.span_days is not None,
@@ -138,7 +138,7 @@ def levels_of(
             counts_public=account.adjacency == "counts-public",
             live=document.live,
         )
-        return replace(found, products=_products(document, timetable))
+        return replace(release, products=_products(document, timetable))
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(
             f"statistic with mechanism 'levels': {error}{hint(options, Options, Document)}"

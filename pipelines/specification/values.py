@@ -222,4 +222,4 @@ class Specification:
             return ()
         day = datetime.fromtimestamp(start_s, ZoneInfo(self.timetable.zone)).date()
         days = self.timetable.period_days(day, self.account.since, self.account.until)
-        return tuple(at for day in days for at in self.timetable.day_slots(day))
+        return tuple(slot_s for day in days for slot_s in self.timetable.day_slots(day))

@@ -47,16 +47,16 @@ def find_account(db: sa.Connection, name: str) -> Account | None:
     body = db.execute(of_account.where(ENTRY.c.kind == "account")).scalar()
     if body is None:
         return None
-    known = msgspec.json.decode(body, type=Account)
+    account = msgspec.json.decode(body, type=Account)
     lowered = [limit_of(chain.text_of(row.epsilon)) for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
-    return replace(known, limit=str(reduce(_lower, lowered, limit_of(known.limit))))
+    return replace(account, limit=str(reduce(_lower, lowered, limit_of(account.limit))))
 
 
 def known_account(db: sa.Connection, name: str) -> Account:
-    known = find_account(db, name)
-    if known is None:
+    account = find_account(db, name)
+    if account is None:
         raise AccountRefusal(f"the ledger has no account {name!r}: run `hatstream init` first")
-    return known
+    return account
 
 
 def limit_in_force(db: sa.Connection, account: str, asked: Limit) -> Limit:
@@ -64,23 +64,23 @@ def limit_in_force(db: sa.Connection, account: str, asked: Limit) -> Limit:
     return _lower(limit_of(known_account(db, account).limit), asked)
 
 
-def _lower(known: Limit, asked: Limit) -> Limit:
-    return asked if asked.lowers(known) else known
+def _lower(recorded: Limit, asked: Limit) -> Limit:
+    return asked if asked.lowers(recorded) else recorded
 
 
-def check_match(known: Account, asked: Account) -> None:
+def check_match(recorded: Account, asked: Account) -> None:
     for name in ("unit", "since", "until", "timezone", "adjacency"):
-        if getattr(known, name) != getattr(asked, name):
+        if getattr(recorded, name) != getattr(asked, name):
             raise AccountRefusal(
-                f"account {known.name!r} has {name} = {getattr(known, name)!r}, the specification says "
+                f"account {recorded.name!r} has {name} = {getattr(recorded, name)!r}, the specification says "
                 f"{getattr(asked, name)!r}: an account keeps what it was opened with"
             )
-    if known.key_check != asked.key_check:
-        raise AccountRefusal(f"account {known.name!r} was opened with another key file")
-    limit, wanted = limit_of(known.limit), limit_of(asked.limit)
+    if recorded.key_check != asked.key_check:
+        raise AccountRefusal(f"account {recorded.name!r} was opened with another key file")
+    limit, wanted = limit_of(recorded.limit), limit_of(asked.limit)
     if not wanted.lowers(limit):
         raise AccountRefusal(
-            f"account {known.name!r} has the limit {limit.said()}, the specification says {wanted.said()}: "
+            f"account {recorded.name!r} has the limit {limit.said()}, the specification says {wanted.said()}: "
             "a limit may be lowered, never raised, and a delta or a pure part stays as it was set; "
             f"write the limit {limit.said()} under [account]"
         )

@@ -109,10 +109,10 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
     account = new[0]["account"]
     if signature and sequence and new[0]["kind"] != "account" and (news := _signed_from_here(db, account, sequence)):
         new = ({"kind": "signed", "account": account, "body": msgspec.json.encode(news).decode()}, *new)
-    at = datetime.now(UTC).isoformat(timespec="seconds")
+    time = datetime.now(UTC).isoformat(timespec="seconds")
     rows = []
     for seq, values in enumerate(new, sequence + 1):
-        entry = {name: values.get(name) for name in _FIELDS} | {"seq": seq, "at": at}
+        entry = {name: values.get(name) for name in _FIELDS} | {"seq": seq, "at": time}
         told = _told(entry)
         before = _hash(before, told)
         if signature:
@@ -140,8 +140,8 @@ def _check_written(db: sa.Connection, rows: list[dict[str, Any]]) -> None:
 
 def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
     """All entries in the order of the chain, a few at a time."""
-    with db.execution_options(yield_per=_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as found:
-        for row in found.mappings():
+    with db.execution_options(yield_per=_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as rows:
+        for row in rows.mappings():
             yield dict(row)
 
 
@@ -159,8 +159,8 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
     before, expected, signed, checked = "", 1, 0, 0
     since: dict[str, int] = {}  # by account: the first signed entry
     own: set[str] = set()
-    with closing(entries(db)) as found:
-        for entry in found:
+    with closing(entries(db)) as rows:
+        for entry in rows:
             plain, dot, _ = entry["hash"].partition(".")
             account = entry["account"]
             if entry["kind"] == "account" and signature and f'"{signature.key_check}"' in entry["body"]:
@@ -181,18 +181,18 @@ def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnEle
 
     Between two looks at the whole chain somebody may have written what was never released.
     """
-    found = [dict(row) for row in db.execute(sa.select(ENTRY).where(*which).order_by(ENTRY.c.seq)).mappings()]
-    since = {account: signed_since(db, account) for account in {entry["account"] for entry in found}}
-    for entry in found:
+    rows = [dict(row) for row in db.execute(sa.select(ENTRY).where(*which).order_by(ENTRY.c.seq)).mappings()]
+    since = {account: signed_since(db, account) for account in {entry["account"] for entry in rows}}
+    for entry in rows:
         check(entry, since[entry["account"]], signature)
-    return found
+    return rows
 
 
 def signed_since(db: sa.Connection, account: str) -> int | None:
     """The first signed entry of an account."""
     first = sa.select(sa.func.min(ENTRY.c.seq)).where(ENTRY.c.account == account, ENTRY.c.hash.like("%.%"))
-    found: int | None = db.execute(first).scalar()
-    return found
+    sequence: int | None = db.execute(first).scalar()
+    return sequence
 
 
 def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[Entry]:
@@ -234,8 +234,8 @@ def text_of(column: str | None) -> str:
 
 
 def _first_hash(db: sa.Connection) -> str | None:
-    found: str | None = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == 1)).scalar()
-    return found
+    text: str | None = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == 1)).scalar()
+    return text
 
 
 def _told(entry: Mapping[str, Any]) -> bytes:
@@ -249,6 +249,6 @@ def _begun(before: str) -> bytes:
 
 
 def _hash(before: str, told: bytes) -> str:
-    found = hashlib.sha256(_begun(before))
-    found.update(told)
-    return found.hexdigest()
+    digest = hashlib.sha256(_begun(before))
+    digest.update(told)
+    return digest.hexdigest()

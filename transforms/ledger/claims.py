@@ -59,8 +59,8 @@ class _Claimed:
         unit, kinds, kind = claimed
         debit = Accountant().compose([unit.debit])
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
-        for at, number in Counter(kind.values()).items():
-            self.hats[kinds[at]] += number
+        for kind_value, number in Counter(kind.values()).items():
+            self.hats[kinds[kind_value]] += number
         if unit.rate is not None:
             self.rates.add(unit.rate)
 
@@ -118,22 +118,22 @@ def _claim_of_vector(unit: StageUnit | LiveUnit) -> ClaimedUnit:
 
 
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
-    drawn = [(each, each.plan) for each in unit.released if each.plan is not None]
+    drawn = [(item, item.plan) for item in unit.released if item.plan is not None]
     told: Sequence[_Told] = Plan.told([plan for _, plan in drawn])
     numbers: dict[_Told, int] = {}
-    codes = [numbers.setdefault(each, len(numbers)) for each in told]
+    codes = [numbers.setdefault(item, len(numbers)) for item in told]
     claims = [_claim(number) for number in numbers]
-    free = {code for each, code in numbers.items() if isinstance(each, tuple) and claims[code] == FREE}
+    free = {code for item, code in numbers.items() if isinstance(item, tuple) and claims[code] == FREE}
     _check_constants(compress(drawn, [code in free for code in codes]) if free else ())
-    by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([each.cell for each in unit.released], ())
+    by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([item.cell for item in unit.released], ())
     for (released, _), code in zip(drawn, codes, strict=True):
         by_cell[released.cell] += (code,)
     kinds: dict[tuple[Claim, ...], int] = {}
-    known = {
-        mine: kinds.setdefault(tuple(claims[each] for each in mine), len(kinds))
-        for mine in dict.fromkeys(by_cell.values())
+    kind_of = {
+        codes_of_cell: kinds.setdefault(tuple(claims[item] for item in codes_of_cell), len(kinds))
+        for codes_of_cell in dict.fromkeys(by_cell.values())
     }
-    return ClaimedUnit(unit, list(kinds), {cell: known[mine] for cell, mine in by_cell.items()})
+    return ClaimedUnit(unit, list(kinds), {cell: kind_of[codes_of_cell] for cell, codes_of_cell in by_cell.items()})
 
 
 def _claim(told: _Told) -> Claim:
@@ -142,9 +142,11 @@ def _claim(told: _Told) -> Claim:
 
 def _check_constants(drawn: Iterable[tuple[Released, dict[str, Any]]]) -> None:
     """Refuses what was released of plans that claim nothing, but for their constants."""
-    for each, plan in drawn:
-        if each.integers != [plan["facts"].get("constant")]:
-            raise LedgerError(f"a plan of {each.mechanism} claims nothing, but its constant is not what was released")
+    for released, plan in drawn:
+        if released.integers != [plan["facts"].get("constant")]:
+            raise LedgerError(
+                f"a plan of {released.mechanism} claims nothing, but its constant is not what was released"
+            )
 
 
 def _said(sum_: Accountant) -> str:

@@ -58,9 +58,9 @@ class Head:
         """signature: of the account's key; without it none is compared, and a signed file is not written to."""
         self._path, self._key = path, signature.key_of("head") if signature else None
 
-    def create(self, known: Mapping[str, RememberedHead] | None = None) -> None:
+    def create(self, ledgers: Mapping[str, RememberedHead] | None = None) -> None:
         """A head file that knows no ledger yet, or those of a copy. The caller holds the folder's lock."""
-        self._write(known or {})
+        self._write(ledgers or {})
 
     def exists(self) -> bool:
         return self._path.exists()
@@ -75,12 +75,12 @@ class Head:
         return self._read()[0]
 
     def read(self, genesis: str | None) -> Remembered | None:
-        known = self.read_all().get(genesis or "")
-        return Remembered(known["sequence"], known["hash"]) if known else None
+        entry = self.read_all().get(genesis or "")
+        return Remembered(entry["sequence"], entry["hash"]) if entry else None
 
     def home(self, account: str) -> str | None:
         """The ledger in which the account was opened with this key; there is never a second one."""
-        return next((ledger for ledger, known in self.read_all().items() if account in known["accounts"]), None)
+        return next((ledger for ledger, entry in self.read_all().items() if account in entry["accounts"]), None)
 
     def vouch(self, genesis: str) -> None:
         """Signs what an older version remembered of a ledger, which was found to fit it."""
@@ -94,15 +94,15 @@ class Head:
         with locked(self._path.parent):
             if self.home(account) not in (None, genesis):
                 raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
-            known = dict(self.read_all())
-            mine = known.get(genesis, RememberedHead(sequence=0, hash="", accounts=[]))
-            if self._key and mine.get("is_unsigned"):
+            ledgers = dict(self.read_all())
+            entry = ledgers.get(genesis, RememberedHead(sequence=0, hash="", accounts=[]))
+            if self._key and entry.get("is_unsigned"):
                 raise LedgerError(f"the head file {self._path} was replaced by one without a signature")
-            accounts = sorted({*mine["accounts"], account})
-            if sequence > mine["sequence"]:
-                mine = RememberedHead(sequence=sequence, hash=hash_, accounts=[])
-            known[genesis] = RememberedHead(sequence=mine["sequence"], hash=mine["hash"], accounts=accounts)
-            self._write(known)
+            accounts = sorted({*entry["accounts"], account})
+            if sequence > entry["sequence"]:
+                entry = RememberedHead(sequence=sequence, hash=hash_, accounts=[])
+            ledgers[genesis] = RememberedHead(sequence=entry["sequence"], hash=entry["hash"], accounts=accounts)
+            self._write(ledgers)
 
     def _read(self) -> tuple[dict[str, RememberedHead], bool]:
         """Ledgers, and whether the file is signed. Raises LedgerError, also where another key has signed it."""

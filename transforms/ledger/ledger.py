@@ -117,14 +117,14 @@ class Ledger:
             if not self._compare_with_head(db) and witness.must_know(db, self._signature):
                 raise LedgerError(f"{UNKNOWN_TO_HEAD}, though there are releases with this key in it: restore it")
             self._home(db, account.name)
-            known = find_account(db, account.name)
-            if known is None:
+            recorded = find_account(db, account.name)
+            if recorded is None:
                 body = asdict(account) | {"nonce": secrets.token_hex(16)}  # no two ledgers begin alike
                 body |= chain.HEAD_IS_SIGNED if self._signature else {}
                 chain.append(db, self._signature, {"kind": "account", "account": account.name, "body": json_of(body)})
                 return "created"
-            check_match(known, account)
-            if limit_of(account.limit) == limit_of(known.limit):
+            check_match(recorded, account)
+            if limit_of(account.limit) == limit_of(recorded.limit):
                 return "unchanged"
             lowered = {"kind": "limit", "account": account.name, "epsilon": account.limit, "body": "{}"}
             chain.append(db, self._signature, lowered)
@@ -134,10 +134,10 @@ class Ledger:
 
     def check_account(self, account: Account) -> None:
         """Refuses a release on an account that is not known here, or that does not match."""
-        known, home = self._run(lambda db: (known_account(db, account.name), self._home(db, account.name)))
+        recorded, home = self._run(lambda db: (known_account(db, account.name), self._home(db, account.name)))
         if home is None:
             raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")
-        check_match(known, account)
+        check_match(recorded, account)
 
     def limit(self, account: str, asked: Limit) -> Limit:
         """The limit in force now for a release that asks for one: the account's, which may have been lowered since."""
@@ -199,9 +199,9 @@ class Ledger:
         self.check_head()  # of two copies that recorded at once, only the one that the head took is published
         return recorded
 
-    def note(self, account: str, spec_id: str, period: str, known: Mapping[str, str]) -> None:
+    def note(self, account: str, spec_id: str, period: str, notes: Mapping[str, str]) -> None:
         """Keeps what a run knew of a period when it recorded it."""
-        entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": json_of(known)}
+        entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": json_of(notes)}
 
         self._write(account, lambda db: chain.append(db, self._signature, entry))
 
@@ -212,8 +212,8 @@ class Ledger:
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
         """What was kept of a period, the newest of it."""
         of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-        found = self._run(lambda db: chain.checked(db, self._signature, ENTRY.c.kind == "note", *of_period))
-        return msgspec.json.decode(found[-1]["body"], type=dict[str, str]) if found else None
+        rows = self._run(lambda db: chain.checked(db, self._signature, ENTRY.c.kind == "note", *of_period))
+        return msgspec.json.decode(rows[-1]["body"], type=dict[str, str]) if rows else None
 
     def released(self, spec_id: str, period: str) -> list[Unit]:
         """All that a specification has released in a period, by slot and shard."""
@@ -265,9 +265,9 @@ class Ledger:
             known_account(db, account)
             return chain.checked(db, self._signature, *of_spec, *which)
 
-        found = self._run(find)
-        units = all_of(kind, (decode(entry["body"]) for entry in found))
-        return [Sequenced(entry["seq"], unit) for entry, unit in zip(found, units, strict=True)]
+        rows = self._run(find)
+        units = all_of(kind, (decode(entry["body"]) for entry in rows))
+        return [Sequenced(entry["seq"], unit) for entry, unit in zip(rows, units, strict=True)]
 
     def first_digest(self, spec_id: str) -> str | None:
         """The input digest of a specification's oldest release."""
@@ -395,5 +395,5 @@ class Ledger:
 def _check_all_claims(db: sa.Connection) -> None:
     """As `check_claims`, for all that was ever recorded. Raises LedgerError."""
     query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
-    with closing(db.execution_options(yield_per=100).execute(query)) as found:
-        check_claims(claims_of(decode(row.body)) for row in found)
+    with closing(db.execution_options(yield_per=100).execute(query)) as rows:
+        check_claims(claims_of(decode(row.body)) for row in rows)

@@ -51,9 +51,9 @@ def seal_missing(
     stored = stored_units(db, signature, spec_id, period, None if is_whole else (min(slots), max(slots)))
     _check_whole(stored, units)
     pairs = [(unit, stored.get(unit.key)) for unit in units]
-    missing = [unit for unit, known in pairs if known is None]
-    differing = [(unit, what) for unit, known in pairs if known and (what := _differs(known, unit))]
-    redrawn = [unit for unit, known in pairs if known and known != unit]
+    missing = [unit for unit, recorded in pairs if recorded is None]
+    differing = [(unit, what) for unit, recorded in pairs if recorded and (what := _differs(recorded, unit))]
+    redrawn = [unit for unit, recorded in pairs if recorded and recorded != unit]
     if any(unit.group.is_live for unit in missing):
         _check_open(db, spec_id, period)
     _check_claims(stored.values(), missing)
@@ -65,7 +65,7 @@ def seal_missing(
     new += _changes(db, account, spec_id, period, differing)
     new += _redraws(account, redrawn)
     chain.append(db, signature, *new)
-    sealed = [known or unit for unit, known in pairs]
+    sealed = [recorded or unit for unit, recorded in pairs]
     sequences = _sequences(db, spec_id, period)
     entries = [sequences[unit.key] for unit in units]
     return Recorded(sealed, len(missing), len(differing), len(redrawn), entries)
@@ -93,8 +93,8 @@ def _sequences(db: sa.Connection, spec_id: str, period: str) -> dict[UnitKey, in
 
 
 def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:
-    known = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
-    return db.execute(known.where(ENTRY.c.account == account)).first() is not None
+    entries = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
+    return db.execute(entries.where(ENTRY.c.account == account)).first() is not None
 
 
 def _release(account: str, unit: Unit) -> Entry:

@@ -45,8 +45,8 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
     debits = _debits_of(db, account, _around(wanted, longest))
     refused = []
     for period, asked in wanted.items():
-        known = {debit.unit for debit in debits[period]}
-        after = {**debits, period: debits[period] + [debit for debit in asked if debit.unit not in known]}
+        debited = {debit.unit for debit in debits[period]}
+        after = {**debits, period: debits[period] + [debit for debit in asked if debit.unit not in debited]}
         if _sum(after[period]) != _sum(debits[period]) and not _fits(after, limit, period):
             refused.append(period)
         else:
@@ -120,7 +120,7 @@ def _uses(sums: dict[str, Accountant], span: Span) -> Iterator[SpanUse]:
     around = (last - first).days + 2 * span.days - 1
     days = [(first + timedelta(days=index + 1 - span.days)).isoformat() for index in range(around)]
     parts = [span.limit.part(spent) for spent in sums_over([sums.get(day, Accountant()) for day in days], span.days)]
-    fullest = [max(parts[at : at + span.days]) for at in range(len(parts))]
+    fullest = [max(parts[start : start + span.days]) for start in range(len(parts))]
     begin = span.days - 1
     for part, group in groupby(range(len(fullest)), key=fullest.__getitem__):
         alike = list(group)
@@ -162,13 +162,13 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
     )
     if period is not None:
         query = query.where(ENTRY.c.period == period)
-    found = []
+    spent = []
     for of_period, spec_id, first_at, last_at in db.execute(query).all():
         debits = [debit for (spec, *_), debit in _slot_debits(db, account, of_period).items() if spec == spec_id]
         total, spec = sum(debits, Accountant()), specs[spec_id]
         slots = max(len(debits), _slots_of_newest(db, account, of_period, spec_id, spec))
-        found.append(Spent(of_period, spec_id, spec.name, slots, len(debits), total, first_at, last_at))
-    return found
+        spent.append(Spent(of_period, spec_id, spec.name, slots, len(debits), total, first_at, last_at))
+    return spent
 
 
 class _Spec(msgspec.Struct):

@@ -53,10 +53,10 @@ class Hours:
 
     def starts_us(self, event_us: Int64s) -> Int64s:
         """Start of each event's slot; all zones are whole quarters of an hour from UTC since 2000."""
-        quarter, at = np.unique(event_us // _QUARTER_US, return_inverse=True)
+        quarter, place = np.unique(event_us // _QUARTER_US, return_inverse=True)
         zone = ZoneInfo(self.zone)
         offsets = [datetime.fromtimestamp(q * 900, zone).utcoffset() for q in quarter.tolist()]
-        shift = np.array([0 if offset is None else int(offset.total_seconds()) for offset in offsets], np.int64)[at]
+        shift = np.array([0 if offset is None else int(offset.total_seconds()) for offset in offsets], np.int64)[place]
         local = event_us + shift * 1_000_000
         return event_us - local % (self.slot_s * 1_000_000)
 
@@ -121,7 +121,7 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
     user, missing, bad = _users(table.column("user"))
     refuse("missing-user", missing)
     refuse("bad-user", bad)
-    service = _indices(table.column("service"), {each.name: i for i, each in enumerate(rules.services)})
+    service = _indices(table.column("service"), {receiver.name: i for i, receiver in enumerate(rules.services)})
     refuse("unknown-service", service < 0)
     _check_declared(table, rules, np.maximum(service, 0), refuse)
     slot_s, event_us = np.zeros_like(service), np.zeros_like(service)
@@ -145,29 +145,29 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
 
 def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, refuse: Any) -> None:
     """What a row says of its mechanism and epsilon is what the specification says of its service."""
-    names = sorted({each.mechanism.name for each in rules.services})
-    declared = np.array([names.index(each.mechanism.name) for each in rules.services], np.int64)
+    names = sorted({receiver.mechanism.name for receiver in rules.services})
+    declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
     said = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
     refuse("other-mechanism", said != declared[service])
-    epsilons = np.array([each.mechanism.epsilon for each in rules.services])
+    epsilons = np.array([receiver.mechanism.epsilon for receiver in rules.services])
     epsilon = numbers(table.column("epsilon"))
     refuse("other-epsilon", ~epsilon.valid | (epsilon.values != epsilons[service]))
 
 
-def _in_range(found: Numbers, rules: ReportRules, service: Int64s) -> tuple[Floats, Bools]:
+def _in_range(numbers: Numbers, rules: ReportRules, service: Int64s) -> tuple[Floats, Bools]:
     """Reports, those of two values made one of them exactly, and which are none of their mechanism's."""
-    report = found.values.copy()
+    report = numbers.values.copy()
     outside = np.zeros(report.size, np.bool_)
-    for index, each in enumerate(rules.services):
-        mine = service == index
-        low, high = each.mechanism.low, each.mechanism.high
+    for index, receiver in enumerate(rules.services):
+        rows = service == index
+        low, high = receiver.mechanism.low, receiver.mechanism.high
         slack = _ROUNDING * (high - low)
-        values = report[mine]
+        values = report[rows]
         wrong = (values < low - slack) | (values > high + slack)
-        if each.mechanism.name == "sr":
+        if receiver.mechanism.name == "sr":
             wrong |= (values > low + slack) & (values < high - slack)
-        outside[mine] = wrong
-        report[mine] = np.clip(values, low, high)
+        outside[rows] = wrong
+        report[rows] = np.clip(values, low, high)
     return report, outside
 
 
@@ -196,10 +196,10 @@ def _users(column: pa.Array) -> tuple[Int64s, Bools, Bools]:
     return hashes[index], missing, (empty | long)[index]
 
 
-def _indices(column: pa.Array, known: Mapping[str, int]) -> Int64s:
+def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
     """The number of each row's text, -1 for one that is not known."""
     values, index = _texts(column)
-    numbered = {name.encode(): number for name, number in known.items()}
+    numbered = {name.encode(): number for name, number in index_of.items()}
     return np.array([-1 if value is None else numbered.get(value, -1) for value in values], np.int64)[index]
 
 

@@ -77,7 +77,7 @@ def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
     exact copies have leaked, so all of them count in the leakage.
     """
     columns = [Reported.unpacked(part) for part in parts]
-    whole = Reported(*(np.concatenate(each) for each in zip(*columns, strict=True)))
+    whole = Reported(*(np.concatenate(column) for column in zip(*columns, strict=True)))
     whole = whole.take(np.lexsort((whole.report, whole.event_us, whole.service, whole.user, whole.cell, whole.slot_s)))
     key = np.stack([whole.slot_s, whole.cell, whole.user, whole.service])
     same_key = (np.diff(key, axis=1) == 0).all(axis=0)
@@ -138,12 +138,12 @@ def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Ro
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0
     if not rules.buckets or not users:
         return []
-    found = _distribution(aggregate(reports, rules.buckets), rules.distribution)
-    status = "ok" if found.converged else "not-converged"
+    shares = _distribution(aggregate(reports, rules.buckets), rules.distribution)
+    status = "ok" if shares.converged else "not-converged"
     row = _row("share", FUSED, 0.0, "1", users, leakage) | {"status": status}
     return [
         row | {"value": round(share, 9), "from_kmh": low, "to_kmh": high}
-        for share, (low, high) in zip(found.shares.tolist(), _buckets(rules.upper_kmh, rules.buckets), strict=True)
+        for share, (low, high) in zip(shares.shares.tolist(), _buckets(rules.upper_kmh, rules.buckets), strict=True)
     ]
 
 

@@ -38,11 +38,11 @@ def perturb(
     of one vehicle in several slots or cells are different values, so their epsilons add up.
     """
     key, values = _means(observed, cell, upper_steps)
-    times = [f"{at}Z" for at in np.datetime_as_string(key[0].view("datetime64[us]"), unit="s").tolist()]
+    times = [f"{instant}Z" for instant in np.datetime_as_string(key[0].view("datetime64[us]"), unit="s").tolist()]
     rows: list[Row] = []
     for service in services:
         reports = service.mechanism.sample(values, noise)
-        for time, at, user, report in zip(times, key[1].tolist(), key[2].tolist(), reports.tolist(), strict=True):
+        for time, instant, user, report in zip(times, key[1].tolist(), key[2].tolist(), reports.tolist(), strict=True):
             rows.append(
                 {
                     "user": f"{user:016x}",
@@ -50,7 +50,7 @@ def perturb(
                     "epsilon": service.mechanism.epsilon,
                     "mechanism": service.mechanism.name,
                     "time": time,
-                    "cell": f"{at:x}" if at else "",
+                    "cell": f"{instant:x}" if instant else "",
                     "report": report,
                 }
             )

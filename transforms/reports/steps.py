@@ -50,9 +50,9 @@ class _ParseReports(beam.DoFn):
         yield from dead_letters("parse", refused)
         shard = reported.user % self._shards
         for number in range(self._shards):
-            mine = reported.take(shard == number)
-            if mine.user.size:
-                yield number, mine.packed()
+            part = reported.take(shard == number)
+            if part.user.size:
+                yield number, part.packed()
 
 
 @dataclass

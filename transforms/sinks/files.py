@@ -67,7 +67,7 @@ def _csv(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
 def _told(column: Sequence[Any], kind: pa.DataType) -> Iterable[Any]:
     if pa.types.is_list(kind):
         return map(_text, column)
-    return (each.isoformat() for each in column) if pa.types.is_timestamp(kind) else column
+    return (time.isoformat() for time in column) if pa.types.is_timestamp(kind) else column
 
 
 def _text(numbers: list[float] | None) -> str | None:

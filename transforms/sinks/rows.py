@@ -174,35 +174,37 @@ def _numbers(slot: "SlotEstimates") -> Columns:
 def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
     """The outputs of statistics that have several, where these are asked for."""
     asked = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
-    is_of = {each.name: np.array([name == each.name for name in hats.statistic], np.bool_) for each in asked}
-    found: dict[str, Sequence[Fact]] = {}
+    is_of = {
+        statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in asked
+    }
+    columns: dict[str, Sequence[Fact]] = {}
     for output in extras:
-        mine = [(is_of[each.name], each.place(output)) for each in asked if output in each.extras]
+        places = [(is_of[statistic.name], statistic.place(output)) for statistic in asked if output in statistic.extras]
         if output.is_list:
-            found[output.name] = _lists(hats, mine)
+            columns[output.name] = _lists(hats, places)
         else:
             three = np.full((3, len(hats.cell)), np.nan)
-            for hat, at in mine:
-                three[:, hat] = hats.estimates.number(at)[:, hat]
-            found |= zip(_names(output), map(rounded, three), strict=True)
-    return found
+            for hat, place in places:
+                three[:, hat] = hats.estimates.number(place)[:, hat]
+            columns |= zip(_names(output), map(rounded, three), strict=True)
+    return columns
 
 
-def _lists(hats: "HatColumns", mine: Sequence[tuple[NDArray[np.bool_], int]]) -> list[list[float] | None]:
-    """The lists of some statistics. mine: the HATs of each, and which of its lists it is."""
-    found: list[list[float] | None] = [None] * len(hats.cell)
-    for hat, place in mine:
+def _lists(hats: "HatColumns", places: Sequence[tuple[NDArray[np.bool_], int]]) -> list[list[float] | None]:
+    """The lists of some statistics. places: the HATs of each, and which of its lists it is."""
+    shares: list[list[float] | None] = [None] * len(hats.cell)
+    for hat, place in places:
         lists = hats.estimates.list_of(place)
-        for at in np.flatnonzero(hat).tolist():
-            numbers = lists[at]
-            found[at] = None if numbers is None else [round(each, 6) for each in numbers]
-    return found
+        for row in np.flatnonzero(hat).tolist():
+            numbers = lists[row]
+            shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
+    return shares
 
 
 def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:
     """A column of what follows from few texts."""
-    known = {text: value(text) for text in dict.fromkeys(column)}
-    return [known[text] for text in column]
+    value_of = {text: value(text) for text in dict.fromkeys(column)}
+    return [value_of[text] for text in column]
 
 
 def rounded(values: Float64s) -> list[float | None]:
@@ -213,19 +215,19 @@ def rounded(values: Float64s) -> list[float | None]:
     """
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not sure
         scaled = values * 1e6
-        found = np.rint(scaled) / 1e6
+        numbers = np.rint(scaled) / 1e6
         is_sure = (np.abs(scaled) < 2.0**40) & (np.abs(scaled - np.floor(scaled) - 0.5) > 2.0**-12)  # false for nan
-    for at in np.flatnonzero(~is_sure & ~np.isnan(values)).tolist():
-        found[at] = round(float(values[at]), 6)
-    return _or_none(found)
+    for row in np.flatnonzero(~is_sure & ~np.isnan(values)).tolist():
+        numbers[row] = round(float(values[row]), 6)
+    return _or_none(numbers)
 
 
 def _or_none(values: Float64s) -> list[float | None]:
     """None for nan."""
-    found: list[float | None] = values.tolist()
-    for at in np.flatnonzero(np.isnan(values)).tolist():
-        found[at] = None
-    return found
+    numbers: list[float | None] = values.tolist()
+    for row in np.flatnonzero(np.isnan(values)).tolist():
+        numbers[row] = None
+    return numbers
 
 
 def json_of(row: Mapping[str, Fact]) -> bytes:

@@ -94,7 +94,11 @@ class Timetable:
                 f"{self.zone} changes its clock on {day}: slots of {self.slot_minutes} minutes cannot follow it"
                 + (f", slots of {', '.join(fit)} can" if fit else "")
             )
-        return [at for at, minute in minutes.items() if self.service_start_minute <= minute < self.service_end_minute]
+        return [
+            start_s
+            for start_s, minute in minutes.items()
+            if self.service_start_minute <= minute < self.service_end_minute
+        ]
 
     def serves(self, day: date) -> bool:
         """Whether its weekday is one of service."""
@@ -108,7 +112,7 @@ class Timetable:
         """What the days of service among so many consecutive ones weigh at most, whichever the first one is."""
         served = [weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS]
         weeks, rest = divmod(days, len(served))
-        fullest = max(sum((served * 2)[at : at + rest], Fraction(0)) for at in range(len(served)))
+        fullest = max(sum((served * 2)[first : first + rest], Fraction(0)) for first in range(len(served)))
         return weeks * sum(served, Fraction(0)) + fullest
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
@@ -117,16 +121,16 @@ class Timetable:
         start = int(self.midnight(day).timestamp())
         end = int(self.midnight(day + timedelta(days=1)).timestamp())
         minutes = {}
-        for at in range(start, end, slot_minutes * 60):
-            local = datetime.fromtimestamp(at, zone)
-            minutes[at] = local.hour * 60 + local.minute
-            if minutes[at] % slot_minutes or local.second or at + slot_minutes * 60 > end:
+        for minute in range(start, end, slot_minutes * 60):
+            local = datetime.fromtimestamp(minute, zone)
+            minutes[minute] = local.hour * 60 + local.minute
+            if minutes[minute] % slot_minutes or local.second or minute + slot_minutes * 60 > end:
                 return None
         return minutes
 
-    def check_edge(self, at: datetime) -> None:
+    def check_edge(self, edge: datetime) -> None:
         """Raises CalendarError for an aware time that would cut a slot in two: half a slot would be sealed."""
-        local = at.astimezone(ZoneInfo(self.zone))
+        local = edge.astimezone(ZoneInfo(self.zone))
         if (local.hour * 60 + local.minute) % self.slot_minutes or local.second or local.microsecond:
             raise CalendarError(f"{local.isoformat()} is not on the edge of a {self.slot_minutes}-minute slot")
 
@@ -174,10 +178,10 @@ class Calendar:
         if not self.slots:
             nothing = np.zeros(event_us.size, np.int64)
             return Where(nothing, nothing, in_range, np.zeros(event_us.size, np.bool_), self.periods)
-        at = np.maximum(np.searchsorted(self._starts_us, event_us, side="right") - 1, 0)
-        start = self._starts_us[at]
+        place = np.maximum(np.searchsorted(self._starts_us, event_us, side="right") - 1, 0)
+        start = self._starts_us[place]
         inside = (event_us >= start) & (event_us < start + self.slot_s * 1_000_000)
-        return Where(start, self._period_index[at], in_range, in_range & inside, self.periods)
+        return Where(start, self._period_index[place], in_range, in_range & inside, self.periods)
 
 
 def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
@@ -192,10 +196,10 @@ def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
     for edge in (start, end):
         timetable.check_edge(edge)
     slots = tuple(
-        Slot(at, timetable.period_of(day))
+        Slot(start_s, timetable.period_of(day))
         for day in _days(start.astimezone(zone).date(), end.astimezone(zone).date())
-        for at in timetable.day_slots(day)
-        if from_s <= at < to_s
+        for start_s in timetable.day_slots(day)
+        if from_s <= start_s < to_s
     )
     return Calendar(timetable.slot_s, from_s, to_s, slots)
 

@@ -12,7 +12,7 @@ SATURDAY = 5
 
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:
     """The local hour in which each slot begins; on Saturdays and Sundays 24 more."""
-    return [_told(at.hour, at.date()) for at in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
+    return [_told(time.hour, time.date()) for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
@@ -29,7 +29,7 @@ def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
         numbers.append(number)
     if number + 1 < days:
         numbers = [index * days // len(hours) for index in range(len(hours))]
-    return [_told(hour, first.date() + timedelta(days=at)) for hour, at in zip(hours, numbers, strict=True)]
+    return [_told(hour, first.date() + timedelta(days=day)) for hour, day in zip(hours, numbers, strict=True)]
 
 
 def _told(hour: int, day: date) -> int:

@@ -39,19 +39,19 @@ class StreamCalendar:
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
         found_us = np.where(in_range, event_us, edge_us)
         start_us = found_us - (found_us - edge_us) % slot_us
-        starts_us, at = np.unique(start_us, return_inverse=True)
+        starts_us, place = np.unique(start_us, return_inverse=True)
         names, in_service = self._places(starts_us // 1_000_000)
         index = {name: i for i, name in enumerate(dict.fromkeys(names))}
         period = np.array([index[name] for name in names], np.int64)
-        return Where(start_us, period[at], in_range, in_range & in_service[at], tuple(index))
+        return Where(start_us, period[place], in_range, in_range & in_service[place], tuple(index))
 
     def _places(self, starts_s: Int64s) -> tuple[list[str], NDArray[np.bool_]]:
         """The period of each slot, and whether it is one of service."""
         zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
-        local = [datetime.fromtimestamp(at, zone) for at in starts_s.tolist()]
-        minute = np.array([at.hour * 60 + at.minute for at in local], np.int64)
+        local = [datetime.fromtimestamp(start_s, zone) for start_s in starts_s.tolist()]
+        minute = np.array([start_s.hour * 60 + start_s.minute for start_s in local], np.int64)
         in_service = (minute >= timetable.service_start_minute) & (minute < timetable.service_end_minute)
-        return [timetable.period_of(at.date()) for at in local], in_service
+        return [timetable.period_of(start_s.date()) for start_s in local], in_service
 
 
 @lru_cache(maxsize=512)

@@ -142,7 +142,7 @@ def _say_where(out: Console, output: Path, hexagons: int, files: Sequence[Path],
 
 def _document(output: Path, classes: Sequence[ClassError], city_kmh: float, guarantee: str) -> dict[str, Any]:
     document = {"output": str(output), "map": str(output / "map.html"), "city_kmh": city_kmh}
-    return document | {"guarantee": guarantee, "classes": [each._asdict() for each in classes]}
+    return document | {"guarantee": guarantee, "classes": [error._asdict() for error in classes]}
 
 
 def made_up_fleets() -> list[MadeUpFleet]:
@@ -196,14 +196,14 @@ def _tell(out: Console, classes: list[ClassError], city_kmh: float, guarantee: s
     table = Table(title="How far from the truth, by vehicles in the hexagon and hour", title_justify="left")
     for title in ("vehicles", "HATs", "estimate", "constant", "interval", "holds the truth"):
         table.add_column(title, justify="left" if title == "vehicles" else "right")
-    for each in classes:
+    for row in classes:
         table.add_row(
-            each.name,
-            f"{each.hats:,}",
-            "none" if each.estimate is None else f"{each.estimate:.1f} km/h",
-            f"{each.constant:.1f} km/h",
-            "" if each.half_width is None else f"±{each.half_width:.0f} km/h",
-            "" if each.covered is None else f"{100 * each.covered:.0f} %",
+            row.name,
+            f"{row.hats:,}",
+            "none" if row.estimate is None else f"{row.estimate:.1f} km/h",
+            f"{row.constant:.1f} km/h",
+            "" if row.half_width is None else f"±{row.half_width:.0f} km/h",
+            "" if row.covered is None else f"{100 * row.covered:.0f} %",
         )
     out.print(table)
     out.print(

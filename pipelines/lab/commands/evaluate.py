@@ -155,11 +155,11 @@ def document(cells: Sequence[SimulatedCell], *, exact: bool) -> dict[str, object
     """The evaluation for programs: errors in km/h. agrees: null where the reference is of other data."""
     from pipelines.lab.evaluation import report
 
-    found = []
+    parts = []
     for cell in cells:
         agrees = report.agrees(cell) if exact or cell.data in REDRAWN else None
-        found.append({**asdict(cell), "reference": report.reference_of(cell), "agrees": agrees})
-    return ({"not_private": NOT_PRIVATE} if exact else {}) | {"cells": found}
+        parts.append({**asdict(cell), "reference": report.reference_of(cell), "agrees": agrees})
+    return ({"not_private": NOT_PRIVATE} if exact else {}) | {"cells": parts}
 
 
 def _show(cells: Sequence[SimulatedCell], *, exact: bool) -> None:
@@ -197,7 +197,7 @@ def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) ->
         "city_mean_kmh": hats.city_mean,
         "classes": tables.class_names(),
         "errors_kmh": [asdict(error) for error in errors],
-        "mean_of_vehicles": [asdict(each) for each in once],
+        "mean_of_vehicles": [asdict(row) for row in once],
     }
     results.keep(plain, "evaluation.json")
     if not results.as_json:
@@ -215,10 +215,10 @@ def _show_mechanisms(
         f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
     )
     for beside in once:
-        mine = [error for error in errors if error.epsilon == beside.epsilon]
-        out.print(real.error_table(beside.epsilon, mine, beside))
-        out.print(real.class_table(beside.epsilon, mine, hats))
-        worse = [each.label for each in mine if each.worse_than_constant]
+        at_epsilon = [error for error in errors if error.epsilon == beside.epsilon]
+        out.print(real.error_table(beside.epsilon, at_epsilon, beside))
+        out.print(real.class_table(beside.epsilon, at_epsilon, hats))
+        worse = [of_mechanism.label for of_mechanism in at_epsilon if of_mechanism.worse_than_constant]
         out.print(f"Worse than a constant over all HATs at epsilon {beside.epsilon}: {', '.join(worse) or 'none'}.")
     out.print(NOT_PRIVATE)
 
@@ -237,7 +237,7 @@ def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) ->
         "hats": len(truth.keys),
         "constants": {name: truth.constant(name) for name in statistics},
         "classes": tables.class_names(),
-        "spent": [asdict(each) for each in spent],
+        "spent": [asdict(row) for row in spent],
         "errors": [asdict(error) for error in errors],
     }
     results.keep(plain, "evaluation.json")

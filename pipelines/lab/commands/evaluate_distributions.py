@@ -37,8 +37,8 @@ def evaluate_distributions(
     out, drawn = console(), list[Path]()
     compared, dense = figures.crossovers(), _dense(bins, epsilons, runs, seed, quiet=results.as_json)
     document: dict[str, Any] = {
-        "crossovers": [asdict(each) for each in compared],
-        "made_up": [{"vehicles": vehicles, **asdict(each)} for vehicles, each in dense],
+        "crossovers": [asdict(row) for row in compared],
+        "made_up": [{"vehicles": vehicles, **asdict(row)} for vehicles, row in dense],
     }
     if not results.as_json:
         out.print(report.crossover_table(compared))
@@ -86,7 +86,11 @@ def _telemetry(
     if not results.as_json:
         out.print(NOT_PRIVATE, style="bold")
         for name in figures.OUTPUTS:
-            out.print(report.error_table(name, [each for each in errors if each.output == name], truth, "telemetry"))
+            out.print(
+                report.error_table(
+                    name, [of_output for of_output in errors if of_output.output == name], truth, "telemetry"
+                )
+            )
         out.print(NOT_PRIVATE)
     if results.output is not None:
         from pipelines.lab.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import

@@ -41,20 +41,20 @@ def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results,
         _show(evaluation, city, runs)
 
 
-def _show(found: Evaluated, city: TrueCity, runs: int) -> None:
+def _show(evaluated: Evaluated, city: TrueCity, runs: int) -> None:
     out = console()
     out.print(NOT_PRIVATE, style="bold")
     region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
     out.print(f"{_several(len(city.days), 'day')}, {len(city.region):,} cells ({region}), {_several(runs, 'run')}")
-    out.print(tables.error_table(found.errors))
-    out.print(tables.class_table(found.errors))
-    out.print(tables.day_table(found.errors, city))
-    if found.coverage:
-        out.print(tables.coverage_table(found.coverage))
+    out.print(tables.error_table(evaluated.errors))
+    out.print(tables.class_table(evaluated.errors))
+    out.print(tables.day_table(evaluated.errors, city))
+    if evaluated.coverage:
+        out.print(tables.coverage_table(evaluated.coverage))
     else:
         out.print("No HAT is known well enough for the status ok.")
-    if found.products:
-        out.print(tables.product_table(found.products))
+    if evaluated.products:
+        out.print(tables.product_table(evaluated.products))
     out.print(NOT_PRIVATE)
 
 

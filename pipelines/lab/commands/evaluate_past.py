@@ -15,7 +15,7 @@ def evaluate_past(feed: Feed, totals: list[str], runs: int, results: Results) ->
     plain = {
         "not_private": NOT_PRIVATE,
         "errors": [asdict(error) for error in errors],
-        "coverage": [asdict(each) for each in coverage],
+        "coverage": [asdict(row) for row in coverage],
     }
     results.keep(plain, "past.json")
     if results.as_json:

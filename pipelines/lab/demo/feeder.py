@@ -49,8 +49,8 @@ def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> 
 class Feeder:
     """`with Feeder(topic, replay):` sends the reports, their times rebased onto now, in a thread of its own."""
 
-    def __init__(self, topic: Topic, found: Replay) -> None:
-        self._topic, self._replay, self._stop = topic, found, threading.Event()
+    def __init__(self, topic: Topic, replay: Replay) -> None:
+        self._topic, self._replay, self._stop = topic, replay, threading.Event()
         self._thread = threading.Thread(target=self._feed, daemon=True)
         self.sent = 0
 
@@ -76,7 +76,7 @@ class Feeder:
         producer.flush(10)
 
 
-def _payloads(found: Replay, start_s: float) -> Iterator[tuple[float, bytes]]:
+def _payloads(replay: Replay, start_s: float) -> Iterator[tuple[float, bytes]]:
     encode = msgspec.json.Encoder().encode
-    for sent_s, at_s, report in zip(found.sent_s.tolist(), found.at_s.tolist(), found.reports, strict=True):
+    for sent_s, at_s, report in zip(replay.sent_s.tolist(), replay.at_s.tolist(), replay.reports, strict=True):
         yield sent_s, encode({**report, "ts": 0 if at_s != at_s else round(1_000 * (start_s + at_s))})

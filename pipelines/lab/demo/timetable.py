@@ -43,8 +43,8 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
         [
             "route_id,route_short_name,route_long_name,route_type,route_color",
             *(
-                f"R{at},{at + 1},{STREETS[at % len(STREETS)]},3,{_COLOURS[at % len(_COLOURS)]}"
-                for at in range(len(routes))
+                f"R{number},{number + 1},{STREETS[number % len(STREETS)]},3,{_COLOURS[number % len(_COLOURS)]}"
+                for number in range(len(routes))
             ),
         ],
     )
@@ -82,7 +82,10 @@ def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
     for number, route in enumerate(routes):
         lat, lon = degrees(fleet, route.line_m[:, 1], route.line_m[:, 2])
         for direction, order in ((0, range(lat.size)), (1, range(lat.size - 1, -1, -1))):
-            yield from (f"R{number}-{direction},{lat[at]:.6f},{lon[at]:.6f},{place}" for place, at in enumerate(order))
+            yield from (
+                f"R{number}-{direction},{lat[position]:.6f},{lon[position]:.6f},{place}"
+                for place, position in enumerate(order)
+            )
 
 
 def _trips(
@@ -96,9 +99,9 @@ def _trips(
             trip = f"T{duty.bus}-{start_s}"
             trips.append(f"R{duty.route},daily,{trip},{direction},B{duty.bus},R{duty.route}-{direction}")
             stops = list(enumerate(stops_m[duty.route]))[:: -1 if direction else 1]
-            for place, (at, along_m) in enumerate(stops):
+            for place, (stop, along_m) in enumerate(stops):
                 when = _clock(start_s + round((length_m - along_m if direction else along_m) / SPEED_MS))
-                times.append(f"{trip},{when},{when},S{duty.route}-{at},{place}")
+                times.append(f"{trip},{when},{when},S{duty.route}-{stop},{place}")
             start_s += round(length_m / SPEED_MS) + LAYOVER_S
             direction = 1 - direction
     return trips, times

@@ -62,7 +62,7 @@ def compared_streets(feed: Feed, rows: pa.Table, report: Report) -> StreetErrors
     there = reports > 0
     truth = total[there] / reports[there] * float(feed.spec.speeds.grid.step)
     weight = reports[there] / reports.sum()
-    learned, constant = (float(weight @ np.abs(each - truth)) for each in (value[there], weight @ truth))
+    learned, constant = (float(weight @ np.abs(speed - truth)) for speed in (value[there], weight @ truth))
     return StreetErrors(int(there.sum()), learned, constant)
 
 
@@ -74,20 +74,20 @@ def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:
     inside = (hats.lower <= hats.truth) & (hats.truth <= hats.upper)
     classes = []
     for least, most in CLASSES:
-        mine = (hats.vehicles >= least) & (hats.vehicles <= (most or np.inf))
-        known = mine & ~np.isnan(hats.value)
-        if not mine.any():
+        in_class = (hats.vehicles >= least) & (hats.vehicles <= (most or np.inf))
+        has_value = in_class & ~np.isnan(hats.value)
+        if not in_class.any():
             continue
-        half = (hats.upper - hats.lower)[known] / 2
+        half = (hats.upper - hats.lower)[has_value] / 2
         classes.append(
             ClassError(
                 name=f"{least} to {most}" if most else f"{least} or more",
-                hats=int(mine.sum()),
-                known=int(known.sum()),
-                estimate=float(error[known].mean()) if known.any() else None,
-                constant=float(constant[known if known.any() else mine].mean()),
-                covered=float(inside[known].mean()) if known.any() else None,
-                half_width=float(np.median(half)) if known.any() else None,
+                hats=int(in_class.sum()),
+                known=int(has_value.sum()),
+                estimate=float(error[has_value].mean()) if has_value.any() else None,
+                constant=float(constant[has_value if has_value.any() else in_class].mean()),
+                covered=float(inside[has_value].mean()) if has_value.any() else None,
+                half_width=float(np.median(half)) if has_value.any() else None,
             )
         )
     return classes
@@ -95,7 +95,7 @@ def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:
 
 def _joined(city: TrueCity, rows: pa.Table) -> HatComparison:
     place = {(start, cell): index for index, (start, cell) in enumerate(_keys(rows))}
-    truth, vehicles, at = [], [], []
+    truth, vehicles, places = [], [], []
     names = [cell_text(cell) for cell in city.region]
     starts = sorted({start for start, _ in place})
     of_day = {day.name: [start for start in starts if start.startswith(day.name)] for day in city.days}
@@ -103,8 +103,8 @@ def _joined(city: TrueCity, rows: pa.Table) -> HatComparison:
         for cell, slot in np.argwhere(day.vehicles > 0).tolist():
             truth.append(day.means[cell, slot])
             vehicles.append(day.vehicles[cell, slot])
-            at.append(place[of_day[day.name][slot], names[cell]])
-    chosen = np.array(at, np.int64)
+            places.append(place[of_day[day.name][slot], names[cell]])
+    chosen = np.array(places, np.int64)
     value, lower, upper = (rows[name].to_numpy()[chosen] for name in ("value", "lower95", "upper95"))
     return HatComparison(np.array(truth), np.array(vehicles), value, lower, upper)
 

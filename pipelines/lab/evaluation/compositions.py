@@ -160,8 +160,8 @@ def _errors(
         true, constant = truth.values[stat.name], truth.constant(stat.name)
         error = np.abs(true - constant)
         for rows, share in divided:
-            at, wrong = _actual(rows, stat, share.epsilon_hat * stat.share, policy.grid, truth, runs)
-            error[at] = wrong
+            hats, wrong = _actual(rows, stat, share.epsilon_hat * stat.share, policy.grid, truth, runs)
+            error[hats] = wrong
         yield _summed(label, total, stat.name, error, truth)
 
 
@@ -195,16 +195,16 @@ def _summed(label: str, total: str, statistic: str, error: Float64s, truth: True
 
 
 def _spent(label: str, total: str, divided: Sequence[Divided], truth: TrueStatistics) -> CompositionCost:
-    kept = sum(int(each.rows.kept.sum()) for each in divided)
+    kept = sum(int(part.rows.kept.sum()) for part in divided)
     valued = sum(
-        np.unique(np.stack([each.rows.slot_s, each.rows.cell])[:, each.rows.kept > 0], axis=1).shape[1]
-        for each in divided
+        np.unique(np.stack([part.rows.slot_s, part.rows.cell])[:, part.rows.kept > 0], axis=1).shape[1]
+        for part in divided
     )
     return CompositionCost(
         composition=label,
         total=total,
-        most_hats=float(np.median([each.share.most_hats for each in divided])),
-        epsilon_hat=float(np.median([float(each.share.epsilon_hat) for each in divided])),
+        most_hats=float(np.median([part.share.most_hats for part in divided])),
+        epsilon_hat=float(np.median([float(part.share.epsilon_hat) for part in divided])),
         reports_left_out=1 - kept / float(truth.reports.sum()),
         hats_without_value=1 - valued / len(truth.keys),
     )
@@ -217,28 +217,33 @@ def spent_table(spent: Sequence[CompositionCost]) -> Table:
     """What each composition makes of the total of a vehicle and period."""
     names = ["total", "most HATs (K)", "epsilon of a HAT", "reports left out", "HATs without value"]
     table = table_of("What a vehicle's total is divided into", None, ["composition"], names)
-    for _, mine in groupby(spent, key=lambda each: each.composition):
-        rows = list(mine)
-        for each in rows:
-            parts = (f"{each.reports_left_out:.0%}", f"{each.hats_without_value:.0%}")
-            row = (each.composition, each.total, f"{each.most_hats:g}", f"{each.epsilon_hat:.3g}", *parts)
-            table.add_row(*row, end_section=each is rows[-1])
+    for _, alike in groupby(spent, key=lambda cost: cost.composition):
+        rows = list(alike)
+        for cost in rows:
+            parts = (f"{cost.reports_left_out:.0%}", f"{cost.hats_without_value:.0%}")
+            row = (cost.composition, cost.total, f"{cost.most_hats:g}", f"{cost.epsilon_hat:.3g}", *parts)
+            table.add_row(*row, end_section=cost is rows[-1])
     return table
 
 
 def error_tables(statistic: str, errors: Sequence[CompositionErrors], truth: TrueStatistics) -> Iterator[Table]:
     """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
     unit = named(statistic).unit.format("km/h")
-    mine = [error for error in errors if error.statistic == statistic]
-    bar = next(each for each in mine if each.composition == CONSTANT)
-    for total in dict.fromkeys(each.total for each in mine if each is not bar):
+    of_statistic = [error for error in errors if error.statistic == statistic]
+    bar = next(of_composition for of_composition in of_statistic if of_composition.composition == CONSTANT)
+    for total in dict.fromkeys(of_composition.total for of_composition in of_statistic if of_composition is not bar):
         table = table_of(
             f"NOT PRIVATE: actual mean absolute error of the {statistic} at a total of {total}, {unit}",
             "* worse than publishing one constant for the whole city; columns to the right: HATs by vehicles.",
             ["composition"],
             ["all\nHATs", *class_headings(truth.vehicles)],
         )
-        for each in [*(each for each in mine if each.total == total), bar]:
-            pairs = zip((each.mean, *each.by_class), (bar.mean, *bar.by_class), strict=True)
-            table.add_row(each.composition, *(against(value, level).replace(" ", "") for value, level in pairs))
+        for of_composition in [
+            *(of_composition for of_composition in of_statistic if of_composition.total == total),
+            bar,
+        ]:
+            pairs = zip((of_composition.mean, *of_composition.by_class), (bar.mean, *bar.by_class), strict=True)
+            table.add_row(
+                of_composition.composition, *(against(value, level).replace(" ", "") for value, level in pairs)
+            )
         yield table

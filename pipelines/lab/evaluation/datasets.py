@@ -88,15 +88,15 @@ def from_folder(folder: Path) -> list[DataSet]:
 
     Raises InputError.
     """
-    found = []
+    datasets = []
     for path in sorted(folder.glob("*.npz")):
         try:
             with path.open("rb") as file, np.load(file) as archive:
                 counts, values = archive["counts"], archive["values"]
-            found.append(fixed(path.stem.replace("_", "-"), _checked(counts), _speeds_of(counts, values)))
+            datasets.append(fixed(path.stem.replace("_", "-"), _checked(counts), _speeds_of(counts, values)))
         except _UNREADABLE as error:
             raise InputError(f"{path} is no data set: {error}") from None
-    return found
+    return datasets
 
 
 def counts_from(path: Path) -> Int64s:

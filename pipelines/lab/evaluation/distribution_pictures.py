@@ -21,7 +21,7 @@ def draw_cdfs(
 ) -> Path:
     """True and released shares of HATs of few to many vehicles, with the interval at the largest epsilon."""
     order = np.argsort([hat.totals.counts.size for hat in hats], kind="stable")
-    chosen = [hats[order[int(at)]] for at in np.linspace(0.5, 1, 6) * (len(hats) - 1)]
+    chosen = [hats[order[int(place)]] for place in np.linspace(0.5, 1, 6) * (len(hats) - 1)]
     true, edges = truth_of(chosen, bins, grid).values["cdf"], _edges(bins, grid)
     cdfs = {e: next(released(chosen, BestTree(bins=bins, prior=prior), grid, Fraction(e), 1))["cdf"] for e in epsilons}
     figure = Figure(figsize=(10, 5.6), layout="constrained")
@@ -47,11 +47,11 @@ def draw_day(hats: Sequence[TrueHat], bins: int, grid: Grid, epsilon: str, prior
     for hat in hats:
         samples[hat.cell] = samples.get(hat.cell, 0) + hat.reported
     busiest = max(samples, key=lambda cell: samples[cell])
-    mine = [hat for hat in hats if hat.cell == busiest]
-    mine = [hat for hat in mine if hat.slot_s < mine[0].slot_s + 86_400]
-    true = truth_of(mine, bins, grid).values
-    drawn = next(released(mine, BestTree(bins=bins, prior=prior), grid, Fraction(epsilon), 1))
-    hours = (np.array([hat.slot_s for hat in mine]) - mine[0].slot_s) / 3600
+    of_cell = [hat for hat in hats if hat.cell == busiest]
+    of_cell = [hat for hat in of_cell if hat.slot_s < of_cell[0].slot_s + 86_400]
+    true = truth_of(of_cell, bins, grid).values
+    drawn = next(released(of_cell, BestTree(bins=bins, prior=prior), grid, Fraction(epsilon), 1))
+    hours = (np.array([hat.slot_s for hat in of_cell]) - of_cell[0].slot_s) / 3600
     figure = Figure(figsize=(8.6, 4), layout="constrained")
     axes = figure.add_subplot()
     for name, colour in (("p50", "#1f77b4"), ("p85", "#d62728")):
@@ -61,7 +61,7 @@ def draw_day(hats: Sequence[TrueHat], bins: int, grid: Grid, epsilon: str, prior
         )
         axes.fill_between(hours, drawn[name].low, drawn[name].high, color=colour, alpha=0.1, linewidth=0)
     _frame(axes, "hours after the first slot", "km/h")
-    vehicles = [hat.totals.counts.size for hat in mine]
+    vehicles = [hat.totals.counts.size for hat in of_cell]
     told = f"busiest cell, {min(vehicles)} to {max(vehicles)} vehicles in a slot"
     axes.set_title(f"{told}, ε {epsilon} for each HAT; shaded: 95 % intervals", fontsize=9)
     axes.set_ylim(0, float(grid.upper))

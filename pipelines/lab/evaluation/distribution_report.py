@@ -11,7 +11,7 @@ from pipelines.lab.evaluation.tables import against, class_headings, table_of
 UNITS = {"cdf": "share, averaged over the edges", "p50": "km/h", "p85": "km/h", "mean": "km/h"}
 
 
-def crossover_table(found: Sequence[Crossover]) -> Table:
+def crossover_table(crossovers: Sequence[Crossover]) -> Table:
     """Errors over that of a histogram; below 1 is better."""
     table = table_of(
         "squared error of all prefixes over that of the histogram's; below 1 is better",
@@ -19,17 +19,17 @@ def crossover_table(found: Sequence[Crossover]) -> Table:
         [],
         ["bins", "direct", "binary", "exact factors", "", "released tree", "", "combined", "histogram combined"],
     )
-    for each in found:
+    for crossover in crossovers:
         table.add_row(
-            str(each.bins),
-            _ratio(each.direct),
-            _ratio(each.binary),
-            _factors(each.factors),
-            _ratio(each.of_factors),
-            _factors(each.branching),
-            _ratio(each.of_tree),
-            _ratio(each.combined),
-            _ratio(each.histogram_combined),
+            str(crossover.bins),
+            _ratio(crossover.direct),
+            _ratio(crossover.binary),
+            _factors(crossover.factors),
+            _ratio(crossover.of_factors),
+            _factors(crossover.branching),
+            _ratio(crossover.of_tree),
+            _ratio(crossover.combined),
+            _ratio(crossover.histogram_combined),
         )
     return table
 

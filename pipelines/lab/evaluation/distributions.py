@@ -121,10 +121,10 @@ def read_distributions(feed: Feed, bins: int, report: Report) -> list[TrueHat]:
         kept = tally(events, slot_s, spec.privacy.cap, (SUMS, Histogram(bins, upper))).tally
         whole = tally(events, slot_s, None, (Histogram(bins * FINE, upper),)).tally
         for cell in np.unique(kept.cell[kept.kept > 0]).tolist():
-            mine = np.flatnonzero((kept.cell == cell) & (kept.kept > 0))
-            mine = mine[np.lexsort((kept.vehicle[mine], -kept.kept[mine]))]
+            rows = np.flatnonzero((kept.cell == cell) & (kept.kept > 0))
+            rows = rows[np.lexsort((kept.vehicle[rows], -kept.kept[rows]))]
             truth = whole.sums["histograms"][whole.cell == cell].sum(axis=0)
-            totals = Totals(kept.kept[mine], kept.sums["sums"][mine], histograms=kept.sums["histograms"][mine])
+            totals = Totals(kept.kept[rows], kept.sums["sums"][rows], histograms=kept.sums["histograms"][rows])
             hats.append(TrueHat(slot_s, cell, totals, int(truth.sum()), truth))
     return hats
 
@@ -175,18 +175,18 @@ def errors_of(
     """Errors of the tree's outputs, of array-average's mean at the same epsilon, and of the city's constants."""
     truth, city = truth_of(hats, bins, grid), city_of(hats, bins, grid)
     constants = [_summed(name, CONSTANT, "-", _off(name, city[name], truth), truth) for name in OUTPUTS]
-    found = []
+    errors = []
     for done, epsilon in enumerate(epsilons):
         off = dict.fromkeys(OUTPUTS, np.zeros(len(hats)))
         for outputs in released(hats, BestTree(bins=bins, prior=prior), grid, Fraction(epsilon), runs):
             off = {name: off[name] + _off(name, outputs[name].value, truth) / runs for name in OUTPUTS}
-        found += [_summed(name, TREE, epsilon, off[name], truth) for name in OUTPUTS]
+        errors += [_summed(name, TREE, epsilon, off[name], truth) for name in OUTPUTS]
         mean = np.zeros(len(hats))
         for values in _means(hats, ArrayAverage(), grid, Fraction(epsilon), runs):
             mean = mean + _off("mean", values, truth) / runs
-        found.append(_summed("mean", ARRAY_AVERAGE, epsilon, mean, truth))
+        errors.append(_summed("mean", ARRAY_AVERAGE, epsilon, mean, truth))
         report(done + 1, len(epsilons))
-    return [*found, *constants]
+    return [*errors, *constants]
 
 
 def released(

@@ -61,7 +61,7 @@ class Feed:
             return range_of(table, *self.dates)
         first, last = ((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)) for us in self._span_us())
         zone = ZoneInfo(table.zone)
-        return range_of(table, *(at.astimezone(zone).date().isoformat() for at in (first, last)))
+        return range_of(table, *(time.astimezone(zone).date().isoformat() for time in (first, last)))
 
     def _span_us(self) -> tuple[int, int]:
         least, most = TO_US, FROM_US

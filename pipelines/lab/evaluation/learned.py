@@ -61,8 +61,8 @@ def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, s
     of_span = SpanTotal(span_days, Fraction(span_days), epsilon, delta if kind == "gaussian" else None)
     epsilon, rho = of_span.of_a_day()
     hats = hats_of(city.region, city.days[0].hours)
-    known = BoundsOnly(hats=hats, fleet=city.fleet)
-    best = chosen(recipe(kind, epsilon, rho, known), known)
+    bounds = BoundsOnly(hats=hats, fleet=city.fleet)
+    best = chosen(recipe(kind, epsilon, rho, bounds), bounds)
     first, later = (
         tuple(with_least_norm(replace(stage, exponent=TARGET), city.fleet) for stage in stages)
         for stages in (best.first, best.later)
@@ -73,21 +73,23 @@ def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, s
 def simulate(city: TrueCity, how: Recipe, noise: Noise | None) -> Simulated:
     """Releases all days in order, each around what the earlier ones taught. noise: None for the noiseless model."""
     state = State.new(design_of(city.region), facts_of(city.fleet), None)
-    found = Simulated()
-    known: Learned | None = None
+    simulated = Simulated()
+    learned_so_far: Learned | None = None
     for day in city.days:
         hours = np.array(day.hours, np.int64)
-        forecast = None if known is None else known.forecast(hours)
-        found.forecast.append(None if forecast is None else _published(city, forecast))
+        forecast = None if learned_so_far is None else learned_so_far.forecast(hours)
+        simulated.forecast.append(None if forecast is None else _published(city, forecast))
         stages = look(city, day, how, forecast, state, noise)
         state = taken_in(state, DayValues(hours=hours, stages=stages))
-        known = learned(state)
-        belief = known.estimate()
-        found.causal.append(_published(city, belief))
-        found.products.append(products_of(known, belief, float(city.grid.upper)))
-    if known is not None:
-        found.whole.extend(_published(city, known.estimate(back)) for back in reversed(range(len(city.days))))
-    return found
+        learned_so_far = learned(state)
+        belief = learned_so_far.estimate()
+        simulated.causal.append(_published(city, belief))
+        simulated.products.append(products_of(learned_so_far, belief, float(city.grid.upper)))
+    if learned_so_far is not None:
+        simulated.whole.extend(
+            _published(city, learned_so_far.estimate(back)) for back in reversed(range(len(city.days)))
+        )
+    return simulated
 
 
 def _published(city: TrueCity, belief: Field) -> PublishedNumbers:

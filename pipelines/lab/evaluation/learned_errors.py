@@ -106,7 +106,7 @@ def _whole(run: Simulated) -> list[Float64s | None]:
 
 
 def _forecast(run: Simulated) -> list[Float64s | None]:
-    return [None if each is None else _value(each) for each in run.forecast]
+    return [None if belief is None else _value(belief) for belief in run.forecast]
 
 
 def _values(estimates: Sequence[PublishedNumbers]) -> list[Float64s | None]:
@@ -137,10 +137,10 @@ def _errors(
             if value is not None:
                 weighted[run, index] += _sums(day, value)
     whole, by_run = _means(weighted.sum(axis=(0, 1))), weighted[:, :, 1]
-    by_day = [_means(each)[1] for each in weighted.sum(axis=0)]
+    by_day = [_means(of_day)[1] for of_day in weighted.sum(axis=0)]
     bars = by_day if bar is None else bar.rows_by_day
     worst = [a / b for a, b in zip(by_day, bars, strict=True) if a and b]
-    constant = by_run[..., 1] @ np.array([each or 0.0 for each in bars])
+    constant = by_run[..., 1] @ np.array([of_day or 0.0 for of_day in bars])
     feeds = by_run[..., 0].sum(axis=1)[constant > 0] / constant[constant > 0]
     return Errors(
         what=what,
@@ -176,20 +176,20 @@ def coverage(city: TrueCity, runs: Sequence[Simulated], total: str, delta: str |
     """Coverage of the causal estimates with status ok, overall, by predicted and by true vehicles."""
     predicted, true, held, half = [], [], [], []
     for run in runs:
-        for day, each in zip(city.days, run.causal, strict=True):
-            there = (day.reports > 0) & (each.status == Status.OK)
-            predicted.append(each.vehicles[there])
+        for day, numbers in zip(city.days, run.causal, strict=True):
+            there = (day.reports > 0) & (numbers.status == Status.OK)
+            predicted.append(numbers.vehicles[there])
             true.append(day.vehicles[there])
-            held.append(((each.lower95 <= day.means) & (day.means <= each.upper95))[there])
-            half.append(((each.upper95 - each.lower95) / 2)[there])
+            held.append(((numbers.lower95 <= day.means) & (day.means <= numbers.upper95))[there])
+            half.append(((numbers.upper95 - numbers.lower95) / 2)[there])
     columns = [np.concatenate(parts) for parts in (predicted, true, held, half)]
     chosen = [("all", 0.0, np.inf, np.ones(columns[0].size, np.bool_))]
     for by, vehicles in (("predicted", columns[0]), ("true", columns[1])):
         chosen += [(by, least, most, (vehicles >= least) & (vehicles < most)) for least, most in CLASSES]
     return [
-        _covered(total, delta, by, least, most, columns[2][mine], columns[3][mine], len(runs))
-        for by, least, most, mine in chosen
-        if mine.any()
+        _covered(total, delta, by, least, most, columns[2][in_class], columns[3][in_class], len(runs))
+        for by, least, most, in_class in chosen
+        if in_class.any()
     ]
 
 

@@ -35,22 +35,22 @@ def class_table(errors: Sequence[Errors]) -> Table:
         tuple(span_name(*bounds) for bounds in CLASSES),
     )
     bar = errors[0].by_class
-    for each in _causal(errors):
+    for error in _causal(errors):
         worse = [
-            "*" if a is not None and b is not None and a > b else "" for a, b in zip(each.by_class, bar, strict=True)
+            "*" if a is not None and b is not None and a > b else "" for a, b in zip(error.by_class, bar, strict=True)
         ]
-        cells = (_two(number) + mark for number, mark in zip(each.by_class, worse, strict=True))
-        table.add_row(_total(each), each.what, *cells)
+        cells = (_two(number) + mark for number, mark in zip(error.by_class, worse, strict=True))
+        table.add_row(_total(error), error.what, *cells)
     return table
 
 
 def day_table(errors: Sequence[Errors], city: TrueCity) -> Table:
     """Causal estimates by day, a column a total."""
     chosen = _causal(errors)
-    names = [each.what if each.total == "-" else _total(each) for each in chosen]
+    names = [error.what if error.total == "-" else _total(error) for error in chosen]
     table = table_of("NOT PRIVATE: the same by day, rows, causal estimates", "-: held back", ("day",), tuple(names))
     for index, day in enumerate(city.days):
-        table.add_row(day.name, *(_two(each.rows_by_day[index]) for each in chosen))
+        table.add_row(day.name, *(_two(error.rows_by_day[index]) for error in chosen))
     return table
 
 
@@ -61,9 +61,9 @@ def coverage_table(coverage: Sequence[Coverage]) -> Table:
         ("total", "vehicles"),
         ("HATs", "held", "half width"),
     )
-    for each in coverage:
-        span = "all" if each.by == "all" else f"{each.by} {span_name(each.least, each.most)}"
-        table.add_row(_total(each), span, f"{each.hats:.0f}", f"{each.held:.3f}", f"{each.half_width:.1f}")
+    for row in coverage:
+        span = "all" if row.by == "all" else f"{row.by} {span_name(row.least, row.most)}"
+        table.add_row(_total(row), span, f"{row.hats:.0f}", f"{row.held:.3f}", f"{row.half_width:.1f}")
     return table
 
 

@@ -73,7 +73,7 @@ def stormy(city: TrueCity) -> TrueCity:
     return replace(city, days=[*city.days[:-1], replace(day, rows=rows, means=day.means * float(STORM))])
 
 
-def _errors(total: str, delta: str | None, day: TrueDay, found: Sequence["LiveDay"]) -> LiveErrors:
+def _errors(total: str, delta: str | None, day: TrueDay, days: Sequence["LiveDay"]) -> LiveErrors:
     def error(values: Float64s) -> float:
         return float(np.nansum(np.abs(values - day.means) * day.reports) / day.reports.sum())
 
@@ -81,10 +81,10 @@ def _errors(total: str, delta: str | None, day: TrueDay, found: Sequence["LiveDa
         total=total,
         delta=delta,
         day=day.name,
-        live=float(np.mean([error(each.live) for each in found])),
-        forecast=float(np.mean([error(each.forecast) for each in found])),
-        end=float(np.mean([error(each.end) for each in found])),
-        leans=float(np.mean([np.sum(each.leans * day.reports) / day.reports.sum() for each in found])),
+        live=float(np.mean([error(live_day.live) for live_day in days])),
+        forecast=float(np.mean([error(live_day.forecast) for live_day in days])),
+        end=float(np.mean([error(live_day.end) for live_day in days])),
+        leans=float(np.mean([np.sum(live_day.leans * day.reports) / day.reports.sum() for live_day in days])),
     )
 
 
@@ -103,7 +103,7 @@ def live_table(errors: Sequence[LiveErrors], storms: Sequence[StormShown]) -> Ta
         ["live", "forecast", "end of day", "leans", "storm"],
     )
     last = errors[-1].day if errors else ""
-    shown = {(each.total, each.delta): f"{each.shown:.2f}" for each in storms}
+    shown = {(of_total.total, of_total.delta): f"{of_total.shown:.2f}" for of_total in storms}
     for error in errors:
         numbers = (f"{number:.2f}" for number in (error.live, error.forecast, error.end, error.leans))
         storm = shown.get((error.total, error.delta), "") if error.day == last else ""
@@ -123,41 +123,43 @@ class LiveDay:
 
 def simulate_live(city: TrueCity, how: Recipe, live_slots: Stage, noise: Noise) -> list[LiveDay]:
     """All days after the first one, in order; that one has no live slots. live_slots: of a period together."""
-    rest = tuple(replace(each, share=each.share * (1 - live_slots.share)) for each in how.later)
+    rest = tuple(replace(stage, share=stage.share * (1 - live_slots.share)) for stage in how.later)
     state = State.new(design_of(city.region), facts_of(city.fleet))
     days: list[LiveDay] = []
     for day in city.days:
         hours = np.array(day.hours, np.int64)
-        known = learned(state) if state.days else None
-        forecast = None if known is None else known.forecast(hours)
+        learned_so_far = learned(state) if state.days else None
+        forecast = None if learned_so_far is None else learned_so_far.forecast(hours)
         stages = look(city, day, replace(how, later=rest), forecast, state, noise)
         state = taken_in(state, DayValues(hours=hours, stages=stages))
-        if known is not None and forecast is not None:
-            values, leans = _live_values(city, day, known, live_slots, noise)
+        if learned_so_far is not None and forecast is not None:
+            values, leans = _live_values(city, day, learned_so_far, live_slots, noise)
             end = learned(state).estimate().values
             days.append(LiveDay(live=values, leans=leans, forecast=forecast.values, end=end))
     return days
 
 
 def _live_values(
-    city: TrueCity, day: TrueDay, known: Learned, live_slots: Stage, noise: Noise
+    city: TrueCity, day: TrueDay, learned_so_far: Learned, live_slots: Stage, noise: Noise
 ) -> tuple[Float64s, Float64s]:
     """Values of each slot as it was published after it, (cells, slots); and how far it leans on the day."""
     hours = np.array(day.hours, np.int64)
     slots: dict[int, StageValues] = {}
     values, leans = np.zeros(day.means.shape), np.zeros(day.means.shape)
     for slot in range(hours.size):
-        slots[slot] = _released(city, day, slot, known, live_slots, noise)
-        belief = live(known, hours, slots)
+        slots[slot] = _released(city, day, slot, learned_so_far, live_slots, noise)
+        belief = live(learned_so_far, hours, slots)
         values[:, slot] = np.clip(belief.field.values[:, slot], 0, float(city.grid.upper))
         leans[:, slot] = belief.leans[:, slot]
     return values, leans
 
 
-def _released(city: TrueCity, day: TrueDay, slot: int, known: Learned, live_slots: Stage, noise: Noise) -> StageValues:
+def _released(
+    city: TrueCity, day: TrueDay, slot: int, learned_so_far: Learned, live_slots: Stage, noise: Noise
+) -> StageValues:
     hats = hats_of(city.region, (day.hours[slot],))
-    centres = centres_around(city, known.forecast(np.array(hats.hours, np.int64)))
+    centres = centres_around(city, learned_so_far.forecast(np.array(hats.hours, np.int64)))
     stage = of_slot(live_slots, len(day.hours)).on(hats, centres, city.grid.step)
-    mine = day.rows.slot == slot
-    rows = Rows(*(column[mine] for column in day.rows))._replace(slot=np.zeros(int(mine.sum()), np.int64))
+    in_slot = day.rows.slot == slot
+    rows = Rows(*(column[in_slot] for column in day.rows))._replace(slot=np.zeros(int(in_slot.sum()), np.int64))
     return slot_values(release_rows(rows, stage, noise), city.fleet)

@@ -122,8 +122,8 @@ def _mean_trial(values: Float64s, epsilons: Sequence[float], rng: np.random.Gene
     estimates |= {method: per_user(reports, method) for method in METHODS}
     square = {column: (estimate - values) ** 2 for column, estimate in estimates.items()}
     return {
-        column: (float((each - values).mean()), float(square[column].mean()), float((square[column] ** 2).mean()))
-        for column, each in estimates.items()
+        column: (float((means - values).mean()), float(square[column].mean()), float((square[column] ** 2).mean()))
+        for column, means in estimates.items()
     }
 
 

@@ -62,14 +62,15 @@ def exact_of(cell: LocalCell) -> float | None:
         return None
     pairs = zip(MEAN_KINDS, MEANS[cell.config], strict=True)
     services = [Service(kind, LOCAL_MECHANISMS[kind](epsilon)) for kind, epsilon in pairs]
-    at = np.array(math.sqrt(2 / 7))
-    variances = {service.name: float(service.mechanism.variance(at)) / SCALE for service in services}
+    share = np.array(math.sqrt(2 / 7))
+    variances = {service.name: float(service.mechanism.variance(share)) / SCALE for service in services}
     if cell.column in variances:
         return variances[cell.column]
     reports = Reports(services, np.zeros((len(services), 1)))
     weights = fixed_weights(reports) if cell.column == "fixed" else np.full(len(services), 1 / len(services))
     return sum(
-        float(weight) ** 2 * variances[each.name] for weight, each in zip(weights, reports.services, strict=True)
+        float(weight) ** 2 * variances[receiver.name]
+        for weight, receiver in zip(weights, reports.services, strict=True)
     )
 
 
@@ -77,12 +78,12 @@ def agrees(cell: LocalCell) -> bool | None:
     """Whether figures agree. Of a mean: within 4 standard errors of the exact figure; of UWA, which has none, within
     those and 1 % of the reference, whose own figures lie up to 0.7 % from exact ones. None where there is neither, and
     for distributions, whose reference is of another stopping rule."""
-    exact, known = exact_of(cell), reference_of(cell)
+    exact, reference = exact_of(cell), reference_of(cell)
     if exact is not None:
         return abs(cell.value - exact) <= 4 * cell.error
-    if known is None or cell.table != "mean":
+    if reference is None or cell.table != "mean":
         return None
-    return abs(cell.value - known) <= 4 * cell.error + known / 100
+    return abs(cell.value - reference) <= 4 * cell.error + reference / 100
 
 
 def mean_table(cells: Sequence[LocalCell]) -> Table:
@@ -94,8 +95,8 @@ def mean_table(cells: Sequence[LocalCell]) -> Table:
         ["epsilons [SR, Laplace, PM, SW]", *MEAN_COLUMNS],
     )
     for config, epsilons in MEANS.items():
-        mine = {cell.column: cell for cell in cells if cell.table == "mean" and cell.config == config}
-        table.add_row(f"{config} {list(epsilons)}", *(_text(mine[name], "{:.2e}") for name in MEAN_COLUMNS))
+        by_column = {cell.column: cell for cell in cells if cell.table == "mean" and cell.config == config}
+        table.add_row(f"{config} {list(epsilons)}", *(_text(by_column[name], "{:.2e}") for name in MEAN_COLUMNS))
     return table
 
 
@@ -107,14 +108,14 @@ def distribution_table(cells: Sequence[LocalCell], data: str) -> Table:
         ["epsilons [SR, PM, SW]", *DISTRIBUTION_COLUMNS, "ULE's gain by the root"],
     )
     for config, epsilons in DISTRIBUTIONS.items():
-        mine = {
+        by_column = {
             cell.column: cell
             for cell in cells
             if (cell.table, cell.data, cell.config) == ("distribution", data, config)
         }
-        best = min(mine[name].other for name in DISTRIBUTION_COLUMNS[:-1])
-        texts = [f"{_text(mine[name], '{:.4f}')} / {mine[name].other:.3f}" for name in DISTRIBUTION_COLUMNS]
-        table.add_row(f"{config} {list(epsilons)}", *texts, f"{1 - mine['ule'].other / best:.0%}")
+        best = min(by_column[name].other for name in DISTRIBUTION_COLUMNS[:-1])
+        texts = [f"{_text(by_column[name], '{:.4f}')} / {by_column[name].other:.3f}" for name in DISTRIBUTION_COLUMNS]
+        table.add_row(f"{config} {list(epsilons)}", *texts, f"{1 - by_column['ule'].other / best:.0%}")
     return table
 
 
@@ -130,9 +131,9 @@ def draw(cells: Sequence[LocalCell], folder: Path) -> list[Path]:
     means = [cell for cell in cells if cell.table == "mean"]
     paths = [_bars(means, MEAN_COLUMNS, "mean square error, 1,000,000 users", folder / "fusion-means.png")]
     for data in dict.fromkeys(cell.data for cell in cells if cell.table == "distribution"):
-        mine = [cell for cell in cells if (cell.table, cell.data) == ("distribution", data)]
+        of_data = [cell for cell in cells if (cell.table, cell.data) == ("distribution", data)]
         name = f"Jensen-Shannon divergence, {data}"
-        paths.append(_bars(mine, DISTRIBUTION_COLUMNS, name, folder / f"fusion-distributions-{data}.png"))
+        paths.append(_bars(of_data, DISTRIBUTION_COLUMNS, name, folder / f"fusion-distributions-{data}.png"))
     return paths
 
 
@@ -142,11 +143,13 @@ def _bars(cells: Sequence[LocalCell], columns: Sequence[str], name: str, path: P
     configs = list(dict.fromkeys(cell.config for cell in cells))
     width = 0.8 / len(columns)
     for number, column in enumerate(columns):
-        mine = {cell.config: cell for cell in cells if cell.column == column}
-        at = [place + (number - (len(columns) - 1) / 2) * width for place in range(len(configs))]
-        axes.bar(at, [mine[config].value for config in configs], width, label=column)
+        by_config = {cell.config: cell for cell in cells if cell.column == column}
+        places = [place + (number - (len(columns) - 1) / 2) * width for place in range(len(configs))]
+        axes.bar(places, [by_config[config].value for config in configs], width, label=column)
         rings = [
-            (x, reference) for x, config in zip(at, configs, strict=True) if (reference := reference_of(mine[config]))
+            (x, reference)
+            for x, config in zip(places, configs, strict=True)
+            if (reference := reference_of(by_config[config]))
         ]
         axes.plot([x for x, _ in rings], [y for _, y in rings], "o", mfc="none", mec="black", ms=4)
     axes.plot([], [], "o", mfc="none", mec="black", ms=4, label="reference")

@@ -161,12 +161,12 @@ def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
     for plan_s, tallied in telemetry.periods.items():
         units = [unit for unit, _ in draw_releases({(plan_s, 0): tallied}, telemetry.slots, policy, noise)]
         past = past.after(Sequenced(EntryNumber(past.sequence + index), unit) for index, unit in enumerate(units, 1))
-        known = fitter.fitted(past)
+        fitted = fitter.fitted(past)
         for unit in units:
-            slot = with_model(estimates_of([unit], policy.names), [unit], known, policy.grid.upper)
-            mine = _rows(slot, tallied.take(tallied.slot_s == unit.slot_s), float(policy.grid.step))
-            rows += mine
-            days += [unit.slot_start[:10]] * len(mine)
+            slot = with_model(estimates_of([unit], policy.names), [unit], fitted, policy.grid.upper)
+            of_slot = _rows(slot, tallied.take(tallied.slot_s == unit.slot_s), float(policy.grid.step))
+            rows += of_slot
+            days += [unit.slot_start[:10]] * len(of_slot)
     mean, reports, vehicles, *published = np.array(rows, np.float64).T
     return _Run(np.array(days), mean, reports, vehicles, dict(zip(_PUBLISHED, published, strict=True)))
 
@@ -178,10 +178,10 @@ def _rows(slot: SlotEstimates, tallied: Tally, step: float) -> list[list[float]]
     true = np.stack([sums / reports * step, reports, np.bincount(of, minlength=cells.size)]).T
     hats = slot.hats
     place = {cell: index for index, cell in enumerate(hats.cell) if hats.statistic[index] == STATISTIC}
-    at = [place[cell] for cell in map(cell_text, cells.tolist())]
+    places = [place[cell] for cell in map(cell_text, cells.tolist())]
     published = hats.estimates.number(0)
     model = np.array([hats.notes[name] for name in _PUBLISHED[3:]], np.float64)
-    rows: list[list[float]] = np.column_stack([true, published[:, at].T, model[:, at].T]).tolist()
+    rows: list[list[float]] = np.column_stack([true, published[:, places].T, model[:, places].T]).tolist()
     return rows
 
 
@@ -189,14 +189,14 @@ def _errors(total: str, runs: Sequence[_Run]) -> Iterator[PastErrors]:
     """Errors of all days, then of each."""
     for day in (None, *np.unique(runs[0].day).tolist()):
         chosen = [(run.day == day) | (day is None) for run in runs]
-        known = [run.has_model & mine for run, mine in zip(runs, chosen, strict=True)]
+        chosen_rows = [run.has_model & in_class for run, in_class in zip(runs, chosen, strict=True)]
         yield PastErrors(
             total=total,
             day=day,
-            held_back=1 - float(np.concatenate(known).sum() / np.concatenate(chosen).sum()),
-            model=_mean([run.errors("model_value") for run in runs], runs, known),
-            raw=_mean([run.errors("value") for run in runs], runs, known),
-            constant=_mean([run.constant for run in runs], runs, known),
+            held_back=1 - float(np.concatenate(chosen_rows).sum() / np.concatenate(chosen).sum()),
+            model=_mean([run.errors("model_value") for run in runs], runs, chosen_rows),
+            raw=_mean([run.errors("value") for run in runs], runs, chosen_rows),
+            constant=_mean([run.constant for run in runs], runs, chosen_rows),
         )
 
 
@@ -212,17 +212,17 @@ def _mean(
 def _coverage(total: str, runs: Sequence[_Run]) -> Iterator[PastCoverage]:
     """Coverage of HATs with a model value, all and by class."""
     for bounds in ((1, None), *CLASSES):
-        known = [run.has_model & in_class(run.vehicles, *bounds) for run in runs]
-        if not np.any(np.concatenate(known)):
+        has_value = [run.has_model & in_class(run.vehicles, *bounds) for run in runs]
+        if not np.any(np.concatenate(has_value)):
             continue
 
-        def of(column: Callable[[_Run], Float64s], known: Sequence[NDArray[np.bool_]] = known) -> float:
-            return float(np.concatenate([column(run)[mine] for run, mine in zip(runs, known, strict=True)]).mean())
+        def of(column: Callable[[_Run], Float64s], has_value: Sequence[NDArray[np.bool_]] = has_value) -> float:
+            return float(np.concatenate([column(run)[rows] for run, rows in zip(runs, has_value, strict=True)]).mean())
 
         yield PastCoverage(
             total=total,
             vehicles="all" if bounds == (1, None) else class_name(*bounds),
-            hats=int(np.concatenate(known).sum()) // len(runs),
+            hats=int(np.concatenate(has_value).sum()) // len(runs),
             held=of(lambda run: _holds(run).astype(np.float64)),
             half_width=of(lambda run: (run.published["model_upper95"] - run.published["model_lower95"]) / 2),
             worst_case=of(lambda run: (run.published["upper95"] - run.published["lower95"]) / 2),
@@ -262,8 +262,8 @@ def coverage_table(coverage: Sequence[PastCoverage]) -> Table:
         ["total"],
         ["vehicles", "HATs", "held", "half width", "worst case", "as released", "model", "constant"],
     )
-    for each in coverage:
-        numbers = (each.half_width, each.worst_case, each.raw, each.model, each.constant)
-        shown = (each.vehicles, f"{each.hats:,}", f"{each.held:.3f}", *(f"{number:.2f}" for number in numbers))
-        table.add_row(each.total, *shown)
+    for row in coverage:
+        numbers = (row.half_width, row.worst_case, row.raw, row.model, row.constant)
+        shown = (row.vehicles, f"{row.hats:,}", f"{row.held:.3f}", *(f"{number:.2f}" for number in numbers))
+        table.add_row(row.total, *shown)
     return table

@@ -23,8 +23,8 @@ def draw_errors(name: str, cells: Sequence[SimulatedCell], folder: Path) -> Path
     figure = Figure(figsize=(8.6, 5.2), layout="constrained")
     axes = figure.add_subplot()
     for number, label in enumerate(dict.fromkeys(cell.label for cell in cells)):
-        mine = [cell for cell in cells if cell.label == label]
-        x, errors = [float(cell.epsilon) for cell in mine], [cell.error for cell in mine]
+        of_label = [cell for cell in cells if cell.label == label]
+        x, errors = [float(cell.epsilon) for cell in of_label], [cell.error for cell in of_label]
         if label == "auto":  # wide and behind, so that the mechanism it chose is seen
             axes.plot(x, errors, color="black", linewidth=7, alpha=0.25, label=label, zorder=1)
             continue

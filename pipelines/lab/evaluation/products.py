@@ -38,10 +38,10 @@ class ProductErrors:
     held_reports: float
 
 
-def products_of(known: Learned, belief: Field, upper_kmh: float) -> list[ProductDay]:
+def products_of(learned: Learned, belief: Field, upper_kmh: float) -> list[ProductDay]:
     return [
-        ProductDay(name, groups, published(coarser(known, belief, groups), upper_kmh))
-        for name, groups in _groupings(known.state.design.parents, belief.hours).items()
+        ProductDay(name, groups, published(coarser(learned, belief, groups), upper_kmh))
+        for name, groups in _groupings(learned.state.design.parents, belief.hours).items()
     ]
 
 
@@ -59,13 +59,13 @@ def product_errors(
     days: Sequence[TrueDay], grid: Grid, runs: Sequence[Sequence[Sequence[ProductDay]]], total: str, delta: str | None
 ) -> list[ProductErrors]:
     """runs: of each run, each day's products."""
-    found: dict[str, list[Float64s]] = {}
+    compared: dict[str, list[Float64s]] = {}
     for run in runs:
         for day, products in zip(days, run, strict=True):
             for product in products:
-                found.setdefault(product.name, []).append(_compared(day, grid, product))
+                compared.setdefault(product.name, []).append(_compared(day, grid, product))
     errors = []
-    for name, parts in found.items():
+    for name, parts in compared.items():
         error, half, held, held_reports = np.concatenate(parts, axis=1)
         if error.size:
             means = {"error": error, "half_width": half, "held": held, "held_reports": held_reports}
@@ -76,7 +76,7 @@ def product_errors(
 
 def _compared(day: TrueDay, grid: Grid, product: ProductDay) -> Float64s:
     """(4, rows): errors, half widths, whether the mean that is weighed alike is held, and the mean of all reports."""
-    weights, totals = (product.groups.totals(each) for each in _weighed_alike(day, grid))
+    weights, totals = (product.groups.totals(field) for field in _weighed_alike(day, grid))
     reports = product.groups.totals(day.reports)
     speeds = product.groups.totals(np.nan_to_num(day.means) * day.reports)
     estimates = product.estimates
@@ -94,5 +94,5 @@ def _weighed_alike(day: TrueDay, grid: Grid) -> tuple[Float64s, Float64s]:
     weight = rows.reports.astype(np.float64) ** float(EXPONENTS["reports"])
     hat, speed = rows.cell * len(day.hours) + rows.slot, rows.total / rows.reports * float(grid.step)
     shape = day.reports.shape
-    weights, totals = (np.bincount(hat, each, day.reports.size) for each in (weight, weight * speed))
+    weights, totals = (np.bincount(hat, column, day.reports.size) for column in (weight, weight * speed))
     return weights.astype(np.float64).reshape(shape), totals.astype(np.float64).reshape(shape)

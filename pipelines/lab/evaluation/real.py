@@ -87,9 +87,9 @@ def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, 
 def contenders(prior: Prior | None) -> dict[str, Mechanism]:
     """Every mechanism for means by its name, Array-Averaging also with the other rule, and auto as specified."""
     chosen: dict[str, Mechanism] = {"auto": Auto(prior=prior), "constant": Constant(prior=prior)}
-    found = chosen | {"array-average-argmax": ArrayAverage(m_ub="argmax")}
+    mechanisms = chosen | {"array-average-argmax": ArrayAverage(m_ub="argmax")}
     means = {name: kind for name, kind in registered().items() if "mean" in kind.statistics}
-    return {name: found.get(name, kind()) for name, kind in means.items()} | found
+    return {name: mechanisms.get(name, kind()) for name, kind in means.items()} | mechanisms
 
 
 def errors_of(

@@ -79,7 +79,7 @@ def read_tallies(
 
 def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
     """What an operator would have known of the first day's fleet, to one digit. Counted here, so not private."""
-    day = next((each for each in days if each.rows.vehicle.size), None)
+    day = next((day_of_reports for day_of_reports in days if day_of_reports.rows.vehicle.size), None)
     if day is None:
         return Fleet()
     rows, hats = day.rows, hats_of(region, day.hours)
@@ -117,8 +117,8 @@ def around(cells: Iterable[Int64s]) -> tuple[int, ...]:
 def _true_day(
     name: str, slots: Sequence[int], tallies: Sequence[wire.Tally], region: tuple[int, ...], spec: Specification
 ) -> TrueDay:
-    inside = [each.take(np.isin(each.cell, np.array(region, np.int64))) for each in tallies]
-    parts = [rows_of(each, region, slots) for each in inside]
+    inside = [tally.take(np.isin(tally.cell, np.array(region, np.int64))) for tally in tallies]
+    parts = [rows_of(tally, region, slots) for tally in inside]
     rows = Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     return true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.speeds.grid)
 

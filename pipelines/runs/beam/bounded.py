@@ -201,7 +201,8 @@ def _counted(
     named = (
         read.batches | "rows" >> beam.Map(lambda batch: (counters.ROWS, batch.rows)),
         read[UNREADABLE],
-        refused | "refused" >> beam.Map(lambda each: (counters.refused(each.stage, each.reason), each.rows)),
+        refused
+        | "refused" >> beam.Map(lambda refusal: (counters.refused(refusal.stage, refusal.reason), refusal.rows)),
         events | "observed" >> beam.Map(_of_period, job),
     )
     flat = named | "counts" >> beam.Flatten()

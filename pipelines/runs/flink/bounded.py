@@ -96,8 +96,8 @@ class _Watching:
 
 def fault(faults: Sequence[str], rest: str) -> Exception | None:
     """Why the job should not be tried again, if it should not."""
-    known = next((found for text in faults if (found := reason_of(text))), None)
-    return known or (_unknown(rest) if len(faults) >= MOST_FAULTS else None)
+    reason = next((said for text in faults if (said := reason_of(text))), None)
+    return reason or (_unknown(rest) if len(faults) >= MOST_FAULTS else None)
 
 
 def _unknown(rest: str) -> EngineError:

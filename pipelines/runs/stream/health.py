@@ -54,19 +54,19 @@ def attend(
     watch = _Watch(spec, life_s, ledger, job)
     heard_s, state = time.monotonic(), None
     while not stop.wait(LOOK_EVERY_S):
-        found = job.state()
-        if found is None:
+        said = job.state()
+        if said is None:
             if time.monotonic() - heard_s > SILENT_S:
                 raise EngineError(
                     f"the engine at {job.where} has not answered for {SILENT_S:.0f} s: job {job.id} may run on"
                 )
             continue
         heard_s = time.monotonic()
-        if found != state:
-            say(Summary({"state": found}))
-            state = found
-        if found in ENDED:
-            raise EngineError(f"the stream has ended ({found}): the page of job {job.id} at {job.where} says why")
+        if said != state:
+            say(Summary({"state": said}))
+            state = said
+        if said in ENDED:
+            raise EngineError(f"the stream has ended ({said}): the page of job {job.id} at {job.where} says why")
         for line in watch.look():
             say(line)
 
@@ -126,7 +126,7 @@ class _Watch:
     def _missing(self) -> list[Summary]:
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
-        overdue = [at for at in ended if at not in self._said and is_due(self._spec, at, due_s)]
+        overdue = [slot_s for slot_s in ended if slot_s not in self._said and is_due(self._spec, slot_s, due_s)]
         if overdue and self._spec.has_live:
             overdue = self._awaited(overdue)
         before, self._overdue = self._overdue, len(overdue)
@@ -162,7 +162,7 @@ class _Watch:
             return []
         new, zone = self._ended_since(self._first(self._from_s)) - self._ended, ZoneInfo(self._spec.timetable.zone)
         self._ended |= new
-        days = [datetime.fromtimestamp(at, zone).date() for at in sorted(new)]
+        days = [datetime.fromtimestamp(slot_s, zone).date() for slot_s in sorted(new)]
         return [Summary({"period": self._spec.timetable.period_of(day)}) for day in days]
 
     def _ended_since(self, from_s: int) -> set[int]:

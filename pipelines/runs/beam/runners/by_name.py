@@ -54,7 +54,7 @@ class ByName:
     @property
     def parallelism(self) -> int:
         """What the options say of workers that work side by side; 1 where they say nothing."""
-        return max((int(found) for found in _SIDE_BY_SIDE.findall(" ".join(self.options))), default=1)
+        return max((int(number) for number in _SIDE_BY_SIDE.findall(" ".join(self.options))), default=1)
 
     @property
     def is_here(self) -> bool:

@@ -29,18 +29,18 @@ class Prism(ByName):
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
         """Prism 2.77 keeps back most metrics of a job with many stages: then what it did is in the ledger alone."""
-        found = super().run(build, name, watch)
-        if VERDICT not in found.told:
+        finished = super().run(build, name, watch)
+        if VERDICT not in finished.told:
             raise EngineError(
                 "Prism ended the job and told nothing of its verdict; what it released is in the ledger and the output "
                 "folder. Run it again with --runner local: that releases what is missing, and says what there is"
             )
-        return found
+        return finished
 
     def beam_options(self) -> tuple[str, ...]:
         given = " ".join(self.options)
-        found = shutil.which(PROGRAM)
-        more = [f"--prism_location={os.path.abspath(found)}"] if found and "--prism_location" not in given else []
+        program = shutil.which(PROGRAM)
+        more = [f"--prism_location={os.path.abspath(program)}"] if program and "--prism_location" not in given else []
         if "--prism_log_kind" not in given:
             more.append("--prism_log_kind=json")  # else Beam shows its lines, however quiet we are
         return (*self.options, *more)
