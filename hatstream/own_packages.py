@@ -31,12 +31,12 @@ def find_own_packages_first() -> None:
         sys.meta_path.insert(0, _Own())
 
 
-def _refuse_other(name: str, found: ModuleType | None) -> None:
-    if found is None:
+def _refuse_other(name: str, module: ModuleType | None) -> None:
+    if module is None:
         return
-    places = [str(Path(place).resolve().parent) for place in getattr(found, "__path__", [])]
+    places = [str(Path(place).resolve().parent) for place in getattr(module, "__path__", [])]
     if HOME not in places:
-        where = getattr(found, "__file__", None) or ", ".join(places) or "elsewhere"
+        where = getattr(module, "__file__", None) or ", ".join(places) or "elsewhere"
         raise ImportError(
             f"hatstream has a package {name!r} of its own, and another one was imported before it: {where}. "
             f"Import hatstream first, in a program that does not import that one, or give that one another name"

@@ -134,7 +134,7 @@ def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
                 f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
                 f"the range holds {len(starts)} of them"
             )
-        for at in starts:
-            plan = spec.privacy.allocation.planned_with(at, starts)
-            facts[at] = facts_of(spec, period, at, plan, spec.privacy.allocation.plans(len(whole)))
+        for start_s in starts:
+            plan = spec.privacy.allocation.planned_with(start_s, starts)
+            facts[start_s] = facts_of(spec, period, start_s, plan, spec.privacy.allocation.plans(len(whole)))
     return facts

@@ -137,9 +137,9 @@ def main(arguments: list[str] | None = None) -> int:
         click.echo(f"hatstream: {error.strerror or type(error).__name__}: {where}", err=True)
         return FAILED
     except Exception as error:
-        known = missing(error) or error
-        if (code := _code_of(known)) is not None:
-            click.echo(f"hatstream: {known}", err=True)
+        said = missing(error) or error
+        if (code := _code_of(said)) is not None:
+            click.echo(f"hatstream: {said}", err=True)
             return code
         # The last resort: an unforeseen message could hold a value of the input, so it is not shown.
         if os.environ.get("HATSTREAM_DEBUG"):

@@ -316,8 +316,8 @@ def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector
 
 def _with_faults(rng: Rng, rows: Reports) -> Reports:
     """Spoil a few rows: a position at (0, 0), a stamp at 1970-01-01, a speed that is missing."""
-    each = ceil(rows.size * FAULT_SHARE / 3)
-    lost, unset, mute = rng.choice(rows.size, (3, each), replace=False)
+    faults = ceil(rows.size * FAULT_SHARE / 3)
+    lost, unset, mute = rng.choice(rows.size, (3, faults), replace=False)
     rows["lat"][lost] = rows["lon"][lost] = 0.0
     rows["ts_s"][unset] = 0
     rows["speed_kmh"][mute] = np.nan

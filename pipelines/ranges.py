@@ -40,14 +40,14 @@ def yesterday(timetable: Timetable, now: datetime) -> Calendar:
 def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
     """A local date's first instant (or with `last` the next one's), or an ISO time. Raises UsageError."""
     day = _parsed(date, text)
-    at = day or _parsed(datetime, text)
-    if at is None:
+    instant = day or _parsed(datetime, text)
+    if instant is None:
         raise UsageError(f"{text!r} is neither a date (2016-11-24) nor an ISO time (2016-11-24T10:00)")
-    if not FIRST_YEAR <= at.year <= LAST_YEAR:
+    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
         raise UsageError(f"{text!r} is not in the years {FIRST_YEAR} to {LAST_YEAR}")
-    if isinstance(at, datetime):
-        return at if at.tzinfo else at.replace(tzinfo=ZoneInfo(timetable.zone))
-    return timetable.midnight(at + timedelta(days=1) if last else at)
+    if isinstance(instant, datetime):
+        return instant if instant.tzinfo else instant.replace(tzinfo=ZoneInfo(timetable.zone))
+    return timetable.midnight(instant + timedelta(days=1) if last else instant)
 
 
 Parsed = TypeVar("Parsed", date, datetime)

@@ -23,8 +23,8 @@ def reason_of(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def did_you_mean(wrong: object, known: Iterable[str]) -> str:
+def did_you_mean(wrong: object, choices: Iterable[str]) -> str:
     """For the end of a message: the known name that a mistaken one resembles, or nothing."""
-    names = {name.lower(): name for name in known}
+    names = {name.lower(): name for name in choices}
     matches = get_close_matches(str(wrong).lower(), names, 1, 0.65)
     return f"; did you mean {names[matches[0]]!r}?" if matches else ""

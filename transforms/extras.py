@@ -33,7 +33,7 @@ def missing(error: Exception) -> MissingExtra | None:
     """What to say of a package that an import did not find; None of other errors, and where no extra brings it."""
     if not isinstance(error, ModuleNotFoundError):
         return None
-    name = next((known for known in EXTRA_OF if f"{error.name}.".startswith(f"{known}.")), None)
+    name = next((package for package in EXTRA_OF if f"{error.name}.".startswith(f"{package}.")), None)
     return None if name is None else MissingExtra(f"{name} is not installed: {advice(EXTRA_OF[name])}", name=name)
 
 

@@ -59,9 +59,9 @@ class Sums(NamedTuple):
 
 def sum_up(rows: Rows, stage: Stage) -> Sums:
     """The integers of all vehicle-days together. Integer sums: any split or order of the vehicles gives the same."""
-    found = vectors(rows, stage)
+    sums = vectors(rows, stage)
     whole = np.zeros(2 * stage.groups, np.int64)
-    np.add.at(whole, found.query, found.value)
+    np.add.at(whole, sums.query, sums.value)
     return Sums(whole[: stage.groups], whole[stage.groups :])
 
 
@@ -184,14 +184,14 @@ def _truncated(values: Float64s) -> Int64s:
 
 def units(reports: Int64s, stage: Stage) -> Int64s:
     """floor(2^20 n^exponent) of numbers of reports, from a table of integers; beyond 4096 n is rounded down by 1/64."""
-    known, values = _table(int(4 * stage.exponent))
-    return values[np.searchsorted(known, reports, side="right") - 1]
+    table, values = _table(int(4 * stage.exponent))
+    return values[np.searchsorted(table, reports, side="right") - 1]
 
 
 @cache
 def _table(quarters: int) -> tuple[Int64s, Int64s]:
     """(n, floor((2^80 n^quarters)^(1/4))): two integer square roots, exact."""
-    known = list(range(1, _EXACT_COUNTS + 1))
-    while known[-1] < _MOST_COUNT:
-        known.append(known[-1] + known[-1] // 64)
-    return np.array(known, np.int64), np.array([math.isqrt(math.isqrt(n**quarters << 80)) for n in known], np.int64)
+    counts = list(range(1, _EXACT_COUNTS + 1))
+    while counts[-1] < _MOST_COUNT:
+        counts.append(counts[-1] + counts[-1] // 64)
+    return np.array(counts, np.int64), np.array([math.isqrt(math.isqrt(n**quarters << 80)) for n in counts], np.int64)

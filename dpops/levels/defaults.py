@@ -89,7 +89,7 @@ class Recipe:
 
     def with_spread(self, spread: Fraction) -> "Recipe":
         """Changes the noise of every stage."""
-        first, later = (tuple(replace(each, spread=spread) for each in stages) for stages in (self.first, self.later))
+        first, later = (tuple(replace(stage, spread=spread) for stage in stages) for stages in (self.first, self.later))
         return Recipe(first=first, later=later)
 
 
@@ -127,10 +127,10 @@ def coarser_shares(kind: Kind, shares: Shares) -> Shares:
     return _COARSE[kind] if kind == "gaussian" and shares == _FINE else shares
 
 
-def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, known: BoundsOnly) -> Recipe:
+def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
     """The default stages for a total of epsilon. rho: of a Gaussian, the zCDP that the total comes to, rounded down."""
     spread = spread_of(kind, epsilon if rho is None else rho)
-    shares = affordable(kind, spread, default_shares(kind, epsilon), known)
+    shares = affordable(kind, spread, default_shares(kind, epsilon), bounds)
     coarse = shares != default_shares(kind, epsilon)
     bound, part, alpha1, alpha2 = _FIRST_NUMBERS[kind]
     later_bound, later_alpha = _LATER_NUMBERS[kind]
@@ -154,26 +154,26 @@ def spread_of(kind: Kind, budget: Fraction) -> Fraction:
     return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
 
 
-def affordable(kind: Kind, spread: Fraction, shares: Shares, known: BoundsOnly) -> Shares:
+def affordable(kind: Kind, spread: Fraction, shares: Shares, bounds: BoundsOnly) -> Shares:
     """These shares, or coarser levels where a cell's mean group would drown in noise even after a week."""
-    if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), known) <= fitted.LIMIT_SD_KMH:
+    if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), bounds) <= fitted.LIMIT_SD_KMH:
         return shares
     choices = []
     for names, part in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):
-        fits = [name for name in names if group_sd_kmh(kind, spread, name, part, known) <= fitted.LIMIT_SD_KMH]
+        fits = [name for name in names if group_sd_kmh(kind, spread, name, part, bounds) <= fitted.LIMIT_SD_KMH]
         choices.append((fits[0] if fits else names[-1], part))
     return tuple(choices)
 
 
-def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, known: BoundsOnly) -> float:
+def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bounds: BoundsOnly) -> float:
     """Expected noise of a mean group of a level after a week of later days, in km/h."""
-    groups, touched = level(name, known.hats, Fraction(1)).size, known.fleet.profile.touched(name)
+    groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
     if kind == "laplace":
         noise = math.sqrt(2) * float(spread) / UNIT * groups / float(share * alpha)
     else:
         noise = math.sqrt(float(spread)) / UNIT * groups / math.sqrt(touched * float(share * alpha))
-    return noise * float(bound) / known.fleet.vehicles / math.sqrt(_LEARNING_DAYS)
+    return noise * float(bound) / bounds.fleet.vehicles / math.sqrt(_LEARNING_DAYS)
 
 
 def vehicle_weight(stage: Stage, fleet: Fleet) -> float:

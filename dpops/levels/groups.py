@@ -82,7 +82,7 @@ class Level:
 
 def _numbered(values: Sequence[int]) -> tuple[int, ...]:
     """Equal values get one number, from 0, in ascending order of the values."""
-    number = {value: at for at, value in enumerate(sorted(set(values)))}
+    number = {value: number_of_value for number_of_value, value in enumerate(sorted(set(values)))}
     return tuple(number[value] for value in values)
 
 

@@ -61,13 +61,13 @@ def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
     start, levels = 0, []
     for level in stage.levels:
         weight, speed = coefficients(level, stage)
-        at = slice(start, start + level.size), slice(stage.groups + start, stage.groups + start + level.size)
+        parts = slice(start, start + level.size), slice(stage.groups + start, stage.groups + start + level.size)
         weight_noise = 0.0 if stage.counts_public else stage.noise_sd
         levels.append(
             ReleasedLevel(
                 level=level,
-                weights=_in_units(whole[at[0]], weight),
-                speeds=_in_units(whole[at[1]], speed),
+                weights=_in_units(whole[parts[0]], weight),
+                speeds=_in_units(whole[parts[1]], speed),
                 weight_sd=weight_noise / weight if weight else np.inf,
                 speed_sd=stage.noise_sd / speed if speed else np.inf,
             )

@@ -82,22 +82,22 @@ class Free:
 EVERYTHING = Free()
 
 
-def ranked(table: Recipe, known: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
+def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
     """Recipes, the best first: a function of public numbers alone. table: for what is not free.
 
     The one with the usual bounds and levels goes before those that are not better by LEAST_GAIN.
     """
-    usual, *others = (_expected(recipe, known) for recipe in _variants(table, free))
+    usual, *others = (_expected(recipe, bounds) for recipe in _variants(table, free))
     order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))
     better = [candidate for candidate in order if candidate.kmh < (1 - fitted.LEAST_GAIN) * usual.kmh]
     return [*better, usual, *order[len(better) :]]
 
 
-def chosen(table: Recipe, known: BoundsOnly, free: Free = EVERYTHING) -> Recipe:
+def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe:
     """The first of `ranked`; the table's own where nothing is free."""
     if not (free.bounds or free.levels):
         return table
-    return ranked(table, known, free)[0].recipe
+    return ranked(table, bounds, free)[0].recipe
 
 
 def _variants(table: Recipe, free: Free) -> Iterator[Recipe]:
@@ -121,15 +121,15 @@ def _varied(table: Recipe, shares: Shares, times: Fraction) -> Recipe:
     return Recipe(first=varied(table.first), later=varied(table.later))
 
 
-def _expected(recipe: Recipe, known: BoundsOnly) -> Ranked:
+def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
     squares: list[tuple[float, float]] = []
     for busy, share in busyness():
         before = {part: sd * sd for part, sd in PARTS.items()}
         after = before
         for stage in recipe.first:
-            after, first = _after(stage, known, before, after, busy, days=1)
-        settled, _ = _after(recipe.later[-1], known, before, after, busy, days=DAYS)
-        _, later = _after(recipe.later[-1], known, before, settled, busy, days=DAYS)
+            after, first = _after(stage, bounds, before, after, busy, days=1)
+        settled, _ = _after(recipe.later[-1], bounds, before, after, busy, days=DAYS)
+        _, later = _after(recipe.later[-1], bounds, before, settled, busy, days=DAYS)
         squares.append((share * first, share * later))
     return Ranked(
         recipe=recipe,
@@ -140,7 +140,7 @@ def _expected(recipe: Recipe, known: BoundsOnly) -> Ranked:
 
 def _after(
     stage: Stage,
-    known: BoundsOnly,
+    bounds: BoundsOnly,
     before: dict[Part, float],
     around: dict[Part, float],
     busy: float,
@@ -151,10 +151,10 @@ def _after(
 
     before: what is not known of the parts without these days. around: of the centres.
     """
-    told = told_by(stage, known, around, busy)
+    told = told_by(stage, bounds, around, busy)
     left = left_of(before, {part: days * precision for part, precision in told.items()})
-    own = float(USUAL.of(np.array(max(known.usual_vehicles * busy, 1.0))))
-    return left, squared_error(left, told, stage, known, around, busy, own)
+    own = float(USUAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
+    return left, squared_error(left, told, stage, bounds, around, busy, own)
 
 
 def left_of(before: Mapping[Part, float], told: Mapping[Part, float]) -> dict[Part, float]:
@@ -162,18 +162,18 @@ def left_of(before: Mapping[Part, float], told: Mapping[Part, float]) -> dict[Pa
     return {part: 1 / (1 / max(variance, 1e-9) + told[part]) for part, variance in before.items()}
 
 
-def told_by(stage: Stage, known: BoundsOnly, around: Mapping[Part, float], busy: float) -> dict[Part, float]:
+def told_by(stage: Stage, bounds: BoundsOnly, around: Mapping[Part, float], busy: float) -> dict[Part, float]:
     """What one release of a stage tells of each part and of HATs themselves, as precisions. around: of its centres."""
-    norm, bound = _norm(stage, known, around), float(stage.bound_kmh)
+    norm, bound = _norm(stage, bounds, around), float(stage.bound_kmh)
     widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
     precisions = dict.fromkeys([*PARTS, _OWN], 0.0)
     for name, share in stage.shares:
         place, time = _OF[name]
         busier = busy ** (place / _CELL)
-        noise = fitted.SMOOTHED * widened * _noise(stage, name, share, known) / busier
+        noise = fitted.SMOOTHED * widened * _noise(stage, name, share, bounds) / busier
         for part in precisions:
             if part[0] <= place and part[1] <= time:
-                within = max(_groups((place, time), known) / _groups(part, known), 1.0)
+                within = max(_groups((place, time), bounds) / _groups(part, bounds), 1.0)
                 precisions[part] += within / noise**2
     return precisions
 
@@ -182,7 +182,7 @@ def squared_error(
     left: Mapping[Part, float],
     told: Mapping[Part, float],
     stage: Stage,
-    known: BoundsOnly,
+    bounds: BoundsOnly,
     around: Mapping[Part, float],
     busy: float,
     own: float,
@@ -191,46 +191,46 @@ def squared_error(
 
     own: the variance of its mean around all that describes it.
     """
-    vehicles = known.usual_vehicles * busy
+    vehicles = bounds.usual_vehicles * busy
     single = vehicles**2 / (vehicles**2 + fitted.FEW_IN_HAT**2)
-    norm = _norm(stage, known, around)
+    norm = _norm(stage, bounds, around)
     drawn = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
     return sum(left.values()) + (1 - single) * own + single / (1 / own + told[_OWN]) + drawn**2
 
 
-def weight_told(stage: Stage, known: BoundsOnly) -> float:
+def weight_told(stage: Stage, bounds: BoundsOnly) -> float:
     """What one release tells of the logarithm of the whole city's weight, as a precision."""
     weights = replace(stage, alpha=1 - stage.alpha)
-    return sum(_groups(_OF[name], known) / _noise(weights, name, share, known) ** 2 for name, share in stage.shares)
+    return sum(_groups(_OF[name], bounds) / _noise(weights, name, share, bounds) ** 2 for name, share in stage.shares)
 
 
-def _norm(stage: Stage, known: BoundsOnly, around: Mapping[Part, float]) -> float:
+def _norm(stage: Stage, bounds: BoundsOnly, around: Mapping[Part, float]) -> float:
     """Of a vehicle's residual speeds."""
-    return math.sqrt(sum(around.values()) + _own_norm(stage, known) ** 2)
+    return math.sqrt(sum(around.values()) + _own_norm(stage, bounds) ** 2)
 
 
-def _noise(stage: Stage, name: str, share: Fraction, known: BoundsOnly) -> float:
+def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
     """Of a level's usual mean group, per km/h of the bound."""
-    groups = _groups(_OF[name], known)
+    groups = _groups(_OF[name], bounds)
     part = float(stage.share * share * stage.alpha)
     if stage.kind == "laplace":
         one = math.sqrt(2) * float(stage.spread) / UNIT / part
     else:
         one = math.sqrt(float(stage.spread) / part) / UNIT
-    return one * groups / (known.fleet.vehicles * vehicle_weight(stage, known.fleet))
+    return one * groups / (bounds.fleet.vehicles * vehicle_weight(stage, bounds.fleet))
 
 
-def _own_norm(stage: Stage, known: BoundsOnly) -> float:
+def _own_norm(stage: Stage, bounds: BoundsOnly) -> float:
     """Norm of a vehicle's own deviations: in a group of HATs they average out."""
-    hats, sd = known.fleet.profile.hats, math.sqrt(USUAL.of_one)
-    in_a_group = {name: max(hats / known.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
+    hats, sd = bounds.fleet.profile.hats, math.sqrt(USUAL.of_one)
+    in_a_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
     if stage.kind == "laplace":
         return 0.8 * sd * sum(float(share) / math.sqrt(in_a_group[name]) for name, share in stage.shares)
-    return sd * vehicle_weight(stage, known.fleet) / math.sqrt(hats)
+    return sd * vehicle_weight(stage, bounds.fleet) / math.sqrt(hats)
 
 
-def _groups(part: Part, known: BoundsOnly) -> int:
-    places, times = _sizes(known.hats)
+def _groups(part: Part, bounds: BoundsOnly) -> int:
+    places, times = _sizes(bounds.hats)
     return places[part[0]] * times[part[1]]
 
 

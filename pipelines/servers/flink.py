@@ -103,8 +103,8 @@ def job_server_jar(path: Path) -> Path:
     ours = job_server_classes()
     with zipfile.ZipFile(path, "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "".join(f"{_folded(line)}\n" for line in lines))
-        for found in sorted(ours.rglob("*.class")):
-            jar.write(found, found.relative_to(ours))
+        for class_file in sorted(ours.rglob("*.class")):
+            jar.write(class_file, class_file.relative_to(ours))
     return path
 
 

@@ -55,8 +55,8 @@ def with_derived_speeds(slots: Mapping[int, Events], limits: SpeedLimits, grid: 
     chosen = order[speeds.rows]
     moving = Events(*(column[chosen] for column in whole))._replace(speed=speeds.steps)
     by_slot = {
-        slot_s: Events(*(column[mine] for column in moving))
+        slot_s: Events(*(column[in_slot] for column in moving))
         for slot_s in slots
-        if (mine := slot[chosen] == slot_s).any()
+        if (in_slot := slot[chosen] == slot_s).any()
     }
     return WithSpeeds(by_slot, speeds.without, sum(duplicates for _, duplicates in kept.values()))

@@ -126,7 +126,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     """One row per (vehicle, cell); its samples behind one another in the rows' order."""
     if len(partials) == 1:
         return partials[0]
-    vehicle, cell, reported = (np.concatenate(found) for found in zip(*(p[:3] for p in partials), strict=True))
+    vehicle, cell, reported = (np.concatenate(parts) for parts in zip(*(p[:3] for p in partials), strict=True))
     order = np.argsort(packed_keys(vehicle, cell))
     vehicle, cell = vehicle[order], cell[order]
     first = np.flatnonzero(changes(vehicle, cell))
@@ -136,7 +136,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
         return np.add.reduceat(whole, first) if first.size else whole
 
     sums = {name: added(partial.sums[name] for partial in partials) for name in partials[0].sums}
-    samples = Samples(*(np.concatenate(found) for found in zip(*(p.samples for p in partials), strict=True)))
+    samples = Samples(*(np.concatenate(parts) for parts in zip(*(p.samples for p in partials), strict=True)))
     in_order = np.argsort(packed_keys(samples.vehicle, samples.cell))
     samples = Samples(*(column[in_order] for column in samples))
     return Partial(vehicle[first], cell[first], added([reported]), sums, samples)

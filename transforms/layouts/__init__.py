@@ -157,8 +157,8 @@ def _check_mapped(
     name: str, speed_unit: str | None, with_speed: bool, of_one: Mapping[str, Mapping[str, object]]
 ) -> None:
     if name not in MAPPED:
-        known = [*FIXED, *MAPPED]
-        raise ValueError(f"layout: must be one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
+        names = [*FIXED, *MAPPED]
+        raise ValueError(f"layout: must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
     if speed_unit is not None and not with_speed:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     _refuse_misplaced(name, of_one)
@@ -178,7 +178,7 @@ def message_layout(name: str, layout: Layout) -> MessageLayout:
     """The layout as one of messages. Raises ValueError naming the field, the rule and the value."""
     if isinstance(layout, MessageLayout):
         return layout
-    able = [known for known, kind in {**FIXED, **MAPPED}.items() if hasattr(kind, "from_messages")]
+    able = [layout_name for layout_name, kind in {**FIXED, **MAPPED}.items() if hasattr(kind, "from_messages")]
     raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
@@ -201,10 +201,10 @@ def _with_format(units: Units, time_format: str | None, time_unit: str | None) -
 
 
 def _decimal(decimal: str | None) -> DecimalMark:
-    known = next((mark for mark in get_args(DecimalMark) if mark == (decimal or ".")), None)
-    if known is None:
+    mark_given = next((mark for mark in get_args(DecimalMark) if mark == (decimal or ".")), None)
+    if mark_given is None:
         raise ValueError(f"decimal: must be {' or '.join(map(repr, get_args(DecimalMark)))}, got {str(decimal)[:20]!r}")
-    return cast(DecimalMark, known)
+    return cast(DecimalMark, mark_given)
 
 
 def _snapshots(units: Units, names: tuple[str, ...], fields: tuple[str, ...], records: str) -> Layout:
@@ -219,7 +219,7 @@ def _refuse_indexed_objects(layout_name: str, columns: Mapping[str, str]) -> Non
     """Refuses a JSON array of objects, of which one would be read, and the others lost silently. Raises ValueError."""
     for field, name in columns.items() if layout_name in ("json", "jsonl") else ():
         *before, _last = parts = name.split(".")
-        index = next((at for at, part in enumerate(before) if part.isdecimal()), None)
+        index = next((place for place, part in enumerate(before) if part.isdecimal()), None)
         if index is not None:
             array = ".".join(parts[:index])
             raise ValueError(

@@ -55,8 +55,8 @@ def read_header(path: str, file: BinaryIO) -> Header:
                 raise UnreadableFile(path, f"a header of more than {HEADER_BYTES >> 20} MiB")
     codec = fields.get("avro.codec", b"null").decode()
     if codec not in _EXPAND:
-        known = codec if codec in ("bzip2", "xz", "lz4") else "that is unknown"
-        raise UnreadableFile(path, f"codec {known}: only {', '.join(_EXPAND)} are read")
+        named = codec if codec in ("bzip2", "xz", "lz4") else "that is unknown"
+        raise UnreadableFile(path, f"codec {named}: only {', '.join(_EXPAND)} are read")
     return Header(json.loads(fields.get("avro.schema", b"")), codec, _exactly(file, _SYNC_BYTES))
 
 

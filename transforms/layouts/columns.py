@@ -86,10 +86,10 @@ def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None) -> 
         return timestamps(column) if kind.tz is not None else place_local(timestamps(column), None, zone)
     if time_unit == "iso":
         return _iso(column, zone) if is_text(kind) else _no_instants(column)
-    found = numbers(column)
+    values = numbers(column)
     scale = US_PER_UNIT[time_unit]
-    held = np.clip(found.values, -_FAR_US / scale, _FAR_US / scale)
-    return absolute(np.rint(held * scale).astype(np.int64), found.valid, found.missing)
+    held = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)
+    return absolute(np.rint(held * scale).astype(np.int64), values.valid, values.missing)
 
 
 def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
@@ -97,15 +97,15 @@ def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
     return Instants(us, valid, missing, never, never)
 
 
-def place_local(found: Instants, chosen: Bools | None, zone: str | None) -> Instants:
+def place_local(instants: Instants, chosen: Bools | None, zone: str | None) -> Instants:
     """Reads the chosen entries (None: all), which are times on a clock of the zone."""
-    local = found.valid if chosen is None else found.valid & chosen
+    local = instants.valid if chosen is None else instants.valid & chosen
     if zone is None or not local.any():
-        return found._replace(us=np.where(local, 0, found.us), valid=found.valid & ~local, no_offset=local)
-    us, once = to_utc(np.where(local, found.us, 0), zone)
-    valid = found.valid & (once | ~local)
-    us = np.where(valid, np.where(local, us, found.us), 0)
-    return found._replace(us=us, valid=valid, clock_change=local & ~once)
+        return instants._replace(us=np.where(local, 0, instants.us), valid=instants.valid & ~local, no_offset=local)
+    us, once = to_utc(np.where(local, instants.us, 0), zone)
+    valid = instants.valid & (once | ~local)
+    us = np.where(valid, np.where(local, us, instants.us), 0)
+    return instants._replace(us=us, valid=valid, clock_change=local & ~once)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -145,8 +145,8 @@ def _of_dictionary(column: pa.Array, of_values: Any) -> tuple[Any, Bools, Bools]
     missing = nulls(column.indices)
     if not len(column.dictionary):
         return np.zeros(len(column), of_values[0].dtype), np.zeros(len(column), np.bool_), missing
-    at = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    converted, valid, empty = (part[at] for part in of_values)
+    indices = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    converted, valid, empty = (part[indices] for part in of_values)
     return np.where(missing, 0, converted), valid & ~missing, empty | missing
 
 
@@ -168,8 +168,8 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     plain = pc.match_substring_regex(text, PLAIN_NUMBER)
     values = pc.if_else(plain, text, pa.scalar(None, pa.string())).cast(pa.float64())
     valid = plain.fill_null(False).to_numpy(zero_copy_only=False)
-    found = np.where(valid, values.to_numpy(zero_copy_only=False), 0.0)
-    return Numbers(np.clip(found, -_LARGEST, _LARGEST), valid, missing)
+    numbers = np.where(valid, values.to_numpy(zero_copy_only=False), 0.0)
+    return Numbers(np.clip(numbers, -_LARGEST, _LARGEST), valid, missing)
 
 
 def _blank(text: pa.Array) -> Bools:
@@ -234,8 +234,8 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
             us[rows], valid[rows], local[rows] = _iso_matrix(
                 data[offsets[rows][:, None] + np.arange(width, dtype=np.int32)]
             )
-    found = absolute(us, valid, length == 0)
-    return place_local(found, local, zone) if local.any() else found
+    instants = absolute(us, valid, length == 0)
+    return place_local(instants, local, zone) if local.any() else instants
 
 
 def _iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
@@ -277,8 +277,8 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
     tail = text.shape[1] - body
     separator = text[:, 10]
     ok = (separator == ord("T")) | (separator == ord(" "))
-    for at, mark in ((4, "-"), (7, "-"), (13, ":")) + (((16, ":"),) if body >= 19 else ()):
-        ok &= text[:, at] == ord(mark)
+    for position, mark in ((4, "-"), (7, "-"), (13, ":")) + (((16, ":"),) if body >= 19 else ()):
+        ok &= text[:, position] == ord(mark)
     if body > 19:
         ok &= text[:, 19] == ord(".")
     places = [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15]
@@ -304,8 +304,8 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
     return np.where(ok, us, 0), ok
 
 
-def _two(digit: Bytes, at: int) -> Int64s:
-    return digit[:, at].astype(np.int64) * 10 + digit[:, at + 1]
+def _two(digit: Bytes, place: int) -> Int64s:
+    return digit[:, place].astype(np.int64) * 10 + digit[:, place + 1]
 
 
 def _offset(text: Bytes, digit: Bytes, body: int) -> tuple[Int64s, Bools]:
@@ -320,8 +320,8 @@ def _offset(text: Bytes, digit: Bytes, body: int) -> tuple[Int64s, Bools]:
 
 def _fraction_us(digit: Bytes, body: int) -> Int64s:
     us = np.zeros(len(digit), np.int64)
-    for power, at in enumerate(range(20, min(body, 26))):
-        us += digit[:, at].astype(np.int64) * 10 ** (5 - power)
+    for power, place in enumerate(range(20, min(body, 26))):
+        us += digit[:, place].astype(np.int64) * 10 ** (5 - power)
     return us
 
 

@@ -115,32 +115,32 @@ def _rows(data: bytes) -> Iterator[_Row | str]:
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
     """Number, start and end of each field of a message. Raises IndexError or DecodeError where it is damaged."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
+    place = 0
+    while place < len(data):
+        tag, place = _varint(data, place)
         wire = tag & 7
         if wire == 2:
-            size, at = _varint(data, at)
+            size, place = _varint(data, place)
         elif wire == 0:
-            size = _varint(data, at)[1] - at
+            size = _varint(data, place)[1] - place
         elif wire in _FIXED_BYTES:
             size = _FIXED_BYTES[wire]
         else:
             raise DecodeError
-        if at + size > len(data):
+        if place + size > len(data):
             raise DecodeError
-        yield tag >> 3, at, at + size
-        at += size
+        yield tag >> 3, place, place + size
+        place += size
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, place: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
+        byte = data[place]
+        place += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, place
     raise DecodeError
 
 

@@ -101,11 +101,11 @@ class _Looks:
 
 def read_array(path: str, data: bytes, paths: Paths) -> Iterator[RawBatch]:
     """Batches of the elements of an array; a damaged element costs itself alone. May raise UnreadableFile."""
-    at = data.index(b"[") + 1
+    start = data.index(b"[") + 1
     looks = _Looks(path, len(data))
-    while at < len(data):
-        piece = _whole_piece(data, at) or _damaged_piece(data, at, looks)
-        at = piece.end
+    while start < len(data):
+        piece = _whole_piece(data, start) or _damaged_piece(data, start, looks)
+        start = piece.end
         yield table_of_records(piece.elements, paths, {"malformed": piece.malformed, "too-long": piece.too_long})
 
 
@@ -118,92 +118,92 @@ class _Piece(NamedTuple):
     end: int
 
 
-def _whole_piece(data: bytes, at: int) -> _Piece | None:
+def _whole_piece(data: bytes, start: int) -> _Piece | None:
     """A stretch that msgspec takes as a list; None where it is damaged (or was cut inside of an element)."""
-    end = at + _WINDOW
+    end = start + _WINDOW
     body: bytes | memoryview
     if end >= len(data):
-        body, end = b"[" + data[at:], len(data)
+        body, end = b"[" + data[start:], len(data)
         if body[1:].strip() in (b"", b"]"):
             return _Piece([], 0, 0, end)
     else:
         cut = None
-        for cut in _BETWEEN.finditer(data, max(at, end - 2 * LINE_BYTES), end):  # noqa: B007 - the last one is meant
+        for cut in _BETWEEN.finditer(data, max(start, end - 2 * LINE_BYTES), end):  # noqa: B007 - the last one is meant
             pass
         if cut is None:
             return None
-        body, end = b"[" + data[at : cut.start() + 1] + b"]", cut.end()
+        body, end = b"[" + data[start : cut.start() + 1] + b"]", cut.end()
     try:
         return _Piece(list(map(bytes, msgspec.json.decode(body, type=list[msgspec.Raw]))), 0, 0, end)
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _damaged_piece(data: bytes, at: int, looks: _Looks) -> _Piece:
+def _damaged_piece(data: bytes, start: int, looks: _Looks) -> _Piece:
     """Element by element through a stretch, to the next good one after each that is damaged.
 
     Short stretches, for every error in JSON costs a look at the text before it.
     """
     elements: list[bytes] = []
     malformed = too_long = 0
-    base, text = at, data[at : at + 2 * _REACH].decode("latin-1")
-    while (at := _past_blanks(data, at)) - base <= _REACH:
-        if at >= len(data) or (data[at] == ord("]") and _past_blanks(data, at + 1) == len(data)):
-            at = len(data)
+    base, text = start, data[start : start + 2 * _REACH].decode("latin-1")
+    while (start := _past_blanks(data, start)) - base <= _REACH:
+        if start >= len(data) or (data[start] == ord("]") and _past_blanks(data, start + 1) == len(data)):
+            start = len(data)
             break
-        end = _element_end(text, at - base, looks)
+        end = _element_end(text, start - base, looks)
         if end is not None:
-            elements.append(data[at : base + end])
-            at = _past_blanks(data, base + end)
-            at += data[at : at + 1] == b","
+            elements.append(data[start : base + end])
+            start = _past_blanks(data, base + end)
+            start += data[start : start + 1] == b","
             continue
-        after = _resume(data, at, looks)
-        too_long += after - at > LINE_BYTES
-        malformed += after - at <= LINE_BYTES
-        at = after
-    return _Piece(elements, malformed, too_long, at)
+        after = _resume(data, start, looks)
+        too_long += after - start > LINE_BYTES
+        malformed += after - start <= LINE_BYTES
+        start = after
+    return _Piece(elements, malformed, too_long, start)
 
 
-def _past_blanks(data: bytes, at: int) -> int:
-    blanks = _BLANK.match(data, at)
-    return blanks.end() if blanks else at
+def _past_blanks(data: bytes, start: int) -> int:
+    blanks = _BLANK.match(data, start)
+    return blanks.end() if blanks else start
 
 
-def _element_end(text: str, at: int, looks: _Looks) -> int | None:
-    """Where the JSON value at `at` ends; None if there is none, or if no comma, bracket or object follows.
+def _element_end(text: str, start: int, looks: _Looks) -> int | None:
+    """Where the JSON value at `start` ends; None if there is none, or if no comma, bracket or object follows.
 
     Lenient: what is inside is judged when it is decoded. An array that holds objects may be one that was never
     closed and took the elements after it: no value.
     """
     try:
-        end: int = _SCANNER.raw_decode(text, at)[1]
+        end: int = _SCANNER.raw_decode(text, start)[1]
     except json.JSONDecodeError as error:
-        looks.take(error.pos - at + _LOOK_COST)
+        looks.take(error.pos - start + _LOOK_COST)
         return None
     except (ValueError, RecursionError):
         looks.take(LINE_BYTES)
         return None
-    looks.take(end - at + _LOOK_COST)
-    if text[at] == "[" and "{" in text[at:end]:
+    looks.take(end - start + _LOOK_COST)
+    if text[start] == "[" and "{" in text[start:end]:
         return None
     return end if _FOLLOWS.match(text, end) else None
 
 
-def _resume(data: bytes, at: int, looks: _Looks) -> int:
+def _resume(data: bytes, start: int, looks: _Looks) -> int:
     """Where the element after a damaged one begins: at the first `, {` that is not inside of the damaged one.
 
     Inside of an object no `{` follows a comma, only inside of an array. In an array that stays open it is still the
     next element if it can be read and another follows it; where a string runs over it a quote is missing.
     """
-    tokens = _STRING_OR_BRACKET.finditer(data, at)
+    tokens = _STRING_OR_BRACKET.finditer(data, start)
     nesting = _Nesting()
-    over = at
-    for gap in _GAP.finditer(data, at):
-        while over <= gap.start() and over - at <= LINE_BYTES and (token := next(tokens, None)):
+    over = start
+    for gap in _GAP.finditer(data, start):
+        while over <= gap.start() and over - start <= LINE_BYTES and (token := next(tokens, None)):
             nesting.take(token[0])
             over = token.end()
         in_array = nesting.in_array and over <= gap.end() + 1
-        if not in_array or gap.end() - at > LINE_BYTES or _reads_on(data, gap.end(), looks):
+        if not in_array or gap.end() - start > LINE_BYTES or _reads_on(data, gap.end(), looks):
             return gap.end()
     return len(data)
 
@@ -230,9 +230,9 @@ class _Nesting:
                 self._open[closed] -= 1
 
 
-def _reads_on(data: bytes, at: int, looks: _Looks) -> bool:
-    end = _element_end(data[at : at + LINE_BYTES].decode("latin-1"), 0, looks)
+def _reads_on(data: bytes, start: int, looks: _Looks) -> bool:
+    end = _element_end(data[start : start + LINE_BYTES].decode("latin-1"), 0, looks)
     if end is None:
         return False
-    after = _past_blanks(data, at + end)
+    after = _past_blanks(data, start + end)
     return bool(_NEXT.match(data, after) or _END.match(data, after))

@@ -34,10 +34,10 @@ def read_chunks(file: BinaryIO, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chun
     rest, skipping = file.read(len(BOM)).removeprefix(BOM), False
     while block := file.read(chunk_bytes):
         if skipping:
-            at = block.find(b"\n") + 1
-            if not at:
+            after_line = block.find(b"\n") + 1
+            if not after_line:
                 continue
-            block, skipping = block[at:], False
+            block, skipping = block[after_line:], False
         data = rest + block
         cut = data.rfind(b"\n") + 1
         rest = data[cut:]
@@ -66,11 +66,11 @@ def letters_of(data: bytes) -> NDArray[np.uint8]:
 
 def without(data: bytes, lines: TextLines, dropped: NDArray[np.bool_]) -> bytes:
     """A chunk without its dropped lines; costs time for these alone."""
-    pieces, at = [], 0
+    pieces, start = [], 0
     for i in np.flatnonzero(dropped).tolist():
-        pieces.append(data[at : lines.start[i]])
-        at = int(lines.start[i + 1]) if i + 1 < len(lines.start) else len(data)
-    pieces.append(data[at:])
+        pieces.append(data[start : lines.start[i]])
+        start = int(lines.start[i + 1]) if i + 1 < len(lines.start) else len(data)
+    pieces.append(data[start:])
     return b"".join(pieces)
 
 

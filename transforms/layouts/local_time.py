@@ -23,9 +23,9 @@ def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
     """
     steps, place = np.unique(local_us // (_STEP_S * 1_000_000), return_inverse=True)
     offsets = [_offset_s(int(step) * _STEP_S, zone) for step in steps]
-    known = np.array([offset is not None for offset in offsets], np.bool_)
+    is_known = np.array([offset is not None for offset in offsets], np.bool_)
     offset_us = np.array([offset or 0 for offset in offsets], np.int64) * 1_000_000
-    return local_us - offset_us[place], known[place]
+    return local_us - offset_us[place], is_known[place]
 
 
 @lru_cache(maxsize=65_536)
@@ -33,6 +33,6 @@ def _offset_s(local_s: int, zone: str) -> int | None:
     """The offset of a local quarter of an hour; None where it happens twice or not at all."""
     if not _FIRST_S + 86_400 <= local_s <= _LAST_S:
         return 0  # implausible in any zone
-    at = _EPOCH + timedelta(seconds=local_s)
-    once, again = (at.replace(tzinfo=ZoneInfo(zone), fold=fold).utcoffset() for fold in (0, 1))
+    local = _EPOCH + timedelta(seconds=local_s)
+    once, again = (local.replace(tzinfo=ZoneInfo(zone), fold=fold).utcoffset() for fold in (0, 1))
     return None if once is None or once != again else round(once.total_seconds())

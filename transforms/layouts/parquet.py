@@ -157,10 +157,10 @@ def _span(chunk: Any) -> tuple[int, int]:
 
 def _covered(spans: list[tuple[int, int]], size: int) -> int:
     """Bytes of a file of `size` that lie in any of the spans; those in several count once."""
-    covered = at = 0
+    covered = reached = 0
     for start, end in sorted(spans):
-        covered += max(0, min(end, size) - max(start, at))
-        at = max(at, min(end, size))
+        covered += max(0, min(end, size) - max(start, reached))
+        reached = max(reached, min(end, size))
     return covered
 
 

@@ -121,9 +121,9 @@ def _first_keys(paths: Paths) -> list[str]:
 # --- columns ------------------------------------------------------------------------------------------------------
 
 
-def _batch(found: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatch:
+def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatch:
     keys = _first_keys(paths)
-    tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, found), strict=True), strict=True)) if found else {}
+    tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, records), strict=True), strict=True)) if records else {}
     columns = {name: _walk(tops.get(path[0], ()), path[1:]) for name, path in zip(*paths, strict=True)}
     return typed_batch(columns, refused)
 

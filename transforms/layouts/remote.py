@@ -66,7 +66,7 @@ def fetched(path: str) -> Iterator[str]:
 def _kind(error: BaseException) -> str:
     """The innermost error's name: Beam wraps those of stores."""
     details = getattr(error, "exception_details", None)
-    inner = next((each for each in (details or {}).values() if isinstance(each, BaseException)), None)
+    inner = next((of_store for of_store in (details or {}).values() if isinstance(of_store, BaseException)), None)
     return type(inner or error).__name__
 
 

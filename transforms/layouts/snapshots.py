@@ -27,7 +27,7 @@ def records_of(data: bytes, place: Path) -> list[msgspec.Raw]:
     data = data.removeprefix(BOM)
     try:
         if data.lstrip()[:1] == b"[":
-            return [record for found in _decoder(place, in_array=True).decode(data) for record in _inside(found)]
+            return [record for item in _decoder(place, in_array=True).decode(data) for record in _inside(item)]
         return _inside(_decoder(place).decode(data))
     except DAMAGE:
         pass
@@ -64,10 +64,10 @@ def batches_of_snapshots(payloads: Sequence[bytes], most_bytes: int, place: Path
             yield table_of_records([], paths, {"malformed": 1})
 
 
-def _inside(found: Any) -> list[msgspec.Raw]:
-    while isinstance(found, msgspec.Struct):
-        (found,) = msgspec.structs.astuple(found)
-    return found or []
+def _inside(item: Any) -> list[msgspec.Raw]:
+    while isinstance(item, msgspec.Struct):
+        (item,) = msgspec.structs.astuple(item)
+    return item or []
 
 
 @cache

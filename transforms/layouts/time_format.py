@@ -57,7 +57,7 @@ class TimeFormat:
     def of(cls, text: str) -> "TimeFormat":
         """Raises ValueError naming the field, the rule and the value."""
         directives = re.findall("%.?", text)
-        unknown = next((each for each in directives if each not in _PARTS), None)
+        unknown = next((other for other in directives if other not in _PARTS), None)
         parts = [_PARTS[directive][0] for directive in directives if directive in _PARTS]
         missing = [part for part in _NEEDED if part not in parts]
         rule = ""
@@ -82,8 +82,8 @@ class TimeFormat:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if pa.types.is_timestamp(column.type):
-            found = timestamps(column)
-            return found if column.type.tz is not None else place_local(found, None, zone)
+            stamps = timestamps(column)
+            return stamps if column.type.tz is not None else place_local(stamps, None, zone)
         if not is_text(column.type):
             nothing = np.zeros(len(column), np.int64)
             return absolute(nothing, np.zeros(len(column), np.bool_), nulls(column))
@@ -91,8 +91,8 @@ class TimeFormat:
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
         parts = pc.extract_regex(text, _pattern(self.text))
         us, valid = _us(parts, two_digits="%y" in self.text)
-        found = absolute(np.where(valid, us, 0), valid, missing)
-        return found if "%z" in self.text else place_local(found, None, zone)
+        stamps = absolute(np.where(valid, us, 0), valid, missing)
+        return stamps if "%z" in self.text else place_local(stamps, None, zone)
 
 
 @cache
@@ -120,22 +120,22 @@ def _us(parts: pa.StructArray, *, two_digits: bool) -> tuple[Int64s, Bools]:
     hour, fits = _hours(parts, number("hour")) if "half" in names else (number("hour"), number("hour") <= 23)
     valid = ~nulls(parts) & fits & (year >= 1) & (month >= 1) & (month <= 12) & (minute <= 59) & (second <= 59)
     firsts, lengths = days_of_months()
-    at = np.where(valid, year * 12 + month - 1, 12)
-    valid &= (day >= 1) & (day <= lengths[at])
-    seconds = (firsts[at] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second
+    month_number = np.where(valid, year * 12 + month - 1, 12)
+    valid &= (day >= 1) & (day <= lengths[month_number])
+    seconds = (firsts[month_number] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second
     us = seconds * 1_000_000
     if "fraction" in names:
         digits = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), 9, "0"), 0, 6)
         us += _whole(digits)
     if "offset" in names:
-        offset_s, known = _offsets_s(pc.struct_field(parts, "offset"))
-        us, valid = us - offset_s * 1_000_000, valid & known
+        offset_s, is_known = _offsets_s(pc.struct_field(parts, "offset"))
+        us, valid = us - offset_s * 1_000_000, valid & is_known
     return us, valid
 
 
 def _whole(digits: pa.Array) -> Int64s:
-    found: Int64s = digits.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return found
+    numbers: Int64s = digits.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _hours(parts: pa.StructArray, hour: Int64s) -> tuple[Int64s, Bools]:

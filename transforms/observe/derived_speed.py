@@ -58,20 +58,20 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Der
     same[1:] = positions.vehicle[1:] == positions.vehicle[:-1]
     gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
     near = same & (gap_us <= limits.max_gap_s * 1_000_000)
-    at = np.flatnonzero(near)
-    kmh = _distance_m(positions, at) / gap_us[at] * 3_600_000.0
+    near_rows = np.flatnonzero(near)
+    kmh = _distance_m(positions, near_rows) / gap_us[near_rows] * 3_600_000.0
     slow = kmh <= float(limits.max_kmh)
     steps = np.rint(np.minimum(kmh[slow] / float(grid.step), grid.upper_steps)).astype(np.int64)
     without = {FIRST: int((~same).sum()), GAP: int((same & ~near).sum()), TOO_FAST: int((~slow).sum())}
-    return Derived(at[slow], steps, {reason: rows for reason, rows in without.items() if rows})
+    return Derived(near_rows[slow], steps, {reason: rows for reason, rows in without.items() if rows})
 
 
-def _distance_m(positions: Positions, at: Int64s) -> "np.typing.NDArray[np.float64]":
+def _distance_m(positions: Positions, rows: Int64s) -> "np.typing.NDArray[np.float64]":
     """From the row before to each of these rows, on the plane that touches the Earth between them."""
     lat, lon = positions.lat_e7, positions.lon_e7
-    middle = np.abs(lat[at] + lat[at - 1]) // (2 * _COS_STEP_E7)
-    east = lon[at] - lon[at - 1]
+    middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)
+    east = lon[rows] - lon[rows - 1]
     east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)
-    x, y = ((east * _COS[middle]) >> _COS_BITS).astype(np.float64), (lat[at] - lat[at - 1]).astype(np.float64)
+    x, y = ((east * _COS[middle]) >> _COS_BITS).astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)
     metres: np.typing.NDArray[np.float64] = np.sqrt(x * x + y * y) * METRES_PER_E7
     return metres

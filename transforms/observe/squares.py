@@ -81,8 +81,8 @@ def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
 def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
     """The cells of positions whose square lies in one; _NO_CELL for others. Learns the squares that hold many."""
     key = _keys(size, lat_e7, lon_e7)
-    cell, known = _look(size, key)
-    unknown = np.flatnonzero(~known)
+    cell, is_known = _look(size, key)
+    unknown = np.flatnonzero(~is_known)
     if unknown.size and _learn(size, key[unknown], ask):
         cell[unknown] = _look(size, key[unknown])[0]
     return cell
@@ -101,8 +101,8 @@ def _slots(key: Int64s) -> Int64s:
 
 def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
     slot = _slots(key)
-    known = size.key[slot] == key
-    return np.where(known, size.cell[slot], _NO_CELL), known
+    is_known = size.key[slot] == key
+    return np.where(is_known, size.cell[slot], _NO_CELL), is_known
 
 
 def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:

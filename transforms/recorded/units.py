@@ -102,12 +102,12 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
     @property
     def draws(self) -> list[tuple[tuple[str, ...], dict[str, Any] | None]]:
         """What is drawn: places and names, each with its plan."""
-        return [((each.cell, each.statistic, each.mechanism), each.plan) for each in self.released]
+        return [((released.cell, released.statistic, released.mechanism), released.plan) for released in self.released]
 
     @property
     def has_data(self) -> bool:
         """Whether any of its HATs has data."""
-        return any(each.plan is not None for each in self.released)
+        return any(released.plan is not None for released in self.released)
 
 
 class _VectorUnit(_Unit, frozen=True, kw_only=True):

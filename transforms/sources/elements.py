@@ -126,16 +126,16 @@ def _batches(
     for index, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
         alike.setdefault(kinds, []).append(index)
     for kinds, chosen in alike.items():
-        found = [[column[at][1] for at in chosen] for column in columns]
-        arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, found, strict=True)]
+        values_of = [[column[number][1] for number in chosen] for column in columns]
+        arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, values_of, strict=True)]
         yield raw_batch(dict(zip(fields, arrays, strict=True)), {})
 
 
-def _at(time: Timestamp, found: RawBatch | Refusal) -> Any:
+def _at(time: Timestamp, batch: RawBatch | Refusal) -> Any:
     """An output at that time, as the end of a bundle wants it too."""
-    if isinstance(found, TaggedOutput):
-        return TaggedOutput(found.tag, WindowedValue(found.value, time, (GlobalWindow(),)))
-    return WindowedValue(found, time, (GlobalWindow(),))
+    if isinstance(batch, TaggedOutput):
+        return TaggedOutput(batch.tag, WindowedValue(batch.value, time, (GlobalWindow(),)))
+    return WindowedValue(batch, time, (GlobalWindow(),))
 
 
 def _mapping(element: Any) -> Mapping[str, Any] | None:

@@ -245,8 +245,8 @@ class _ReadFile(beam.DoFn):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def process(self, found: bytes) -> Iterator[RawBatch | Refusal]:
-        path = os.fsdecode(found)
+    def process(self, encoded: bytes) -> Iterator[RawBatch | Refusal]:
+        path = os.fsdecode(encoded)
         try:
             yield from counted(read_apart(self._layout, path))
         except UnreadableFile:

@@ -140,7 +140,7 @@ class _ReadPartition(beam.DoFn):
 def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
     """The poll without messages that their producers stamped, and how many these are: they move no watermark either."""
     chosen = np.flatnonzero(poll.by_broker)
-    payloads, times = [poll.payloads[at] for at in chosen.tolist()], poll.timestamps_ms[chosen]
+    payloads, times = [poll.payloads[number] for number in chosen.tolist()], poll.timestamps_ms[chosen]
     kept = poll._replace(payloads=payloads, timestamps_ms=times, by_broker=poll.by_broker[chosen])
     return kept, poll.by_broker.size - chosen.size
 

@@ -47,16 +47,16 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
     now_s: int
 
     def expand(self, begin: PBegin) -> PCollection[KeyedTally]:
-        known = begin | "slots" >> KnownElements(list(self.slots())).with_output_types(int)
-        beats = known | "beat" >> beam.FlatMap(_beats, self.shards).with_output_types(KeyedTally)
-        found: PCollection[KeyedTally] = beats | "window" >> beam.WindowInto(
+        slots = begin | "slots" >> KnownElements(list(self.slots())).with_output_types(int)
+        beats = slots | "beat" >> beam.FlatMap(_beats, self.shards).with_output_types(KeyedTally)
+        windowed: PCollection[KeyedTally] = beats | "window" >> beam.WindowInto(
             windows(self.timetable.slot_s, self.start_s)
         )
-        return found
+        return windowed
 
     def slots(self) -> Iterator[int]:
         slot_s = self.timetable.slot_s
-        promised_s, reached_s = (max(found, default=0) for found in (_promises(self.script), _reached(self.script)))
+        promised_s, reached_s = (max(times, default=0) for times in (_promises(self.script), _reached(self.script)))
         last_s = max(promised_s - slot_s, min(reached_s, self.now_s - slot_s))
         return slots_from(self.timetable, self.start_s, min(self.end_s, last_s + 1))
 

@@ -99,11 +99,11 @@ class _Assign(beam.DoFn):
         self._ground, self._shards, self._pane_s, self._dense = ground, shards, pane_s, dense
 
     def process(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
-        found = locate(observations, self._ground)
-        yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: found.outside})
+        located = locate(observations, self._ground)
+        yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: located.outside})
         failpoint("assign")
         packing = wire.DENSE if self._dense else wire.FAST
-        for part in wire.split(found.observations, found.cell, self._shards, self._pane_s, packing):
+        for part in wire.split(located.observations, located.cell, self._shards, self._pane_s, packing):
             yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)
 
 

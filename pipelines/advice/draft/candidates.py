@@ -67,7 +67,9 @@ def best_time(times: Mapping[str, Instants], lat: Any, lon: Any, ids: Any) -> st
     moved = (np.diff(track.lat[order]) != 0) | (np.diff(track.lon[order]) != 0)
     if not (same & ~moved).any():
         return usual
-    marks = {name: float((((np.diff(found.us[order]) != 0) == moved)[same]).mean()) for name, found in times.items()}
+    marks = {
+        name: float((((np.diff(instants.us[order]) != 0) == moved)[same]).mean()) for name, instants in times.items()
+    }
     best = max(marks, key=marks.__getitem__)
     return best if marks[best] > marks[usual] + CLEARER else usual
 

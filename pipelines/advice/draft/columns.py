@@ -187,42 +187,44 @@ def _by_name(field: str, names: Sequence[str]) -> list[str]:
 
 def _degrees(most: float) -> Callable[[Any], bool]:
     def fits(array: Any) -> bool:
-        found = _numbers(array)
-        return found is not None and bool(np.abs(found).max(initial=0) <= most)
+        degrees = _numbers(array)
+        return degrees is not None and bool(np.abs(degrees).max(initial=0) <= most)
 
     return fits
 
 
 def _fraction_degrees(array: Any) -> bool:
     """Degrees with decimals in a region, none of them 0: ids and speeds are not taken for them."""
-    found = _numbers(array)
-    if found is None or not found.size or np.abs(found).max() > 180:
+    degrees = _numbers(array)
+    if degrees is None or not degrees.size or np.abs(degrees).max() > 180:
         return False
-    decimal = (np.abs(found * 1000 - np.rint(found * 1000)) > 1e-6).mean() > 0.5
-    low, high = np.quantile(found, [0.05, 0.95])
-    return bool(decimal and high - low < 6 and (found == 0).mean() < 0.05)
+    decimal = (np.abs(degrees * 1000 - np.rint(degrees * 1000)) > 1e-6).mean() > 0.5
+    low, high = np.quantile(degrees, [0.05, 0.95])
+    return bool(decimal and high - low < 6 and (degrees == 0).mean() < 0.05)
 
 
 def _crossed(lat: Any) -> bool:
-    found = _numbers(lat)
-    return found is not None and bool(np.abs(found).max(initial=0) > 90)
+    degrees = _numbers(lat)
+    return degrees is not None and bool(np.abs(degrees).max(initial=0) > 90)
 
 
 def _speeds(array: Any) -> bool:
-    found = _numbers(array, most_bad=1.0)
-    return found is not None and found.size > 0 and bool((found >= 0).mean() > 0.9)
+    speeds = _numbers(array, most_bad=1.0)
+    return speeds is not None and speeds.size > 0 and bool((speeds >= 0).mean() > 0.9)
 
 
 def _small_numbers(array: Any) -> bool:
-    found = _numbers(array)
-    return found is not None and bool(found.size and found.min() >= 0 and 1 < found.max() < 400)
+    numbers_read = _numbers(array)
+    return numbers_read is not None and bool(
+        numbers_read.size and numbers_read.min() >= 0 and 1 < numbers_read.max() < 400
+    )
 
 
 def _vehicles(array: Any) -> bool:
     if pa.types.is_floating(array.type) or pa.types.is_boolean(array.type):
         return False
-    known = int(len(array) - array.null_count)
-    return known >= (1 - MOST_BAD) * len(array) and known > 0
+    ids = int(len(array) - array.null_count)
+    return ids >= (1 - MOST_BAD) * len(array) and ids > 0
 
 
 def _repeated(array: Any) -> bool:
@@ -233,10 +235,10 @@ def _repeated(array: Any) -> bool:
 def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
     if pa.types.is_boolean(array.type) or pa.types.is_nested(array.type):
         return None
-    found = numbers(array)
-    if not len(array) or (~found.valid).mean() > most_bad:
+    values = numbers(array)
+    if not len(array) or (~values.valid).mean() > most_bad:
         return None
-    return found.values[found.valid]
+    return values.values[values.valid]
 
 
 def _time_unit(array: Any) -> TimeUnit | None:
@@ -250,8 +252,8 @@ def _time_unit(array: Any) -> TimeUnit | None:
     return None
 
 
-def _in_century(found: Instants) -> Any:
-    return found.valid & (found.us > 946_684_800 * _US) & (found.us < 2_524_608_000 * _US)
+def _in_century(instants: Instants) -> Any:
+    return instants.valid & (instants.us > 946_684_800 * _US) & (instants.us < 2_524_608_000 * _US)
 
 
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y", "%m/%d/%y")

@@ -173,23 +173,25 @@ def _input(feed: DraftedFeed | None, heading: str | None) -> str:
             "# No sample was given: say what the feed is like (docs/specification.md), or draft again with --sample.\n"
             '[input]\nlayout = "gtfs-realtime"\n'
         )
-    sample, found = feed.sample, feed.columns
+    sample, columns_drafted = feed.sample, feed.columns
     lines = ["[input]", f"layout = {as_text(sample.layout)}"]
     derived = f"{feed.derived}  # public limits: no position that follows later, nothing that would be faster"
     if sample.records is not None:
         lines.append(f"records = {as_text(sample.records)}  # the array of which each object is a report")
     if sample.layout in FIXED:
-        return "\n".join([*lines, *([] if "speed" in found.names else [derived]), ""])
-    columns = found.names if heading is None else {**found.names, HEADING: heading}
-    names = ", ".join(f"{each} = {as_text(columns[each])}" for each in with_heading(FIELDS) if each in columns)
-    guess = f"  # {', '.join(found.guessed)} by values alone: check" if found.guessed else ""
-    guess += "  # each file is of one vehicle and named by it: check" if found.names["vehicle"] == FILE else ""
-    lines += [f"columns = {{ {names} }}{guess}", _times(found)]
-    if "speed" in found.names:
+        return "\n".join([*lines, *([] if "speed" in columns_drafted.names else [derived]), ""])
+    columns = columns_drafted.names if heading is None else {**columns_drafted.names, HEADING: heading}
+    names = ", ".join(f"{field} = {as_text(columns[field])}" for field in with_heading(FIELDS) if field in columns)
+    guess = f"  # {', '.join(columns_drafted.guessed)} by values alone: check" if columns_drafted.guessed else ""
+    guess += (
+        "  # each file is of one vehicle and named by it: check" if columns_drafted.names["vehicle"] == FILE else ""
+    )
+    lines += [f"columns = {{ {names} }}{guess}", _times(columns_drafted)]
+    if "speed" in columns_drafted.names:
         lines.append(f"speed_unit = {as_text(feed.unit)}  # {feed.unit_why}")
     else:
         lines.append(derived)
-    if feed.zone_needed and found.time_unit == "iso":
+    if feed.zone_needed and columns_drafted.time_unit == "iso":
         zone = feed.zones[0] if feed.zones else "Etc/UTC"
         lines.append(f"time_zone = {as_text(zone)}  # times have no offset: check whose clock they show")
     if sample.delimiter is not None:
@@ -201,10 +203,10 @@ def _input(feed: DraftedFeed | None, heading: str | None) -> str:
     return "\n".join([*lines, ""])
 
 
-def _times(found: DraftedColumns) -> str:
-    if not found.time_formats:
-        return f"time_unit = {as_text(found.time_unit)}"
-    form, *others = found.time_formats
+def _times(columns: DraftedColumns) -> str:
+    if not columns.time_formats:
+        return f"time_unit = {as_text(columns.time_unit)}"
+    form, *others = columns.time_formats
     also = f"  # or {as_text(others[0])}: all of the sample fits both" if others else ""
     return f"time_format = {as_text(form)}{also}"
 
@@ -249,42 +251,42 @@ def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
 def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tuple[str, ...]:
     if feed is None:
         return ("No sample was given: [input] is a guess.",)
-    found = [] if town is None else _disagreements(feed, town)
+    warnings = [] if town is None else _disagreements(feed, town)
     if secret and town is None:
-        found.append(
+        warnings.append(
             "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
             "from reports that are to be protected: replace them, unless the sample is older than the account."
         )
     if feed.with_speed < 0.9 and "speed" in feed.columns.names:
         how = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
-        found.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
+        warnings.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
     if feed.columns.time_formats[1:]:
         both = " or ".join(feed.columns.time_formats)
-        found.append(f"Day and month cannot be told apart in this sample: times may be {both}. Give a later sample.")
+        warnings.append(f"Day and month cannot be told apart in this sample: times may be {both}. Give a later sample.")
     if feed.columns.guessed:
-        found.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
+        warnings.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
     if feed.columns.names["vehicle"] == FILE:
-        found.append(BEWARE)
+        warnings.append(BEWARE)
     if feed.columns.is_doubtful:
-        found.append(
+        warnings.append(
             f"Column {feed.columns.names['vehicle']} looks like no vehicle: its rows are far from each other, or "
             "one a day. What is protected is what one id does: name the column that stays the same for a vehicle."
         )
     others = [name for name in feed.sample.columns if name not in (*feed.columns.names.values(), feed.heading)]
     if "speed" not in feed.columns.names and others:
-        found.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
-    return tuple(found)
+        warnings.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
+    return tuple(warnings)
 
 
 def _disagreements(feed: DraftedFeed, town: Town) -> list[str]:
     """Where the sample is not as the timetable has it."""
-    found = []
+    warnings = []
     outside = len(set(feed.cells) - town.cells)
     if outside:
-        found.append(
+        warnings.append(
             f"{outside:,} of the sample's {len(feed.cells):,} cells are not in the timetable's region: reports there "
             "are refused. Depots and detours are no loss; a line that is missing is."
         )
     if feed.zones and not any(same_clock(town.zone, zone) for zone in feed.zones):
-        found.append(f"The sample lies in {' or '.join(feed.zones)}, and the timetable says {town.zone}.")
-    return found
+        warnings.append(f"The sample lies in {' or '.join(feed.zones)}, and the timetable says {town.zone}.")
+    return warnings

@@ -69,26 +69,26 @@ def feed_of(path: Path) -> DraftedFeed:
     sample = read_folder(files)
     columns = _columns_of(Path(files[0]), sample)
     arrays = {field: as_array(sample.columns[name]) for field, name in columns.names.items()}
-    fits, found = _placed(arrays, columns)
-    if not found.us.size:
+    fits, placed = _placed(arrays, columns)
+    if not placed.us.size:
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
-    moving = np.isfinite(found.speed)
-    unit, why = speed_unit(columns.names.get("speed", ""), found.where(moving))
-    lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (found.lat, found.lon))
+    moving = np.isfinite(placed.speed)
+    unit, why = speed_unit(columns.names.get("speed", ""), placed.where(moving))
+    lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (placed.lat, placed.lon))
     cells = np.unique(cells_at(lat_e7, lon_e7, RESOLUTION))
     bare = columns.instants(arrays["time"], None)
     return DraftedFeed(
         sample=sample,
         columns=columns,
-        zones=tuple(zones_at(float(np.median(found.lat)), float(np.median(found.lon)))),
+        zones=tuple(zones_at(float(np.median(placed.lat)), float(np.median(placed.lon)))),
         zone_needed=bool(bare.no_offset.mean() > 0.5),
         unit=unit,
         unit_why=why,
         cells=tuple(cell_text(cell) for cell in cells.tolist()),
-        vehicles=len(files) if FILE in sample.columns else int(np.unique(found.vehicle).size),
+        vehicles=len(files) if FILE in sample.columns else int(np.unique(placed.vehicle).size),
         usable=float(fits.mean()),
         with_speed=float(moving.mean()),
-        max_gap_s=_max_gap_s(found.vehicle, found.us),
+        max_gap_s=_max_gap_s(placed.vehicle, placed.us),
         heading=None if sample.layout in FIXED.keys() - HEADED.keys() else find_heading(sample.columns),
     )
 
@@ -102,8 +102,8 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
     ids = [str(value) for value in arrays["vehicle"].to_pylist()]
     vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
     speed = numbers(arrays["speed"]) if "speed" in arrays else numbers(pa.nulls(fits.size, pa.float64()))
-    known = np.where(speed.valid, speed.values, np.nan)
-    return fits, DraftPositions(vehicle, time.us, lat.values, lon.values, known).where(fits)
+    speeds = np.where(speed.valid, speed.values, np.nan)
+    return fits, DraftPositions(vehicle, time.us, lat.values, lon.values, speeds).where(fits)
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:

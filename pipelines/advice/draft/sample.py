@@ -99,12 +99,12 @@ def _joined(rows: Sequence[pa.RecordBatch], name: str) -> list[Any]:
 
 
 def _taken(rows: Iterator[Any]) -> list[dict[str, Any]]:
-    found = []
+    taken = []
     for row in rows:
-        found.append(row)
-        if len(found) == ROWS:
+        taken.append(row)
+        if len(taken) == ROWS:
             break
-    return found
+    return taken
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------
@@ -120,11 +120,11 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
         return Sample("mds", columns)
     place = None if find_columns(columns) else _array_of_objects(records)
     if place is not None:
-        inside = [_flat(found) for record in records for found in _at(record, place) if isinstance(found, dict)]
-        found, path = _columns(inside[:ROWS]), ".".join(place)
-        if path in PLACES_OF_MDS and set(found) >= _OF_MDS:
-            return Sample("mds", found)
-        return Sample("json", found, records=path)
+        inside = [_flat(item) for record in records for item in _at(record, place) if isinstance(item, dict)]
+        item, path = _columns(inside[:ROWS]), ".".join(place)
+        if path in PLACES_OF_MDS and set(item) >= _OF_MDS:
+            return Sample("mds", item)
+        return Sample("json", item, records=path)
     return Sample("json" if is_array else "jsonl", columns)
 
 
@@ -162,12 +162,12 @@ def _at(record: Any, place: tuple[str, ...]) -> list[Any]:
 def _array_start(text: str) -> list[dict[str, Any]]:
     """The objects of an array, up to where the text was cut."""
     objects: list[dict[str, Any]] = []
-    decoder, at = json.JSONDecoder(), text.index("[") + 1
+    decoder, place = json.JSONDecoder(), text.index("[") + 1
     while len(objects) < ROWS:
-        while at < len(text) and text[at] in " \t\r\n,":
-            at += 1
+        while place < len(text) and text[place] in " \t\r\n,":
+            place += 1
         try:
-            record, at = decoder.raw_decode(text, at)
+            record, place = decoder.raw_decode(text, place)
         except json.JSONDecodeError:
             break
         if isinstance(record, dict):
@@ -195,7 +195,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
             todo += [(f"{name}.{key}", inner) for key, inner in value.items()]
         elif isinstance(value, list):
             plain = [(index, inner) for index, inner in enumerate(value[:4]) if not isinstance(inner, dict | list)]
-            todo += [(f"{name}.{at}", inner) for at, inner in plain]
+            todo += [(f"{name}.{number}", inner) for number, inner in plain]
         else:
             flat[name] = value
     return flat
@@ -226,7 +226,7 @@ def _csv(text: str) -> Sample:
     header = not any(_is_number(cell) for cell in rows[0]) and len(set(rows[0])) == width
     names = rows[0] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
-    columns = {name: [row[at] or None for row in values] for at, name in enumerate(names)}
+    columns = {name: [row[number] or None for row in values] for number, name in enumerate(names)}
     if delimiter == "," and header and set(_OF_CAPMETRO) == set(names):
         return Sample("capmetro", columns)
     if delimiter == "," and header and set(names) >= _OF_TIDES and _have_offsets(columns["event_timestamp"]):

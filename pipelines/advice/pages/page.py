@@ -37,7 +37,7 @@ def render(template: str, *, images: str | None = None, connects: bool = False, 
         loader=jinja2.PackageLoader("pipelines.advice.pages"), autoescape=True, undefined=jinja2.StrictUndefined
     )
     page = environment.get_template(template).render(policy=_POLICY, **texts)
-    allowed = {name: " ".join(map(_hash, found.findall(page))) or "'none'" for name, found in _INLINE.items()}
+    allowed = {name: " ".join(map(_hash, pattern.findall(page))) or "'none'" for name, pattern in _INLINE.items()}
     allowed |= {
         "img-src": f"data: blob: {_origin(images)}".strip(),
         "connect-src": "'self'" if connects else "'none'",

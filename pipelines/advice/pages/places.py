@@ -54,14 +54,14 @@ class NamedPlaces:
 
     def place(self, place_id: str) -> Place:
         """The place of a row, with a shape. Raises InputError where nobody knows where it lies."""
-        known = self.named.get(place_id, Place(place_id))
-        if known.shape is not None:
-            return known
+        place = self.named.get(place_id, Place(place_id))
+        if place.shape is not None:
+            return place
         if len(place_id) > _CELL_LETTERS or not h3.is_valid_cell(place_id):
             raise InputError(
                 f"the place {place_id[:40]!r} is no H3 cell and has no shape: name a file of places (--places)"
             )
-        return Place(place_id, known.name, known.note, _hexagon(place_id))
+        return Place(place_id, place.name, place.note, _hexagon(place_id))
 
     def with_shapes(self, geometries: Mapping[str, Mapping[str, Any]], origin: Path) -> "NamedPlaces":
         """Gives shapes to places that have none of their own. geometries: GeoJSON by id. Raises InputError."""

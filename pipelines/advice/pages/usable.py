@@ -77,7 +77,8 @@ def csv_bytes(table: pa.Table) -> bytes:
     for index, field in enumerate(table.schema):
         if pa.types.is_list(field.type):
             texts = [
-                None if each is None else msgspec.json.encode(each).decode() for each in table.column(index).to_pylist()
+                None if value is None else msgspec.json.encode(value).decode()
+                for value in table.column(index).to_pylist()
             ]
             table = table.set_column(index, field.name, pa.array(texts, pa.string()))
     pyarrow.csv.write_csv(table, sink, pyarrow.csv.WriteOptions(quoting_style="needed"))

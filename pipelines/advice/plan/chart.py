@@ -30,9 +30,9 @@ class Curve(NamedTuple):
 def draw_plan(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, folder: Path) -> Path:
     """needs: where counts are public; None for `levels`."""
     if needs is None:
-        curves = [Curve(*found) for found in half_width_curves(spec, _VEHICLES)]
+        curves = [Curve(*curve) for curve in half_width_curves(spec, _VEHICLES)]
         return draw_half_widths(f"{spec.name}: a day, by total of a vehicle", _VEHICLES, curves, within_kmh, folder)
-    curves = [Curve(each.epsilon, np.array(each.half_widths_kmh)) for each in needs.by_epsilon]
+    curves = [Curve(need.epsilon, np.array(need.half_widths_kmh)) for need in needs.by_epsilon]
     vehicles = np.array(needs.vehicles_in_a_hat, np.float64)
     title = f"{spec.name}: {needs.mechanism}, by epsilon of a HAT"
     return draw_half_widths(title, vehicles, curves, within_kmh, folder)

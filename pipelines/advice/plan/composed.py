@@ -57,7 +57,7 @@ class PlannedHat(NamedTuple):
 
 def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """The HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
-    hats, composed = zip(*(_lay_out(spec, each) for each in counts.by_period()), strict=True)
+    hats, composed = zip(*(_lay_out(spec, period) for period in counts.by_period()), strict=True)
     return [hat for some in hats for hat in some], _largest(composed)
 
 
@@ -68,15 +68,19 @@ def _largest(composed: Sequence[Composed]) -> Composed:
     if not others:
         return first
     return Composed(
-        epsilon_per_hat_least=min(each.epsilon_per_hat_least for each in composed),
-        epsilon_per_hat_most=max(each.epsilon_per_hat_most for each in composed),
-        most_hats_of_a_vehicle_in_a_slot=_most(each.most_hats_of_a_vehicle_in_a_slot for each in composed),
-        most_hats_of_a_vehicle_in_a_period=_most(each.most_hats_of_a_vehicle_in_a_period for each in composed),
-        vehicle_and_slot=max((each.vehicle_and_slot for each in composed), key=_size),
-        vehicle_and_period=max((each.vehicle_and_period for each in composed), key=_size),
-        debit_of_a_period=max((each.debit_of_a_period for each in composed), key=_size),
+        epsilon_per_hat_least=min(composed_period.epsilon_per_hat_least for composed_period in composed),
+        epsilon_per_hat_most=max(composed_period.epsilon_per_hat_most for composed_period in composed),
+        most_hats_of_a_vehicle_in_a_slot=_most(
+            composed_period.most_hats_of_a_vehicle_in_a_slot for composed_period in composed
+        ),
+        most_hats_of_a_vehicle_in_a_period=_most(
+            composed_period.most_hats_of_a_vehicle_in_a_period for composed_period in composed
+        ),
+        vehicle_and_slot=max((composed_period.vehicle_and_slot for composed_period in composed), key=_size),
+        vehicle_and_period=max((composed_period.vehicle_and_period for composed_period in composed), key=_size),
+        debit_of_a_period=max((composed_period.debit_of_a_period for composed_period in composed), key=_size),
         account_limit=first.account_limit,
-        within_limit=max(composed, key=lambda each: _size(each.debit_of_a_period)).within_limit,
+        within_limit=max(composed, key=lambda composed_period: _size(composed_period.debit_of_a_period)).within_limit,
     )
 
 
@@ -218,9 +222,9 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, Compo
     np.maximum.at(seen, stays.slot, stays.cells)
     slot = max(rate * cells for rate, cells in zip(rates, seen.tolist(), strict=True))
     spent = np.bincount(stays.vehicle, stays.cells * np.array([float(rate) for rate in rates])[stays.slot])
-    mine = stays.vehicle == spent.argmax()
-    parts = zip(stays.slot[mine].tolist(), stays.cells[mine].tolist(), strict=True)
-    period = sum((rates[at] * cells for at, cells in parts), Fraction(0))
+    is_of_vehicle = stays.vehicle == spent.argmax()
+    parts = zip(stays.slot[is_of_vehicle].tolist(), stays.cells[is_of_vehicle].tolist(), strict=True)
+    period = sum((rates[slot_number] * cells for slot_number, cells in parts), Fraction(0))
     return ComposedTotal(float(slot), "exact"), ComposedTotal(float(period), "exact")
 
 

@@ -60,9 +60,9 @@ class SampleCounts(NamedTuple):
             return [self]
         return [self._of(self.period == index, days) for index, days in enumerate(self.days)]
 
-    def _of(self, mine: NDArray[np.bool_], days: int) -> "SampleCounts":
-        columns = (self.slot[mine], self.place[mine], self.vehicle[mine], self.samples[mine])
-        period = np.zeros(int(mine.sum()), np.int64)
+    def _of(self, chosen: NDArray[np.bool_], days: int) -> "SampleCounts":
+        columns = (self.slot[chosen], self.place[chosen], self.vehicle[chosen], self.samples[chosen])
+        period = np.zeros(int(chosen.sum()), np.int64)
         return SampleCounts(*columns, self.slots_named, self.vehicles_named, self.origin, period, (days,))
 
 
@@ -208,7 +208,7 @@ def _in_periods(counts: SampleCounts, days: list[date], timetable: Timetable) ->
     """days: the local day of each code of a slot."""
     periods = [timetable.period_of(day) for day in days]
     names = list(dict.fromkeys(periods))
-    numbers = tuple(len({day for day, mine in zip(days, periods, strict=True) if mine == name}) for name in names)
+    numbers = tuple(len({day for day, period in zip(days, periods, strict=True) if period == name}) for name in names)
     codes = np.array([names.index(name) for name in periods], np.int64)
     return counts._replace(period=codes[counts.slot], days=numbers)
 
@@ -220,8 +220,8 @@ def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
         days = [_day_of(value, ZoneInfo(timetable.zone)) for value in column.take(pa.array(first)).to_pylist()]
     except (ValueError, OverflowError):  # no time at all, or beyond all calendars
         return None
-    known = [day for day in days if day is not None]
-    return known if len(known) == len(days) else None
+    days_read = [day for day in days if day is not None]
+    return days_read if len(days_read) == len(days) else None
 
 
 def _day_of(name: Any, zone: ZoneInfo) -> date | None:

@@ -51,8 +51,8 @@ class FeedPeriod:
             raise InputError(str(error)) from None
         where = when.locate(self.observations.event_us)
         inside = where.in_service
-        found = self.observations._replace(slot_start_us=where.slot_start_us).take(inside)
-        located = locate(found, Hexagons(spec.cells.resolution, None))
+        observations = self.observations._replace(slot_start_us=where.slot_start_us).take(inside)
+        located = locate(observations, Hexagons(spec.cells.resolution, None))
         parts = [
             tally(wire.unpack_events([part.data]), part.slot_s, None, ()).tally
             for part in wire.split(located.observations, located.cell, 1)
@@ -63,7 +63,7 @@ class FeedPeriod:
         origin = f"{self.period}, the fullest of {self.periods:,} periods of the input"
         vehicle = np.unique(whole.vehicle, return_inverse=True)[1]
         zone = ZoneInfo(table.zone)
-        days = {datetime.fromtimestamp(at, zone).date() for at in np.unique(whole.slot_s).tolist()}
+        days = {datetime.fromtimestamp(slot_s, zone).date() for slot_s in np.unique(whole.slot_s).tolist()}
         period = np.zeros(vehicle.size, np.int64)
         return SampleCounts(whole.slot_s, whole.cell, vehicle, whole.kept, True, True, origin, period, (len(days),))
 
@@ -81,9 +81,9 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
     )
     kept: dict[str, list[Observations]] = {}
     refused = Counter[str]()
-    for found, reasons in _parsed(spec, paths_of(pattern), rules):
+    for observations, reasons in _parsed(spec, paths_of(pattern), rules):
         refused.update(reasons)
-        for period, part in _by_period(found, when):
+        for period, part in _by_period(observations, when):
             kept.setdefault(period, []).append(part)
         progress("observations read", sum(part.event_us.size for parts in kept.values() for part in parts), None)
     if not kept:
@@ -99,8 +99,8 @@ def _parsed(spec: Specification, paths: Sequence[str], rules: Rules) -> Iterator
     for path in paths:
         try:
             for batch in read_apart(spec.input.layout, path):
-                found, refused = parse(batch.table, rules)
-                located = locate(found, spec.cells.ground)
+                observations, refused = parse(batch.table, rules)
+                located = locate(observations, spec.cells.ground)
                 outside = {hexagons.OUTSIDE_REGION: located.outside}
                 yield located.observations, Counter(refused) + Counter(batch.refused) + Counter(outside)
         except UnreadableFile as error:
@@ -109,10 +109,10 @@ def _parsed(spec: Specification, paths: Sequence[str], rules: Rules) -> Iterator
             raise InputError(f"{path}: {reason_of(error)}") from None
 
 
-def _by_period(found: Observations, when: Locator) -> Iterator[tuple[str, Observations]]:
-    where = when.locate(found.event_us)
-    for index in np.unique(where.period).tolist() if found.event_us.size else ():
-        yield where.periods[index], found.take(where.period == index)
+def _by_period(observations: Observations, when: Locator) -> Iterator[tuple[str, Observations]]:
+    where = when.locate(observations.event_us)
+    for index in np.unique(where.period).tolist() if observations.event_us.size else ():
+        yield where.periods[index], observations.take(where.period == index)
 
 
 def _edge_s(spec: Specification) -> int:

@@ -132,7 +132,7 @@ class Forecaster:
         counts = CountsKnown(hat.kept, hat.reported)
         if isinstance(mechanism, Auto):
             ranking = mechanism.ranking(counts, self._grid, epsilon)
-            return [Candidate(label(each.mechanism), each.plan, each.error) for each in ranking]
+            return [Candidate(label(ranked.mechanism), ranked.plan, ranked.error) for ranked in ranking]
         plan = mechanism.plan(counts, self._grid, epsilon)
         prior = self._prior
         error = plan.error() if prior is None else mechanism.forecast(counts, self._grid, epsilon, prior)
@@ -218,23 +218,23 @@ def _evenly(hats: list[PlannedHat], most: int) -> list[PlannedHat]:
     if len(hats) <= most:
         return hats
     ordered = sorted(hats, key=lambda hat: (hat.kept.size, hat.reported, hat.kept.tobytes()))
-    return [ordered[at] for at in np.linspace(0, len(hats) - 1, most).round().astype(int).tolist()]
+    return [ordered[place] for place in np.linspace(0, len(hats) - 1, most).round().astype(int).tolist()]
 
 
 def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Candidate]]) -> HatClass:
     low, high = bounds
     best = [ranked[0] for ranked in planned]
-    lengths = [each.plan.facts["m_ub"] for each in best if "m_ub" in each.plan.facts]
-    chosen = Counter(each.label for each in best).most_common()
+    lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]
+    chosen = Counter(candidate.label for candidate in best).most_common()
     return HatClass(
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
         hats=hats,
         hats_planned=len(planned),
         chosen=[ChosenShare(name, times / len(planned)) for name, times in chosen],
         m_ub=float(np.median(lengths)) if lengths else None,
-        noise_scale=float(np.median([float(each.plan.scale * each.plan.step) for each in best])),
-        bias_bound=float(np.median([each.plan.bias_bound for each in best])),
-        forecast_error=float(np.median([each.error for each in best])),
+        noise_scale=float(np.median([float(candidate.plan.scale * candidate.plan.step) for candidate in best])),
+        bias_bound=float(np.median([candidate.plan.bias_bound for candidate in best])),
+        forecast_error=float(np.median([candidate.error for candidate in best])),
         runners_up=_runners_up(chosen[0][0], planned),
     )
 
@@ -246,8 +246,8 @@ def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[RunnerUp]:
     """
     by_label: dict[str, list[float]] = {}
     for ranked in planned:
-        for each in ranked:
-            by_label.setdefault(each.label, []).append(each.error)
+        for candidate in ranked:
+            by_label.setdefault(candidate.label, []).append(candidate.error)
     seen = {(winner.split()[0], tuple(by_label.pop(winner)))}
     rest = []
     for name, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
@@ -358,8 +358,8 @@ def _note_on_periods(spec: Specification, counts: SampleCounts) -> str:
 def _notes(spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan]) -> list[str]:
     """What a reader has to know to take the numbers for what they are."""
     notes = []
-    hats = sum(each.hats for each in statistics[0].classes)
-    planned = sum(each.hats_planned for each in statistics[0].classes)
+    hats = sum(hat_class.hats for hat_class in statistics[0].classes)
+    planned = sum(hat_class.hats_planned for hat_class in statistics[0].classes)
     if planned < hats:
         notes.append(f"{planned:,} of {hats:,} HATs were planned, taken evenly by size; what adds up counts them all")
     if hats > PER_CHOICE:
@@ -371,7 +371,7 @@ def _notes(spec: Specification, counts: SampleCounts, statistics: list[Statistic
             notes.append("epsilon per HAT is at best: as if a vehicle took part in one HAT of each slot")
     else:
         notes.append(_note_on_periods(spec, counts))
-    if any(each.noise_scale == 0 for stat in statistics for each in stat.classes):
+    if any(hat_class.noise_scale == 0 for stat in statistics for hat_class in stat.classes):
         notes.append("noise 0: for half or more of these HATs a constant is published, whatever was driven there")
     if may_have_constants(spec):
         notes.append("a constant costs nothing; what adds up counts each HAT as if something was drawn there")

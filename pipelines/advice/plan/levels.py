@@ -103,43 +103,43 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """counts: of one period, for the operator alone where they are secret."""
     asked = spec.by_levels
-    known = known_of(spec, asked)
-    totals = _totals(spec, asked, known, within_kmh)
-    spans = worth_of_spans(spec, asked, known, partial(_recipe_at, asked, known))
+    bounds = known_of(spec, asked)
+    totals = _totals(spec, asked, bounds, within_kmh)
+    spans = worth_of_spans(spec, asked, bounds, partial(_recipe_at, asked, bounds))
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
         claim=levels_sentence(spec),
-        cells=known.hats.cells,
-        slots=known.hats.slots,
-        vehicles=known.fleet.vehicles,
-        usual_vehicles=known.usual_vehicles,
+        cells=bounds.hats.cells,
+        slots=bounds.hats.slots,
+        vehicles=bounds.fleet.vehicles,
+        usual_vehicles=bounds.usual_vehicles,
         within_kmh=within_kmh,
         vehicles_in_a_hat=list(VEHICLES),
         totals=totals,
         spans=spans,
         answers=[
-            *_answers(spec, asked, known, totals, within_kmh),
-            *of_distributions(asked, known, spec.speeds.grid),
+            *_answers(spec, asked, bounds, totals, within_kmh),
+            *of_distributions(asked, bounds, spec.speeds.grid),
             first_days(spans),
         ],
-        choices=_choices(asked, known),
-        places=plan_places(spec, asked, known),
+        choices=_choices(asked, bounds),
+        places=plan_places(spec, asked, bounds),
         operator_only=None if counts is None else _counted(counts),
     )
 
 
-def _choices(asked: LevelsRelease, known: BoundsOnly) -> list[Choice]:
+def _choices(asked: LevelsRelease, bounds: BoundsOnly) -> list[Choice]:
     if not (asked.free.bounds or asked.free.levels):
         return []
     return [
         Choice(
-            levels={name: float(share) for name, share in each.recipe.later[-1].shares},
-            bound_kmh=(float(each.recipe.first[0].bound_kmh), float(each.recipe.later[0].bound_kmh)),
-            first_kmh=each.first_kmh,
-            later_kmh=each.later_kmh,
+            levels={name: float(share) for name, share in ranked_choice.recipe.later[-1].shares},
+            bound_kmh=(float(ranked_choice.recipe.first[0].bound_kmh), float(ranked_choice.recipe.later[0].bound_kmh)),
+            first_kmh=ranked_choice.first_kmh,
+            later_kmh=ranked_choice.later_kmh,
         )
-        for each in ranked(asked.recipe, known, asked.free)[:MOST_CHOICES]
+        for ranked_choice in ranked(asked.recipe, bounds, asked.free)[:MOST_CHOICES]
     ]
 
 
@@ -169,9 +169,9 @@ class _DayKind(NamedTuple):
     is_first: bool = False
     number: int = 1
 
-    def stage(self, asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Stage:
+    def stage(self, asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Stage:
         """The day's last stage, at so many times the total."""
-        made = _recipe(asked, known, factor)
+        made = _recipe(asked, bounds, factor)
         return replace(made.first[-1] if self.is_first else made.later[0], counts_public=asked.counts_public)
 
 
@@ -179,30 +179,30 @@ _LATER = _DayKind("a later day")
 _DAYS = (_DayKind("the first day", is_first=True), _LATER, _DayKind("a week, if days are alike", number=WEEK))
 
 
-def _totals(spec: Specification, asked: LevelsRelease, known: BoundsOnly, within: float) -> list[Total]:
+def _totals(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, within: float) -> list[Total]:
     upper = float(spec.speeds.grid.upper)
     return [
-        _total(asked, known, factor, day, upper, within)
+        _total(asked, bounds, factor, day, upper, within)
         for factor in FACTORS
         for day in (_DAYS if factor == 1 else (_LATER,))
     ]
 
 
 def _total(
-    asked: LevelsRelease, known: BoundsOnly, factor: Fraction, day: _DayKind, upper: float, within: float
+    asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction, day: _DayKind, upper: float, within: float
 ) -> Total:
-    stage = day.stage(asked, known, factor)
-    shown = hat_half_widths(stage, known, np.array(VEHICLES, np.float64), upper, day.number)
+    stage = day.stage(asked, bounds, factor)
+    shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day.number)
 
     def of_hat(vehicles: float) -> bool:
-        return bool(hat_half_widths(stage, known, np.array([vehicles]), upper, day.number).kmh[0] <= within)
+        return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, day.number).kmh[0] <= within)
 
-    def of_place(stage: Stage, known: BoundsOnly, vehicles: float) -> bool:
-        half = place_half_widths(stage, known, np.array([vehicles]), upper, day.number)[0]
-        return tells_cells_apart(stage, known) and bool(half <= within)
+    def of_place(stage: Stage, bounds: BoundsOnly, vehicles: float) -> bool:
+        half = place_half_widths(stage, bounds, np.array([vehicles]), upper, day.number)[0]
+        return tells_cells_apart(stage, bounds) and bool(half <= within)
 
     def of_fleet(vehicles: int) -> bool:
-        other = replace(known, fleet=replace(known.fleet, vehicles=vehicles))
+        other = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
         return of_place(day.stage(asked, other, factor), other, other.usual_vehicles)
 
     return Total(
@@ -214,29 +214,29 @@ def _total(
         half_widths_kmh=shown.kmh.tolist(),
         reliable=shown.reliable.tolist(),
         hat_vehicles=_fewest(of_hat),
-        place_vehicles=_fewest(partial(of_place, stage, known)),
+        place_vehicles=_fewest(partial(of_place, stage, bounds)),
         fleet=_fewest(of_fleet),
     )
 
 
-def _recipe(asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Recipe:
+def _recipe(asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Recipe:
     """The stages at another total or fleet: the table's there, or what the specification names instead.
 
     Not the strategy's: that is chosen by all that levels teach together, of which half-widths count the nearest alone.
     """
-    return _recipe_at(asked, known, asked.epsilon * factor, None if asked.delta is None else _budget(asked, factor))
+    return _recipe_at(asked, bounds, asked.epsilon * factor, None if asked.delta is None else _budget(asked, factor))
 
 
-def _recipe_at(asked: LevelsRelease, known: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
+def _recipe_at(asked: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
     """rho: with delta, what epsilon comes to."""
-    if asked.recipe != _default(asked, replace(known, fleet=asked.fleet), Fraction(1)):
+    if asked.recipe != _default(asked, replace(bounds, fleet=asked.fleet), Fraction(1)):
         return asked.recipe.with_spread(spread_of(asked.recipe.kind, epsilon if rho is None else rho))
-    return recipe(asked.recipe.kind, epsilon, rho, known)
+    return recipe(asked.recipe.kind, epsilon, rho, bounds)
 
 
-def _default(asked: LevelsRelease, known: BoundsOnly, factor: Fraction) -> Recipe:
+def _default(asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Recipe:
     rho = None if asked.delta is None else _budget(asked, factor)
-    return recipe(asked.recipe.kind, asked.epsilon * factor, rho, known)
+    return recipe(asked.recipe.kind, asked.epsilon * factor, rho, bounds)
 
 
 @cache
@@ -246,9 +246,9 @@ def _budget(asked: LevelsRelease, factor: Fraction) -> Fraction:
     return epsilon if asked.delta is None else rho_within(epsilon, asked.delta)
 
 
-def tells_cells_apart(stage: Stage, known: BoundsOnly) -> bool:
-    grouped = level(place_level(stage, known), known.hats, Fraction(1))
-    return grouped.size == known.hats.cells * grouped.slot_groups
+def tells_cells_apart(stage: Stage, bounds: BoundsOnly) -> bool:
+    grouped = level(place_level(stage, bounds), bounds.hats, Fraction(1))
+    return grouped.size == bounds.hats.cells * grouped.slot_groups
 
 
 def _fewest(holds: Callable[[int], bool]) -> int | None:
@@ -266,13 +266,13 @@ def _fewest(holds: Callable[[int], bool]) -> int | None:
 
 
 def _answers(
-    spec: Specification, asked: LevelsRelease, known: BoundsOnly, totals: list[Total], within: float
+    spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float
 ) -> list[str]:
     """What the table says of the wanted width; where that is out of reach, what to change next."""
-    now = next(each for each in totals if each.as_specified)
-    said = [_of_cells(now, known, within), _of_hats(now, totals, within), *_of_wrong_input(asked)]
-    usual, stage = known.usual_vehicles, _LATER.stage(asked, known, Fraction(1))
-    reliable = hat_half_widths(stage, known, np.array([usual]), float(spec.speeds.grid.upper)).reliable[0]
+    now = next(total for total in totals if total.as_specified)
+    said = [_of_cells(now, bounds, within), _of_hats(now, totals, within), *_of_wrong_input(asked)]
+    usual, stage = bounds.usual_vehicles, _LATER.stage(asked, bounds, Fraction(1))
+    reliable = hat_half_widths(stage, bounds, np.array([usual]), float(spec.speeds.grid.upper)).reliable[0]
     if not reliable:
         said.append(
             f"A HAT of {usual:.3g} vehicles, which is the average here, will be marked unreliable on most days: "
@@ -296,7 +296,7 @@ def _of_wrong_input(asked: LevelsRelease) -> list[str]:
     return [f"A period that is released with the wrong input is not noticed: the fleet {why} to be counted first."]
 
 
-def _of_cells(now: Total, known: BoundsOnly, within: float) -> str:
+def _of_cells(now: Total, bounds: BoundsOnly, within: float) -> str:
     what = f"±{within:g} km/h for the mean of a cell's whole day"
     if now.place_vehicles is None:
         return (
@@ -304,7 +304,7 @@ def _of_cells(now: Total, known: BoundsOnly, within: float) -> str:
             "which tell no cells apart. A larger total, a larger fleet or fewer, larger cells do."
         )
     fleet = "" if now.fleet is None else f"; the average cell has that from a fleet of {now.fleet:,} vehicles"
-    declared = f" ({known.fleet.vehicles:,} are declared)" if fleet else ""
+    declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
     return f"{what} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."
 
 
@@ -312,7 +312,7 @@ def _of_hats(now: Total, totals: list[Total], within: float) -> str:
     what = f"±{within:g} km/h for a single HAT"
     if now.hat_vehicles is not None:
         return f"{what} needs {now.hat_vehicles:,} vehicles in it."
-    more = next((each for each in totals if each.epsilon > now.epsilon and each.hat_vehicles is not None), None)
+    more = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)
     own = Z95 * fitted.ROUGH_FLOOR**0.5
     why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own:.2g} km/h at best"
     if more is not None:

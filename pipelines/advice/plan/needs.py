@@ -78,12 +78,12 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
 
 
 def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, vehicles: int) -> float:
-    known, grid = typical_hat(vehicles), spec.speeds.grid
+    counts, grid = typical_hat(vehicles), spec.speeds.grid
     plan: Plan
     if isinstance(mechanism, Auto):
-        plan = mechanism.ranking(known, grid, epsilon)[0].plan
+        plan = mechanism.ranking(counts, grid, epsilon)[0].plan
     else:
-        plan = mechanism.plan(known, grid, epsilon)
+        plan = mechanism.plan(counts, grid, epsilon)
     return min(plan.half_width(MISS), float(grid.upper))
 
 

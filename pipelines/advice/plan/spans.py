@@ -40,14 +40,14 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
     least_kmh: float
 
 
-def worth_of_spans(spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
+def worth_of_spans(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
     """For each of SPANS, and for the specification's own."""
     epsilon = asked.epsilon if asked.span is None else asked.span.epsilon
     own = 1 if asked.span is None else asked.span.days
     weights = {} if asked.span is None else dict(zip(WEEKDAYS, asked.span.shares, strict=False))
     lengths = sorted({*SPANS, own})
     totals = [SpanTotal.of(days, spec.timetable, weights, (epsilon, asked.delta)) for days in lengths]
-    return [_worth(total, spec, asked, known, recipe) for total in totals]
+    return [_worth(total, spec, asked, bounds, recipe) for total in totals]
 
 
 def first_days(spans: Sequence[SpanWorth]) -> str:
@@ -69,9 +69,9 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
 
 
 def _worth(
-    total: SpanTotal, spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt
+    total: SpanTotal, spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> SpanWorth:
-    days = _expected(total, spec, asked, known, recipe)
+    days = _expected(total, spec, asked, bounds, recipe)
     return SpanWorth(
         days=total.days,
         served=spec.timetable.most_served(total.days),
@@ -85,14 +85,14 @@ def _worth(
 
 
 def _expected(
-    total: SpanTotal, spec: Specification, asked: LevelsRelease, known: BoundsOnly, recipe: RecipeAt
+    total: SpanTotal, spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> list[ExpectedDay]:
     """Released days in a row, from a Monday on."""
-    how = chosen(recipe(*total.of_a_day()), known, asked.free)
+    how = chosen(recipe(*total.of_a_day()), bounds, asked.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
     counted = None
     if asked.fleet_is_declared and not asked.counts_public:
-        counted = count_stage(how.later[0], known.fleet.vehicles, min(parts.values()))
+        counted = count_stage(how.later[0], bounds.fleet.vehicles, min(parts.values()))
     used = 0 if counted is None else counted.share
     served = cycle(parts[weekday] - used for weekday in WEEKDAYS if weekday in spec.timetable.weekdays)
-    return expected_days(how, known, list(islice(served, DAY_NUMBERS[-1])), counts_public=asked.counts_public)
+    return expected_days(how, bounds, list(islice(served, DAY_NUMBERS[-1])), counts_public=asked.counts_public)

@@ -31,8 +31,8 @@ _PERCENTILES = {
 
 def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
     """In the order of the table's schema. Raises KeyError for a column that nobody has described."""
-    known = {column.name: column for column in _columns(spec)}
-    return [known[name] for name in table.names]
+    entry_of = {column.name: column for column in _columns(spec)}
+    return [entry_of[name] for name in table.names]
 
 
 def _interval(spec: Specification) -> str:

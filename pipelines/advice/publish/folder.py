@@ -82,11 +82,11 @@ def made(
 
     Raises InputError where nothing is left to publish.
     """
-    found = _tables(edition, results, around)
-    if HATS not in found:
+    tables = _tables(edition, results, around)
+    if HATS not in tables:
         raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
-    files = {name: content for each in found.values() for name, (content, _) in each.files.items()}
-    schemas = {name: schema for each in found.values() for name, (_, schema) in each.files.items()}
+    files = {name: content for table in tables.values() for name, (content, _) in table.files.items()}
+    schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
     files["places.geojson"] = places_geojson(results.values(), around.places)
     files["map.html"] = map_page(texts, data=packed(_drawn(edition, results[HATS]), around.places, around.ground))
     about_privacy = f"{edition.wishes.title}: privacy"
@@ -94,13 +94,13 @@ def made(
     files["privacy.json"] = _json(edition.privacy())
     files["provenance.json"] = _json(edition.provenance())
     files["specification.toml"] = edition.origin.specification.encode()
-    files["dictionary.csv"] = dictionary_csv({name: each.columns for name, each in found.items()})
+    files["dictionary.csv"] = dictionary_csv({name: table.columns for name, table in tables.items()})
     parts = [_part(name, content, schemas.get(name)) for name, content in files.items()]
     files["dcat.jsonld"] = _json(dcat_record(edition, parts))
     files[PACKAGE] = _json(data_package(edition, parts))
     files["README.md"] = _readme(edition, parts).encode()
     files["SHA256SUMS"] = "".join(f"{_hash(content)}  {name}\n" for name, content in sorted(files.items())).encode()
-    return files, {name: each.rows for name, each in found.items()}
+    return files, {name: table.rows for name, table in tables.items()}
 
 
 class _Table(NamedTuple):
@@ -113,7 +113,7 @@ class _Table(NamedTuple):
 
 def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundings) -> dict[str, _Table]:
     """Those that are not empty, by name."""
-    found: dict[str, _Table] = {}
+    tables: dict[str, _Table] = {}
     about = {"title": edition.wishes.title, "privacy": edition.privacy(), "provenance": edition.provenance()}
     for name, rows in results.items():
         table = published(rows, around.places, everything=edition.wishes.everything)
@@ -128,8 +128,8 @@ def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundi
             f"{name}.parquet": (parquet, table_schema(schema, columns_of(schema, edition.spec))),
             f"{name}.csv": (csv_bytes(table), table_schema(table.schema, columns)),
         }
-        found[name] = _Table(table.num_rows, columns, files)
-    return found
+        tables[name] = _Table(table.num_rows, columns, files)
+    return tables
 
 
 def _drawn(edition: Edition, rows: pa.Table) -> pa.Table:

@@ -27,4 +27,4 @@ NAMES = tuple(licence.name for licence in _KNOWN)
 
 def licence(name: str) -> Licence:
     """Finds a licence by its name in any case; one that is not known has no address."""
-    return next((known for known in _KNOWN if known.name.lower() == name.lower()), Licence(name, name, ""))
+    return next((other for other in _KNOWN if other.name.lower() == name.lower()), Licence(name, name, ""))

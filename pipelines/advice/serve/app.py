@@ -178,8 +178,8 @@ def _routes(server: SnapshotServer) -> list[Route]:
         return JSONResponse(described, headers=_HEADERS | _OPEN)
 
     async def vector_tile(request: Request) -> Response:
-        at, query = request.path_params, dict(request.query_params)
-        return await server.answer(request, lambda snapshot: tile(snapshot, at["z"], at["x"], at["y"], query))
+        place, query = request.path_params, dict(request.query_params)
+        return await server.answer(request, lambda snapshot: tile(snapshot, place["z"], place["x"], place["y"], query))
 
     return [
         Route("/", home),

@@ -138,7 +138,7 @@ class Follower:
         if not files:
             return None
         rows = _together(self._tables, files)
-        snapshot = Snapshot(rows, {slot: tuple(found) for slot, found in files.items()}, self.around, self.slots)
+        snapshot = Snapshot(rows, {slot: tuple(of_slot) for slot, of_slot in files.items()}, self.around, self.slots)
         snapshot.prepare()
         self._looked = stamps
         return snapshot
@@ -156,8 +156,8 @@ class Follower:
     def refuse_secrets(self) -> None:
         """Raises InputError where a key or a ledger lies in the folder."""
         for pattern in SECRET_NAMES:
-            if found := next(self.folder.rglob(pattern), None):
-                raise InputError(f"{found} lies in the folder that would be served: keep ledgers and keys elsewhere")
+            if secret := next(self.folder.rglob(pattern), None):
+                raise InputError(f"{secret} lies in the folder that would be served: keep ledgers and keys elsewhere")
 
     def _files(self) -> list[Path]:
         """One file a slot: of several formats the first of KINDS."""
@@ -171,7 +171,7 @@ class Follower:
 
 def _together(tables: Mapping[Stamp, pa.Table], files: Mapping[str, Sequence[Stamp]]) -> pa.Table:
     """All rows, each HAT once: only slots of several files are looked at. Raises InputError."""
-    shared = {stamp for found in files.values() if len(found) > 1 for stamp in found}
+    shared = {stamp for stamps in files.values() if len(stamps) > 1 for stamp in stamps}
     alone = [table for stamp, table in tables.items() if stamp not in shared]
     several = [table for stamp, table in tables.items() if stamp in shared]
     if several:
@@ -201,7 +201,7 @@ def _digest(value: object) -> str:
 
 def _stamp(path: Path) -> Stamp:
     try:
-        found = path.stat()
+        facts = path.stat()
     except OSError:
         return str(path), 0, 0  # gone meanwhile: the next look will see it
-    return str(path), found.st_mtime_ns, found.st_size
+    return str(path), facts.st_mtime_ns, facts.st_size

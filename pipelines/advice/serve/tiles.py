@@ -32,7 +32,7 @@ def tile(snapshot: Snapshot, zoom: int, column: int, row: int, query: Mapping[st
     features = [
         {
             "geometry": places[said["cell"]],
-            "properties": {name: each for name, each in said.items() if each is not None},
+            "properties": {name: value for name, value in said.items() if value is not None},
         }
         for said in rows.to_pylist()
     ]

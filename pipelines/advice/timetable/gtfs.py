@@ -108,8 +108,8 @@ class Gtfs:
         order = np.lexsort((self.numbers("stop_times", "stop_sequence"), trip))
         order = order[(trip[order] >= 0) & (stop[order] >= 0)]
         trip, stop, s = trip[order], stop[order], _between(trip[order], s[order])
-        known = ~np.isnan(s)
-        return StopTimes(trip[known], stop[known], s[known].astype(np.int64))
+        is_known = ~np.isnan(s)
+        return StopTimes(trip[is_known], stop[is_known], s[is_known].astype(np.int64))
 
     @cached_property
     def lines(self) -> Lines:
@@ -163,7 +163,7 @@ def _opened(path: Path, name: str) -> IO[bytes]:
     if path.is_dir():
         return (path / name).open("rb")
     with zipfile.ZipFile(path) as archive:
-        members = [each for each in archive.infolist() if each.filename.rpartition("/")[2] == name]
+        members = [member for member in archive.infolist() if member.filename.rpartition("/")[2] == name]
         if not members:
             raise FileNotFoundError(name)
         if members[0].file_size > MOST_BYTES:
@@ -205,13 +205,13 @@ def _table(file: IO[bytes], header: Sequence[str], columns: Sequence[str]) -> tu
 
 def _between(trip: Int64s, s: Float64s) -> Float64s:
     """Fills missing times of a trip evenly between its known ones; NaN before the first and after the last."""
-    known = np.flatnonzero(~np.isnan(s))
-    if known.size == s.size or not known.size:
+    places = np.flatnonzero(~np.isnan(s))
+    if places.size == s.size or not places.size:
         return s
     rows = np.arange(s.size)
-    after = np.searchsorted(known, rows).clip(0, known.size - 1)
-    before = (after - (known[after] > rows)).clip(0)
-    low, high = known[before], known[after]
+    after = np.searchsorted(places, rows).clip(0, places.size - 1)
+    before = (after - (places[after] > rows)).clip(0)
+    low, high = places[before], places[after]
     inside = (trip[low] == trip) & (trip[high] == trip) & (low <= rows) & (rows <= high)
     part = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
     return np.where(inside, s[low] + part * (s[high] - s[low]), s)

@@ -58,7 +58,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     per_date = runs_on @ np.bincount(_services(feed), minlength=runs_on.shape[1])
     if not per_date.any():
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
-    busiest, days = int(per_date.argmax()), [dates[at] for at in np.flatnonzero(per_date)]
+    busiest, days = int(per_date.argmax()), [dates[date_number] for date_number in np.flatnonzero(per_date)]
     visits, block = _visits(feed, np.flatnonzero(runs_on[busiest][_services(feed)]))
     if not visits.s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
@@ -68,7 +68,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
         day=dates[busiest],
         first=days[0],
         last=days[-1],
-        weekdays=tuple(WEEKDAYS[at].capitalize() for at in sorted({day.weekday() for day in days})),
+        weekdays=tuple(WEEKDAYS[date_number].capitalize() for date_number in sorted({day.weekday() for day in days})),
         hours=hours,
         outside=outside,
         vehicles=int(vehicle.max()) + 1,
@@ -97,7 +97,7 @@ def _calendar(feed: Gtfs) -> tuple[list[date], NDArray[np.bool_]]:
     names = (
         pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks().dictionary.to_pylist()
     )
-    number = {name: at for at, name in enumerate(names)}
+    number = {name: number_of_name for number_of_name, name in enumerate(names)}
     weeks = [row for row in feed.tables["calendar"].to_pylist() if row["service_id"] in number]
     exceptions = [row for row in feed.tables["calendar_dates"].to_pylist() if row["service_id"] in number]
     said = [_date(row[name]) for row in weeks for name in ("start_date", "end_date")]
@@ -187,12 +187,12 @@ def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
     np.maximum.at(end, duty, visits.s)
     vehicle, free = np.empty(duties.size, np.int64), list[tuple[int, int]]()
     many = 0
-    for at in np.argsort(start, kind="stable").tolist():
-        if free and free[0][0] + TURN_S <= start[at]:
-            _, vehicle[at] = heapq.heappop(free)
+    for trip in np.argsort(start, kind="stable").tolist():
+        if free and free[0][0] + TURN_S <= start[trip]:
+            _, vehicle[trip] = heapq.heappop(free)
         else:
-            vehicle[at], many = many, many + 1
-        heapq.heappush(free, (int(end[at]), int(vehicle[at])))
+            vehicle[trip], many = many, many + 1
+        heapq.heappush(free, (int(end[trip]), int(vehicle[trip])))
     return vehicle[duty], int(duties.size)
 
 

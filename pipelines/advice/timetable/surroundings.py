@@ -99,10 +99,10 @@ def _routes_by_cell(feed: Gtfs, of_line: tuple[Int64s, Int64s]) -> dict[int, set
 
 
 def _routes_text(routes: Sequence[str] | set[str]) -> str:
-    known = sorted(filter(None, routes), key=_natural)
-    more = f" and {len(known) - MOST_ROUTES_NAMED} more" if len(known) > MOST_ROUTES_NAMED else ""
-    word = "route" if len(known) == 1 else "routes"
-    return f"{word} {', '.join(known[:MOST_ROUTES_NAMED])}{more}" if known else ""
+    names = sorted(filter(None, routes), key=_natural)
+    more = f" and {len(names) - MOST_ROUTES_NAMED} more" if len(names) > MOST_ROUTES_NAMED else ""
+    word = "route" if len(names) == 1 else "routes"
+    return f"{word} {', '.join(names[:MOST_ROUTES_NAMED])}{more}" if names else ""
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
