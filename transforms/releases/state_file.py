@@ -105,8 +105,8 @@ class StateFile:
 def _kept(data: bytes) -> Kept | None:
     from dpops.learning.state_arrays import VERSION
 
-    with np.load(io.BytesIO(data), allow_pickle=False) as found:
-        if int(found[" version"]) != VERSION:
+    with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+        if int(stored[" version"]) != VERSION:
             return None
-        arrays = {name: found[name] for name in found.files if not name.startswith(" ")}
-        return Kept(str(found[" rests on"]), int(found[" number"]), arrays)
+        arrays = {name: stored[name] for name in stored.files if not name.startswith(" ")}
+        return Kept(str(stored[" rests on"]), int(stored[" number"]), arrays)

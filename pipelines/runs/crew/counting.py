@@ -86,10 +86,17 @@ def count_derived(
         number = parts_for(sum(rows.values()))
         if number > 1:
             full = [slot_s for slot_s in slots if rows[slot_s]]
-            _perform(crew, [Divide(at, number, events.places((at, 0))) for at in full], divided, outcome)
+            _perform(
+                crew,
+                [Divide(slot_number, number, events.places((slot_number, 0))) for slot_number in full],
+                divided,
+                outcome,
+            )
         source = divided if number > 1 else events
         for part in range(number):
-            places = {at: found for at in slots if (found := source.places((at, part)))}
+            places = {
+                slot_number: slot_places for slot_number in slots if (slot_places := source.places((slot_number, part)))
+            }
             counts += [CountDerived(places, shards)] if places else []
     _perform(crew, counts, tallies, outcome, lambda done: progress("days counted", done, len(counts)))
     return tallies

@@ -32,11 +32,11 @@ class ByteRange(NamedTuple):
 class Shelf:
     """Byte strings in files that several processes share; each process appends to one of them alone.
 
-    handles: of all files. mine: the number of the file of this process.
+    handles: of all files. number: that of the file of this process.
     """
 
-    def __init__(self, handles: Sequence[int], mine: int) -> None:
-        self._handles, self._mine = handles, mine
+    def __init__(self, handles: Sequence[int], number: int) -> None:
+        self._handles, self._mine = handles, number
         self._end = 0
         self._lock = threading.Lock()
 

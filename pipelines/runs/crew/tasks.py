@@ -108,9 +108,11 @@ class Divide:
         cuts = np.searchsorted(part[order], np.arange(self.parts + 1)).tolist()
         for number, (start, stop) in enumerate(pairwise(cuts)):
             if start < stop:
-                mine = wire.Events(*(column[order[start:stop]] for column in events))
+                events_of_part = wire.Events(*(column[order[start:stop]] for column in events))
                 done.entries.append(
-                    Entry((self.slot_s, number), shelf.append(wire.pack_events(mine, wire.FAST)), stop - start)
+                    Entry(
+                        (self.slot_s, number), shelf.append(wire.pack_events(events_of_part, wire.FAST)), stop - start
+                    )
                 )
         return done
 

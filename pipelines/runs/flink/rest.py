@@ -95,7 +95,7 @@ class Cluster:
 
     def counters(self, job_id: str) -> dict[str, int]:
         """Our counters since the job was started or started again, spaces written as `_`. Raises OSError."""
-        found: dict[str, int] = {}
+        counters: dict[str, int] = {}
         for vertex in self._asked(f"/jobs/{job_id}", _Vertices).vertices:
             path = f"/jobs/{job_id}/vertices/{quote(vertex.id)}/subtasks/metrics"
             names = [entry.id for entry in self._asked(path, list[_Named]) if COUNTER in entry.id]
@@ -103,8 +103,8 @@ class Cluster:
                 continue
             for entry in self._asked(f"{path}?agg=sum&get={quote(','.join(names))}", list[_Sum]):
                 name = entry.id.partition(COUNTER)[2]
-                found[name] = found.get(name, 0) + int(entry.sum)
-        return found
+                counters[name] = counters.get(name, 0) + int(entry.sum)
+        return counters
 
     def faults(self, job_id: str) -> list[str]:
         """What made Flink start the job again, or end it, the newest first: some of them. Raises OSError."""

@@ -191,18 +191,25 @@ def _slot_drawn(
 ) -> SlotDrawn:
     """occupied: the HATs of the slot. some: those with users, of which `by_statistic` tells."""
     published = _rows_to_publish(occupied.cell, slot.shard, policy)
-    at = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
+    places = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
     names = cell_texts(published)
-    released = [_published(names, at, stat, drawn) for stat, drawn in zip(policy.statistics, by_statistic, strict=True)]
+    released = [
+        _published(names, places, stat, drawn) for stat, drawn in zip(policy.statistics, by_statistic, strict=True)
+    ]
     is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]
-    by_cell = [each for hat in zip(*released, strict=True) for each in hat]
+    by_cell = [released_hat for hat in zip(*released, strict=True) for released_hat in hat]
     return SlotDrawn(by_cell, some.cell, np.array(is_drawn, np.int64).T)
 
 
-def _published(names: Sequence[str], at: Sequence[int], stat: RequestedStatistic, drawn: Drawn) -> Iterator[Released]:
-    """One statistic of every cell that gets a row. at: where `drawn` has it, behind its end where there is no data."""
+def _published(
+    names: Sequence[str], places: Sequence[int], stat: RequestedStatistic, drawn: Drawn
+) -> Iterator[Released]:
+    """Releases one statistic of every cell that gets a row.
+
+    places: where `drawn` has it; behind its end where there is no data.
+    """
     columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
-    of_each = (map(column.__getitem__, at) for column in columns)
+    of_each = (map(column.__getitem__, places) for column in columns)
     return map(Released, names, repeat(stat.name), *of_each)
 
 
@@ -269,8 +276,8 @@ def _rows_to_publish(occupied: Int64s, shard: int, policy: Policy) -> Int64s:
     if policy.region is None:
         return occupied
     region = np.array(policy.region, np.int64)
-    mine: Int64s = region[release_shard(region, policy.release_shards) == shard]
-    return mine
+    cells_of_shard: Int64s = region[release_shard(region, policy.release_shards) == shard]
+    return cells_of_shard
 
 
 def _digest(rows: Tally, slot_s: int, shard: int, policy: Policy) -> str:

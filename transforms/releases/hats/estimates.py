@@ -15,16 +15,16 @@ MISS = 0.05
 
 def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEstimates:
     """The estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
-    found = [each for unit in units for each in unit.released]
+    everything = [release for unit in units for release in unit.released]
     spent = [said for unit in units for said in [str(unit.spent)] * len(unit.released)]
-    order = _order(found)
-    released = [found[at] for at in order]
-    counts = [_counts(each.plan) for each in released]
+    order = _order(everything)
+    released = [everything[place] for place in order]
+    counts = [_counts(release.plan) for release in released]
     hats = HatColumns(
-        cell=[each.cell for each in released],
-        statistic=[each.statistic for each in released],
-        mechanism=[each.mechanism for each in released],
-        epsilon_slot=[spent[at] for at in order],
+        cell=[release.cell for release in released],
+        statistic=[release.statistic for release in released],
+        mechanism=[release.mechanism for release in released],
+        epsilon_slot=[spent[place] for place in order],
         estimates=_estimates(released),
         vehicles=[vehicles for vehicles, _ in counts],
         reports=[reports for _, reports in counts],
@@ -35,8 +35,8 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEst
 
 def _order(released: Sequence[Released]) -> list[int]:
     """By cell, as a hexadecimal number, and statistic."""
-    cells, statistics = [each.cell for each in released], [each.statistic for each in released]
-    return [at for *_, at in sorted(zip(map(len, cells), cells, statistics, count(), strict=False))]
+    cells, statistics = [release.cell for release in released], [release.statistic for release in released]
+    return [place for *_, place in sorted(zip(map(len, cells), cells, statistics, count(), strict=False))]
 
 
 def _counts(plan: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
@@ -50,12 +50,15 @@ def _counts(plan: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
 def _estimates(released: Sequence[Released]) -> Estimates:
     """In their order; those of one mechanism are read together."""
     given: dict[str, list[int]] = {}
-    for index, each in enumerate(released):
-        if each.plan is not None and each.integers is not None:
-            given.setdefault(each.mechanism, []).append(index)
+    for index, release in enumerate(released):
+        if release.plan is not None and release.integers is not None:
+            given.setdefault(release.mechanism, []).append(index)
     parts = []
     for name, places in given.items():
-        mine = [released[place] for place in places]
-        integers, plans = [each.integers or [] for each in mine], [each.plan or {} for each in mine]
+        of_mechanism = [released[place] for place in places]
+        integers, plans = (
+            [release.integers or [] for release in of_mechanism],
+            [release.plan or {} for release in of_mechanism],
+        )
         parts.append((places, stored_estimates(name, integers, plans, MISS)))
     return Estimates.placed(len(released), parts)

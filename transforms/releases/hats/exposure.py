@@ -28,7 +28,7 @@ def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
     """What a vehicle spends in several slots at most, exactly. shares: what each statistic of a HAT costs."""
     vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).of
-    return _dearest(_added_up(vehicle, np.concatenate([each.drawn for each in exposures])), shares)
+    return _dearest(_added_up(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
@@ -55,7 +55,7 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
 
 def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
     """What a row costs at most. numbers: (rows, prices), of which a few rows differ."""
-    sums = (sum(map(mul, each, prices), ZERO) for each in set(map(tuple, numbers.tolist())))
+    sums = (sum(map(mul, counts, prices), ZERO) for counts in set(map(tuple, numbers.tolist())))
     return max(sums, default=ZERO)
 
 

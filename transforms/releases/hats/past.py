@@ -63,8 +63,8 @@ class Fitter:
         """None where no HAT was released yet."""
         before = past.state.before
         if self._before is None or not before.is_same(self._before):
-            known = self._learned(before, None)
-            self._before, self._smoothness = before, None if known is None else known.smoothness
+            fitted = self._learned(before, None)
+            self._before, self._smoothness = before, None if fitted is None else fitted.smoothness
         return self._learned(past.state, self._smoothness)
 
     def _learned(self, state: HatState, smoothness: Smoothness | None) -> LearnedHats | None:
@@ -83,10 +83,10 @@ def day_of(unit: HatUnit) -> str:
 
 def means_of(unit: HatUnit) -> HatMeans:
     """The HATs of a unit whose mean is released, as they are learned from."""
-    found = [each for each in unit.released if each.statistic == STATISTIC and each.plan is not None]
+    means = [release for release in unit.released if release.statistic == STATISTIC and release.plan is not None]
     plans = _Plans()
-    rows = np.array([plans.row(each) for each in found], np.float64).reshape(-1, len(_Row._fields))
-    cells = np.array([int(each.cell, 16) for each in found], np.int64)
+    rows = np.array([plans.row(release) for release in means], np.float64).reshape(-1, len(_Row._fields))
+    cells = np.array([int(release.cell, 16) for release in means], np.int64)
     order = np.argsort(cells)
     vehicles, reports, heaviest, values, noise, bias_kmh, pull_kmh, pull_sd_kmh, is_clipped = rows[order].T
     return HatMeans(
@@ -139,27 +139,27 @@ class _Plans:
 
 
 def with_model(
-    slot: SlotEstimates, units: Sequence[HatUnit], known: LearnedHats | None, upper_kmh: Fraction
+    slot: SlotEstimates, units: Sequence[HatUnit], learned: LearnedHats | None, upper_kmh: Fraction
 ) -> SlotEstimates:
-    """The slot's rows with the columns of MODEL. known: what its own entries and earlier ones taught."""
+    """The slot's rows with the columns of MODEL. learned: what its own entries and earlier ones taught."""
     notes: dict[str, Note] = {}
     for unit in units:
         means = means_of(unit)
-        if known is not None and means.cells.size:
-            notes |= _notes(known, day_of(unit), means, float(upper_kmh))
+        if learned is not None and means.cells.size:
+            notes |= _notes(learned, day_of(unit), means, float(upper_kmh))
     hats = slot.hats
     nothing: Note = {}
-    mine = [
+    own_means = [
         notes.get(cell, nothing) if statistic == STATISTIC else nothing
         for cell, statistic in zip(hats.cell, hats.statistic, strict=True)
     ]
-    columns = {name: [note.get(name) for note in mine] for name in MODEL}
+    columns = {name: [note.get(name) for note in own_means] for name in MODEL}
     return slot._replace(hats=replace(hats, notes={**hats.notes, **columns}))
 
 
-def _notes(known: LearnedHats, day: str, means: HatMeans, upper_kmh: float) -> dict[str, Note]:
+def _notes(learned: LearnedHats, day: str, means: HatMeans, upper_kmh: float) -> dict[str, Note]:
     """By cell. Without a value where the city is not known."""
-    belief = known.belief(day, means, upper_kmh)
+    belief = learned.belief(day, means, upper_kmh)
     cells = map(cell_text, means.cells.tolist())
     if not belief.is_known:
         return {cell: {"model_status": "held-back"} for cell in cells}

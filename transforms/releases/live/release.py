@@ -88,11 +88,11 @@ class LiveRelease:
         """The recorded one, or what follows from recorded entries alone; None where the slot is not released."""
         stages = before.stages(self.policy.spec_id)
         stage = recorded_stage(before.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
-        known = known_before(stages, facts.period)
-        if stage is not None or not known or is_closed(stages, facts.period):
+        entries = known_before(stages, facts.period)
+        if stage is not None or not entries or is_closed(stages, facts.period):
             return stage
         (hour,) = hours_of([slot_s], self.zone)
-        return live_slot(known, len(facts.plan), hour, self.policy.on(facts.period), learned_centres)
+        return live_slot(entries, len(facts.plan), hour, self.policy.on(facts.period), learned_centres)
 
 
 class _LiveEstimator:

@@ -29,15 +29,19 @@ def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
     return any(entry.unit.period == period for entry in stages)
 
 
-def live_slot(known: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf) -> Stage:
+def live_slot(
+    entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
+) -> Stage:
     """One of a period's slots, which begins in this local hour.
 
-    known: from `known_before`, not empty. policy: of the period.
+    entries: from `known_before`, not empty. policy: of the period.
     """
     if policy.live is None:
         raise ValueError("the specification has no live slots")
-    centres = centres_of(known, policy, [hour])
-    return of_slot(policy.live, slots).on(hats_of(policy.region, [hour]), centres, policy.grid.step, known[-1].sequence)
+    centres = centres_of(entries, policy, [hour])
+    return of_slot(policy.live, slots).on(
+        hats_of(policy.region, [hour]), centres, policy.grid.step, entries[-1].sequence
+    )
 
 
 def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]) -> Stage | None:

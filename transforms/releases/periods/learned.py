@@ -47,9 +47,9 @@ from transforms.time.days_off import recorded_hours
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
     """Around what the next stage looks: the day's own first look, or a forecast from earlier days."""
-    known = learned_from(entries, policy)
+    learned = learned_from(entries, policy)
     last = numbers_of(entries[-1].unit)
-    own = known.estimate() if last.number + 1 < last.stages else known.forecast(np.array(hours, np.int64))
+    own = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
     return centres_of(own.values, MARGIN_KMH, policy.grid.upper - MARGIN_KMH)
 
 
@@ -152,8 +152,15 @@ def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False
     return _hat_estimates(published(belief, float(policy.grid.upper), forecast=forecast))
 
 
-def _hat_estimates(found: PublishedNumbers) -> HatEstimates:
-    known = found.status != Status.HELD_BACK
-    own = (found.values, found.lower95, found.upper95, found.sd, found.traffic_lower95, found.traffic_upper95)
-    value, lower, upper, sd, *traffic = (np.where(known, column, np.nan) for column in own)
-    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[found.status], (traffic[0], traffic[1]))
+def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
+    has_value = numbers.status != Status.HELD_BACK
+    own = (
+        numbers.values,
+        numbers.lower95,
+        numbers.upper95,
+        numbers.sd,
+        numbers.traffic_lower95,
+        numbers.traffic_upper95,
+    )
+    value, lower, upper, sd, *traffic = (np.where(has_value, column, np.nan) for column in own)
+    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[numbers.status], (traffic[0], traffic[1]))

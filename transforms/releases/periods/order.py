@@ -21,8 +21,8 @@ def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:
 
 
 def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
-    mine = of_period(entries, period)
-    return bool(mine) and len(mine) == numbers_of(mine[0].unit).stages
+    recorded = of_period(entries, period)
+    return bool(recorded) and len(recorded) == numbers_of(recorded[0].unit).stages
 
 
 class PlannedStage(NamedTuple):
@@ -46,20 +46,22 @@ def plan_for(
     which no other is recorded whole has those of a first day, and a later one counts vehicles first if the last one
     did. Of a period that waits for its later stage only that stage learns: what it knows is no forecast of another day.
     """
-    mine = of_period(entries, period)
+    recorded = of_period(entries, period)
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
-    before = mine or of_period(earlier, earlier[-1].unit.period) if earlier or mine else []
+    before = recorded or of_period(earlier, earlier[-1].unit.period) if earlier or recorded else []
     counts = counts_vehicles(before) if before else policy.count is not None
-    is_first = numbers_of(mine[0].unit).stages - counts == len(policy.first) if mine else not earlier
-    if number < len(mine):
-        return PlannedStage(stage_of(mine[number].unit, policy.region, policy.public_places), is_first)
+    is_first = numbers_of(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
+    if number < len(recorded):
+        return PlannedStage(stage_of(recorded[number].unit, policy.region, policy.public_places), is_first)
     stages = policy.on(period).stages(is_first=is_first, counts=counts)
-    known = earlier if counts and number == 1 else sorted([*earlier, *mine], key=lambda entry: int(entry.sequence))
-    if not known or stages[number].classes:
+    taught_by = (
+        earlier if counts and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
+    )
+    if not taught_by or stages[number].classes:
         centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)
     else:
-        centres, rests_on = centres_of(known, policy, hours), known[-1].sequence
-    differences = learned_differences(known, policy) if stages[number].is_of_places else None
+        centres, rests_on = centres_of(taught_by, policy, hours), taught_by[-1].sequence
+    differences = learned_differences(taught_by, policy) if stages[number].is_of_places else None
     return PlannedStage(laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first)
 
 

@@ -63,17 +63,17 @@ def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, servi
     """parts: like "06:00-10:00". Raises ValueError for parts that are missing, do not fit the slots, or overlap."""
     if bool(parts) != name.endswith("-part"):
         raise ValueError(f"the product {name} needs parts of the day" if not parts else f"{name} takes no parts")
-    found = sorted(_part(text, slot_minutes, service) for text in parts)
-    if any(later[0] < earlier[1] for earlier, later in pairwise(found)):
+    parts_read = sorted(_part(text, slot_minutes, service) for text in parts)
+    if any(later[0] < earlier[1] for earlier, later in pairwise(parts_read)):
         raise ValueError("parts of the day must not overlap")
-    return Product(name, tuple(found))
+    return Product(name, tuple(parts_read))
 
 
 def _part(text: str, slot_minutes: int, service: Part) -> Part:
-    found = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", text, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", text, re.ASCII)
+    if match is None:
         raise ValueError(f'a part of the day must look like "06:00-10:00"; it is {text[:20]!r}')
-    hours = [int(group) for group in found.groups()]
+    hours = [int(group) for group in match.groups()]
     start, end = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
     if not service[0] <= start < end <= min(service[1], DAY_MINUTES):
         raise ValueError(f"a part of the day must start before it ends, within slot.service; it is {text}")
@@ -95,7 +95,7 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
     if product.name == "city-hour":
         return ProductGroups(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
     if product.name == "parent-hour":
-        first = [cells[int(np.argmax(parents == at))] for at in range(int(parents.max()) + 1)]
+        first = [cells[int(np.argmax(parents == parent))] for parent in range(int(parents.max()) + 1)]
         return ProductGroups(Groups(cells=parents, slots=of_slot), [parent_text(cell) for cell in first], spans)
     return ProductGroups(Groups(cells=np.arange(len(cells)), slots=of_slot), [cell_text(cell) for cell in cells], spans)
 
@@ -127,6 +127,6 @@ def _numbered(keys: Sequence[Hashable]) -> tuple[list[Hashable], Int64s]:
     return list(number), np.array([number[key] for key in keys], np.int64)
 
 
-def _ends(mine: NDArray[np.bool_]) -> tuple[int, int]:
-    found = np.flatnonzero(mine)
-    return int(found[0]), int(found[-1])
+def _ends(is_in_group: NDArray[np.bool_]) -> tuple[int, int]:
+    numbers = np.flatnonzero(is_in_group)
+    return int(numbers[0]), int(numbers[-1])

@@ -41,12 +41,12 @@ class HatEstimates(NamedTuple):
     products: tuple[SlotEstimates, ...] = ()
     notes: Mapping[str, NDArray[Any]] | None = None
 
-    def slot(self, at: int) -> "HatEstimates":
+    def slot(self, number: int) -> "HatEstimates":
         """One slot's alone, (cells, 1)."""
-        leans = None if self.leans is None else self.leans[:, [at]]
-        value, lower, upper, sd = (column[:, [at]] for column in self[:4])
-        traffic = None if self.traffic is None else (self.traffic[0][:, [at]], self.traffic[1][:, [at]])
-        return HatEstimates(value, lower, upper, sd, self.status[:, [at]], traffic, leans)
+        leans = None if self.leans is None else self.leans[:, [number]]
+        value, lower, upper, sd = (column[:, [number]] for column in self[:4])
+        traffic = None if self.traffic is None else (self.traffic[0][:, [number]], self.traffic[1][:, [number]])
+        return HatEstimates(value, lower, upper, sd, self.status[:, [number]], traffic, leans)
 
 
 class Behind(NamedTuple):
@@ -70,7 +70,9 @@ def estimates_of_product(
 ) -> SlotEstimates:
     """One estimate for every place and time of a period. estimates: of groups. slots: all of the period."""
     spans = {
-        at: (slots[span[0]].start, slots[span[1]].end) for at, span in enumerate(grouped.spans) if span is not None
+        number: (slots[span[0]].start, slots[span[1]].end)
+        for number, span in enumerate(grouped.spans)
+        if span is not None
     }
     notes: dict[str, list[Any]] = {
         "product": [product] * len(grouped.places) * len(spans),
@@ -78,8 +80,8 @@ def estimates_of_product(
     }
     for name, column in (estimates.notes or {}).items():
         notes[name] = [None if value != value else value for value in column[:, list(spans)].T.ravel().tolist()]
-    found = _columns(estimates, list(spans), grouped.places, notes, policy.on(slots[0].period))
-    hats = replace(found, spans=[span for span in spans.values() for _ in grouped.places])
+    columns = _columns(estimates, list(spans), grouped.places, notes, policy.on(slots[0].period))
+    hats = replace(columns, spans=[span for span in spans.values() for _ in grouped.places])
     start, end = slots[0].start, slots[-1].end
     return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, product=product)
 
@@ -113,28 +115,28 @@ def estimates_of_places(
 
 def _columns(
     estimates: HatEstimates,
-    at: Sequence[int],
+    slots_of_rows: Sequence[int],
     places: Sequence[str],
     notes: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
     """Of some slots one behind another, each by place. notes: further columns."""
-    value, lower, upper, sd = (column[:, at].T.ravel() for column in estimates[:4])
+    value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in estimates[:4])
     nothing = np.full(value.size, np.nan)
-    known = Estimates(
+    of_cells = Estimates(
         numbers=np.where(np.isnan(value), np.nan, [value, lower, upper])[None],
         lists=[],
         noise_std=np.where(np.isnan(value), np.nan, sd),
         bias_bound=nothing,
         epsilon=nothing,
-        status=estimates.status[:, at].T.ravel().tolist(),
+        status=estimates.status[:, slots_of_rows].T.ravel().tolist(),
     )
     return HatColumns(
-        cell=[*places] * len(at),
+        cell=[*places] * len(slots_of_rows),
         statistic=["mean"] * value.size,
         mechanism=[MECHANISM] * value.size,
         epsilon_slot=[str(policy.epsilon)] * value.size,
-        estimates=known,
+        estimates=of_cells,
         vehicles=[None] * value.size,
         reports=[None] * value.size,
         notes=notes,

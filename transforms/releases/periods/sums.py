@@ -98,8 +98,8 @@ def _kinds(level: Level, policy: LevelsPolicy) -> list[str]:
 
 def _times(level: Level, slots: Sequence[SlotFacts]) -> list[tuple[str, str]]:
     """Start and end of each group of slots."""
-    found = []
+    times = []
     for group in range(level.slot_groups):
-        mine = [at for at, of in enumerate(level.slot_group) if of == group]
-        found.append((slots[mine[0]].start, slots[mine[-1]].end))
-    return found
+        slots_of_group = [slot_number for slot_number, of in enumerate(level.slot_group) if of == group]
+        times.append((slots[slots_of_group[0]].start, slots[slots_of_group[-1]].end))
+    return times
