@@ -23,7 +23,7 @@ from pipelines.specification.places import PlacesTable
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.base import KMH_PER_UNIT
 from transforms.layouts.columns import DecimalMark, TimeUnit
-from transforms.layouts.csv_table import DELIMITERS
+from transforms.layouts.mapped.csv import DELIMITERS
 from transforms.regular_files import read_regular
 from transforms.releases.periods.products import ProductName
 from transforms.time.calendar import Unit, Weekday
@@ -174,9 +174,11 @@ class DerivedSpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The feed. capmetro, iudx, gtfs-realtime, siri-vm, tides and mds have columns and units of their own."""
+    """The feed."""
 
-    layout: Annotated[str, about("the form of the files", *FIXED, *MAPPED)]
+    layout: Annotated[
+        str, about(f"the form of the files; {', '.join(FIXED)} have columns and units of their own", *FIXED, *MAPPED)
+    ]
     columns: Annotated[
         dict[str, str] | None,
         about(

@@ -10,8 +10,8 @@ from dpops.levels import Fleet
 from dpops.mechanism import DECIDES, Mechanism
 from pipelines.specification.classes import STATISTIC
 from pipelines.specification.levels import MECHANISM
-from transforms.layouts.csv_table import CsvTable
-from transforms.layouts.json_records import JsonRecords
+from transforms.layouts.mapped.csv import CsvTable
+from transforms.layouts.mapped.json import JsonRecords
 from transforms.time.calendar import WEEKDAYS
 
 if TYPE_CHECKING:

@@ -3,16 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Generic, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
+from transforms.layouts import mapped, own
 from transforms.layouts.base import (
     FIELDS,
     HEADING,
     KMH_PER_UNIT,
     Layout,
     MessageLayout,
+    OwnLayout,
     Units,
     UnreadableFile,
     with_heading,
@@ -36,55 +40,31 @@ __all__ = [
 T = TypeVar("T")
 
 
-class _Known(Mapping[str, T], Generic[T]):
-    """What modules of this package hold, by name: a module, and what it depends on, is imported when it is asked for.
+class _Registered(Mapping[str, T], Generic[T]):
+    """What each file of a folder registers as LAYOUT, by the file's name; it is imported when it is asked for."""
 
-    places: module and attribute.
-    """
-
-    def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
-        self._places = places
+    def __init__(self, folder: ModuleType) -> None:
+        self._folder = folder.__name__
+        self._names = [info.name.replace("_", "-") for info in iter_modules(folder.__path__)]
 
     def __getitem__(self, name: str) -> T:
-        module, attribute = self._places[name]
-        layout: T = getattr(import_module(f"transforms.layouts.{module}"), attribute)
+        if name not in self._names:
+            raise KeyError(name)
+        layout: T = import_module(f"{self._folder}.{name.replace('-', '_')}").LAYOUT
         return layout
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._names)
 
 
-FIXED: Mapping[str, Layout] = _Known(
-    {
-        "capmetro": ("capmetro", "CAPMETRO"),
-        "iudx": ("iudx", "IUDX"),
-        "gtfs-realtime": ("gtfs_realtime", "GTFS_REALTIME"),
-        "siri-vm": ("siri_vm", "SIRI_VM"),
-        "tides": ("tides", "TIDES"),
-        "mds": ("mds", "MDS"),
-    }
-)
-HEADED: Mapping[str, Layout] = _Known(
-    {
-        "gtfs-realtime": ("gtfs_realtime", "GTFS_REALTIME_HEADED"),
-        "siri-vm": ("siri_vm", "SIRI_VM_HEADED"),
-        "tides": ("tides", "TIDES_HEADED"),
-        "mds": ("mds", "MDS_HEADED"),
-    }
-)
-"""The fixed ones that have headings, with these."""
-MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = _Known(
-    {
-        "csv": ("csv_table", "CsvTable"),
-        "jsonl": ("jsonl", "JsonLines"),
-        "parquet": ("parquet", "ParquetTable"),
-        "avro": ("avro", "AvroTable"),
-        "json": ("json_records", "JsonRecords"),
-    }
-)
+FIXED: Mapping[str, OwnLayout] = _Registered(own)
+MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = _Registered(mapped)
 _ABOUT_HEADINGS = ": a heading goes with places that have the property directed, and they need one"
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
@@ -132,9 +112,10 @@ def _fields(*, with_speed: bool, headed: bool) -> tuple[str, ...]:
 
 def _fixed(name: str, headed: bool, given: Mapping[str, object]) -> Layout:
     _refuse_given(given, f"layout {name!r} has its own units and columns")
-    if headed and name not in HEADED:
+    layout = FIXED[name].headed if headed else FIXED[name].layout
+    if layout is None:
         raise ValueError(f"layout {name!r} has no heading, which places with the property directed need")
-    return HEADED[name] if headed else FIXED[name]
+    return layout
 
 
 def _mapped(
@@ -178,14 +159,15 @@ def message_layout(name: str, layout: Layout) -> MessageLayout:
     """The layout as one of messages. Raises ValueError naming the field, the rule and the value."""
     if isinstance(layout, MessageLayout):
         return layout
-    able = [layout_name for layout_name, kind in {**FIXED, **MAPPED}.items() if hasattr(kind, "from_messages")]
+    layouts = {own_name: FIXED[own_name].layout for own_name in FIXED} | {**MAPPED}
+    able = [other for other, kind in layouts.items() if hasattr(kind, "from_messages")]
     raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
 def _csv_table(
     units: Units, names: tuple[str, ...], fields: tuple[str, ...], delimiter: str | None, header: bool | None
 ) -> Layout:
-    from transforms.layouts.csv_table import DELIMITERS, CsvTable
+    from transforms.layouts.mapped.csv import DELIMITERS, CsvTable
 
     if delimiter is not None and delimiter not in DELIMITERS:
         raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
@@ -208,7 +190,7 @@ def _decimal(decimal: str | None) -> DecimalMark:
 
 
 def _snapshots(units: Units, names: tuple[str, ...], fields: tuple[str, ...], records: str) -> Layout:
-    from transforms.layouts.json_records import JsonRecords
+    from transforms.layouts.mapped.json import JsonRecords
 
     if not all(records.split(".")):
         raise ValueError(f"records: must be a path of keys such as data.vehicles, got {records[:60]!r}")

@@ -1,9 +1,10 @@
 """What every layout has in common: declared units, one way to read, one error for a file that cannot be read."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -101,6 +102,36 @@ class MessageLayout(Layout, Protocol):
         neither raises nor touches its neighbours.
         """
         ...
+
+
+LINES, WHOLE_ARRAY = None, ""
+"""Where JSON has its objects: one on each line, or the file is their array."""
+Form = Literal["csv", "json", "xml", "binary"]
+
+
+@dataclass(frozen=True)
+class OwnLayout:
+    """What a file of `transforms/layouts/own` registers: a layout with columns and units of its own.
+
+    headed: the same layout with headings, where files have them.
+
+    form: what files look like. Of csv and json `hatstream spec new` and the tests also ask: columns: the files' names
+    of FIELDS, with dots into objects. known_by: columns that all such files have; only: and none else. records: where
+    the objects of JSON may be: LINES, WHOLE_ARRAY, or the path of an array inside a document.
+    """
+
+    layout: Layout
+    headed: Layout | None = None
+    form: Form = "binary"
+    columns: tuple[str, ...] = FIELDS
+    known_by: AbstractSet[str] = frozenset()
+    only: bool = False
+    records: tuple[str | None, ...] = (LINES,)
+
+    def fits(self, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> bool:
+        """Whether rows of these columns, found there, are of this layout."""
+        names = columns.keys()
+        return records in self.records and (names == self.known_by if self.only else names >= self.known_by)
 
 
 class UnreadableFile(Exception):

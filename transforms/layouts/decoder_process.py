@@ -17,9 +17,9 @@ import msgspec
 import pyarrow as pa
 
 from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, Share, UnreadableFile, raw_batch
-from transforms.layouts.csv_table import CsvTable
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
-from transforms.layouts.jsonl import JsonLines
+from transforms.layouts.mapped.csv import CsvTable
+from transforms.layouts.mapped.jsonl import JsonLines
 from transforms.records import RawBatch
 
 MESSAGE_ROWS = 1 << 20

@@ -83,7 +83,7 @@ def _answered(question: Question) -> tuple[ExchangeResult, bytes]:
         if answer.status_code != requests.codes.ok:
             raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
         message = _body(answer)
-    from transforms.layouts.gtfs_realtime import is_feed  # Arrow with it, which an unchanged feed needs not
+    from transforms.layouts.own.gtfs_realtime import is_feed  # Arrow with it, which an unchanged feed needs not
 
     if not is_feed(message):
         raise FetchError("the answer is not a GTFS-realtime message")

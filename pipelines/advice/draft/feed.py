@@ -17,27 +17,15 @@ from pipelines.advice.draft.streets import find_heading
 from pipelines.advice.draft.units import DraftPositions, speed_unit, zones_at
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
-from transforms.layouts import FIXED, HEADED
+from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS
 from transforms.layouts.by_file import FILE
-from transforms.layouts.capmetro import CAPMETRO
 from transforms.layouts.columns import numbers
-from transforms.layouts.iudx import COLUMNS as OF_IUDX
-from transforms.layouts.mds import COLUMNS as OF_MDS
-from transforms.layouts.tides import TIDES
 from transforms.observe.hexagons import cells_at
 from transforms.observe.parse import E7
 from transforms.places.hexagons import cell_text
 
 RESOLUTION = 7
-_FIXED_COLUMNS = {
-    "capmetro": CAPMETRO.columns,
-    "iudx": OF_IUDX,
-    "gtfs-realtime": FIELDS,
-    "siri-vm": FIELDS,
-    "tides": TIDES.columns,
-    "mds": OF_MDS,
-}
 _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
 
@@ -89,7 +77,7 @@ def feed_of(path: Path) -> DraftedFeed:
         usable=float(fits.mean()),
         with_speed=float(moving.mean()),
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
-        heading=None if sample.layout in FIXED.keys() - HEADED.keys() else find_heading(sample.columns),
+        heading=_heading_of(sample),
     )
 
 
@@ -114,12 +102,18 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
     return next((gap for gap in _GAPS_S if gap >= 2 * usual), _GAPS_S[-1])
 
 
+def _heading_of(sample: Sample) -> str | None:
+    has_none = sample.layout in FIXED and FIXED[sample.layout].headed is None
+    return None if has_none else find_heading(sample.columns)
+
+
 def _columns_of(path: Path, sample: Sample) -> DraftedColumns:
     if sample.layout in FIXED:
-        names = dict(zip(FIELDS, _FIXED_COLUMNS[sample.layout], strict=True))
+        own = FIXED[sample.layout]
+        names = dict(zip(FIELDS, own.columns, strict=True))
         if not any(speed not in (None, "") for speed in sample.columns.get(names["speed"], ())):
             del names["speed"]
-        return DraftedColumns(names, FIXED[sample.layout].units.time_unit, ())
+        return DraftedColumns(names, own.layout.units.time_unit, ())
     columns = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
     if columns is None:
         there = ", ".join(as_text(name) for name in list(sample.columns)[:20])

@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,23 +16,16 @@ import pyarrow.parquet as pq
 from pipelines.advice.draft.columns import find_columns
 from pipelines.errors import InputError
 from transforms.errors import reason_of
-from transforms.layouts import HEADED, UnreadableFile
-from transforms.layouts.base import FIELDS, HEADING, with_heading
-from transforms.layouts.csv_table import BLANK, DELIMITERS
-from transforms.layouts.mds import COLUMNS as OF_MDS
-from transforms.layouts.mds import PLACES as PLACES_OF_MDS
+from transforms.layouts import FIXED, UnreadableFile
+from transforms.layouts.base import FIELDS, HEADING, LINES, WHOLE_ARRAY, Form
+from transforms.layouts.mapped.csv import BLANK, DELIMITERS
 from transforms.layouts.open_file import opened
-from transforms.layouts.tides import TIDES
 
 ROWS = 20_000
 LOOK_BYTES = 16 << 20
 _MOST_NESTED, _MOST_DEEP = 200, 8
 _MOST_AGREE = 0.5
 _LOOKED_AT = 1_000
-_OF_IUDX = {"license_plate", "observationDateTime", "location.coordinates.0", "location.coordinates.1", "speed"}
-_OF_MDS = {"provider_id", *OF_MDS[:-1]}  # speeds may be missing
-_OF_TIDES = {"location_ping_id", *TIDES.columns}
-_OF_CAPMETRO = ("vehicle_id", "timestamp", "latitude", "longitude", "speed", "route_id", "trip_id", "trip_headsign")
 
 
 @dataclass(frozen=True)
@@ -77,16 +71,32 @@ def _sample(path: str, data: bytes) -> Sample:
     if start in (b"[", b"{"):
         return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
     if start == b"<":
-        return _fixed("siri-vm", path)
-    return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _fixed("gtfs-realtime", path)
+        return _decoded("xml", path)
+    return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _decoded("binary", path)
 
 
-def _fixed(layout: str, path: str) -> Sample:
-    rows = [batch.table for batch in HEADED[layout].read(path)]
-    columns = {name: _joined(rows, name) for name in with_heading(FIELDS)}
-    if not any(columns[HEADING]):
-        del columns[HEADING]
-    return Sample(layout, columns)
+def _decoded(form: Form, path: str) -> Sample:
+    """By the first layout of that form that can read it. Raises UnreadableFile."""
+    for name, own in FIXED.items():
+        if own.form != form:
+            continue
+        with suppress(UnreadableFile):
+            rows = [batch.table for batch in (own.headed or own.layout).read(path)]
+            columns = {field: _joined(rows, field) for field in (rows[0].schema.names if rows else FIELDS)}
+            if not any(columns.get(HEADING, ())):
+                columns.pop(HEADING, None)
+            return Sample(name, columns)
+    raise UnreadableFile(path, f"no layout reads it as {form}")
+
+
+def _layout_of(form: Form, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
+    """The layout with columns of its own that has these, where texts that it reads as times say their offset."""
+    for name, own in FIXED.items():
+        if own.form == form and own.fits(columns, records):
+            in_texts = own.layout.units.time_unit == "iso"
+            if not in_texts or _have_offsets(columns[own.columns[1]]):
+                return name
+    return None
 
 
 def _is_text(data: bytes) -> bool:
@@ -114,17 +124,14 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     text = data.decode(errors="replace")
     records = _array_start(text) if is_array else _documents(text)
     columns = _columns([_flat(record) for record in records])
-    if set(columns) >= _OF_IUDX:
-        return Sample("iudx", columns)
-    if is_array and set(columns) >= _OF_MDS:
-        return Sample("mds", columns)
+    if layout := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
+        return Sample(layout, columns)
     place = None if find_columns(columns) else _array_of_objects(records)
     if place is not None:
         inside = [_flat(item) for record in records for item in _at(record, place) if isinstance(item, dict)]
-        item, path = _columns(inside[:ROWS]), ".".join(place)
-        if path in PLACES_OF_MDS and set(item) >= _OF_MDS:
-            return Sample("mds", item)
-        return Sample("json", item, records=path)
+        columns, path = _columns(inside[:ROWS]), ".".join(place)
+        layout = _layout_of("json", columns, path)
+        return Sample(layout, columns) if layout else Sample("json", columns, records=path)
     return Sample("json" if is_array else "jsonl", columns)
 
 
@@ -227,10 +234,8 @@ def _csv(text: str) -> Sample:
     names = rows[0] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
     columns = {name: [row[number] or None for row in values] for number, name in enumerate(names)}
-    if delimiter == "," and header and set(_OF_CAPMETRO) == set(names):
-        return Sample("capmetro", columns)
-    if delimiter == "," and header and set(names) >= _OF_TIDES and _have_offsets(columns["event_timestamp"]):
-        return Sample("tides", columns)
+    if delimiter == "," and header and (layout := _layout_of("csv", columns)):
+        return Sample(layout, columns)
     mark, first_line = None if delimiter == "," else delimiter, None if header else False
     return Sample("csv", columns, mark, first_line, "," if has_commas else None)
 
@@ -247,8 +252,8 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
     return 2 * with_comma > len(some) and not any(_POINT.match(cell) for row in some for cell in row)
 
 
-def _have_offsets(times: Sequence[str | None]) -> bool:
-    given = [text for text in times if text]
+def _have_offsets(times: Sequence[Any]) -> bool:
+    given = [text for text in times if isinstance(text, str) and text]
     return sum(bool(_OFFSET.search(text)) for text in given) > len(given) / 2
 
 

@@ -28,8 +28,8 @@ NAMES = ["csv", "jsonl", "iudx-lines", "iudx-array"]
 WRITERS = {
     "csv": (mapped("csv"), csv_line, write_csv),
     "jsonl": (mapped("jsonl"), json_line, write_jsonl),
-    "iudx-lines": (FIXED["iudx"], iudx_element, write_jsonl),
-    "iudx-array": (FIXED["iudx"], iudx_element, write_array),
+    "iudx-lines": (FIXED["iudx"].layout, iudx_element, write_jsonl),
+    "iudx-array": (FIXED["iudx"].layout, iudx_element, write_array),
 }
 
 

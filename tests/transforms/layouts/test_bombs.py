@@ -30,10 +30,12 @@ from tests.transforms.layouts.hostile_files import (
     varint,
     write_coded,
 )
-from transforms.layouts import FIXED, UnreadableFile, avro, avro_blocks, gtfs_realtime, parquet
+from transforms.layouts import FIXED, UnreadableFile, avro_blocks
 from transforms.layouts.avro_blocks import AvroBlock, write_long
 from transforms.layouts.avro_work import SchemaSize, Work, own_rows, shape
 from transforms.layouts.base import Share
+from transforms.layouts.mapped import avro, parquet
+from transforms.layouts.own import gtfs_realtime
 
 TOO_FAR = "expands too far for the few vehicles and times in it"
 
@@ -287,10 +289,10 @@ def test_a_feed_of_more_than_a_million_entities_is_refused(monkeypatch, tmp_path
     for entities, rule in ((100, None), (101, "a feed message of more than 100 entities")):
         (tmp_path / "a").write_bytes(b"\n\x05\n\x032.0" + b'\x12\x02"\x00' * entities)
         if rule is None:
-            assert sum(batch.rows for batch in FIXED["gtfs-realtime"].read(str(tmp_path / "a"))) == entities
+            assert sum(batch.rows for batch in FIXED["gtfs-realtime"].layout.read(str(tmp_path / "a"))) == entities
         else:
-            assert unreadable(FIXED["gtfs-realtime"], tmp_path / "a") == rule
-    ((batch,),) = [list(FIXED["gtfs-realtime"].from_messages([(tmp_path / "a").read_bytes()]))]
+            assert unreadable(FIXED["gtfs-realtime"].layout, tmp_path / "a") == rule
+    ((batch,),) = [list(FIXED["gtfs-realtime"].layout.from_messages([(tmp_path / "a").read_bytes()]))]
     assert batch.refused == {"too-long": 1}
 
 
@@ -313,13 +315,13 @@ def test_a_long_array_is_refused_with_advice(tmp_path):
     with (tmp_path / "a").open("wb") as file:
         file.write(b"[")
         file.truncate((256 << 20) + 1)
-    assert unreadable(FIXED["iudx"], tmp_path / "a") == "a JSON array of more than 256 MiB: use JSON lines"
+    assert unreadable(FIXED["iudx"].layout, tmp_path / "a") == "a JSON array of more than 256 MiB: use JSON lines"
 
 
 def test_a_long_feed_is_refused(tmp_path):
     with (tmp_path / "a").open("wb") as file:
         file.truncate((64 << 20) + 1)
-    assert unreadable(FIXED["gtfs-realtime"], tmp_path / "a") == "a feed message of more than 64 MiB"
+    assert unreadable(FIXED["gtfs-realtime"].layout, tmp_path / "a") == "a feed message of more than 64 MiB"
 
 
 def peak_mb(source, path):
@@ -359,11 +361,11 @@ def test_a_line_of_one_gigabyte_is_passed_over(name, tmp_path):
         pytest.param("mapped('jsonl')", (b'{"vehicle":[' + b"[]," * 20_000 + b"0]}\n") * 150, marks=pytest.mark.slow),
         ("mapped('csv')", b"vehicle,time,lat,lon,speed\n" + b",,,,\n" * 1_000_000),
         pytest.param("mapped('csv')", b"vehicle,time,lat,lon,speed\n" + b'"\n' * 1_500_000, marks=pytest.mark.slow),
-        pytest.param("FIXED['iudx']", b"[" + b"0," * 1_100_000 + b"0]", marks=pytest.mark.slow),
-        pytest.param("FIXED['iudx']", b"[" + b"{}," * 1_000_000 + b"0]", marks=pytest.mark.slow),
-        ("FIXED['iudx']", b"[" + b"[" * 8_000_000),
-        ("FIXED['iudx']", b'["' + b"x" * 100_000_000),
-        ("FIXED['gtfs-realtime']", b"\n\x05\n\x032.0" + b'\x12\x02"\x00' * 500_000),
+        pytest.param("FIXED['iudx'].layout", b"[" + b"0," * 1_100_000 + b"0]", marks=pytest.mark.slow),
+        pytest.param("FIXED['iudx'].layout", b"[" + b"{}," * 1_000_000 + b"0]", marks=pytest.mark.slow),
+        ("FIXED['iudx'].layout", b"[" + b"[" * 8_000_000),
+        ("FIXED['iudx'].layout", b'["' + b"x" * 100_000_000),
+        ("FIXED['gtfs-realtime'].layout", b"\n\x05\n\x032.0" + b'\x12\x02"\x00' * 500_000),
     ],
     ids=lambda value: value[:32].decode() if isinstance(value, bytes) else value,
 )

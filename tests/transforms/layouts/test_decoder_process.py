@@ -64,7 +64,7 @@ def test_an_array_of_damage_that_was_slow_to_read_is_refused_by_how_far_was_look
     for number, damage in enumerate((b'{"a":[{},' * 60_000, (b'{"a":[{},' * 900 + b"1," * 60_000) * 3)):
         path = tmp_path / f"{number}.json"
         path.write_bytes(b"[" + damage)
-        assert refusal(FIXED["iudx"], path) == "a JSON array with too much damage, nested or running on"
+        assert refusal(FIXED["iudx"].layout, path) == "a JSON array with too much damage, nested or running on"
 
 
 def test_a_small_avro_file_of_millions_of_rows_is_refused(tmp_path):
@@ -95,7 +95,7 @@ def test_a_message_of_more_than_a_million_rows_is_too_long():
 
 @pytest.mark.parametrize("name", ["csv", "jsonl", "iudx", "parquet", "avro", "gtfs-realtime"])
 def test_what_is_read_apart_is_what_the_layout_reads(name, tmp_path):
-    path, layout = tmp_path / "in", FIXED[name] if name in FIXED else mapped(name)
+    path, layout = tmp_path / "in", FIXED[name].layout if name in FIXED else mapped(name)
     if name == "parquet":
         write_parquet(path, {field: [row[field] for row in ROWS] for field in FIELDS}, row_group_size=2)
     elif name == "gtfs-realtime":

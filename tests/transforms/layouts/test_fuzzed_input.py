@@ -181,7 +181,7 @@ def test_a_torn_binary_file_is_read_or_unreadable(kind, tmp_path):
     elif kind == "avro":
         source, path = mapped("avro"), write_avro(tmp_path / "a", rows, types, "null")
     else:
-        source, path = FIXED["gtfs-realtime"], str(tmp_path / "a")
+        source, path = FIXED["gtfs-realtime"].layout, str(tmp_path / "a")
         (tmp_path / "a").write_bytes(b"\n\x05\n\x032.0" + b'\x12\x0b\n\x01a"\x06B\x04\n\x02xy' * 200)
     whole = (tmp_path / "a").read_bytes()
     outcomes = Counter()

@@ -206,7 +206,7 @@ def test_a_damaged_record_with_a_huge_number_stays_malformed(line, tmp_path):
 def test_reading_goes_on_at_the_element_after_a_damaged_one(element, between, tmp_path):
     good = [iudx_element(row(i)) for i in range(6)]
     path = write_array(tmp_path / "a", [*good[:3], element, *good[3:]], between)
-    found, refused, _ = run(FIXED["iudx"], path, rules())
+    found, refused, _ = run(FIXED["iudx"].layout, path, rules())
     assert len(found.speed) == 6
     assert refused.total() >= 1
 
@@ -215,7 +215,7 @@ def test_reading_goes_on_at_the_element_after_a_damaged_one(element, between, tm
 def test_the_end_of_an_array_may_be_torn(tail, tmp_path):
     good = b"[" + b",".join(iudx_element(row(i)) for i in range(6))
     (tmp_path / "a").write_bytes(good + tail)
-    assert len(run(FIXED["iudx"], str(tmp_path / "a"), rules())[0].speed) == 6
+    assert len(run(FIXED["iudx"].layout, str(tmp_path / "a"), rules())[0].speed) == 6
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_the_end_of_an_array_may_be_torn(tail, tmp_path):
 )
 def test_an_array_of_nothing_but_damage_ends(content, tmp_path):
     (tmp_path / "a").write_bytes(content)
-    assert run(FIXED["iudx"], str(tmp_path / "a"), rules())[1].total() > 0
+    assert run(FIXED["iudx"].layout, str(tmp_path / "a"), rules())[1].total() > 0
 
 
 INJECTIONS = [

@@ -8,7 +8,7 @@ import pytest
 
 from transforms.layouts import FIXED, MessageLayout, UnreadableFile
 
-MDS = FIXED["mds"]
+MDS = FIXED["mds"].layout
 PROVIDER = "2411d395-04f2-47c9-ab66-d09e9e3c3251"
 
 

@@ -7,12 +7,13 @@ import pytest
 from pipelines.advice.draft.draft import draft
 from tests.transforms.inputs import good_row, rules, run
 from tests.transforms.layouts.siri_documents import activity, document
-from transforms.layouts import FIXED, UnreadableFile, siri_vm
+from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.base import FIELDS
 from transforms.layouts.decoder_process import read_apart
+from transforms.layouts.own import siri_vm
 
 ROWS = [good_row(i) for i in range(40)]
-SIRI = FIXED["siri-vm"]
+SIRI = FIXED["siri-vm"].layout
 
 
 def read(path):

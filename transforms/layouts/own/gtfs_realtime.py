@@ -14,7 +14,16 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.transit import gtfs_realtime_pb2
 
-from transforms.layouts.base import FIELDS, HEADING, KMH_PER_UNIT, Units, UnreadableFile, raw_batch, with_heading
+from transforms.layouts.base import (
+    FIELDS,
+    HEADING,
+    KMH_PER_UNIT,
+    OwnLayout,
+    Units,
+    UnreadableFile,
+    raw_batch,
+    with_heading,
+)
 from transforms.layouts.lines import LINE_BYTES
 from transforms.records import RawBatch
 
@@ -63,8 +72,7 @@ class GtfsRealtime:
             yield _batch(part, self.fields)
 
 
-GTFS_REALTIME = GtfsRealtime()
-GTFS_REALTIME_HEADED = GtfsRealtime(fields=with_heading(FIELDS))
+LAYOUT = OwnLayout(GtfsRealtime(), GtfsRealtime(fields=with_heading(FIELDS)), form="binary")
 
 
 class _TooManyFields(DecodeError):  # type: ignore[misc]

@@ -29,6 +29,9 @@ class JsonLines:
         yield batch_of_messages(payloads, Paths.dotted(self.columns, self.fields))
 
 
+LAYOUT = JsonLines
+
+
 def read_json_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
     """Batches of a file of JSON lines, blank lines left out."""
     for chunk in read_chunks(file):

@@ -4,11 +4,16 @@ Source: https://tides-transit.org, table vehicle_locations. A file without speed
 read as `csv` with columns.
 """
 
-from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Units, with_heading
-from transforms.layouts.csv_table import CsvTable
+from transforms.layouts.base import FIELDS, KMH_PER_UNIT, OwnLayout, Units, with_heading
+from transforms.layouts.mapped.csv import CsvTable
 
 COLUMNS = ("vehicle_id", "event_timestamp", "latitude", "longitude", "speed")
 UNITS = Units("iso", KMH_PER_UNIT["m/s"])
 
-TIDES = CsvTable(UNITS, COLUMNS)
-TIDES_HEADED = CsvTable(UNITS, with_heading(COLUMNS), with_heading(FIELDS))
+LAYOUT = OwnLayout(
+    CsvTable(UNITS, COLUMNS),
+    CsvTable(UNITS, with_heading(COLUMNS), with_heading(FIELDS)),
+    form="csv",
+    columns=COLUMNS,
+    known_by={"location_ping_id", *COLUMNS},
+)

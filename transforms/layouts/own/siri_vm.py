@@ -13,7 +13,16 @@ import pyarrow as pa
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import XMLParser
 
-from transforms.layouts.base import FIELDS, HEADING, KMH_PER_UNIT, Units, UnreadableFile, raw_batch, with_heading
+from transforms.layouts.base import (
+    FIELDS,
+    HEADING,
+    KMH_PER_UNIT,
+    OwnLayout,
+    Units,
+    UnreadableFile,
+    raw_batch,
+    with_heading,
+)
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
 from transforms.records import RawBatch
@@ -68,8 +77,7 @@ class SiriVm:
             yield from _of_message(payload, self.fields)
 
 
-SIRI_VM = SiriVm()
-SIRI_VM_HEADED = SiriVm(fields=with_heading(FIELDS))
+LAYOUT = OwnLayout(SiriVm(), SiriVm(fields=with_heading(FIELDS)), form="xml")
 
 
 def _of_message(payload: bytes, fields: tuple[str, ...]) -> list[RawBatch]:

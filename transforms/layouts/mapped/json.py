@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from transforms.layouts.base import FIELDS, Units, UnreadableFile
-from transforms.layouts.iudx import ARRAY_BYTES, LOOK_BYTES, begins_array, read_array
-from transforms.layouts.jsonl import batch_of_messages, read_json_lines
+from transforms.layouts.json_array import ARRAY_BYTES, LOOK_BYTES, begins_array, read_array
 from transforms.layouts.lines import BOM
+from transforms.layouts.mapped.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
 from transforms.layouts.snapshots import NoSnapshot, batches_of_snapshot, batches_of_snapshots
@@ -52,6 +52,9 @@ class JsonRecords:
             yield from batches_of_snapshot(_whole(path, "a JSON document"), tuple(records.split(".")), paths)
         except NoSnapshot:
             raise UnreadableFile(path, f"no JSON with an array of objects at {records!r} (input.records)") from None
+
+
+LAYOUT = JsonRecords
 
 
 def _whole(path: str, what: str, advice: str = "") -> bytes:

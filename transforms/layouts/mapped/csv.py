@@ -68,6 +68,9 @@ class CsvTable:
         return _Header(len(names), tuple(names.index(column) for column in self.columns), self.delimiter)
 
 
+LAYOUT = CsvTable
+
+
 @dataclass(frozen=True)
 class _Header:
     width: int

@@ -1,22 +1,17 @@
-"""The records of IUDX bus feeds: one JSON array, or JSON lines."""
+"""The objects of a JSON array, printed in any way; damage costs an object alone."""
 
 import json
-import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from transforms.layouts.base import KMH_PER_UNIT, Units, UnreadableFile
-from transforms.layouts.jsonl import batch_of_messages, read_json_lines
+from transforms.layouts.base import UnreadableFile
 from transforms.layouts.lines import BOM, LINE_BYTES
 from transforms.layouts.records import Paths, table_of_records
 from transforms.records import RawBatch
 
-COLUMNS = ("license_plate", "observationDateTime", "location.coordinates.1", "location.coordinates.0", "speed")
-UNITS = Units("iso", KMH_PER_UNIT["km/h"])
 ARRAY_BYTES = 256 << 20
 
 _WINDOW = 2 << 20
@@ -35,31 +30,6 @@ _END = re.compile(rb"[\] \t\r\n]*\Z")
 _NEXT = re.compile(rb",[ \t\r\n]*\{")
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}\[\]]', re.DOTALL)
 _SCANNER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
-
-
-@dataclass(frozen=True)
-class Iudx:
-    """license_plate, observationDateTime (ISO 8601), location.coordinates [lon, lat], speed in km/h."""
-
-    units: Units = UNITS
-
-    def read(self, path: str) -> Iterator[RawBatch]:
-        paths = Paths.dotted(COLUMNS)
-        with open(path, "rb") as file:
-            is_array = begins_array(file.read(LOOK_BYTES))
-            file.seek(0)
-            if not is_array:
-                yield from read_json_lines(file, paths)
-                return
-            if os.fstat(file.fileno()).st_size > ARRAY_BYTES:
-                raise UnreadableFile(path, f"a JSON array of more than {ARRAY_BYTES >> 20} MiB: use JSON lines")
-            yield from read_array(path, file.read().removeprefix(BOM), paths)
-
-    def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        yield batch_of_messages(payloads, Paths.dotted(COLUMNS))
-
-
-IUDX = Iudx()
 
 
 def begins_array(start: bytes) -> bool:

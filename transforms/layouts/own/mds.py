@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from transforms.layouts.base import FIELDS, KMH_PER_UNIT, Units, with_heading
-from transforms.layouts.iudx import LOOK_BYTES, begins_array
-from transforms.layouts.json_records import MESSAGE_BYTES, JsonRecords
+from transforms.layouts.base import FIELDS, KMH_PER_UNIT, WHOLE_ARRAY, OwnLayout, Units, with_heading
+from transforms.layouts.json_array import LOOK_BYTES, begins_array
+from transforms.layouts.mapped.json import MESSAGE_BYTES, JsonRecords
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
 from transforms.layouts.snapshots import DAMAGE, batches_of_records
@@ -64,8 +64,14 @@ class MdsTelemetry:
         return JsonRecords(self.units, self.columns, self.fields, place)
 
 
-MDS = MdsTelemetry()
-MDS_HEADED = MdsTelemetry(columns=HEADED, fields=with_heading(FIELDS))
+LAYOUT = OwnLayout(
+    MdsTelemetry(),
+    MdsTelemetry(columns=HEADED, fields=with_heading(FIELDS)),
+    form="json",
+    columns=COLUMNS,
+    known_by={"provider_id", *COLUMNS[:-1]},  # speeds may be missing
+    records=(WHOLE_ARRAY, *PLACES),
+)
 
 
 def _array_of(payload: bytes) -> list[msgspec.Raw] | None:

@@ -51,6 +51,9 @@ class ParquetTable:
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
 
 
+LAYOUT = ParquetTable
+
+
 def _batches(
     parquet: pq.ParquetFile, groups: range, columns: tuple[str, ...], fields: tuple[str, ...]
 ) -> Iterator[RawBatch]:

@@ -61,6 +61,9 @@ class AvroTable:
                 raise UnreadableFile(path, "not an Avro file that can be decoded") from None
 
 
+LAYOUT = AvroTable
+
+
 @dataclass(frozen=True)
 class _Plan:
     """header, wanted: the file's schema and the needed part of it, both without logical types.

@@ -1,0 +1,124 @@
+"""Every layout that a file registers, whichever they are: its rows come out, and damage costs a row."""
+
+import json
+import pickle
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.transforms.inputs import KMH, good_row, rules, run
+from transforms.layouts import FIXED, MAPPED, MessageLayout, UnreadableFile
+from transforms.layouts.base import FIELDS, LINES, with_heading
+
+TIMES = {"s": 1_700_049_600, "ms": 1_700_049_600_000, "us": 1_700_049_600_000_000}
+WRITTEN = [(name, place) for name, own in FIXED.items() if own.form in ("csv", "json") for place in own.records]
+"""Those whose files can be written from what they register, with the place of their objects."""
+ALL = {name: own.layout for name, own in FIXED.items()} | {
+    name: kind(KMH, FIELDS, FIELDS) for name, kind in MAPPED.items()
+}
+MESSAGES = [name for name, layout in ALL.items() if isinstance(layout, MessageLayout)]
+
+
+def row(own, i):
+    """A good row by the names of the layout's columns."""
+    good = good_row(i)
+    unit = own.layout.units.time_unit
+    values = {**good, "time": good["time"] if unit == "iso" else TIMES[unit]}
+    columns = {name: values[field] for field, name in zip(FIELDS, own.columns, strict=True)}
+    return dict.fromkeys(own.known_by, "x") | columns
+
+
+def nested(flat):
+    """The JSON object with these values at dotted paths, in arrays where a part is a number."""
+    tree = {}
+    for path, value in flat.items():
+        *parents, last = path.split(".")
+        at = tree
+        for part in parents:
+            at = at.setdefault(part, {})
+        at[last] = value
+    return as_arrays(tree)
+
+
+def as_arrays(tree):
+    if not isinstance(tree, dict):
+        return tree
+    inner = {key: as_arrays(value) for key, value in tree.items()}
+    return [inner[key] for key in sorted(inner)] if all(key.isdecimal() for key in inner) else inner
+
+
+def document(own, place, rows):
+    """The bytes of a file. rows: dicts, or text that is damage."""
+    if own.form == "csv":
+        names = sorted(rows[0])
+        lines = [r if isinstance(r, str) else ",".join(str(r[name]) for name in names) for r in rows]
+        return "\n".join([",".join(names), *lines, ""]).encode()
+    texts = [r if isinstance(r, str) else json.dumps(nested(r)) for r in rows]
+    if place is LINES:
+        return "\n".join(texts).encode()
+    array = f"[{','.join(texts)}]"
+    for key in reversed(place.split(".") if place else []):
+        array = f'{{"{key}": {array}}}'
+    return array.encode()
+
+
+def files_of(own, place, rows, folder):
+    path = folder / "file"
+    path.write_bytes(document(own, place, rows))
+    return run(own.layout, str(path), rules(own.layout.units))
+
+
+@pytest.mark.parametrize(("name", "place"), WRITTEN)
+def test_the_registered_columns_are_those_that_are_read(name, place, tmp_path):
+    own = FIXED[name]
+    found, refused, rows = files_of(own, place, [row(own, i) for i in range(40)], tmp_path)
+    assert (len(found.speed), refused.total(), rows) == (40, 0, 40)
+    assert sorted(set(found.lat_e7.tolist())) == [round((30 + i / 1000) * 1e7) for i in range(40)]
+
+
+@pytest.mark.parametrize(("name", "place"), WRITTEN)
+def test_a_damaged_row_costs_itself_alone(name, place, tmp_path):
+    own = FIXED[name]
+    damage = ['"', "x", "1"] if own.form == "csv" else ["5", "null", "{}"]
+    damage += ["{", '{"vehicle":NaN}'] if place is LINES and own.form == "json" else []
+    for text in damage:
+        rows = [row(own, i) for i in range(4)]
+        found, refused, _ = files_of(own, place, [*rows[:2], text, *rows[2:]], tmp_path)
+        assert (len(found.speed), refused.total()) == (4, 1), text
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_layout_goes_to_another_process_and_says_its_fields(name):
+    headed = FIXED[name].headed if name in FIXED else None
+    for layout in filter(None, (ALL[name], headed)):
+        assert pickle.loads(pickle.dumps(layout)) == layout
+    assert headed is None or headed.fields == with_heading(FIELDS)
+
+
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=20)
+@given(data=st.binary(max_size=200))
+def test_no_bytes_of_a_file_make_a_layout_raise_anything_but_unreadable(name, tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / f"{name} of any bytes"
+    path.write_bytes(data)
+    with suppress(UnreadableFile):
+        assert all(batch.rows >= batch.table.num_rows for batch in ALL[name].read(str(path)))
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@settings(max_examples=20)
+@given(payloads=st.lists(st.binary(max_size=60), max_size=4))
+def test_no_bytes_of_a_message_make_a_layout_raise(name, payloads):
+    for batch in ALL[name].from_messages(payloads):
+        assert batch.table.num_rows <= batch.rows
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in WRITTEN} & {*MESSAGES}))
+def test_a_poisoned_message_leaves_its_neighbours(name):
+    own = FIXED[name]
+    good = [document(own, own.records[0], [row(own, i)]) for i in range(4)]
+    batches = list(own.layout.from_messages([*good[:2], b"\xff\xfe", *good[2:]]))
+    assert sum(batch.table.num_rows for batch in batches) == 4
+    assert sum(sum(batch.refused.values()) for batch in batches) == 1

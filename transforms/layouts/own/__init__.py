@@ -1,0 +1,1 @@
+"""Layouts with columns and units of their own: one a file, which registers it under the file's name."""
