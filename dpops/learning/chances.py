@@ -78,9 +78,12 @@ def expected_vehicles(weights: Float64s, larger: float) -> Float64s:
     return vehicles
 
 
-def numbers_of(vehicles: Float64s, log_variances: Float64s, most: float, doubt: Doubt = VEHICLES) -> Float64s:
-    """Equally likely numbers of vehicles in a HAT, at least 1; (.., NODES). vehicles: expected; see `factors_of`."""
-    numbers: Float64s = np.maximum(vehicles[..., None] * factors_of(log_variances, most, doubt, vehicles), 1.0)
+def numbers_of(
+    vehicles: Float64s, log_variances: Float64s, most: float, doubt: Doubt = VEHICLES, least: float = 1.0
+) -> Float64s:
+    """Equally likely numbers of vehicles in a HAT, at least so many; (.., NODES). vehicles: expected; see
+    `factors_of`."""
+    numbers: Float64s = np.maximum(vehicles[..., None] * factors_of(log_variances, most, doubt, vehicles), least)
     return numbers
 
 

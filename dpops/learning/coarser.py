@@ -7,7 +7,8 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.chances import NODES, WEIGHT, Chances, described_variances, factors_of
-from dpops.learning.interval import PublishedNumbers, Status, chances_of, published
+from dpops.learning.evidence import at_least
+from dpops.learning.interval import LEAST_VEHICLES, PublishedNumbers, Status, chances_of, published
 from dpops.learning.learner import Facts, Field, Learned
 from dpops.learning.means import border_of, coefficients_of, columns_of, traffic_of
 from dpops.learning.queries import GroupRows, Groups
@@ -35,19 +36,20 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
     values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
     apart = share * (belief.values - groups.spread(values))
     more = shared * (fitted.MORE * described + fitted.APART_KMH**2) + _through_weights(known, belief, groups, apart)
-    deviations = groups.totals(share**2 * belief.deviations)
+    deviations, repeats = groups.totals(share**2 * belief.deviations), _repeats(known.state.facts, belief, groups)
     through_standing = _through_standing(known, belief, groups, apart)
     made_of_hats = replace(
         belief,
         values=values,
         variances=described + more + through_standing,
         deviations=deviations,
-        repeats=_repeats(known.state.facts, belief, groups),
+        repeats=repeats,
+        is_seen=_is_seen(known, belief, groups, repeats),
         misweighed=through_standing > fitted.MISWEIGHED * (described + more + deviations),
         weights=weights,
         vehicles=groups.totals(belief.vehicles),
         log_variances=_log_variances(known, belief, groups, share),
-        chances=_chances(chances_of(belief), groups, share),
+        chances=_chances(chances_of(belief, 0.0), groups, share),
     )
     are_of_cells = groups.shape[0] == design.cells and groups.shape[1] < belief.hours.size
     return _of_cells(made_of_hats) if are_of_cells else made_of_hats
@@ -138,6 +140,11 @@ def _through_standing(known: Learned, belief: Field, groups: Groups, apart: Floa
     of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(moved)
     totals: Float64s = Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
     return totals
+
+
+def _is_seen(known: Learned, belief: Field, groups: Groups, repeats: Float64s) -> "np.typing.NDArray[np.bool_]":
+    few = LEAST_VEHICLES * known.state.facts.hat_weight * repeats
+    return at_least([recent.day for recent in known.recent], belief.hours, groups, few)
 
 
 def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:

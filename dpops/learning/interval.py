@@ -59,12 +59,13 @@ class PublishedNumbers:
     status: Int64s
 
 
-def chances_of(field: Field) -> Chances:
-    """Equally likely numbers of vehicles, and what a mean's own variance is with each."""
+def chances_of(field: Field, least: float = 1.0) -> Chances:
+    """Equally likely numbers of vehicles, and what a mean's own variance is with each. least: vehicles in a HAT: 1
+    where it has reports, 0 as a part of a group."""
     if field.chances is not None:
         return field.chances
     expected = expected_vehicles(field.vehicles, field.larger)
-    numbers = numbers_of(expected, field.log_variances, field.unknown_log_variance)
+    numbers = numbers_of(expected, field.log_variances, field.unknown_log_variance, least=least)
     # What a release of single HATs says of their own means, as a precision.
     said = np.maximum(1 / field.deviations - 1 / USUAL.of(field.vehicles), 0.0)
     own = USUAL.of(numbers, kmh=field.values[..., None], least=field.floor)
@@ -107,7 +108,7 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Publ
     unknown = field.unknown * np.exp(2 * field.city_variance) * (1 + fitted.FEW_VEHICLES / field.vehicles.sum())
     most = min(fitted.MOST_OF_CELL if of_cell else fitted.MOST_LOG_VARIANCE, fitted.MOST_IF_KNOWN * (1 - unknown))
     counted = (vehicles >= LEAST_VEHICLES * field.repeats) & (field.log_variances <= most)
-    counted = counted & np.logical_not(field.misweighed)
+    counted = counted & field.is_seen & np.logical_not(field.misweighed)
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
     if held_back(field):
         status = np.full(values.shape, Status.HELD_BACK)

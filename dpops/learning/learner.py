@@ -120,7 +120,8 @@ class Field:
     larger: how many times as large the whole city looks as its fleet was declared.
     explained: see `Told`. floor: of a HAT's own variance, likewise.
     chances: of groups of HATs; a HAT's own follow from the rest.
-    repeats: of groups, in how many of their HATs one vehicle is. misweighed: of groups, whether what vehicles that
+    repeats: of groups, in how many of their HATs one vehicle is. is_seen: of groups, whether what is released of them
+    shows by itself that there are vehicles enough. misweighed: of groups, whether what vehicles that
     stand may weigh decides their mean more than all else does that is not known.
     """
 
@@ -141,6 +142,7 @@ class Field:
     floor: float = USUAL.least
     chances: Chances | None = None
     repeats: Float64s | float = 1.0
+    is_seen: "np.typing.NDArray[np.bool_] | bool" = True
     misweighed: "np.typing.NDArray[np.bool_] | bool" = False
 
 

@@ -219,7 +219,9 @@ def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(
     assert "ok" in {row["status"] for row in last}
     for row in last[:3]:
         assert row["lower95"] < 26.5 + int(row["slot_start"][11:13]) - 8 < row["upper95"]
-    assert {row["status"] for row in city_rows if row["slot_start"].startswith("2022-01-04")} == {"forecast"}
+    ahead = {row["status"] for row in city_rows if row["slot_start"].startswith("2022-01-04")}
+    assert "forecast" in ahead
+    assert ahead <= {"forecast", "unreliable"}
 
 
 @pytest.mark.parametrize(
