@@ -142,9 +142,9 @@ def _through_standing(known: Learned, belief: Field, groups: Groups, apart: Floa
     return totals
 
 
-def _is_seen(known: Learned, belief: Field, groups: Groups, repeats: Float64s) -> "np.typing.NDArray[np.bool_]":
-    few = LEAST_VEHICLES * known.state.facts.hat_weight * repeats
-    return at_least([recent.day for recent in known.recent], belief.hours, groups, few)
+def _is_seen(models: Learned, belief: Field, groups: Groups, repeats: Float64s) -> "np.typing.NDArray[np.bool_]":
+    few = LEAST_VEHICLES * models.state.facts.hat_weight * repeats
+    return at_least([recent.day for recent in models.recent], belief.hours, groups, few)
 
 
 def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
