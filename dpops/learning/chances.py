@@ -60,14 +60,14 @@ def factors_of(log_variances: Float64s, most: float, doubt: Doubt, vehicles: Flo
     squares of a normal law's quantiles.
     """
     variances, prior = np.clip(log_variances, _EXACT, max(most, _EXACT))[..., None], 1 / max(most, _EXACT)
-    information, at = 1 / variances - prior, math.sqrt(doubt.factor) * _AT
-    logs = np.sqrt(variances) * at
+    information, points = 1 / variances - prior, math.sqrt(doubt.factor) * _AT
+    logs = np.sqrt(variances) * points
     for _ in range(_STEPS):
         logs = np.where(np.abs(logs) < 1e-6, 1e-6, logs)
-        logs = at / np.sqrt(prior + information * (np.expm1(logs) / logs) ** 2)
+        logs = points / np.sqrt(prior + information * (np.expm1(logs) / logs) ** 2)
     own = doubt.own + doubt.few / np.maximum(vehicles, 1.0)
-    found: Float64s = np.exp(logs * np.sqrt(1 + own[..., None] / variances))
-    return found
+    factors: Float64s = np.exp(logs * np.sqrt(1 + own[..., None] / variances))
+    return factors
 
 
 def expected_vehicles(weights: Float64s, larger: float) -> Float64s:
@@ -94,8 +94,8 @@ def described_variances(variances: Float64s, factors: Float64s, most: float) -> 
     so what was released of a place says little if few drive there, even if many were thought to.
     """
     said = np.maximum(1 / np.maximum(variances, _EXACT) - 1 / max(most, _EXACT), 0.0)
-    found: Float64s = 1 / (1 / max(most, _EXACT) + said[..., None] * factors**2)
-    return found
+    of_described: Float64s = 1 / (1 / max(most, _EXACT) + said[..., None] * factors**2)
+    return of_described
 
 
 def left_variances(own: Float64s, said: Float64s) -> Float64s:

@@ -18,7 +18,7 @@ SOURCES = ("", "parent", "day")
 """Of whom a value is: the HAT itself, its parent in that slot, its cell's whole day."""
 
 
-def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
+def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
     """What is believed about groups of HATs of the belief's day, (cell groups, slot groups).
 
     A group's value is the mean of its HATs' values, each weighing what its weight is expected to be. So values of all
@@ -26,29 +26,29 @@ def coarser(known: Learned, belief: Field, groups: Groups) -> Field:
     effects' joint covariance, and from how little the weights are known that HATs have in their group; vehicles are
     those of all HATs added up, a vehicle once for each HAT.
     """
-    weights, design = groups.totals(belief.weights), known.state.design
+    weights, design = groups.totals(belief.weights), learned.state.design
     share = belief.weights / groups.spread(weights)
-    usual = known.counts.hats(design, belief.hours)
-    rows = GroupRows(groups, columns_of(design, belief.hours), known.state.layouts.means, b"")
+    usual = learned.counts.hats(design, belief.hours)
+    rows = GroupRows(groups, columns_of(design, belief.hours), learned.state.layouts.means, b"")
     made = rows(share[..., None] * coefficients_of(traffic_of(usual)))
-    described = made.variances(known.means.solved, border_of(known.means.solved, belief.day)).reshape(groups.shape)
+    described = made.variances(learned.means.solved, border_of(learned.means.solved, belief.day)).reshape(groups.shape)
     described = described + _of_day(belief, groups, share)
     values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
     apart = share * (belief.values - groups.spread(values))
-    more = shared * (fitted.MORE * described + fitted.APART_KMH**2) + _through_weights(known, belief, groups, apart)
-    deviations, repeats = groups.totals(share**2 * belief.deviations), _repeats(known.state.facts, belief, groups)
-    through_standing = _through_standing(known, belief, groups, apart)
+    more = shared * (fitted.MORE * described + fitted.APART_KMH**2) + _through_weights(learned, belief, groups, apart)
+    deviations, repeats = groups.totals(share**2 * belief.deviations), _repeats(learned.state.facts, belief, groups)
+    through_standing = _through_standing(learned, belief, groups, apart)
     made_of_hats = replace(
         belief,
         values=values,
         variances=described + more + through_standing,
         deviations=deviations,
         repeats=repeats,
-        is_seen=_is_seen(known, belief, groups, repeats),
+        is_seen=_is_seen(learned, belief, groups, repeats),
         misweighed=through_standing > fitted.MISWEIGHED * (described + more + deviations),
         weights=weights,
         vehicles=groups.totals(belief.vehicles),
-        log_variances=_log_variances(known, belief, groups, share),
+        log_variances=_log_variances(learned, belief, groups, share),
         chances=_chances(chances_of(belief, 0.0), groups, share),
     )
     are_of_cells = groups.shape[0] == design.cells and groups.shape[1] < belief.hours.size
@@ -68,23 +68,23 @@ class Shown(NamedTuple):
     upper95: Float64s
 
 
-def with_coarser(known: Learned, belief: Field, upper_kmh: float) -> Shown:
+def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
     """Beside a HAT that is not known stands its parent's value in that slot where that is known, else its cell's day.
 
     Its status says so. The HAT's own value stays: of the HAT it is the better guess, and its interval is the HAT's.
     """
-    own, design = published(belief, upper_kmh), known.state.design
+    own, design = published(belief, upper_kmh), learned.state.design
     cells, slots = np.arange(design.cells), np.arange(belief.hours.size)
     source = np.zeros(belief.values.shape, np.int64)
     beside = [np.full(source.shape, np.nan) for _ in range(3)]
     ways = Groups(cells=design.parents, slots=slots), Groups(cells=cells, slots=0 * slots)
     for number, groups in enumerate(ways, 1):
-        coarse = published(coarser(known, belief, groups), upper_kmh)
+        coarse = published(coarser(learned, belief, groups), upper_kmh)
         is_known = groups.spread((coarse.status == Status.OK).astype(np.float64)) == 1
         taken = (own.status == Status.UNRELIABLE) & (source == 0) & is_known
         source = np.where(taken, number, source)
         columns = (coarse.values, coarse.lower95, coarse.upper95)
-        beside = [np.where(taken, groups.spread(found), old) for found, old in zip(columns, beside, strict=True)]
+        beside = [np.where(taken, groups.spread(column), old) for column, old in zip(columns, beside, strict=True)]
     status = np.where(source > 0, Status.PARENT, own.status).astype(np.int64)
     return Shown(replace(own, status=status), source, *beside)
 
@@ -99,11 +99,13 @@ def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
     )
 
 
-def _of_cells(found: Field) -> Field:
+def _of_cells(field_of_hats: Field) -> Field:
     """Of groups of one cell each: how well the cell is known depends on how many drive there, and so is doubtful."""
-    factors = factors_of(found.log_variances, found.unknown_log_variance, WEIGHT, found.vehicles)
-    described = described_variances(found.variances, factors, found.unknown_variance)
-    return replace(found, chances=chances_of(found)._replace(described=described))
+    factors = factors_of(
+        field_of_hats.log_variances, field_of_hats.unknown_log_variance, WEIGHT, field_of_hats.vehicles
+    )
+    described = described_variances(field_of_hats.variances, factors, field_of_hats.unknown_variance)
+    return replace(field_of_hats, chances=chances_of(field_of_hats)._replace(described=described))
 
 
 def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:
@@ -116,7 +118,7 @@ def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:
     return variances
 
 
-def _through_weights(known: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
+def _through_weights(learned: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
     """Variance of a group's mean that comes from its HATs' weights, (cell groups, slot groups).
 
     apart: each HAT's share times how far its value lies from the group's: what the mean moves by if its weight is e
@@ -124,19 +126,19 @@ def _through_weights(known: Learned, belief: Field, groups: Groups, apart: Float
     """
     by_slot = np.zeros((*groups.shape, belief.hours.size))
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(belief.hours.size)), apart)
-    own = groups.totals(apart**2 * (fitted.OVERDISPERSION + known.state.facts.hat_weight / belief.weights))
+    own = groups.totals(apart**2 * (fitted.OVERDISPERSION + learned.state.facts.hat_weight / belief.weights))
     variances: Float64s = (
-        _log_variances(known, belief, groups, apart) + own + fitted.HOUR_SPREAD * np.sum(by_slot**2, axis=-1)
+        _log_variances(learned, belief, groups, apart) + own + fitted.HOUR_SPREAD * np.sum(by_slot**2, axis=-1)
     )
     return variances
 
 
-def _through_standing(known: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
+def _through_standing(learned: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
     """Square of what a group's mean moves by if vehicles that stand are given what they report, (cell groups, slot
     groups): a release weighs each less, the more it is in one place, by a factor that the profile tells. How many
     stand, and how many pass by, nothing tells."""
     standing = np.exp(-((np.maximum(belief.values, 0.0) / fitted.STANDS_KMH) ** 2))
-    moved = (known.state.facts.standing - 1) * standing * apart
+    moved = (learned.state.facts.standing - 1) * standing * apart
     of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(moved)
     totals: Float64s = Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
     return totals
@@ -157,8 +159,8 @@ def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
     return repeats
 
 
-def _log_variances(known: Learned, belief: Field, groups: Groups, share: Float64s) -> Float64s:
-    layout, solved = known.state.layouts.counts, known.counts.solved
-    rows = GroupRows(groups, known.state.design.of_hats(belief.hours), layout, b"")
+def _log_variances(learned: Learned, belief: Field, groups: Groups, share: Float64s) -> Float64s:
+    layout, solved = learned.state.layouts.counts, learned.counts.solved
+    rows = GroupRows(groups, learned.state.design.of_hats(belief.hours), layout, b"")
     place = np.eye(layout.border.size, solved.border.size)
     return rows(share).variances(solved, place).reshape(groups.shape)

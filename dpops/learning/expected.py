@@ -56,23 +56,23 @@ class ExpectedDay:
 
 
 def expected_days(
-    recipe: Recipe, known: BoundsOnly, shares: Sequence[Fraction], *, counts_public: bool = False
+    recipe: Recipe, bounds: BoundsOnly, shares: Sequence[Fraction], *, counts_public: bool = False
 ) -> list[ExpectedDay]:
     """Of released days from an account's first on. shares: of each, as parts of the recipe's total."""
     seen = _at_public_counts if counts_public else _as_planned
     days = [
-        tuple(seen(replace(stage, share=share * stage.share)) for stage in (recipe.later if at else recipe.first))
-        for at, share in enumerate(shares)
+        tuple(seen(replace(stage, share=share * stage.share)) for stage in (recipe.later if day else recipe.first))
+        for day, share in enumerate(shares)
     ]
-    weights = [0.0] * len(days) if counts_public else list(_weights(days, known))
-    cells = [(part, list(_of_cells(days, known, busy))) for busy, part in busyness()]
-    least = sum(part * _own(known, busy) for busy, part in busyness())
+    weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds))
+    cells = [(part, list(_of_cells(days, bounds, busy))) for busy, part in busyness()]
+    least = sum(part * _own(bounds, busy) for busy, part in busyness())
     expected = []
-    for at, weight_sd in enumerate(weights):
-        error, pattern, unknown = (sum(part * each[at][what] for part, each in cells) for what in range(3))
+    for day, weight_sd in enumerate(weights):
+        error, pattern, unknown = (sum(part * told[day][what] for part, told in cells) for what in range(3))
         expected.append(
             ExpectedDay(
-                number=at + 1,
+                number=day + 1,
                 kmh=OF_NORMAL * math.sqrt(error),
                 constant_kmh=OF_NORMAL * math.sqrt(pattern + least),
                 least_kmh=OF_NORMAL * math.sqrt(least),
@@ -83,23 +83,23 @@ def expected_days(
     return expected
 
 
-def _of_cells(days: Sequence[Sequence[Stage]], known: BoundsOnly, busy: float) -> Iterator[tuple[float, float, float]]:
+def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, float, float]]:
     """Of cells so many times as busy as the average: the squared error, the pattern, and the part not known."""
     before = {part: sd * sd for part, sd in PARTS.items()}
     told, left = dict.fromkeys(before, 0.0), before
     for stages in days:
         for stage in stages:
             around = left
-            today = told_by(stage, known, around, busy)
+            today = told_by(stage, bounds, around, busy)
             told = {part: precision + today[part] for part, precision in told.items()}
             left = left_of(before, told)
-        error = squared_error(left, today, stage, known, around, busy, _own(known, busy))
+        error = squared_error(left, today, stage, bounds, around, busy, _own(bounds, busy))
         yield error, _pattern(before), _pattern(left) / _pattern(before)
 
 
-def _own(known: BoundsOnly, busy: float) -> float:
+def _own(bounds: BoundsOnly, busy: float) -> float:
     """The variance of a HAT's mean around all that describes it, by reports."""
-    return float(USUAL.of(np.array(1 + fitted.OTHERS * known.usual_vehicles * busy)))
+    return float(USUAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
 
 
 def _as_planned(stage: Stage) -> Stage:
@@ -116,8 +116,8 @@ def _pattern(parts: dict[Part, float]) -> float:
     return sum(variance for part, variance in parts.items() if part != CITY)
 
 
-def _weights(days: Sequence[Sequence[Stage]], known: BoundsOnly) -> Iterator[float]:
+def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly) -> Iterator[float]:
     told = 0.0
     for stages in days:
-        told += sum(weight_told(stage, known) for stage in stages)
+        told += sum(weight_told(stage, bounds) for stage in stages)
         yield (fitted.ANCHOR_SD**-2 + told) ** -0.5

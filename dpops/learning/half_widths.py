@@ -32,16 +32,18 @@ class HalfWidths(NamedTuple):
     reliable: NDArray[np.bool_]
 
 
-def hat_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1) -> HalfWidths:
+def hat_half_widths(
+    stage: Stage, bounds: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1
+) -> HalfWidths:
     """Half widths of a HAT, for each number of vehicles in it; at most upper_kmh / 2, for then nothing is known.
 
     The noise in what describes the HAT, and its own variance around that, at a cautious number of vehicles
     (docs/estimates.md, "Intervals"). days: so many days that are alike, whose noise averages out.
     """
-    own_speed, speed = _described(stage, known, vehicles, days, speed_noise)
+    own_speed, speed = _described(stage, bounds, vehicles, days, speed_noise)
     own_count, count = np.zeros(vehicles.size), np.zeros(vehicles.size)
     if not stage.counts_public:
-        own_count, count = _described(stage, known, vehicles, days, weight_noise)
+        own_count, count = _described(stage, bounds, vehicles, days, weight_noise)
         count = 1 / (own_count + 1 / np.maximum(count, 1e-300))
     doubt = Doubt(1.0, 0.0, 0.0) if stage.counts_public else VEHICLES
     numbers = numbers_of(vehicles, count, fitted.UNKNOWN_LOG_VARIANCE, doubt)
@@ -50,22 +52,24 @@ def hat_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper_k
     return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= fitted.MOST_LOG_VARIANCE))
 
 
-def place_half_widths(stage: Stage, known: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1) -> Float64s:
+def place_half_widths(
+    stage: Stage, bounds: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1
+) -> Float64s:
     """Half widths of the mean of a whole day in the cell, or in the finest place that a level has; see `place_level`.
 
     Noise and the HATs' own variance alone: what the published product counts beside them is in `coarser`.
     """
-    name = place_level(stage, known)
-    grouped, share = level(name, known.hats, Fraction(1)), dict(stage.shares)[name]
-    noise = (speed_noise(stage, share) / _weight(stage, known, grouped, vehicles)) ** 2 / days
-    own = USUAL.of(np.maximum(vehicles, 1.0), least=fitted.ROUGH_FLOOR) / known.hats.slots
+    name = place_level(stage, bounds)
+    grouped, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
+    noise = (speed_noise(stage, share) / _weight(stage, bounds, grouped, vehicles)) ** 2 / days
+    own = USUAL.of(np.maximum(vehicles, 1.0), least=fitted.ROUGH_FLOOR) / bounds.hats.slots
     half: Float64s = np.minimum(Z95 * np.sqrt(noise + own), upper_kmh / 2)
     return half
 
 
-def place_level(stage: Stage, known: BoundsOnly) -> str:
+def place_level(stage: Stage, bounds: BoundsOnly) -> str:
     """The name of the level with the most places, and of these the one with the longest times."""
-    return max(stage.shares, key=lambda item: _places(level(item[0], known.hats, Fraction(1))))[0]
+    return max(stage.shares, key=lambda item: _places(level(item[0], bounds.hats, Fraction(1))))[0]
 
 
 def _places(grouped: Level) -> tuple[int, int]:
@@ -91,21 +95,21 @@ def _noise(stage: Stage, part: Fraction) -> float:
     return math.sqrt(2) * float(stage.spread) / share / UNIT
 
 
-def _weight(stage: Stage, known: BoundsOnly, grouped: Level, vehicles: Float64s) -> Float64s:
+def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s) -> Float64s:
     """Expected weight of a group, for each number of vehicles in the HATs of one cell of it, all day.
 
     The cells around it have as many as there are in a HAT if all are alike.
     """
-    slots = known.hats.slots / grouped.slot_groups
-    others = known.hats.cells / _places(grouped)[0] - 1
-    fleet = known.fleet
+    slots = bounds.hats.slots / grouped.slot_groups
+    others = bounds.hats.cells / _places(grouped)[0] - 1
+    fleet = bounds.fleet
     one = fitted.KEPT * vehicle_weight(stage, fleet) / fleet.profile.hats
-    weight: Float64s = one * slots * (vehicles + others * known.usual_vehicles)
+    weight: Float64s = one * slots * (vehicles + others * bounds.usual_vehicles)
     return weight
 
 
 def _described(
-    stage: Stage, known: BoundsOnly, vehicles: Float64s, days: int, noise: Callable[[Stage, Fraction], float]
+    stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int, noise: Callable[[Stage, Fraction], float]
 ) -> tuple[Float64s, Float64s]:
     """Precision of what a level of single HATs says, and the variance of what the others say together.
 
@@ -113,9 +117,9 @@ def _described(
     """
     single, place, time, both = np.zeros((4, vehicles.size))
     for name, share in stage.shares:
-        grouped = level(name, known.hats, Fraction(1))
-        precision = (_weight(stage, known, grouped, vehicles) / noise(stage, share)) ** 2
-        if grouped.size == known.hats.size:  # a day's own HATs, of which other days say nothing
+        grouped = level(name, bounds.hats, Fraction(1))
+        precision = (_weight(stage, bounds, grouped, vehicles) / noise(stage, share)) ** 2
+        if grouped.size == bounds.hats.size:  # a day's own HATs, of which other days say nothing
             single = single + precision
         elif grouped.slot_groups == 1:
             place = place + days * precision

@@ -73,20 +73,20 @@ class LearnedHats:
         Not known is a city whose pattern, by the model's own account, is missed by more than MOST_HAT_UNKNOWN of what
         its true mean misses; in that slot, or in a whole day.
         """
-        at = np.searchsorted(self.whole.cells, means.cells)
+        rows = np.searchsorted(self.whole.cells, means.cells)
         pull, unsure = (
-            np.where(means.is_noisy, each, 0.0) for each in (means.errors.pull_kmh, means.errors.pull_sd_kmh)
+            np.where(means.is_noisy, column, 0.0) for column in (means.errors.pull_kmh, means.errors.pull_sd_kmh)
         )
         more, weights = np.zeros((self.design.cells, 1, 2)), np.zeros((self.design.cells, 1))
-        more[at, 0] = np.stack([means.dwell - self.dwell, pull], axis=-1)
-        weights[at, 0] = means.vehicles
+        more[rows, 0] = np.stack([means.dwell - self.dwell, pull], axis=-1)
+        weights[rows, 0] = means.vehicles
         deviations, hours = self._deviations(day), np.array([means.hour])
-        described = _described(self.means, self.design, deviations, hours, more, self.traffic[:, hours])[at, 0]
+        described = _described(self.means, self.design, deviations, hours, more, self.traffic[:, hours])[rows, 0]
         spread = spread_of(self.means, deviations, hours, self.traffic[:, hours], weights, more)
-        values, variances = self._believed(means, described, spread.variances[at, 0])
+        values, variances = self._believed(means, described, spread.variances[rows, 0])
         reach = Z95 * np.sqrt(variances)
         value, lower, upper = (
-            rounded(np.clip(each, 0, upper_kmh)) for each in (values, values - reach, values + reach)
+            rounded(np.clip(column, 0, upper_kmh)) for column in (values, values - reach, values + reach)
         )
         unknown = max(self.unknown, _unknown(spread, float(np.average(unsure, weights=means.vehicles))))
         return HatBelief(value, lower, upper, unknown <= fitted.MOST_HAT_UNKNOWN)
@@ -149,15 +149,15 @@ def _described(
     return described + more @ means.effects[design.columns : -1]
 
 
-def _missed(means: Means, design: Design, at: int, sums: HatSums, dwell: float, traffic: Float64s) -> Missed:
+def _missed(means: Means, design: Design, day: int, sums: HatSums, dwell: float, traffic: Float64s) -> Missed:
     """What the HATs miss that teach of one day, the at-th that was"""
-    more, deviations, taught = _more(sums, dwell), means.deviations(at), sums.taught > 0
+    more, deviations, taught = _more(sums, dwell), means.deviations(day), sums.taught > 0
     described = _described(means, design, deviations, _DAY, more, traffic)[taught]
-    known = variances_of(means, deviations, _DAY, np.concatenate([more, traffic[..., None]], axis=-1))[taught]
+    variances = variances_of(means, deviations, _DAY, np.concatenate([more, traffic[..., None]], axis=-1))[taught]
     vehicles, reports = sums.vehicles[taught], sums.reports[taught]
     noise = np.maximum(1 / sums.precision[taught] - USUAL.of(vehicles, reports), 0.0)
     squares = (sums.mean(sums.weighted)[taught] - described) ** 2
-    return Missed(squares, known, noise, vehicles, reports, described)
+    return Missed(squares, variances, noise, vehicles, reports, described)
 
 
 def _unknown(spread: MeanUncertainty, unsure_kmh: float) -> float:

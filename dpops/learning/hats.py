@@ -193,17 +193,17 @@ class HatState:
 
     def is_same(self, other: "HatState") -> bool:
         """Whether both are made of the very same sums."""
-        one, another = ([each.older, *(day.sums for day in each.days)] for each in (self, other))
-        return len(one) == len(another) and all(mine is yours for mine, yours in zip(one, another, strict=True))
+        one, another = ([state.older, *(day.sums for day in state.days)] for state in (self, other))
+        return len(one) == len(another) and all(ours is yours for ours, yours in zip(one, another, strict=True))
 
     def after(self, day: str, means: HatMeans) -> "HatState":
         """The state after one more release of that day; one that is not among the last ones any more stays older."""
         sums = HatSums.of(means)
         if day in self.older_names:
             return replace(self, older=self.older + sums, newest=day)
-        known = {each.name: each.sums for each in self.days}
-        known[day] = known.get(day, HatSums.none()) + sums
-        days = tuple(HatDay(name, each) for name, each in known.items())
+        sums_of = {day_before.name: day_before.sums for day_before in self.days}
+        sums_of[day] = sums_of.get(day, HatSums.none()) + sums
+        days = tuple(HatDay(name, day_before) for name, day_before in sums_of.items())
         if self.keep is None or len(days) <= self.keep:
             return replace(self, days=days, newest=day)
         first, *rest = days

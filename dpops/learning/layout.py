@@ -116,15 +116,15 @@ class EffectLayout:
         of_place = np.repeat(np.arange(places.size - 1), np.diff(places))
         return [self._block(index, bounds, places, of_place) for index in range(places.size - 1)]
 
-    def _block(self, at: int, bounds: list[int], places: Int64s, of_place: Int64s) -> Block:
-        start, stop = int(places[at]), int(places[at + 1])
-        entries = slice(int(self.entries[bounds[at]]), int(self.entries[bounds[at + 1]]))
+    def _block(self, number: int, bounds: list[int], places: Int64s, of_place: Int64s) -> Block:
+        start, stop = int(places[number]), int(places[number + 1])
+        entries = slice(int(self.entries[bounds[number]]), int(self.entries[bounds[number + 1]]))
         row, column = (pair_place[entries] - start for pair_place in self.pair_places)
         one, other = self.neighbours
-        mine = of_place[one] == at
-        inside = mine & (of_place[other] == at)
+        is_inside = of_place[one] == number
+        inside = is_inside & (of_place[other] == number)
         pairs = self.neighbours[:, inside] - start
-        onward = self.neighbours[:, mine & ~inside] - np.array([[start], [stop]])
+        onward = self.neighbours[:, is_inside & ~inside] - np.array([[start], [stop]])
         return Block(start, stop, entries, row * (stop - start) + column, pairs, onward)
 
 
@@ -163,7 +163,7 @@ def _spread_from(parent: int, others: Int64s, starts: Int64s, seen: "np.typing.N
     while layer.size:
         seen[layer] = True
         layers.append(layer)
-        near = [others[starts[each] : starts[each + 1]] for each in layer]
+        near = [others[starts[place] : starts[place + 1]] for place in layer]
         reached = np.unique(np.concatenate(near))
         layer = reached[~seen[reached]]
     return layers

@@ -168,11 +168,11 @@ class Learned:
         """
         if not 0 <= back < len(self.recent):
             raise ValueError(f"of {len(self.recent)} recent days, none is {back} before the last: there is no estimate")
-        found = self.recent[-1 - back]
-        usual = self.counts.hats(self.state.design, found.day.hours)
+        described = self.recent[-1 - back]
+        usual = self.counts.hats(self.state.design, described.day.hours)
         deviations = self.means.deviations(len(self.means.own) - 1 - back)
-        field = self._field(found.weights, usual, deviations, found.day.hours)
-        return _with_single_hats(field, found.day)
+        field = self._field(described.weights, usual, deviations, described.day.hours)
+        return _with_single_hats(field, described.day)
 
     def _field(self, weights: Float64s, usual: Float64s, deviations: Deviations, hours: Int64s) -> Field:
         facts = self.state.facts
@@ -204,25 +204,25 @@ class Learned:
 
     def described(self) -> list[Described]:
         """All recent days, the last one first, without what is released of single HATs."""
-        found, variances = [], dict[bytes, Float64s]()
-        for back, each in enumerate(reversed(self.recent)):
-            hours, facts = each.day.hours, self.state.facts
+        fields, variances = [], dict[bytes, Float64s]()
+        for back, day in enumerate(reversed(self.recent)):
+            hours, facts = day.day.hours, self.state.facts
             if hours.tobytes() not in variances:
                 variances[hours.tobytes()] = self.counts.variances(hours)
             usual = self.counts.hats(self.state.design, hours)
             deviations = self.means.deviations(len(self.means.own) - 1 - back)
-            found.append(
+            fields.append(
                 Described(
-                    day=each.day,
-                    weights=each.weights,
-                    vehicles=expected_vehicles(each.weights / facts.hat_weight, facts.larger(each.weights)),
+                    day=day.day,
+                    weights=day.weights,
+                    vehicles=expected_vehicles(day.weights / facts.hat_weight, facts.larger(day.weights)),
                     log_variances=variances[hours.tobytes()],
                     traffic=traffic_of(usual),
                     values=self._values(usual, deviations, hours),
                     deviations=deviations,
                 )
             )
-        return found
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,13 +307,13 @@ def _fitted_counts(state: State) -> Counts:
 
 def _count_queries(days: Sequence[DayValues], rows: _Rows) -> list[CountQueries]:
     """One per kind of groups."""
-    found: dict[int, tuple[GroupRows, Int64s, list[LevelValues]]] = {}
+    by_level: dict[int, tuple[GroupRows, Int64s, list[LevelValues]]] = {}
     for day in days:
         for level in _levels(day):
             made = rows(level.groups, day.hours)
-            found.setdefault(id(made), (made, day.hours, []))[2].append(level)
+            by_level.setdefault(id(made), (made, day.hours, []))[2].append(level)
     queries = []
-    for made, hours, levels in found.values():
+    for made, hours, levels in by_level.values():
         precision = np.stack([level.weight_precision.ravel() for level in levels])
         values = np.stack([level.weights.ravel() for level in levels])
         mean = np.sum(precision * values, axis=0) / np.maximum(np.sum(precision, axis=0), 1e-300)

@@ -143,8 +143,8 @@ def fit_means(
     """
     smoothness, precision, value = known or start or DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
     priors = {0: (fitted.CITY_MEAN_KMH, fitted.CITY_SD_KMH), -1: (fitted.SLOPE_KMH, fitted.SLOPE_SD_KMH)}
-    for at, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
-        precision[at], value[at] = sd**-2, mean * sd**-2
+    for column, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
+        precision[column], value[column] = sd**-2, mean * sd**-2
     rounds = _ROUNDS if known is None else 1
     for index in range(rounds):
         system = system_of(layout, smoothness, precision, value, [day.part(smoothness) for day in days])
@@ -155,7 +155,7 @@ def fit_means(
             if stronger.is_near(smoothness, _SMALL_CHANGE):
                 break
             smoothness = stronger
-    return Means(solved.effects, solved, [each for each in system.own if each is not None])
+    return Means(solved.effects, solved, [of_day for of_day in system.own if of_day is not None])
 
 
 def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
@@ -164,11 +164,11 @@ def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
     The default is worth a day: whether days differ is told by days. One of which nothing was released tells nothing.
     """
     ring, energy, told = hour_smoothness(), HOURS / DEFAULT.days, 1
-    own = [each for each in solved.system.own if each is not None]
-    for each, day in zip(own, days, strict=True):
+    own = [of_day for of_day in solved.system.own if of_day is not None]
+    for of_day, day in zip(own, days, strict=True):
         if day.information.wide or day.information.corner.any():
-            values = solved.border[each]
-            energy += day.days * float(values @ ring @ values + np.sum(ring * solved.spread[each, each]))
+            values = solved.border[of_day]
+            energy += day.days * float(values @ ring @ values + np.sum(ring * solved.spread[of_day, of_day]))
             told += 1
     return HOURS * told / energy
 
@@ -212,9 +212,12 @@ def spread_of(
 def variances_of(means: Means, deviations: Deviations, hours: Int64s, last: Float64s) -> Float64s:
     """Variances of the described means, (cells, slots). last: (cells, slots, columns), how much each HAT has of the
     last ones."""
-    found, these = hat_variances(means.solved, deviations.hours, last.shape[-1]), _last(means.solved, last.shape[-1])
-    both = last @ means.solved.spread[these, these] + 2 * found.with_last[:, hours]
-    own: Float64s = found.variances[:, hours] + np.sum(both * last, axis=-1) + np.diag(deviations.more)[hours]
+    variances, these = (
+        hat_variances(means.solved, deviations.hours, last.shape[-1]),
+        _last(means.solved, last.shape[-1]),
+    )
+    both = last @ means.solved.spread[these, these] + 2 * variances.with_last[:, hours]
+    own: Float64s = variances.variances[:, hours] + np.sum(both * last, axis=-1) + np.diag(deviations.more)[hours]
     return np.maximum(own, 0.0)
 
 

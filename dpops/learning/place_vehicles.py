@@ -74,5 +74,5 @@ def _exponent(beyond: float, days: float) -> float:
     """Of Chernoff's bound: - log P(sum > beyond) is at least so much, both in steps of scale 1."""
     if beyond <= 0:
         return 0.0
-    at = (math.sqrt(days**2 + beyond**2) - days) / beyond
-    return at * beyond + days * math.log1p(-(at**2))
+    tilt = (math.sqrt(days**2 + beyond**2) - days) / beyond
+    return tilt * beyond + days * math.log1p(-(tilt**2))

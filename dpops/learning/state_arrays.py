@@ -95,8 +95,8 @@ def _of_information(of: str, information: Information) -> dict[str, NDArray[Any]
 def _information(of: str, arrays: Arrays) -> Information:
     wide: dict[bytes, Wide] = {}
     while f"{of}.{len(wide)}.key" in arrays:
-        at = f"{of}.{len(wide)}"
-        across, beside, precisions, values = (arrays[f"{at}.{name}"] for name in _WIDE)
-        wide[arrays[f"{at}.key"].tobytes()] = Wide(across, beside, precisions, values)
+        prefix = f"{of}.{len(wide)}"
+        across, beside, precisions, values = (arrays[f"{prefix}.{name}"] for name in _WIDE)
+        wide[arrays[f"{prefix}.key"].tobytes()] = Wide(across, beside, precisions, values)
     families, mixed, corner, local, border = (arrays[f"{of}.{name}"] for name in _INFORMATION)
     return Information(families, mixed, corner, local, border, wide)

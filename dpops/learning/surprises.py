@@ -63,60 +63,61 @@ class _Surprises(NamedTuple):
 
 
 def told(means: Means, days: Sequence[Described], rows: RowsOf) -> Told:
-    found = list(_all(means, days, rows))
-    return Told(_floor(found), _explained(found))
+    surprises = list(_all(means, days, rows))
+    return Told(_floor(surprises), _explained(surprises))
 
 
-def _floor(found: Sequence[_Surprises]) -> float:
+def _floor(surprises: Sequence[_Surprises]) -> float:
     """A released sum of speeds lies around what the model makes of it by noise, whose variance is known, and by the
     HATs' own deviations. So the squares tell the floor, by least squares around the usual one. What few vehicles add
     they do not tell beside it: a release clips every vehicle, which takes much of that away."""
     precision = value = fitted.FLOOR_SD**-2
-    for each in found:
-        weighted = each.floors * each.precisions
-        precision, value = precision + float(weighted @ each.floors), value + float(weighted @ each.squares)
+    for of_day in surprises:
+        weighted = of_day.floors * of_day.precisions
+        precision, value = precision + float(weighted @ of_day.floors), value + float(weighted @ of_day.squares)
     return USUAL.least * min(max(value / precision, fitted.LEAST_FLOOR), fitted.MOST_FLOOR)
 
 
-def _explained(found: Sequence[_Surprises]) -> float:
+def _explained(surprises: Sequence[_Surprises]) -> float:
     """As many effects as the models use take about one square of noise each: a constant's misses less theirs, over
     what of each sum is the models' own doing (its leverage), added up."""
-    weight = sum(float(each.certainties @ each.weights**2) for each in found)
-    total = sum(float(each.certainties @ (each.weights * each.sums)) for each in found)
+    weight = sum(float(of_day.certainties @ of_day.weights**2) for of_day in surprises)
+    total = sum(float(of_day.certainties @ (of_day.weights * of_day.sums)) for of_day in surprises)
     constant = total / max(weight, _TINY)
     gained = sum(
-        float(each.certainties @ ((each.sums - constant * each.weights) ** 2 - each.missed**2)) for each in found
+        float(of_day.certainties @ ((of_day.sums - constant * of_day.weights) ** 2 - of_day.missed**2))
+        for of_day in surprises
     )
-    return gained / max(sum(float(each.certainties @ each.known) for each in found), _TINY)
+    return gained / max(sum(float(of_day.certainties @ of_day.known) for of_day in surprises), _TINY)
 
 
 def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Surprises]:
     """Of levels whose groups lie in one parent each: wider ones are few, and say little."""
     factors: dict[int, Float64s] = {}  # days of the same hours have the same variances, and about as many vehicles
-    for each in days:
-        vehicles, key = each.vehicles, id(each.log_variances)
+    for described in days:
+        vehicles, key = described.vehicles, id(described.log_variances)
         if key not in factors:
-            most = float(each.log_variances.max())
-            factors[key] = factors_of(each.log_variances, most, VEHICLES, vehicles)
+            most = float(described.log_variances.max())
+            factors[key] = factors_of(described.log_variances, most, VEHICLES, vehicles)
         numbers = np.maximum(vehicles[..., None] * factors[key], 1.0)
-        falling = USUAL.of(numbers, kmh=each.values[..., None], least=0.0).mean(axis=-1)
-        for stage in each.day.stages:
+        falling = USUAL.of(numbers, kmh=described.values[..., None], least=0.0).mean(axis=-1)
+        for stage in described.day.stages:
             for level in stage.levels:
-                made = rows(level.groups, each.day.hours)
+                made = rows(level.groups, described.day.hours)
                 if made.is_narrow:
-                    yield _surprises(means, each, level, stage.centre, made, falling)
+                    yield _surprises(means, described, level, stage.centre, made, falling)
 
 
 def _surprises(
-    means: Means, each: Described, level: LevelValues, centre: Float64s, rows: GroupRows, falling: Float64s
+    means: Means, described: Described, level: LevelValues, centre: Float64s, rows: GroupRows, falling: Float64s
 ) -> _Surprises:
-    totals, weights = level.groups.totals, each.weights
-    of_effects = rows(weights[..., None] * coefficients_of(each.traffic))
-    variances = of_effects.variances(means.solved, border_of(means.solved, each.deviations))
-    around = weights * (each.values - centre)
+    totals, weights = level.groups.totals, described.weights
+    of_effects = rows(weights[..., None] * coefficients_of(described.traffic))
+    variances = of_effects.variances(means.solved, border_of(means.solved, described.deviations))
+    around = weights * (described.values - centre)
     missed = (level.speeds - totals(around)).ravel()
     # Weights are noisy too, which matters where the centre is far off.
-    miscounted = fitted.MISCOUNTED * totals(weights * each.log_variances) / totals(weights) * totals(around) ** 2
+    miscounted = fitted.MISCOUNTED * totals(weights * described.log_variances) / totals(weights) * totals(around) ** 2
     noise = (1 / level.speed_precision + miscounted).ravel()
     few, floors = fitted.LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * USUAL.least).ravel()
     whole = noise + few + floors

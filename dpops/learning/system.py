@@ -76,10 +76,10 @@ class System:
     @cached_property
     def _precisions(self) -> Float64s:
         """The diagonal of the smoothness, (places,)."""
-        layout, found = self.layout, np.full(self.layout.local.size, self.smoothness.parents)
-        touching = np.bincount(layout.neighbours.ravel(), minlength=found.size)[layout.cell_places]
-        found[layout.cell_places] = self.smoothness.cells * (1 + touching)
-        return found
+        layout, precisions = self.layout, np.full(self.layout.local.size, self.smoothness.parents)
+        touching = np.bincount(layout.neighbours.ravel(), minlength=precisions.size)[layout.cell_places]
+        precisions[layout.cell_places] = self.smoothness.cells * (1 + touching)
+        return precisions
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,13 @@ class Solved:
         layout, blocks = self.system.layout, self.system.layout.blocks
         families, pairs = np.zeros(int(layout.entries[-1])), 0.0
         after = np.zeros((0, 0))
-        for at in reversed(range(len(blocks))):
-            block, own = blocks[at], self.inverses[at]
-            if at + 1 < len(blocks):
-                onward = -self.gains[at] @ after
-                own = own - onward @ self.gains[at].T
+        for number in reversed(range(len(blocks))):
+            block, own = blocks[number], self.inverses[number]
+            if number + 1 < len(blocks):
+                onward = -self.gains[number] @ after
+                own = own - onward @ self.gains[number].T
                 one, other = block.onward
-                start = blocks[at + 1].start
+                start = blocks[number + 1].start
                 across = np.sum(self.mixed[block.start + one] * self.across[start + other], axis=1)
                 pairs += float(np.sum(onward[one, other] - across))
             whole = own - self.mixed[block.start : block.stop] @ self.across[block.start : block.stop].T
@@ -201,7 +201,7 @@ def system_of(
     columns, corners, values = [np.zeros((layout.local.size, lasting))], [], [border]
     families, local = np.zeros(int(layout.entries[-1])), np.zeros(layout.local.size)
     own: list[slice | None] = []
-    at = lasting
+    column = lasting
     for part in parts:
         one = part.information
         families, local = families + one.families, local + one.local
@@ -212,8 +212,8 @@ def system_of(
         columns.append(more)
         corners.append(square)
         values.append(value)
-        own.append(None if part.own is None else slice(at, at + HOURS))
-        at += value.size
+        own.append(None if part.own is None else slice(column, column + HOURS))
+        column += value.size
     return System(
         layout, smoothness, families, np.concatenate(columns, axis=1), _bordered(corner, corners), local,
         np.concatenate(values), own,
@@ -261,15 +261,15 @@ class PartInformation:
 def _bordered(corner: Float64s, more: Sequence[Float64s]) -> Float64s:
     """A symmetric matrix of the lasting corner, and of further columns each given below and beside it."""
     lasting = corner.shape[0]
-    size = lasting + sum(each.shape[1] for each in more)
+    size = lasting + sum(block.shape[1] for block in more)
     whole = np.zeros((size, size))
     whole[:lasting, :lasting] = corner
-    at = lasting
-    for each in more:
-        own = slice(at, at + each.shape[1])
-        whole[:lasting, own], whole[own, :lasting] = each[:lasting], each[:lasting].T
-        whole[own, own] = each[lasting:]
-        at = own.stop
+    column = lasting
+    for block in more:
+        own = slice(column, column + block.shape[1])
+        whole[:lasting, own], whole[own, :lasting] = block[:lasting], block[:lasting].T
+        whole[own, own] = block[lasting:]
+        column = own.stop
     return whole
 
 
@@ -279,12 +279,12 @@ def _back(blocks: Sequence[Block], inverses: Sequence[Float64s], gains: Sequence
     for index, gain in enumerate(gains):
         here, after = blocks[index], blocks[index + 1]
         solution[after.start : after.stop] -= gain.T @ solution[here.start : here.stop]
-    for at in reversed(range(len(blocks))):
-        here = blocks[at]
-        own = inverses[at] @ solution[here.start : here.stop]
-        if at < len(gains):
-            after = blocks[at + 1]
-            own -= gains[at] @ solution[after.start : after.stop]
+    for number in reversed(range(len(blocks))):
+        here = blocks[number]
+        own = inverses[number] @ solution[here.start : here.stop]
+        if number < len(gains):
+            after = blocks[number + 1]
+            own -= gains[number] @ solution[after.start : after.stop]
         solution[here.start : here.stop] = own
     return solution
 

@@ -33,25 +33,27 @@ class Live:
     leans: Float64s
 
 
-def live(known: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Live:
+def live(learned: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Live:
     """One day's estimates around the earlier days' posterior, from the slots that were released of it.
 
-    known: of earlier days only. hours: int64 (slots,), the local hour in which each slot of the day begins, see
+    learned: of earlier days only. hours: int64 (slots,), the local hour in which each slot of the day begins, see
     `Design`. slots: by their index in the day, each one's values over (cells, 1), in a day's units of weight (`Facts`).
     Only what is given is looked at, so a live value is a function of entries of earlier sequence. The deviation of the
     day is smooth effects of the same kinds as the usual ones, with zero mean; a Kalman step for each slot and one fit
     to all of them are the same.
     """
-    forecast, clock = known.forecast(hours), hours % HOURS
+    forecast, clock = learned.forecast(hours), hours % HOURS
     factors = _factors(forecast.weights, slots)
-    layout = known.state.layouts.means
+    layout = learned.state.layouts.means
     total = Information.none(layout)
     for slot, values in slots.items():
         weights = (forecast.weights[:, slot] * factors[slot])[:, None]
         total = total + _slot_information(layout, clock[slot : slot + 1], values, forecast, slot, weights)
-    before, after = (_solved(layout, each) for each in (Information.none(layout), total))
-    usual, now = (hat_variances(each, usual_hours(each)).variances[:, clock] for each in (before, after))
-    moved = known.state.design.described(after.effects[:-1], clock)
+    before, after = (_solved(layout, information) for information in (Information.none(layout), total))
+    usual, now = (
+        hat_variances(information, usual_hours(information)).variances[:, clock] for information in (before, after)
+    )
+    moved = learned.state.design.described(after.effects[:-1], clock)
     left = np.minimum(now / usual, 1.0)
     field = replace(forecast, values=forecast.values + moved, variances=(forecast.variances + usual) * left)
     return Live(field, 1 - left)

@@ -25,7 +25,7 @@ LIVE_MECHANISM = "-live"
 """Ends the mechanism's name of values that were published while their day lasted."""
 
 _KEY = ("spec_id", "slot_start", "cell", "statistic")
-_OUTPUTS = [output for each in statistics.registered().values() for output in each.extras]
+_OUTPUTS = [output for statistic in statistics.registered().values() for output in statistic.extras]
 _EXTRAS: dict[str, pa.DataType] = {
     **NOTES,
     **{f"{output.name}{end}": pa.float64() for output in _OUTPUTS for end in ("", "_lower95", "_upper95")},
