@@ -71,7 +71,7 @@ def most_noise(kind: "Kind", chance: float, variance: float, step: float) -> flo
 
 
 def _exponent(beyond: float, days: float) -> float:
-    """Of Chernoff's bound: - log P(sum > beyond) is at least so much, both in steps of scale 1."""
+    """Bounds - log P(sum > beyond) from below, as Chernoff has it; in steps of scale 1."""
     if beyond <= 0:
         return 0.0
     tilt = (math.sqrt(days**2 + beyond**2) - days) / beyond

@@ -1,13 +1,13 @@
 """Whether a map of places smaller than cells is worth its share, and from which day on: from public facts alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from dpops.learning.expected_places import CONCENTRATED, SPREAD, ExpectedMap, expected_maps
+from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
 from dpops.levels import BoundsOnly, Fleet, Stage, with_places
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
@@ -21,6 +21,8 @@ that, it is worth its share if this part is."""
 FINER = (1, 2)
 """How many resolutions finer than the cells' places are compared."""
 CROWDINGS = {"spread": SPREAD, "concentrated": CONCENTRATED}
+CROWDINGS_OF_FILES = {"spread": EVEN, "concentrated": SPREAD}
+"""Of hexagons, and of the places of a file, such as segments of streets: of these no few have most of the traffic."""
 MOST_FLEET = 1_000_000
 
 
@@ -54,12 +56,13 @@ class PlannedPlaces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kind(NamedTuple):
-    """what: as a specification says it. cells: of the region that hold them."""
+    """what: as a specification says it. cells: of the region that hold them. crowdings: by how traffic lies in them."""
 
     what: str
     places: int
     cells: int
     as_specified: bool = False
+    crowdings: Mapping[str, float] = CROWDINGS
 
     def expected(self, stage: Stage, fleet: Fleet, crowding: float, days: Sequence[int]) -> list[ExpectedMap]:
         return expected_maps(stage, fleet, places=self.places, cells=self.cells, crowding=crowding, days=days)
@@ -72,7 +75,7 @@ def plan_places(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -
     share = SHARE if asked.places is None else asked.places.share
     stage = with_places(asked.recipe.later, share)[-1]
     kinds = _kinds(spec, asked, bounds)
-    worth = [_worth(kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in CROWDINGS]
+    worth = [_worth(kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
     return PlannedPlaces(
         share=float(share),
         is_asked=asked.places is not None,
@@ -93,12 +96,12 @@ def _kinds(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -> lis
     ]
     if own is not None and named is None:
         cell = own.places.cell
-        kinds.append(_Kind("the file's", cell.size, int(np.unique(cell).size), as_specified=True))
+        kinds.append(_Kind("the file's", cell.size, int(np.unique(cell).size), True, CROWDINGS_OF_FILES))
     return kinds
 
 
 def _worth(kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:
-    maps = kind.expected(stage, fleet, CROWDINGS[traffic], range(1, MOST_DAYS + 1))
+    maps = kind.expected(stage, fleet, kind.crowdings[traffic], range(1, MOST_DAYS + 1))
     shown = [maps[day - 1] for day in DAY_NUMBERS]
     return PlacesWorth(
         what=kind.what,

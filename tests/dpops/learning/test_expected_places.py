@@ -11,6 +11,7 @@ from dpops.learning.expected_places import (
     APART_VARIANCE,
     CAUTIOUS,
     CONCENTRATED,
+    EVEN,
     LEAST_VEHICLES,
     MOST_HALF_WIDTH_KMH,
     SPREAD,
@@ -67,8 +68,10 @@ def test_a_map_is_never_expected_to_be_worse_than_its_cells_nor_much_better_wher
 
 
 def test_concentrated_traffic_is_known_sooner() -> None:
-    spread, concentrated = (expected(stage(), 200, crowding)[0] for crowding in (SPREAD, CONCENTRATED))
-    assert concentrated.ok > spread.ok
+    segments, spread, concentrated = (
+        expected(stage(), 200, crowding, (4,))[0] for crowding in (EVEN, SPREAD, CONCENTRATED)
+    )
+    assert concentrated.ok > spread.ok > segments.ok
 
 
 @pytest.mark.parametrize("crowding", [SPREAD, CONCENTRATED])

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import h3
 import msgspec
 import pytest
 
@@ -23,8 +24,8 @@ FILE = {"type": "FeatureCollection", "features": [{"properties": {"name": "Ring 
 def planned(tmp_path: Path) -> Any:
     """What a plan says of places, for a fleet and [places]."""
 
-    def run(vehicles: int, more: str = "", spec: str = SPEC) -> Any:
-        (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
+    def run(vehicles: int, more: str = "", spec: str = SPEC, document: object = FILE) -> Any:
+        (tmp_path / "segments.geojson").write_text(json.dumps(document))
         (tmp_path / "spec.toml").write_text(spec.replace("vehicles = 50", f"vehicles = {vehicles}") + more)
         loaded = load(tmp_path / "spec.toml")
         assert loaded.levels is not None
@@ -73,6 +74,21 @@ def test_places_of_a_file_are_told_of_too(planned: Any) -> None:
     own = [kind for kind in document["kinds"] if kind["as_specified"]]
     assert [(kind["what"], kind["places"]) for kind in own] == [("the file's", 1)] * 2
     assert any("Of the file's places, as specified" in said for said in document["answers"])
+
+
+def test_of_segments_that_many_share_alike_less_is_promised_than_of_hexagons(planned: Any) -> None:
+    """No few of the segments have most of the traffic."""
+    middles = {child: h3.cell_to_latlng(child) for cell in levels_city.CELLS for child in h3.cell_to_children(cell, 9)}
+    lines = [
+        {"properties": {"name": name}, "geometry": {**LINE, "coordinates": [[x - 0.0008, y], [x + 0.0008, y]]}}
+        for name, (y, x) in middles.items()
+    ]
+    of = planned(100, '[places]\nfile = "segments.geojson"\n', document=FILE | {"features": lines})["kinds"]
+    segments, hexagons = (
+        next(kind["ok"] for kind in of if (kind["what"], kind["traffic"]) == (what, "spread"))
+        for what in ("the file's", "resolution 9")
+    )
+    assert segments[2] < hexagons[2] / 2, "after four days"
 
 
 def test_nothing_is_said_of_places_where_a_specification_can_have_none(planned: Any) -> None:
