@@ -77,6 +77,7 @@ def assemble(
             calendar=calendar,
             vehicle_key=secret.derive("vehicle"),
             derived=spec.input.derived,
+            turning=spec.input.turning,
         ),
         ground=spec.ground,
         release=KINDS[spec.kind].of_slots(asked) if in_slots else KINDS[spec.kind].of(asked),

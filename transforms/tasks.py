@@ -23,6 +23,7 @@ from transforms.layouts.remote import fetched, is_remote
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.ledger.recording import record_units
 from transforms.observe.parse import Rules
+from transforms.places.ground import Ground
 from transforms.recorded.units import Unit
 from transforms.records import RawBatch, RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Before, DrawnUnit, ReleaseKind, Stopped, Tallies, release_group
@@ -57,14 +58,14 @@ def capped(table: wire.Tally, count: Count) -> wire.Tally:
 
 
 def derived(
-    slots: Mapping[int, Iterable[bytes]], rules: Rules, release: ReleaseKind, count: Count
+    slots: Mapping[int, Iterable[bytes]], rules: Rules, ground: Ground, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
-    """Tallies a period, or a part of its vehicles, with derived speeds: the first slot of the period, and a tally.
+    """Tallies a period, or a part of its vehicles, with what is derived: the first slot of the period, and a tally.
 
     slots: packed events by the start of their slot.
     """
     tallies = derived_tallies(
-        {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, release.columns
+        {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, ground, release.columns
     )
     count(counters.DUPLICATES, tallies.duplicates)
     for reason, rows in tallies.without.items():

@@ -195,8 +195,8 @@ class _AsCalled:
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         """One period: each rests on those that were recorded before it, so they come one after another."""
         spec, periods = self.spec, self.when.periods
-        if spec.input.derived is not None:
-            raise SpecificationError("input.derived_speed is for `hatstream release` only: give rows with their speeds")
+        if key := spec.input.needs_whole_periods:
+            raise SpecificationError(f"{key} is for `hatstream release` only: give rows with what it would derive")
         if len(periods) > 1:
             raise UsageError(
                 f"the range holds {len(periods)} periods, and by {spec.kind!r} each rests on what was recorded "

@@ -16,6 +16,7 @@ from pipelines.errors import shortened
 from pipelines.specification.document import (
     AccountTable,
     CellsTable,
+    DerivedHeadingTable,
     DerivedSpeedTable,
     Document,
     InputTable,
@@ -31,6 +32,7 @@ from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.extras import require
 from transforms.layouts import layout
+from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
 from transforms.regular_files import read_regular
@@ -265,6 +267,8 @@ def _read_visits(path: Path) -> str:
 
 def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Input:
     """headed: whether the places need to know which way a vehicle goes."""
+    turning, derived = _turning(table.derived_heading, headed=headed), _derived(table.derived_speed)
+    headed = headed and turning is None
     try:
         chosen = layout(
             table.layout,
@@ -282,7 +286,7 @@ def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Inp
         )
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
-    return Input(table.layout, table.columns, chosen, _derived(table.derived_speed), allowed_lateness_s, headed)
+    return Input(table.layout, table.columns, chosen, derived, allowed_lateness_s, headed, turning)
 
 
 def _derived(table: DerivedSpeedTable | None) -> SpeedLimits | None:
@@ -292,6 +296,15 @@ def _derived(table: DerivedSpeedTable | None) -> SpeedLimits | None:
     need(1 <= gap_s <= 3_600, "input.derived_speed.max_gap_s", "must be between 1 and 3600", gap_s)
     need(1 <= kmh <= 1_000, "input.derived_speed.max_kmh", "must be between 1 and 1000", kmh)
     return SpeedLimits(gap_s, kmh)
+
+
+def _turning(table: DerivedHeadingTable | None, *, headed: bool) -> HeadingLimits | None:
+    if table is None:
+        return None
+    need(headed, "input.derived_heading", "goes with places that have the property directed", "given")
+    need(1 <= table.max_gap_s <= 3_600, "input.derived_heading.max_gap_s", "must be 1 to 3600", table.max_gap_s)
+    need(1 <= table.min_m <= 1_000, "input.derived_heading.min_m", "must be 1 to 1000", table.min_m)
+    return HeadingLimits(table.max_gap_s, table.min_m)
 
 
 def check_derived(document: Document) -> None:

@@ -173,6 +173,13 @@ class DerivedSpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     max_kmh: Annotated[Fraction, about("what would be faster is an error of a position, and has no speed")]
 
 
+class DerivedHeadingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """For feeds without headings, where places are directed: the way between a vehicle's consecutive positions."""
+
+    max_gap_s: Annotated[int, about("after a position that follows later nothing is known, in seconds; 1 to 3600")]
+    min_m: Annotated[int, about("what is nearer in metres is no way, but an error of a position; 1 to 1000")]
+
+
 class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The feed."""
 
@@ -200,6 +207,9 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     decimal: Annotated[str | None, about("of numbers in CSV; a point if left out", *get_args(DecimalMark))] = None
     derived_speed: Annotated[
         DerivedSpeedTable | None, about("speeds from consecutive positions; columns then has no speed")
+    ] = None
+    derived_heading: Annotated[
+        DerivedHeadingTable | None, about("headings from consecutive positions; columns then has no heading")
     ] = None
     records: Annotated[
         str | None,

@@ -137,6 +137,8 @@ def _input(spec: "Specification") -> dict[str, Any]:
         plain["decimal"] = units.decimal
     if spec.input.derived is not None:
         plain["derived_speed"] = {"max_gap_s": spec.input.derived.max_gap_s, "max_kmh": str(spec.input.derived.max_kmh)}
+    if spec.input.turning is not None:
+        plain["derived_heading"] = {"max_gap_s": spec.input.turning.max_gap_s, "min_m": spec.input.turning.min_m}
     if isinstance(layout, CsvTable) and (layout.delimiter, layout.has_header) != (",", True):
         plain |= {"delimiter": layout.delimiter, "header": layout.has_header}
     return plain

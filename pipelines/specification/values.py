@@ -21,6 +21,7 @@ from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.layouts.base import FIELDS, with_heading
+from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.ground import Ground, Hexagons
 from transforms.releases.periods.products import Product
@@ -82,7 +83,7 @@ class Input:
     """The feed. name, columns: of the layout, as written. derived: limits of speeds that are made from positions.
 
     allowed_lateness_s: so long after a slot its reports are waited for. headed: whether rows say which way a vehicle
-    goes.
+    goes. turning: limits of headings that are made from positions.
     """
 
     name: str
@@ -91,6 +92,13 @@ class Input:
     derived: SpeedLimits | None = None
     allowed_lateness_s: int = 0
     headed: bool = False
+    turning: HeadingLimits | None = None
+
+    @property
+    def needs_whole_periods(self) -> str:
+        """What is derived from a vehicle's consecutive rows, by its key; or empty."""
+        keys = {"input.derived_speed": self.derived, "input.derived_heading": self.turning}
+        return next((key for key, limits in keys.items() if limits is not None), "")
 
     @property
     def fields(self) -> tuple[str, ...]:

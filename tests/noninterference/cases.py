@@ -21,6 +21,9 @@ PLACES = DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,") + "[places]\nresolu
 STREETS = PLACES.replace("resolution = 9", 'file = "streets.geojson"').replace(
     'speed = "v"', 'heading = "h", speed = "v"'
 )
+TURNING = PLACES.replace("resolution = 9", 'file = "streets.geojson"').replace(
+    'speed = "v" }\n', 'speed = "v" }\nderived_heading = { max_gap_s = 1800, min_m = 15 }\n'
+)
 CLASSES = (
     DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,").replace(
         "[input]", '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[input]'
@@ -107,6 +110,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     ),
     "classes": lambda: of_two_days(CLASSES, Job(days=(DAYS[0], DAYS[1])), bus(9, day=DAYS[1])),
     "a-file-a-row": lambda: with_and_without(SECRET, bus(3), Job(files=9)),
+    "derived-headings": lambda: with_and_without(TURNING, bus(), Job(), reports(60, per_hour=3)),
     "derived-speeds": lambda: with_and_without(DERIVED, bus(), Job(), reports(60, per_hour=3)),
     "levels-public-counts": lambda: at_other_speeds(SECRET.replace('"add-remove"', '"counts-public"'), Job()),
     "suppression": lambda: at_other_speeds(SUPPRESSED, Job()),

@@ -223,6 +223,16 @@ def _(observe_files: Any) -> Any:
     return mutated
 
 
+@mutant("way-of-the-data", "derived-headings", "transforms.observe.derived_heading:derived_headings")
+def _(derived_headings: Any) -> Any:
+    """How long a way is known follows from the vehicles of the day."""
+
+    def mutated(positions: Any, limits: Any) -> Any:
+        return derived_headings(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits)
+
+    return mutated
+
+
 @mutant("gap-of-the-data", "derived-speeds", "transforms.observe.derived_speed:derived_speeds")
 def _(derived_speeds: Any) -> Any:
     """The largest gap between two positions is that of the vehicles of the day."""

@@ -65,7 +65,9 @@ class _Registered(Mapping[str, T], Generic[T]):
 
 FIXED: Mapping[str, OwnLayout] = _Registered(own)
 MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = _Registered(mapped)
-_ABOUT_HEADINGS = ": a heading goes with places that have the property directed, and they need one"
+_ABOUT_HEADINGS = (
+    ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"
+)
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
 
@@ -114,7 +116,9 @@ def _fixed(name: str, headed: bool, given: Mapping[str, object]) -> Layout:
     _refuse_given(given, f"layout {name!r} has its own units and columns")
     layout = FIXED[name].headed if headed else FIXED[name].layout
     if layout is None:
-        raise ValueError(f"layout {name!r} has no heading, which places with the property directed need")
+        raise ValueError(
+            f"layout {name!r} has no heading, which places with the property directed need: or input.derived_heading"
+        )
     return layout
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.types import Grid, Int64s
 
@@ -53,25 +54,37 @@ class Derived(NamedTuple):
 
 def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Derived:
     """The speed of a row is that on the way to it from the vehicle's row before. Clamped to the grid's upper end."""
-    size = positions.vehicle.size
-    same = np.zeros(size, np.bool_)
-    same[1:] = positions.vehicle[1:] == positions.vehicle[:-1]
+    near, first = follows(positions, limits.max_gap_s), ~_same_vehicle(positions)
+    rows = np.flatnonzero(near)
+    x, y = displacement(positions, rows)
     gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
-    near = same & (gap_us <= limits.max_gap_s * 1_000_000)
-    near_rows = np.flatnonzero(near)
-    kmh = _distance_m(positions, near_rows) / gap_us[near_rows] * 3_600_000.0
+    kmh = np.sqrt(x * x + y * y) * METRES_PER_E7 / gap_us[rows] * 3_600_000.0
     slow = kmh <= float(limits.max_kmh)
     steps = np.rint(np.minimum(kmh[slow] / float(grid.step), grid.upper_steps)).astype(np.int64)
-    without = {FIRST: int((~same).sum()), GAP: int((same & ~near).sum()), TOO_FAST: int((~slow).sum())}
-    return Derived(near_rows[slow], steps, {reason: rows for reason, rows in without.items() if rows})
+    without = {FIRST: int(first.sum()), GAP: int((~first & ~near).sum()), TOO_FAST: int((~slow).sum())}
+    return Derived(rows[slow], steps, {reason: number for reason, number in without.items() if number})
 
 
-def _distance_m(positions: Positions, rows: Int64s) -> "np.typing.NDArray[np.float64]":
-    """From the row before to each of these rows, on the plane that touches the Earth between them."""
+def follows(positions: Positions, max_gap_s: int) -> NDArray[np.bool_]:
+    """Says which rows have one of the same vehicle before them, at most so long ago."""
+    gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
+    return _same_vehicle(positions) & (gap_us <= max_gap_s * 1_000_000)
+
+
+def _same_vehicle(positions: Positions) -> NDArray[np.bool_]:
+    """Says which rows are of the same vehicle as the row before."""
+    same = np.zeros(positions.vehicle.size, np.bool_)
+    same[1:] = positions.vehicle[1:] == positions.vehicle[:-1]
+    return same
+
+
+def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Measures the way from the row before to each of these rows, on the plane that touches the Earth between them.
+
+    To the east and to the north, in ten-millionths of a degree of a great circle.
+    """
     lat, lon = positions.lat_e7, positions.lon_e7
     middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)
     east = lon[rows] - lon[rows - 1]
     east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)
-    x, y = ((east * _COS[middle]) >> _COS_BITS).astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)
-    metres: np.typing.NDArray[np.float64] = np.sqrt(x * x + y * y) * METRES_PER_E7
-    return metres
+    return ((east * _COS[middle]) >> _COS_BITS).astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)

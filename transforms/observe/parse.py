@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpops.types import Grid, Int64s
 from transforms.layouts.base import HEADING, Units
 from transforms.layouts.columns import Bools, Floats, Numbers, as_binary, is_text, nulls
+from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.records import NO_HEADING, Observations
@@ -50,6 +51,7 @@ class Rules:
 
     A box whose west is greater than its east crosses the antimeridian. derived: limits of speeds that are derived from
     positions; then no row needs a speed, what it has is not looked at, and all speeds are 0 until they are derived.
+    turning: limits of headings that are derived; then no row has one until they are.
     """
 
     grid: Grid
@@ -58,6 +60,12 @@ class Rules:
     calendar: Locator
     vehicle_key: bytes = field(repr=False)
     derived: SpeedLimits | None = None
+    turning: HeadingLimits | None = None
+
+    @property
+    def need_whole_periods(self) -> bool:
+        """Whether something is derived from a vehicle's consecutive rows, of all slots of a period."""
+        return self.derived is not None or self.turning is not None
 
 
 class _Vehicles(NamedTuple):

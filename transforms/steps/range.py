@@ -1,4 +1,4 @@
-"""Steps of a closed range of whole periods: speeds derived from positions, and periods released one after another."""
+"""Steps of a closed range of whole periods: what consecutive positions give, and periods released one after another."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from apache_beam.pvalue import PCollection
 from transforms import tasks, wire
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.parse import Rules
+from transforms.places.ground import Ground
 from transforms.records import (
     EventBytes,
     KeyedTally,
@@ -30,30 +31,31 @@ _CONSENT_S = -1
 
 
 @dataclass
-class DeriveSpeeds(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]):
-    """Events of whole periods -> ((first slot, 0), packed Tally), with the speeds that consecutive positions give."""
+class Derive(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]):
+    """Events of whole periods -> ((first slot, 0), packed Tally), with what consecutive positions give."""
 
     rules: Rules
+    ground: Ground
     release: ReleaseKind
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
         keyed = events | "by period" >> beam.Map(_by_period, self.release.group).with_output_types(KeyedSlot)
         grouped = keyed | "group" >> beam.GroupByKey()
-        fn = _DeriveSpeeds(self.rules, self.release)
+        fn = _Derive(self)
         tallies: PCollection[KeyedTally] = grouped | "tally" >> beam.ParDo(fn).with_output_types(KeyedTally)
         return tallies
 
 
-class _DeriveSpeeds(beam.DoFn):
-    def __init__(self, rules: Rules, release: ReleaseKind) -> None:
-        self._rules, self._release = rules, release
+class _Derive(beam.DoFn):
+    def __init__(self, of: Derive) -> None:
+        self._rules, self._ground, self._release = of.rules, of.ground, of.release
 
     def process(self, group: tuple[SlotShard, Iterable[tuple[int, EventBytes]]]) -> Iterator[KeyedTally]:
         _, parts = group
         of_slots: dict[int, list[EventBytes]] = {}
         for slot_s, data in parts:
             of_slots.setdefault(slot_s, []).append(data)
-        for plan_s, table in tasks.derived(of_slots, self._rules, self._release, count):
+        for plan_s, table in tasks.derived(of_slots, self._rules, self._ground, self._release, count):
             yield (plan_s, 0), wire.pack_tally(table)
 
 

@@ -34,8 +34,8 @@ class Feed:
     def events(self, report: Report, ground: Ground | None = None) -> tuple[Calendar, dict[int, list[bytes]]]:
         """Reads and parses the files as a release does: packed events by slot. ground: the cells' where left out."""
         spec = self.spec
-        if spec.input.derived is not None:
-            raise UsageError("an evaluation reads speeds, and input.derived_speed says that the feed has none")
+        if key := spec.input.needs_whole_periods:
+            raise UsageError(f"an evaluation reads what rows have, and {key} says that the feed lacks it")
         when = self._calendar()
         rules = Rules(
             grid=spec.speeds.grid,

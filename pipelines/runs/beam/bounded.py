@@ -53,7 +53,7 @@ from transforms.records import (
 from transforms.releases.base import ReleaseKind
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.observe import counted
-from transforms.steps.range import DeriveSpeeds, ReleaseInOrder
+from transforms.steps.range import Derive, ReleaseInOrder
 from transforms.steps.release import Record
 from transforms.steps.side_outputs import Parting, Refusal
 
@@ -117,8 +117,8 @@ class _OnEngine:
     counted: PCollection[KeyedFact]
 
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
-        if job.rules.derived is not None:
-            slots = events | "by vehicle" >> DeriveSpeeds(job.rules, job.release)
+        if job.rules.need_whole_periods:
+            slots = events | "by vehicle" >> Derive(job.rules, job.ground, job.release)
         elif self.of.pane_s < job.slot_s:
             panes = _in_panes(events, job.release, self.of.kept)
             slots = panes | "by vehicle" >> ByVehicle(job.release, in_panes=True)

@@ -103,10 +103,10 @@ def _in_order(
     """Draws, records and publishes group after group."""
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
     shards = counting.parts_for(events.total_rows)  # of vehicles: their sums are the same however they are parted
-    if job.rules.derived is None:
-        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
-    else:
+    if job.rules.need_whole_periods:
         tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
+    else:
+        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
     groups = dict.fromkeys(job.release.group(slot.start_s) for slot in slots)
     keys = [[(group, shard) for shard in range(shards)] for group in groups]
     read = _groups(job, keys, tallies, progress)

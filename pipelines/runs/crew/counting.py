@@ -76,7 +76,8 @@ def count_derived(
     *,
     shards: int,
 ) -> Spool:
-    """Tallies by (plan, shard of vehicles), their speeds derived: a vehicle's whole period comes together for that.
+    """Tallies by (plan, shard of vehicles), with speeds or headings derived: a vehicle's whole period comes
+    together for that.
 
     periods: the slots of each.
     """

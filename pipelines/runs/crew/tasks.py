@@ -139,7 +139,7 @@ class Count:
 
 @dataclass(frozen=True)
 class CountDerived:
-    """Events of a period, or of a part of its vehicles, whose speeds are derived -> their tallies by (plan, shard).
+    """Events of a period, or of a part of its vehicles, whose rows before decide -> tallies by (plan, shard).
 
     places: of each slot, by its start.
     """
@@ -150,7 +150,7 @@ class CountDerived:
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:  # noqa: ARG002 - the interface of tasks
         done = Done([], Counter())
         slots = {slot_s: map(shelf.read, places) for slot_s, places in self.places.items()}
-        for plan_s, table in tasks.derived(slots, road.rules, road.release, done.add):
+        for plan_s, table in tasks.derived(slots, road.rules, road.ground, road.release, done.add):
             done.entries.extend(_shelved(table, table.vehicle % self.shards, plan_s, shelf))
         return done
 

@@ -222,8 +222,8 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
 
 def check(spec: Specification, start_s: int) -> None:
     """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
-    if spec.input.derived is not None:
-        raise SpecificationError("input.derived_speed needs a vehicle's whole day: use `hatstream release`")
+    if key := spec.input.needs_whole_periods:
+        raise SpecificationError(f"{key} needs a vehicle's whole day: use `hatstream release`")
     if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.levels):
         raise SpecificationError(why)
     try:

@@ -112,6 +112,35 @@ def test_speeds_are_derived_over_a_whole_day_of_each_vehicle(tmp_path, hatstream
     assert audited(tmp_path) == (0, len(first)), "drawn again of the same sums, in vain"
 
 
+STREETS = {"north": [[72.83, 21.16], [72.83, 21.22]], "south": [[72.83, 21.22], [72.83, 21.16]]}
+
+
+@pytest.mark.parametrize("of_rows", [True, False])
+def test_places_of_one_direction_are_those_of_this_machine(tmp_path, hatstream, of_rows):
+    """By a column of headings, or by the way from each vehicle's row before."""
+    features = [
+        {"properties": {"name": name, "directed": True}, "geometry": {"type": "LineString", "coordinates": line}}
+        for name, line in STREETS.items()
+    ]
+    (tmp_path / "s.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    spec = levels_city.SPEC + "derived_heading = { max_gap_s = 900, min_m = 15 }\n" * (not of_rows)
+    spec = spec.replace('speed = "v"', 'heading = "h", speed = "v"') if of_rows else spec
+    rows = levels_city.rows(city.DAYS[:1])
+    lines = [f"{line.strip()},{('180', '0', '359', '')[at % 4]}\n" for at, line in enumerate(rows)]
+    levels_city.write(tmp_path, spec=spec + '[places]\nfile = "s.geojson"\n', lines=lines)
+    feed = tmp_path / "feed.csv"
+    feed.write_text(feed.read_text().replace("lat,lon,v\n", "lat,lon,v,h\n"))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    arguments = city.release(tmp_path, start=city.DAYS[0], end=city.DAYS[0])
+    assert hatstream(*arguments, *OPTIONS)[0] == 0
+    first = digests(tmp_path)
+    assert hatstream(*arguments)[0] == 0
+    assert audited(tmp_path) == (0, len(first)), "drawn again of the same sums, in vain"
+    feed.write_text(feed.read_text().replace(*((",180\n", ",\n") if of_rows else (":13:0", ":20:0"))))
+    assert hatstream(*arguments)[0] == 0
+    assert audited(tmp_path)[0] == 1, "the look at places alone is of other sums"
+
+
 def test_a_second_run_says_what_the_first_said_and_one_of_other_input_that_it_differs(tmp_path, hatstream):
     opened(tmp_path, hatstream)
     first = hatstream(*city.release(tmp_path, "--json", *OPTIONS))[1]

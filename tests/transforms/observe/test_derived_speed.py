@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.types import Grid
-from transforms.count.derived import with_derived_speeds
+from tests.transforms.observe.consecutive import SLOT_S, events_of, positions, rows
+from transforms.count.derived import in_order, with_derived_speeds
 from transforms.observe.derived_speed import FIRST, GAP, TOO_FAST, Positions, SpeedLimits, derived_speeds
-from transforms.wire import S_US, Events
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 LIMITS = SpeedLimits(120, Fraction(100))
-SLOT_S = 3_600
 
 
 def kmh_between(one, other, seconds):
@@ -23,12 +22,6 @@ def kmh_between(one, other, seconds):
     a, b, c, d = (math.radians(each) for each in (*one, *other))
     half = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
     return 2 * 6_371_008.8 * math.asin(math.sqrt(half)) / seconds * 3.6
-
-
-def positions(*rows):
-    """rows: (vehicle, seconds, latitude, longitude)."""
-    columns = [(vehicle, round(s * S_US), round(lat * 1e7), round(lon * 1e7)) for vehicle, s, lat, lon in rows]
-    return Positions(*np.array(columns, np.int64).T)
 
 
 @pytest.mark.parametrize("lat", [0.0, 30.25, -33.9, 59.9, 78.2, -89.0])
@@ -58,42 +51,13 @@ def test_a_speed_above_the_grid_is_clamped_and_one_at_rest_is_zero():
 def test_nothing_gives_nothing():
     none = np.zeros(0, np.int64)
     assert derived_speeds(Positions(none, none, none, none), LIMITS, GRID).rows.size == 0
-    assert with_derived_speeds({}, LIMITS, GRID).slots == {}
-
-
-rows = st.lists(
-    st.tuples(
-        st.integers(1, 6),  # vehicle
-        st.integers(0, 3 * SLOT_S * 10 - 1),  # tenths of a second, over three slots
-        st.integers(0, 40),  # of 0.001 degrees
-        st.integers(0, 40),
-    ),
-    max_size=60,
-)
-
-
-def events_of(some):
-    """By slot, as they come."""
-    found = {}
-    for vehicle, tenths, lat, lon in some:
-        found.setdefault(tenths // 10 // SLOT_S * SLOT_S, []).append((vehicle, tenths, lat, lon))
-    return {
-        slot_s: Events(
-            vehicle=np.array([row[0] * 1_000_003 for row in mine], np.int64),
-            offset_us=np.array([row[1] * S_US // 10 - slot_s * S_US for row in mine], np.int64),
-            lat_e7=np.array([300_000_000 + row[2] * 10_000 for row in mine], np.int64),
-            lon_e7=np.array([-977_000_000 + row[3] * 10_000 for row in mine], np.int64),
-            cell=np.array([row[2] // 10 for row in mine], np.int64),
-            speed=np.zeros(len(mine), np.int64),
-        )
-        for slot_s, mine in found.items()
-    }
+    assert with_derived_speeds(in_order({}), LIMITS, GRID).ordered.by_slot() == {}
 
 
 def told(some, limits=LIMITS):
     """Every event that has a speed, in one order."""
-    found = with_derived_speeds(events_of(some), limits, GRID)
-    return sorted((slot_s, *map(int, row)) for slot_s, mine in found.slots.items() for row in zip(*mine, strict=True))
+    found = with_derived_speeds(in_order(events_of(some)), limits, GRID).ordered.by_slot()
+    return sorted((slot_s, *map(int, row)) for slot_s, mine in found.items() for row in zip(*mine, strict=True))
 
 
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 4))
@@ -115,9 +79,9 @@ def test_without_a_vehicle_the_others_are_what_they_were(some):
 
 @given(rows)
 def test_rows_are_all_accounted_for(some):
-    found = with_derived_speeds(events_of(some), LIMITS, GRID)
-    kept = sum(events.vehicle.size for events in found.slots.values())
-    assert kept + sum(found.without.values()) + found.duplicates == len(some)
+    found = with_derived_speeds(in_order(events_of(some)), LIMITS, GRID)
+    kept = found.ordered.slot_s.size
+    assert kept + sum(found.without.values()) + found.ordered.duplicates == len(some)
 
 
 def test_a_speed_reaches_over_the_edge_of_a_slot():
