@@ -1,8 +1,6 @@
 """A statistic with options, asked for twice, from specification to rows: the share of reports above a speed."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import h3
@@ -11,70 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpops import statistics
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, facts_of, stack, with_noise
-from dpops.noise import Noise
 from dpops.registry import registered
-from dpops.statistics import SHARE, Output, Statistic
-from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.cli import main
 from pipelines.specification import SpecificationError, load
 from pipelines.specification.schema import schema
 from tests import city
-
-
-@dataclass(frozen=True)
-class Faster:
-    """Samples of more than so many grid steps."""
-
-    name: str
-    above_steps: int
-
-    def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
-        return np.bincount(group[steps > self.above_steps], minlength=groups).astype(np.int64)
-
-
-class NeedsFaster:
-    def columns(self, mechanism: Mechanism, grid: Grid, *options: Fraction) -> dict[str, Faster]:  # noqa: ARG002
-        (above,) = options
-        return {"sums": Faster(f"faster than {above}", above // grid.step)}
-
-
-SHARE_ABOVE = Statistic(
-    name="share",
-    needs=NeedsFaster(),
-    outputs=(Output("share", SHARE),),
-    options=("above",),
-    default="noisy-share",
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoisyShare(Mechanism):
-    """The number of samples above, with noise for the user who has the most samples."""
-
-    name = "noisy-share"
-    statistics = frozenset({"share"})
-    adjacencies = frozenset({"counts-public"})
-
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        samples, heaviest = int(hat.counts.sum()), int(hat.counts.max())
-        return Plan(
-            mechanism=self.name,
-            epsilon=epsilon,
-            step=Fraction(1, samples),
-            scale=heaviest / epsilon,
-            upper=Fraction(1),
-            bias_bound=1 - samples / hat.reported,
-            sensitivity=heaviest,
-            facts=facts_of(hat, grid),
-            rounding=0.0,
-        )
-
-    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        users = stack(totals, plans)
-        exact = np.add.reduceat(users.sums, users.start) if plans else users.sums
-        return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
-
+from tests.dpops.share_above import SHARE_ABOVE, NoisyShare
 
 TWICE = '[[statistic]]\nname = "share"\nabove = 20\n[[statistic]]\nname = "share"\nabove = 40.5\n'
 TWICE += 'weight = 2\n[[statistic]]\nname = "mean"'

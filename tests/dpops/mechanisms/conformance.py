@@ -1,7 +1,7 @@
 """What the conformance tests share: examples of every registered mechanism, count vectors, worst neighbours."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from dpops import statistics
 from dpops.claims import Adjacency
 from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
@@ -20,6 +21,7 @@ from dpops.mechanisms.constant import Constant
 from dpops.mechanisms.opt_array import OptArray
 from dpops.noise import Noise
 from dpops.registry import registered
+from dpops.statistics import Column
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.reference import unlike
 from tests.statistical.audit import Release
@@ -107,10 +109,41 @@ def plan_for(mechanism: Mechanism, counts: Int64s) -> Plan:
 
 
 def statistic_of(mechanism: Mechanism) -> str:
-    if isinstance(mechanism, Auto | Baseline):
-        return mechanism.statistic
-    (only,) = mechanism.statistics
-    return only
+    chosen: str | None = getattr(mechanism, "statistic", None)
+    return chosen or next(iter(mechanism.statistics))
+
+
+def columns_for(mechanism: Mechanism, grid: Grid) -> Mapping[str, Column]:
+    """What its statistic needs of samples; options of the statistic are half of the largest speed."""
+    statistic = statistics.registered()[statistic_of(mechanism)]
+    asked = statistic.with_options(dict.fromkeys(statistic.options, grid.upper / 2))
+    return asked.needs.columns(mechanism, grid, *asked.values)
+
+
+def spread(mechanism: Mechanism, counts: Int64s, sums: Int64s) -> Totals:
+    """What users of these sums add up to in the statistic's columns, if all samples but one are at 0 or at U."""
+    full, rest = np.divmod(sums, GRID.upper_steps)
+    number, user = _samples(counts)
+    at_most = np.where(number == full[user], rest[user], 0)
+    return _added(mechanism, counts, np.where(number < full[user], GRID.upper_steps, at_most))
+
+
+def even(mechanism: Mechanism, counts: Int64s, sums: Int64s) -> Totals:
+    """What they add up to if a user's samples are within one step of one another."""
+    low, over = np.divmod(sums, np.maximum(counts, 1))
+    number, user = _samples(counts)
+    return _added(mechanism, counts, low[user] + (number < over[user]))
+
+
+def _samples(counts: Int64s) -> tuple[Int64s, Int64s]:
+    """Of each sample its number among its user's, and the user."""
+    user = np.repeat(np.arange(counts.size), counts)
+    return np.arange(counts.sum()) - (np.cumsum(counts) - counts)[user], user
+
+
+def _added(mechanism: Mechanism, counts: Int64s, steps: Int64s) -> Totals:
+    user, columns = _samples(counts)[1], columns_for(mechanism, GRID)
+    return Totals(counts, **{field: column.add_up(steps, user, counts.size) for field, column in columns.items()})
 
 
 def truth_of(mechanism: Mechanism, totals: Totals) -> Fraction:
@@ -171,7 +204,7 @@ def worst_neighbours(mechanism: Mechanism, plan: Plan, counts: Int64s) -> tuple[
     for sums, end in itertools.product(backgrounds, (top, half)):
         for user in range(counts.size):
             mine = np.arange(counts.size) == user
-            ends = (unlike(counts, np.where(mine, x, sums), GRID.upper_steps) for x in (0, end))
+            ends = (spread(mechanism, counts, np.where(mine, x, sums)) for x in (0, end))
             pairs.append((next(ends), next(ends)))
     answers = noiseless_of(mechanism, plan, [totals for pair in pairs for totals in pair])
     moved = np.abs(np.array(answers[::2]) - np.array(answers[1::2]))
@@ -190,21 +223,24 @@ def worst_biased(mechanism: Mechanism, plan: Plan, counts: Int64s) -> Totals:
         released = noiseless_of(mechanism, plan, hats)
         off = [abs(x * plan.step - truth_of(mechanism, hat)) for x, hat in zip(released, hats, strict=True)]
         return hats[off.index(max(off))]
-    alone = [Totals(counts, np.where(np.arange(counts.size) == user, top, 0)) for user in range(counts.size)]
+    alone = [spread(mechanism, counts, np.where(np.arange(counts.size) == user, top, 0)) for user in range(counts.size)]
     weights = np.array(noiseless_of(mechanism, plan, alone)) * float(plan.step)
-    return Totals(counts, np.where(weights > counts / counts.sum() * float(GRID.upper), top, 0))
+    return spread(mechanism, counts, np.where(weights > counts / counts.sum() * float(plan.upper), top, 0))
 
 
-def enumerated_sensitivity(mechanism: Mechanism, plan: Plan, counts: Int64s, upper_steps: int) -> int:
-    """The largest |q(D) - q(D')| over all datasets on the grid: along each axis of the cube of the users' moments."""
-    axes = [moments_of(count, upper_steps) for count in counts.tolist()]
+def enumerated_sensitivity(mechanism: Mechanism, plan: Plan, counts: Int64s, grid: Grid) -> int:
+    """The largest |q(D) - q(D')| over all datasets on the grid: along each axis of the cube of what users add up to."""
+    columns = columns_for(mechanism, grid)
+    axes = [added_up(columns, count, grid.upper_steps) for count in counts.tolist()]
     cube = np.array(list(itertools.product(*axes)), np.int64)
-    answers = noiseless_of(mechanism, plan, [Totals(counts, *moments.T) for moments in cube])
-    table = np.array(answers, np.int64).reshape([len(axis) for axis in axes])
+    hats = [Totals(counts, **dict(zip(columns, users.T, strict=True))) for users in cube]
+    table = np.array(noiseless_of(mechanism, plan, hats), np.int64).reshape([len(axis) for axis in axes])
     return max(int(np.ptp(table, axis=axis).max()) for axis in range(table.ndim))
 
 
-def moments_of(count: int, upper_steps: int) -> list[tuple[int, int]]:
-    """All sums and sums of squares that so many samples on the grid have."""
-    every = itertools.combinations_with_replacement(range(upper_steps + 1), count)
-    return sorted({(sum(samples), sum(x * x for x in samples)) for samples in every})
+def added_up(columns: Mapping[str, Column], count: int, upper_steps: int) -> list[tuple[int, ...]]:
+    """All that so many samples on the grid may add up to in these columns."""
+    every = np.array(list(itertools.combinations_with_replacement(range(upper_steps + 1), count)), np.int64)
+    group = np.repeat(np.arange(len(every)), count)
+    added = [column.add_up(every.ravel(), group, len(every)).tolist() for column in columns.values()]
+    return sorted(set(zip(*added, strict=True)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops.mechanism import Mechanism, Plan, Totals, values_of
+from dpops.mechanism import Mechanism, Plan, values_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.types import CountsKnown, Int64s
@@ -21,6 +21,7 @@ from tests.dpops.mechanisms.conformance import (
     KNOWN,
     PLAIN,
     count_vectors,
+    even,
     every_counts,
     every_example,
     every_plain,
@@ -28,11 +29,12 @@ from tests.dpops.mechanisms.conformance import (
     last_of,
     noiseless_of,
     plan_for,
+    spread,
     statistic_of,
     truth_of,
     worst_biased,
 )
-from tests.dpops.reference import alike, unlike, value_of
+from tests.dpops.reference import value_of
 from tests.statistical.checks import seeded
 
 
@@ -44,7 +46,7 @@ def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -
     """
     draws = 4_000
     plan = plan_for(mechanism, counts)
-    totals = alike(counts, counts * (GRID.upper_steps // 2))
+    totals = even(mechanism, counts, counts * (GRID.upper_steps // 2))
     truth = float(truth_of(mechanism, totals))
     released = mechanism.release([totals] * draws, [plan] * draws, seeded(35))
     noise = (last_of(released) - noiseless_of(mechanism, plan, [totals])[0]) * float(plan.step)
@@ -88,11 +90,10 @@ def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: s
     reported = int(counts.sum()) + dropped
     at = data.draw(extremes)
     plan = mechanism.plan(CountsKnown(counts, reported), GRID, EPSILON)
-    totals = data.draw(st.sampled_from([alike(counts, sums), unlike(counts, sums, GRID.upper_steps)]))
-    lost = (dropped, dropped * at, dropped * at * at)
-    truth = float(
-        truth_of(mechanism, Totals(*(np.append(kept, gone) for kept, gone in zip(totals[:3], lost, strict=True))))
-    )
+    made = data.draw(st.sampled_from([even, spread]))
+    totals = made(mechanism, counts, sums)
+    with_lost = made(mechanism, np.append(counts, dropped), np.append(sums, dropped * at))
+    truth = float(truth_of(mechanism, with_lost))
     value = value_of(noiseless_of(mechanism, plan, [totals]), plan)
     assert abs(value - truth) <= plan.bias_bound + float(plan.step) + 1e-9
 
@@ -124,7 +125,7 @@ def test_equal_speeds_are_returned_within_rounding(mechanism: Mechanism, counts:
     for reported in (samples, 2 * samples):
         plan = mechanism.plan(CountsKnown(counts, reported), GRID, EPSILON)
         for speed in (0, 1, 2_067, GRID.upper_steps):
-            totals = alike(counts, counts * speed)
+            totals = even(mechanism, counts, counts * speed)
             value = value_of(noiseless_of(mechanism, plan, [totals]), plan)
             rounding = 2 * float(GRID.step) / 1000 + 1e-9
             biased = plan.is_constant or plan.mechanism == "worst-case-optimal"

@@ -70,8 +70,9 @@ def test_the_integer_is_the_exact_sum_of_means_rounded_down_once(counts, data):
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3).map(sorted), st.integers(1, 3))
 def test_one_vehicle_moves_it_by_exactly_the_sensitivity_at_most(counts, upper_steps):
     counts = np.array(counts[::-1], np.int64)
-    plan = MECHANISM.plan(CountsKnown.all_of(counts), Grid(step=Fraction(1), upper_steps=upper_steps), EPSILON)
-    moved = enumerated_sensitivity(MECHANISM, plan, counts, upper_steps)
+    grid = Grid(step=Fraction(1), upper_steps=upper_steps)
+    plan = MECHANISM.plan(CountsKnown.all_of(counts), grid, EPSILON)
+    moved = enumerated_sensitivity(MECHANISM, plan, counts, grid)
     assert moved == plan.sensitivity == upper_steps * (FINE if counts[0] > 1 else 1)
 
 
