@@ -29,7 +29,9 @@ from pipelines.garbage import collect_seldom
 from transforms.ledger import Account, Ledger
 from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head
-from transforms.recorded.codec import decode, encode
+from transforms.ledger.recording import decoded
+from transforms.memory import keep_freed_memory
+from transforms.recorded.codec import encode
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.policy import Policy
@@ -100,7 +102,7 @@ def run(mechanism: Mechanism, formats: tuple[str, ...], folder: Path) -> tuple[i
         with clock.doing("encode the entry"):
             encoded.append(encode(unit))
     with clock.doing("decode the entry"):
-        units = [decode(each) for each in encoded]
+        units = decoded(encoded)
     with clock.doing("record"):
         done = book.record("city", PureLimit(Fraction(10**6)), "name", "{}", units)
     for unit in done.sealed:
@@ -117,6 +119,7 @@ def main() -> None:
     parser.add_argument("--formats", default="parquet")
     asked = parser.parse_args()
     collect_seldom()
+    keep_freed_memory()
     kind = registered()[asked.mechanism]
     mechanism = Auto(prior=Prior(20.0, 12.0)) if kind is Auto else kind()
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from dpops.forecast import laplace_bound, laplace_std
-from dpops.types import Float64s
+from dpops.types import Float64s, Int64s
 
 OK, CONSTANT, NO_DATA = "ok", "constant", "no-data"
 """Why a value stands or does not: "constant" says nothing of what was driven; of "no-data", nobody reported there, or
@@ -71,6 +71,7 @@ class Estimates:
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 
 
+_EXACT = 1 << 53
 _LAW = itemgetter("step", "scale", "upper", "epsilon")
 """What decides a plan's law, as it is stored."""
 
@@ -96,15 +97,15 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         nothing = np.zeros(0)
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
     told = list(map(_LAW, plans))
-    laws = {law_of: _law(*law_of, miss) for law_of in dict.fromkeys(told)}
-    of = [laws[law_of] for law_of in told]
-    noise, noise_std, upper, epsilon = np.array([law.floats for law in of]).T
-    exact = [query * law.step[0] / law.step[1] for query, law in zip(queries, of, strict=True)]
+    number = {text: place for place, text in enumerate(dict.fromkeys(told))}
+    laws, of = [_law(*text, miss) for text in number], np.array([number[text] for text in told])
+    noise, noise_std, upper, epsilon = np.array([law.floats for law in laws]).T[:, of]
+    exact = _products(queries, [law.step for law in laws], of)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
     for row in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means
         rounding[row] = upper[row] / (2 * plans[row]["facts"]["upper_steps"])
-    value = np.minimum(np.maximum(np.array(exact, np.float64), 0.0), upper)
+    value = np.minimum(np.maximum(exact, 0.0), upper)
     half = noise + bias + rounding
     is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)
     return Estimates(
@@ -113,8 +114,22 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         noise_std=noise_std,
         bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),
         epsilon=epsilon,
-        status=[law.status for law in of],
+        status=[laws[place].status for place in of.tolist()],
     )
+
+
+def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: Int64s) -> Float64s:
+    """Queries times steps, correctly rounded. step: int64 (queries,), which of the steps, numerators and denominators.
+
+    Floats hold integers below 2**53 exactly, and so their quotient is the one that Python's integers have.
+    """
+    if max(map(abs, queries)) * max(numerator for numerator, _ in steps) < _EXACT > max(below for _, below in steps):
+        numerator, denominator = np.array(steps, np.float64).T[:, step]
+        quotients: Float64s = np.array(queries, np.float64) * numerator / denominator
+        return quotients
+    ratios = [steps[place] for place in step.tolist()]
+    exact = (query * above / below for query, (above, below) in zip(queries, ratios, strict=True))
+    return np.fromiter(exact, np.float64, len(queries))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -141,7 +141,8 @@ class Plan:
     @staticmethod
     def told(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
         """What decides the claims of plans that `public` gave: epsilon, scale and sensitivity of each."""
-        return [(plan["epsilon"], plan["scale"], plan.get("facts", {}).get("sensitivity", 0)) for plan in stored]
+        none: Mapping[str, int] = {}
+        return [(plan["epsilon"], plan["scale"], plan.get("facts", none).get("sensitivity", 0)) for plan in stored]
 
     @staticmethod
     def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:

@@ -23,6 +23,7 @@ from tests.faults.witness import Witness
 from transforms import tasks as road_tasks
 from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger
+from transforms.recorded.codec import Encoded
 from transforms.sinks import files as publish
 
 SLOTS, BUSY_SLOTS, PERIODS, FORMATS, FEEDS = 6, 4, 2, ("parquet", "jsonl"), 2
@@ -272,7 +273,8 @@ def test_a_ledger_whose_last_writer_wins_is_found_out(tmp_path, other, monkeypat
     record = ledger.Ledger.record
 
     def forgetful(self, account, limit, spec_name, spec_text, units):
-        return record(self, account, limit, spec_name, spec_text, units)._replace(sealed=list(units))
+        sealed = [Encoded.of(unit).unit for unit in units]
+        return record(self, account, limit, spec_name, spec_text, units)._replace(sealed=sealed)
 
     monkeypatch.setattr(ledger.Ledger, "record", forgetful)
     # The folder refuses other values of a release too: without it, the ledger's fault has to be seen alone.

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipelines.errors import InputError
 from tests.noninterference.mutating import SEEN, mutant
+from transforms.recorded.codec import Encoded
 
 # --- what is published --------------------------------------------------------------------------------------------
 
@@ -18,7 +19,7 @@ def _(record_units: Any) -> Any:
 
     def mutated(units: Any, account: Any) -> Any:
         done = record_units(units, account)
-        done.slots[0].units[:] = units
+        done.slots[0].units[:] = [Encoded.of(each).unit for each in units]
         return done
 
     return mutated

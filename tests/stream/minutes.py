@@ -30,6 +30,7 @@ from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger import Recorded
 from transforms.ledger.ledger_account import LedgerAccount
+from transforms.recorded.codec import Encoded
 from transforms.sinks.files import file_stem
 from transforms.sources.topic import Topic
 
@@ -239,11 +240,12 @@ class Forgetful:
 
     def record(self, _account, _limit, _name, _text, units):
         failpoint("before-record")
+        units = [Encoded.of(unit).unit for unit in units]
         with self._database() as db:
             rows = [(unit.slot_s, msgspec.json.encode(unit.released).decode()) for unit in units]
             db.executemany("insert into attempts values (?, ?)", rows)
         failpoint("after-commit")
-        return Recorded(list(units), len(units), 0, 0, list(range(len(units))))
+        return Recorded(units, len(units), 0, 0, list(range(len(units))))
 
     def values(self):
         """slot -> its different values; a slot without HATs has the one that is empty."""

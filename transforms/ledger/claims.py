@@ -126,14 +126,17 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     free = {code for item, code in numbers.items() if isinstance(item, tuple) and claims[code] == FREE}
     _check_constants(compress(drawn, [code in free for code in codes]) if free else ())
     by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([item.cell for item in unit.released], ())
-    for (released, _), code in zip(drawn, codes, strict=True):
-        by_cell[released.cell] += (code,)
+    if len(by_cell) == len(codes) == len(unit.released):
+        by_cell = dict(zip(by_cell, zip(codes, strict=True), strict=True))
+    else:
+        for (released, _), code in zip(drawn, codes, strict=True):
+            by_cell[released.cell] += (code,)
     kinds: dict[tuple[Claim, ...], int] = {}
     kind_of = {
         codes_of_cell: kinds.setdefault(tuple(claims[item] for item in codes_of_cell), len(kinds))
         for codes_of_cell in dict.fromkeys(by_cell.values())
     }
-    return ClaimedUnit(unit, list(kinds), {cell: kind_of[codes_of_cell] for cell, codes_of_cell in by_cell.items()})
+    return ClaimedUnit(unit, list(kinds), dict(zip(by_cell, map(kind_of.__getitem__, by_cell.values()), strict=True)))
 
 
 def _claim(told: _Told) -> Claim:

@@ -43,7 +43,7 @@ from transforms.ledger.spending import (
     uses_of_spans,
 )
 from transforms.ledger.witness import UNKNOWN_TO_HEAD
-from transforms.recorded.codec import LIVE_COLUMN, CountedPart, column_of, decode
+from transforms.recorded.codec import LIVE_COLUMN, CountedPart, Encoded, Units, column_of, decode
 from transforms.recorded.units import (
     Debit,
     HatEntry,
@@ -175,12 +175,14 @@ class Ledger:
         """How full the spans of several days are around each day, by the limit in force."""
         return self._run(lambda db: uses_of_spans(db, account, limit_of(known_account(db, account).limit)))
 
-    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, units: Sequence[Unit]) -> Recorded:
+    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, asked: Units) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
 
         Raises LimitExceeded, writing nothing, if the period's debits would exceed the limit or the account's own, and
         PeriodClosed for a live slot of a period of which the first stage is recorded.
         """
+        encoded = list(map(Encoded.of, asked))
+        units = [unit for unit, _ in encoded]
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")
 
@@ -190,7 +192,7 @@ class Ledger:
             in_force = limit_in_force(db, account, limit)
             if periods_over(db, account, in_force, {period: list(map(debit, units))}):
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.said()} would be exceeded")
-            recorded = seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, units)
+            recorded = seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, encoded)
             check_total(db, account, units)
             failpoint("before-commit")
             return recorded
@@ -202,7 +204,6 @@ class Ledger:
     def note(self, account: str, spec_id: str, period: str, notes: Mapping[str, str]) -> None:
         """Keeps what a run knew of a period when it recorded it."""
         entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": json_of(notes)}
-
         self._write(account, lambda db: chain.append(db, self._signature, entry))
 
     def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:

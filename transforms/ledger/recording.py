@@ -1,14 +1,13 @@
 """Sealed units to the ledger: the slots that it returned, and what there is to count of that."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from transforms import counters
 from transforms.errors import reason_of, recorded_but
 from transforms.ledger import LimitExceeded, PeriodClosed
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.codec import column_of, decode
-from transforms.recorded.units import Unit
+from transforms.recorded.codec import Encoded, Units, column_of
 from transforms.records import RecordedSlot
 
 
@@ -19,12 +18,12 @@ class Recording(NamedTuple):
     counts: Mapping[str, int]
 
 
-def decoded(units: Iterable[bytes]) -> list[Unit]:
+def decoded(units: Iterable[bytes]) -> list[Encoded]:
     """Units of one transaction, in the order in which they are recorded."""
-    return sorted(map(decode, units), key=lambda unit: (unit.slot_s, column_of(unit.key)))
+    return sorted(map(Encoded.read, units), key=lambda read: (read.unit.slot_s, column_of(read.unit.key)))
 
 
-def record_units(units: Sequence[Unit], account: LedgerAccount) -> Recording:
+def record_units(units: Units, account: LedgerAccount) -> Recording:
     """Records units in one transaction: all or none. Raises LedgerError, or StepError for the head file."""
     try:
         done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
@@ -39,6 +38,6 @@ def record_units(units: Sequence[Unit], account: LedgerAccount) -> Recording:
         slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
         slot.units.append(unit)
         slot.sequences.append(sequence)
-    counts = {counters.new(units[0].period): done.new}
+    counts = {counters.new(done.sealed[0].period): done.new}
     counts |= {counters.UNITS_CHANGED: done.changed, counters.UNITS_REDRAWN: done.redrawn}
     return Recording(list(by_slot.values()), counts)

@@ -10,7 +10,7 @@ from transforms.ledger import chain
 from transforms.ledger.accounts import AccountRefusal, PeriodClosed
 from transforms.ledger.chain import ENTRY, Entry, Signature
 from transforms.ledger.claims import check_claims, claims_of
-from transforms.recorded.codec import LIVE_COLUMN, column_of, decode, encode, key_of
+from transforms.recorded.codec import LIVE_COLUMN, Encoded, column_of, decode, key_of
 from transforms.recorded.units import Unit, UnitKey
 
 
@@ -43,9 +43,10 @@ def seal_missing(
     spec_id: str,
     spec_name: str,
     spec_text: str,
-    units: Sequence[Unit],
+    encoded: Sequence[Encoded],
 ) -> Recorded:
     """Appends what is missing of one period, once it is found that the debits cover what all plans claim."""
+    units = [unit for unit, _ in encoded]
     slots = [unit.slot_s for unit in units]
     is_whole = units[0].group.slot_s is None
     stored = stored_units(db, signature, spec_id, period, None if is_whole else (min(slots), max(slots)))
@@ -61,7 +62,7 @@ def seal_missing(
     if not _knows_spec(db, account, spec_id):
         text = json_of({"name": spec_name, "spec": spec_text})
         new.append({"kind": "spec", "account": account, "spec_id": spec_id, "body": text})
-    new += [_release(account, unit) for unit in missing]
+    new += [_release(account, unit, text) for unit, text in encoded if unit.key not in stored]
     new += _changes(db, account, spec_id, period, differing)
     new += _redraws(account, redrawn)
     chain.append(db, signature, *new)
@@ -97,13 +98,13 @@ def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:
     return db.execute(entries.where(ENTRY.c.account == account)).first() is not None
 
 
-def _release(account: str, unit: Unit) -> Entry:
+def _release(account: str, unit: Unit, text: bytes) -> Entry:
     return {
         "kind": "release",
         "account": account,
         **_place(unit),
         "epsilon": str(unit.debit),
-        "body": encode(unit).decode(),
+        "body": text.decode(),
         "release_id": _release_id(unit),
     }
 

@@ -3,8 +3,9 @@
 A stage is written as a HAT of no cell, and a live slot stands in the place of release shard -1: no other module knows.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -90,6 +91,26 @@ class CountedPart(msgspec.Struct, frozen=True):
     @property
     def constants(self) -> int:
         return sum(hat.plan is not None and hat.plan.epsilon == "0" for hat in self.released)
+
+
+class Encoded(NamedTuple):
+    """A unit and its text: what was encoded where it was drawn is what the ledger keeps."""
+
+    unit: Unit
+    text: bytes
+
+    @classmethod
+    def of(cls, unit: "Unit | Encoded") -> "Encoded":
+        return unit if isinstance(unit, Encoded) else cls(unit, encode(unit))
+
+    @classmethod
+    def read(cls, text: bytes) -> "Encoded":
+        """Raises what `decode` does."""
+        return cls(decode(text), text)
+
+
+Units = Sequence[Unit | Encoded]
+"""Of one transaction."""
 
 
 def encode(unit: Unit) -> bytes:

@@ -23,8 +23,16 @@ from transforms.sinks.rows import PLAIN, Columns, Shape, columns_of, json_of, no
 
 def _parquet(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
     sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pydict(columns, schema), sink)
+    arrays = [_array(columns[field.name], field.type) for field in schema]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), sink)
     return sink.getvalue()
+
+
+def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """A text that all rows share is not read row by row."""
+    if pa.types.is_string(kind) and column and column[0] is not None and column.count(column[0]) == len(column):
+        return pa.repeat(pa.scalar(column[0], kind), len(column))
+    return pa.array(column, kind)
 
 
 _AVRO = {

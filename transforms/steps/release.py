@@ -100,11 +100,15 @@ class _Record(beam.DoFn):
         if self._needs_consent and CONSENT not in encoded:
             return
         units = decoded(unit for unit in encoded if unit != CONSENT)
-        if self._needs_rows and not any(unit.has_data for unit in units):
-            raise StepError(f"of the input no row is of {units[0].period}: nothing was recorded and nothing was spent")
+        if self._needs_rows and not any(read.unit.has_data for read in units):
+            raise StepError(
+                f"of the input no row is of {units[0].unit.period}: nothing was recorded and nothing was spent"
+            )
         done = tasks.recorded(units, self._account, count)
         if not done and not self._may_lose:
-            raise StepError(f"account {self._account.name!r} refuses {units[0].period}: its limit would be exceeded")
+            raise StepError(
+                f"account {self._account.name!r} refuses {units[0].unit.period}: its limit would be exceeded"
+            )
         yield from done
 
 

@@ -15,6 +15,7 @@ from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, tampe
 from transforms import atomic_files
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.head import Head, LedgerError
+from transforms.recorded.codec import Encoded, encode
 from transforms.recorded.units import Debit, UnitKey
 
 
@@ -317,3 +318,10 @@ def test_a_folder_that_a_stranger_keeps_locked_is_said_after_a_while(tmp_path, m
     too_long = pytest.raises(TimeoutError, match="kept it locked")
     with atomic_files.locked(tmp_path), too_long, atomic_files.locked(tmp_path):
         pass
+
+
+def test_the_ledger_keeps_the_text_that_was_encoded_where_a_unit_was_drawn(ledger):
+    text = encode(unit(0))
+    record(ledger, Encoded.read(text), unit(3600))
+    bodies = [entry["body"].encode() for entry in ledger.entries() if entry["kind"] == "release"]
+    assert bodies == [text, encode(unit(3600))]

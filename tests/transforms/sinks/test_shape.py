@@ -16,7 +16,7 @@ import pytest
 from dpops.registry import registered
 from dpops.types import CountsKnown, Grid
 from tests.transforms.sinks.units import slot_of, unit
-from transforms.releases.hats.estimates import _counts
+from transforms.releases.hats.estimates import counts_of
 from transforms.sinks.files import FORMATS, publish_slot
 from transforms.sinks.published import published_slots
 from transforms.sinks.rows import SCHEMA, Shape, rows_of, schema_of
@@ -60,12 +60,11 @@ def test_counts_are_those_of_the_plan_and_empty_without_one():
 def test_every_mechanism_of_public_counts_tells_them_in_its_plan(name):
     known, grid = CountsKnown(np.array([3, 2, 2]), 9), Grid(step=Fraction(1, 100), upper_steps=6500)
     plan = registered()[name]().plan(known, grid, Fraction(1))
-    assert _counts(plan.public()) == (3, 9)
+    assert counts_of([plan.public()]) == ([3], [9])
 
 
 def test_a_plan_that_saw_no_counts_has_none():
-    assert _counts({"facts": {"sensitivity": 4}}) == (None, None)
-    assert _counts(None) == (None, None)
+    assert counts_of([{"facts": {"sensitivity": 4}}, None]) == ([None, None], [None, None])
 
 
 def test_a_folder_by_date_is_one_dataset_that_is_read_with_its_dates(tmp_path):

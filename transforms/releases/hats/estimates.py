@@ -1,7 +1,6 @@
 """Recorded slots -> estimates: what the ledger returned, read with its plans; post-processing of nothing else."""
 
 from collections.abc import Mapping, Sequence
-from itertools import count
 from typing import Any
 
 from dpops.estimate import Estimates
@@ -12,6 +11,8 @@ from transforms.records import HatColumns, SlotEstimates
 MISS = 0.05
 """An interval [lower95, upper95] misses the true value with at most this probability."""
 
+_NO_FACTS: Mapping[str, int] = {}
+
 
 def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEstimates:
     """The estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
@@ -19,15 +20,15 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEst
     spent = [said for unit in units for said in [str(unit.spent)] * len(unit.released)]
     order = _order(everything)
     released = [everything[place] for place in order]
-    counts = [_counts(release.plan) for release in released]
+    vehicles, reports = counts_of([release.plan for release in released])
     hats = HatColumns(
         cell=[release.cell for release in released],
         statistic=[release.statistic for release in released],
         mechanism=[release.mechanism for release in released],
         epsilon_slot=[spent[place] for place in order],
         estimates=_estimates(released),
-        vehicles=[vehicles for vehicles, _ in counts],
-        reports=[reports for _, reports in counts],
+        vehicles=vehicles,
+        reports=reports,
     )
     slot = units[0]
     return SlotEstimates(slot.spec_id, slot.slot_start, slot.slot_end, slot.unit, tuple(statistics), hats)
@@ -36,15 +37,17 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEst
 def _order(released: Sequence[Released]) -> list[int]:
     """By cell, as a hexadecimal number, and statistic."""
     cells, statistics = [release.cell for release in released], [release.statistic for release in released]
-    return [place for *_, place in sorted(zip(map(len, cells), cells, statistics, count(), strict=False))]
+    lengths = list(map(len, cells))
+    alike = len({*lengths}) == len({*statistics}) == 1
+    keys: Sequence[Any] = cells if alike else list(zip(lengths, cells, statistics, strict=True))
+    return sorted(range(len(cells)), key=keys.__getitem__)
 
 
-def _counts(plan: Mapping[str, Any] | None) -> tuple[int | None, int | None]:
+def counts_of(plans: Sequence[Mapping[str, Any] | None]) -> tuple[list[int | None], list[int | None]]:
     """Vehicles and reports. A plan that was made from counts has them among its facts: there they are public."""
-    facts = {} if plan is None else plan.get("facts", {})
-    if "users" not in facts or "samples" not in facts:
-        return None, None
-    return facts["users"], facts.get("reported", facts["samples"])
+    facts = [_NO_FACTS if plan is None else plan.get("facts", _NO_FACTS) for plan in plans]
+    public = [its if "users" in its and "samples" in its else _NO_FACTS for its in facts]
+    return [its.get("users") for its in public], [its.get("reported", its.get("samples")) for its in public]
 
 
 def _estimates(released: Sequence[Released]) -> Estimates:
@@ -53,7 +56,7 @@ def _estimates(released: Sequence[Released]) -> Estimates:
     for index, release in enumerate(released):
         if release.plan is not None and release.integers is not None:
             given.setdefault(release.mechanism, []).append(index)
-    parts = []
+    parts: list[tuple[list[int], Estimates]] = []
     for name, places in given.items():
         of_mechanism = [released[place] for place in places]
         integers, plans = (
@@ -61,4 +64,6 @@ def _estimates(released: Sequence[Released]) -> Estimates:
             [release.plan or {} for release in of_mechanism],
         )
         parts.append((places, stored_estimates(name, integers, plans, MISS)))
+    if len(parts) == 1 and len(parts[0][0]) == len(released):
+        return parts[0][1]
     return Estimates.placed(len(released), parts)
