@@ -24,8 +24,7 @@ from pipelines.servers.flink import JobServer
 from pipelines.servers.kafka import Kafka
 from pipelines.servers.worker_pool import WorkerPool
 from transforms.layouts import layout, message_layout
-from transforms.layouts.base import FIELDS
-from transforms.records import RawBatch
+from transforms.layouts.base import FIELDS, RawBatch
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import starts
 from transforms.sources.topic import Topic

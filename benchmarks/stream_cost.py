@@ -47,7 +47,8 @@ from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
 from pipelines.servers.kafka import Kafka
 from pipelines.specification import Specification, load
-from transforms.records import KeyedTally, RawBatch, TallyBytes
+from transforms.layouts.base import RawBatch
+from transforms.records import KeyedTally, TallyBytes
 from transforms.releases.base import ReleaseKind
 from transforms.sources.kafka import _Decode
 from transforms.sources.kafka_partition import Partition, starts

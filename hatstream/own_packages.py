@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +10,8 @@ OWN = ("dpops", "transforms", "pipelines")
 HOME = str(Path(__file__).resolve().parents[1])
 
 
-class _Own(MetaPathFinder):
-    """Knows three names, and where they are."""
+class _Own:
+    """Knows three names, and where they are. Its interface is importlib.abc's, which costs 11 ms to import."""
 
     def find_spec(
         self,

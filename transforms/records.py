@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, NewType
 
 import numpy as np
-import pyarrow as pa
 
 from dpops.estimate import Estimates
 from dpops.types import Int64s
@@ -46,20 +45,6 @@ KeyedTally = tuple[SlotShard, TallyBytes]
 
 KeyedUnit = tuple[str, UnitBytes]
 """An encoded `Unit` by what the ledger records in one transaction: a period or a slot."""
-
-
-class RawBatch(NamedTuple):
-    """What a layout hands over: columns as found in the input, and what it could not read.
-
-    rows: rows of input this batch accounts for. table: columns vehicle, time, lat, lon, heading where places need it,
-    and speed, of any Arrow type, null where the input has nothing. refused: rows of this batch that are not in the
-    table, by reason.
-    rows == table.num_rows + sum(refused.values()).
-    """
-
-    rows: int
-    table: pa.RecordBatch
-    refused: dict[str, int]
 
 
 class Messages(NamedTuple):

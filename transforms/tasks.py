@@ -17,7 +17,7 @@ from transforms.count.derived import derived_tallies
 from transforms.count.tally import tally
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
-from transforms.layouts.base import WHOLE, Layout, Share, UnreadableFile
+from transforms.layouts.base import WHOLE, Layout, RawBatch, Share, UnreadableFile
 from transforms.layouts.decoder_process import read_apart
 from transforms.layouts.remote import fetched, is_remote
 from transforms.ledger.ledger_account import LedgerAccount
@@ -25,7 +25,7 @@ from transforms.ledger.recording import record_units
 from transforms.observe.parse import Rules
 from transforms.places.ground import Ground
 from transforms.recorded.codec import Units
-from transforms.records import RawBatch, RecordedSlot, SlotEstimates, SlotShard
+from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Before, DrawnUnit, ReleaseKind, Stopped, Tallies, release_group
 
 Count = Callable[[str, int], object]

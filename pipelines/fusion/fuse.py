@@ -27,7 +27,8 @@ from pipelines.progress import Report
 from pipelines.runs.crew.spool import Spool
 from pipelines.specification.fusion import FusionSpecification
 from transforms import counters
-from transforms.records import REFUSED, RawBatch
+from transforms.layouts.base import RawBatch
+from transforms.records import REFUSED
 from transforms.reports.fuse import SCHEMA, Group
 from transforms.reports.steps import SPENT, FuseGroups, JoinUsers, ParseReports, UserLoss
 from transforms.sinks.files import FORMATS, write_whole

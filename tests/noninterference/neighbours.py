@@ -31,11 +31,11 @@ from tests.noninterference.world import IN_MEMORY, Feed, Report
 from transforms import wire
 from transforms.count.tally import tally
 from transforms.layouts import Layout
+from transforms.layouts.base import RawBatch
 from transforms.observe.events import locate
 from transforms.observe.parse import parse
 from transforms.observe.vehicle_hash import Secret
 from transforms.public import EntryNumber
-from transforms.records import RawBatch
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import COLUMNS, first_centres, laid_stage, rows_of
 from transforms.sources.elements import _batches

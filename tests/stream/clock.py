@@ -7,7 +7,8 @@ import pyarrow as pa
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
-from transforms.records import REFUSED, KeyedTally, RawBatch, TallyBytes
+from transforms.layouts.base import RawBatch
+from transforms.records import REFUSED, KeyedTally, TallyBytes
 from transforms.steps.lateness import windows
 
 HOUR_S = 3600

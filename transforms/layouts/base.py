@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, instants, numbers
 from transforms.layouts.time_format import TimeFormat
-from transforms.records import RawBatch
 
 FIELDS: tuple[str, ...] = ("vehicle", "time", "lat", "lon", "speed")
 """Of a row of telemetry. A mapped layout reads rows of other fields too: the first is an id, the last is a number whose
@@ -22,6 +21,20 @@ HEADING = "heading"
 BATCH_ROWS = 131_072
 
 KMH_PER_UNIT = {"km/h": Fraction(1), "m/s": Fraction(18, 5), "mph": Fraction(1_609_344, 1_000_000)}
+
+
+class RawBatch(NamedTuple):
+    """What a layout hands over: columns as found in the input, and what it could not read.
+
+    rows: rows of input this batch accounts for. table: columns vehicle, time, lat, lon, heading where places need it,
+    and speed, of any Arrow type, null where the input has nothing. refused: rows of this batch that are not in the
+    table, by reason.
+    rows == table.num_rows + sum(refused.values()).
+    """
+
+    rows: int
+    table: pa.RecordBatch
+    refused: dict[str, int]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from transforms.layouts.base import Layout, Units
-from transforms.records import RawBatch
+from transforms.layouts.base import Layout, RawBatch, Units
 
 FILE = "{file}"
 """Stands where a column of vehicles would be named."""

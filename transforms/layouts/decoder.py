@@ -17,9 +17,8 @@ from typing import IO, Any, Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from transforms.layouts.base import WHOLE, Layout, MessageLayout, Share, SplitLayout, UnreadableFile
+from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, SplitLayout, UnreadableFile
 from transforms.memory import keep_freed_memory
-from transforms.records import RawBatch
 
 MEMORY_BYTES = 1 << 30
 STEP_CPU_S = 100

@@ -16,11 +16,10 @@ from contextlib import suppress
 import msgspec
 import pyarrow as pa
 
-from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, Share, UnreadableFile, raw_batch
+from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, RawBatch, Share, UnreadableFile, raw_batch
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.jsonl import JsonLines
-from transforms.records import RawBatch
 
 MESSAGE_ROWS = 1 << 20
 """Most rows of one message; those of a poll are held together until all of it is decoded."""

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from transforms.layouts.base import UnreadableFile
+from transforms.layouts.base import RawBatch, UnreadableFile
 from transforms.layouts.lines import BOM, LINE_BYTES
 from transforms.layouts.records import Paths, table_of_records
-from transforms.records import RawBatch
 
 ARRAY_BYTES = 256 << 20
 

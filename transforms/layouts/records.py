@@ -11,11 +11,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from transforms.layouts.base import FIELDS, raw_batch
+from transforms.layouts.base import FIELDS, RawBatch, raw_batch
 from transforms.layouts.columns import Bools
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.utf8 import is_utf8
-from transforms.records import RawBatch
 
 Path = tuple[str, ...]
 

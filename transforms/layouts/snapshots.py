@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from transforms.layouts.base import RawBatch
 from transforms.layouts.lines import BOM
 from transforms.layouts.records import Path, Paths, table_of_records
-from transforms.records import RawBatch
 
 BATCH_RECORDS = 16_384
 

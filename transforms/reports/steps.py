@@ -9,7 +9,8 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
 from transforms import counters
-from transforms.records import REFUSED, RawBatch
+from transforms.layouts.base import RawBatch
+from transforms.records import REFUSED
 from transforms.reports.columns import ReportRules, parse_reports
 from transforms.reports.fuse import FusionRules, Group, fuse, join
 from transforms.sinks.rows import Row

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from transforms import counters
 from transforms.errors import StepError
-from transforms.layouts.base import BATCH_ROWS, FIELDS, Units, raw_batch
-from transforms.records import REFUSED, RawBatch
+from transforms.layouts.base import BATCH_ROWS, FIELDS, RawBatch, Units, raw_batch
+from transforms.records import REFUSED
 from transforms.sources.values import TYPES, Kind, told
 from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 

@@ -27,8 +27,9 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from transforms import counters
 from transforms.errors import StepError, reason_of
 from transforms.layouts import Layout, UnreadableFile
+from transforms.layouts.base import RawBatch
 from transforms.layouts.decoder_process import read_apart
-from transforms.records import REFUSED, RawBatch, Refused
+from transforms.records import REFUSED, Refused
 from transforms.sources.known_elements import KnownElements
 from transforms.steps.observe import counted
 from transforms.steps.side_outputs import Parting, Refusal

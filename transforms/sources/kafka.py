@@ -19,8 +19,9 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 
 from transforms import counters
 from transforms.layouts import MessageLayout
+from transforms.layouts.base import RawBatch
 from transforms.layouts.decoder_process import messages_apart
-from transforms.records import REFUSED, Messages, RawBatch, Refused
+from transforms.records import REFUSED, Messages, Refused
 from transforms.sources.kafka_clock import PRODUCER_TIME
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll
 from transforms.sources.known_elements import KnownElements

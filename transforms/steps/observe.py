@@ -11,6 +11,7 @@ from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
+from transforms.layouts.base import RawBatch
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
@@ -19,7 +20,6 @@ from transforms.records import (
     REFUSED,
     Observations,
     PackedEvents,
-    RawBatch,
     Refused,
 )
 from transforms.steps.metrics import count

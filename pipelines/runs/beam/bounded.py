@@ -32,7 +32,7 @@ from pipelines.runs.crew.tasks import EXPOSED, SEALED, unreadable
 from pipelines.runs.period_demand import asked_of
 from transforms import counters, tasks
 from transforms.errors import StepError
-from transforms.layouts.base import Layout, Share, UnreadableFile
+from transforms.layouts.base import Layout, RawBatch, Share, UnreadableFile
 from transforms.recorded.codec import Spending
 from transforms.records import (
     REFUSED,
@@ -44,7 +44,6 @@ from transforms.records import (
     KeyedTally,
     KeyedUnit,
     PackedEvents,
-    RawBatch,
     RecordedSlot,
     Refused,
     SlotEstimates,

@@ -16,13 +16,13 @@ from dpops.types import Int64s
 from pipelines.runs.crew.spool import ByteRange, Shelf
 from transforms import counters, tasks, wire
 from transforms.failpoints import failpoint
-from transforms.layouts.base import WHOLE, Layout, Share, UnreadableFile
+from transforms.layouts.base import WHOLE, Layout, RawBatch, Share, UnreadableFile
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
 from transforms.places.ground import Ground
 from transforms.recorded.codec import encode
-from transforms.records import RawBatch, SlotShard
+from transforms.records import SlotShard
 from transforms.releases.base import NOTHING, ReleaseKind
 from transforms.releases.hats.policy import release_shard
 

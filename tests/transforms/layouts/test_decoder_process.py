@@ -23,10 +23,9 @@ from tests.transforms.inputs import (
 )
 from tests.transforms.layouts.hostile_files import avro_file, avro_schema, deflated
 from transforms.layouts import FIXED, UnreadableFile, decoder_process
-from transforms.layouts.base import raw_batch
+from transforms.layouts.base import RawBatch, raw_batch
 from transforms.layouts.decoder import MEMORY_BYTES
 from transforms.layouts.decoder_process import messages_apart, read_apart
-from transforms.records import RawBatch
 
 TOO_FAR = "expands too far for the few vehicles and times in it"
 HOSTILE = Path(__file__).parent / "hostile"

@@ -13,9 +13,9 @@ from google.transit import gtfs_realtime_pb2
 from tests.transforms.inputs import KMH, NOON, NOON_US, good_row, rules, run
 from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import layout
-from transforms.layouts.base import FIELDS, with_heading
+from transforms.layouts.base import FIELDS, RawBatch, with_heading
 from transforms.observe.parse import parse
-from transforms.records import NO_HEADING, RawBatch
+from transforms.records import NO_HEADING
 from transforms.sources.elements import _batches
 
 NAMES = with_heading(FIELDS)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from tests.transforms.inputs import rules
 from transforms.layouts import Units
-from transforms.layouts.base import FIELDS
+from transforms.layouts.base import FIELDS, RawBatch
 from transforms.observe.parse import parse
-from transforms.records import RawBatch
 from transforms.sources.elements import _batches
 from transforms.sources.values import TEXT_BYTES, told
 

@@ -15,9 +15,8 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from transforms.layouts.avro_blocks import AvroBlock, Header, container, read_blocks, read_header
 from transforms.layouts.avro_work import SchemaSize, Work, shape
-from transforms.layouts.base import FIELDS, Units, UnreadableFile
+from transforms.layouts.base import FIELDS, RawBatch, Units, UnreadableFile
 from transforms.layouts.records import typed_batch
-from transforms.records import RawBatch
 
 DECODE_BYTES = 2 << 20
 DECODE_ROWS = 65_536

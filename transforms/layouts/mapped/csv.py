@@ -12,11 +12,10 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms.layouts.base import FIELDS, Units, UnreadableFile, raw_batch
+from transforms.layouts.base import FIELDS, RawBatch, Units, UnreadableFile, raw_batch
 from transforms.layouts.lines import QUOTE, RETURN, TextLines, letters_of, lines_of, read_chunks, without
 from transforms.layouts.open_file import opened
 from transforms.layouts.utf8 import refuse_not_utf8
-from transforms.records import RawBatch
 
 BLANK = " "
 DELIMITERS = (",", ";", "\t", "|", BLANK)

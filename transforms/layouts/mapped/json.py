@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from transforms.layouts.base import FIELDS, Units, UnreadableFile
+from transforms.layouts.base import FIELDS, RawBatch, Units, UnreadableFile
 from transforms.layouts.json_array import ARRAY_BYTES, LOOK_BYTES, begins_array, read_array
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
 from transforms.layouts.snapshots import NoSnapshot, batches_of_snapshot, batches_of_snapshots
-from transforms.records import RawBatch
 
 MESSAGE_BYTES = 64 << 20
 

@@ -6,11 +6,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from transforms.layouts.base import FIELDS, Units
+from transforms.layouts.base import FIELDS, RawBatch, Units
 from transforms.layouts.lines import LINE_BYTES, RETURN, Chunk, letters_of, lines_of, read_chunks
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths, table_of_lines, table_of_records
-from transforms.records import RawBatch
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.layouts.base import BATCH_ROWS, FIELDS, WHOLE, Share, Units, UnreadableFile, raw_batch
+from transforms.layouts.base import BATCH_ROWS, FIELDS, WHOLE, RawBatch, Share, Units, UnreadableFile, raw_batch
 from transforms.layouts.columns import is_text
 from transforms.layouts.parquet_pages import BadPage, Page, pages
-from transforms.records import RawBatch
 
 FOOTER_BYTES = 16 << 20
 PAGE_BYTES = 32 << 20

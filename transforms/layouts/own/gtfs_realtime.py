@@ -19,13 +19,13 @@ from transforms.layouts.base import (
     HEADING,
     KMH_PER_UNIT,
     OwnLayout,
+    RawBatch,
     Units,
     UnreadableFile,
     raw_batch,
     with_heading,
 )
 from transforms.layouts.lines import LINE_BYTES
-from transforms.records import RawBatch
 
 UNITS = Units("s", KMH_PER_UNIT["m/s"])
 FEED_BYTES = 64 << 20

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from transforms.layouts.base import FIELDS, KMH_PER_UNIT, WHOLE_ARRAY, OwnLayout, Units, with_heading
+from transforms.layouts.base import FIELDS, KMH_PER_UNIT, WHOLE_ARRAY, OwnLayout, RawBatch, Units, with_heading
 from transforms.layouts.json_array import LOOK_BYTES, begins_array
 from transforms.layouts.mapped.json import MESSAGE_BYTES, JsonRecords
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
 from transforms.layouts.snapshots import DAMAGE, batches_of_records
-from transforms.records import RawBatch
 
 COLUMNS: tuple[str, ...] = ("device_id", "timestamp", "location.lat", "location.lng", "location.speed")
 HEADED: tuple[str, ...] = (*COLUMNS[:4], "location.heading", *COLUMNS[4:])

@@ -18,6 +18,7 @@ from transforms.layouts.base import (
     HEADING,
     KMH_PER_UNIT,
     OwnLayout,
+    RawBatch,
     Units,
     UnreadableFile,
     raw_batch,
@@ -25,7 +26,6 @@ from transforms.layouts.base import (
 )
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
-from transforms.records import RawBatch
 
 UNITS = Units("iso", KMH_PER_UNIT["m/s"])
 FEED_BYTES = 128 << 20
