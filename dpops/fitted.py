@@ -173,7 +173,7 @@ SPREAD_PLACES, FEW_PLACES = 1.5, 2.6
 """Real, for plans: standard deviation of the logarithm of how busy a place is, where traffic is spread over places, and
 where few have most of it. Of 500 taxis 2 of 100 places have three quarters of all reports (docs/streets.md)."""
 EVEN_PLACES = 0.5
-"""Made-up (one town of lines; judged on two others, docs/streets.md), for plans: the same of segments of streets, where
+"""Made-up (one town of lines; judged on another, docs/streets.md), for plans: the same of segments of streets, where
 all of a line's buses pass: far more alike than hexagons."""
 PLANNED_PLACE_FLOOR = 1.5
 """Guessed, for plans: variance of a place's value that no day tells, (km/h)^2."""
