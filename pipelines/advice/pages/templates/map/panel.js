@@ -51,7 +51,7 @@ function showPanel() {
   panel.replaceChildren(...[
     node("button", { id: "close", class: "quiet", "aria-label": "Close this place", text: "×", onclick: close }),
     node("h2", { text: nameOf(place) }),
-    node("p", { class: "soft", text: [DATA.places.name[place] && DATA.places.id[place], DATA.places.note[place]].filter(Boolean).join(" · ") }),
+    node("p", { class: "soft", text: [DATA.places.id[place] !== nameOf(place) && DATA.places.id[place], DATA.places.note[place]].filter(Boolean).join(" · ") }),
     node("p", { id: "p-when" }, slotText(slot), kindOfSlot(slot) && node("span", { class: "chip", text: kindOfSlot(slot) })),
     node("p", {}, node("span", { id: "p-value", class: doubtful ? "big doubtful" : "big", text: value === null || drawn === "none" ? "no value" : `${numberText(value)} ${layer().unit}` })),
     node("p", { id: "p-interval", text: drawn === "none" ? "" : intervalText(slot, place) }),
