@@ -40,7 +40,7 @@ _WITHIN = np.array([math.erf(float(at) / math.sqrt(2)) for at in _GRID])
 
 
 class Chances(NamedTuple):
-    """Of HATs or groups of them, (.., NODES) each: equally likely numbers of vehicles, ascending, and what the variance
+    """HATs or groups, (.., NODES) each: equally likely numbers of vehicles, ascending, and what the variance
     of their own mean is with so many; of a cell's day or part of it also that of what describes it. traffic: the same
     as own, of the mean that very many vehicles would have had there."""
 
@@ -99,7 +99,7 @@ def described_variances(variances: Float64s, factors: Float64s, most: float) -> 
 
 
 def left_variances(own: Float64s, said: Float64s) -> Float64s:
-    """The same where a release of single HATs told something of it; (.., NODES). said: a precision, (..)."""
+    """Variances left where a release of single HATs told something of it; (.., NODES). said: a precision, (..)."""
     variances: Float64s = fitted.UNSAID * own + 1 / (1 / ((1 - fitted.UNSAID) * own) + said[..., None])
     return variances
 

@@ -90,7 +90,7 @@ def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
 
 
 def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
-    """Of groups: their HATs have few vehicles together, or many, since what describes them is what they share."""
+    """Chances of groups: their HATs have few vehicles together, or many, for they share what describes them."""
     nodes = range(NODES)
     return Chances(
         np.stack([groups.totals(hats.vehicles[..., node]) for node in nodes], axis=-1),
@@ -100,7 +100,7 @@ def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
 
 
 def _of_cells(field_of_hats: Field) -> Field:
-    """Of groups of one cell each: how well the cell is known depends on how many drive there, and so is doubtful."""
+    """Groups of one cell each: how well the cell is known depends on how many drive there, and so is doubtful."""
     factors = factors_of(
         field_of_hats.log_variances, field_of_hats.unknown_log_variance, WEIGHT, field_of_hats.vehicles
     )

@@ -58,7 +58,7 @@ class ExpectedDay:
 def expected_days(
     recipe: Recipe, bounds: BoundsOnly, shares: Sequence[Fraction], *, counts_public: bool = False
 ) -> list[ExpectedDay]:
-    """Of released days from an account's first on. shares: of each, as parts of the recipe's total."""
+    """Expects released days, from an account's first on. shares: of each, as parts of the recipe's total."""
     seen = _at_public_counts if counts_public else _as_planned
     days = [
         tuple(seen(replace(stage, share=share * stage.share)) for stage in (recipe.later if day else recipe.first))
@@ -84,7 +84,7 @@ def expected_days(
 
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, float, float]]:
-    """Of cells so many times as busy as the average: the squared error, the pattern, and the part not known."""
+    """Cells so many times as busy as the average: the squared error, the pattern, and the part not known."""
     before = {part: sd * sd for part, sd in PARTS.items()}
     told, left = dict.fromkeys(before, 0.0), before
     for stages in days:

@@ -157,12 +157,12 @@ class Learned:
     told: Told = UNTOLD
 
     def forecast(self, hours: Int64s) -> Field:
-        """Of a day that is still to come."""
+        """Describes a day that is still to come."""
         usual = self.counts.hats(self.state.design, hours)
         return self._field(usual, usual, self.means.unknown_deviations(), hours)
 
     def estimate(self, back: int = 0) -> Field:
-        """Of the last day that was taken in, or one `back` days before it, by all that is known; of a recent day only.
+        """Describes the last day that was taken in, or one `back` days before it, by all that is known.
 
         Raises ValueError for a day that is not kept as released (any more), or before the first one.
         """

@@ -45,7 +45,7 @@ UNTOLD = Told(USUAL.least, 0.0)
 
 
 class _Surprises(NamedTuple):
-    """Of a level's sums, (queries,) each. squares: of what the models miss, less those of noise and of what few
+    """What a level's sums miss, (queries,) each. squares: of what the models miss, less those of noise and of what few
     vehicles add. floors: what the usual floor adds up to. precisions: of the squares.
 
     sums: weight times mean speed, as released. weights: as  missed: of the sums, by the models. known: the
@@ -79,8 +79,8 @@ def _floor(surprises: Sequence[_Surprises]) -> float:
 
 
 def _explained(surprises: Sequence[_Surprises]) -> float:
-    """As many effects as the models use take about one square of noise each: a constant's misses less theirs, over
-    what of each sum is the models' own doing (its leverage), added up."""
+    """What the models explain: a constant's misses less theirs, over what of each sum is the models' own doing (its
+    leverage), added up. As many effects as the models use take about one square of noise each."""
     weight = sum(float(of_day.certainties @ of_day.weights**2) for of_day in surprises)
     total = sum(float(of_day.certainties @ (of_day.weights * of_day.sums)) for of_day in surprises)
     constant = total / max(weight, _TINY)
@@ -92,7 +92,7 @@ def _explained(surprises: Sequence[_Surprises]) -> float:
 
 
 def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Surprises]:
-    """Of levels whose groups lie in one parent each: wider ones are few, and say little."""
+    """Takes the levels whose groups lie in one parent each: wider ones are few, and say little."""
     factors: dict[int, Float64s] = {}  # days of the same hours have the same variances, and about as many vehicles
     for described in days:
         vehicles, key = described.vehicles, id(described.log_variances)

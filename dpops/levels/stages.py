@@ -66,7 +66,7 @@ class Differences:
 
     @property
     def day_weight(self) -> float:
-        """Of the whole day, where 1 is a usual one."""
+        """Weight of the whole day, where 1 is a usual one."""
         return sum(self.slot_weights) / WEIGHT_STEPS
 
     def centres(self, of_cells: Int64s) -> Int64s:
@@ -208,7 +208,7 @@ class Stage:
 
     @property
     def noise_sd(self) -> float:
-        """Of every query, in steps (of a discrete Laplace that of the continuous one, which it is just below)."""
+        """Standard deviation of every query, in steps; of a discrete Laplace the continuous one's, just above it."""
         return float(self.spread) ** 0.5 if self.kind == "gaussian" else 2**0.5 * float(self.spread)
 
     @property

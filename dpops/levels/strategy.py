@@ -187,7 +187,7 @@ def squared_error(
     busy: float,
     own: float,
 ) -> float:
-    """Of a HAT on the day of a release, (km/h)^2: what is left of its parts, its own, and what clipping does.
+    """Squared error of a HAT on the day of a release, (km/h)^2: what is left of its parts, its own, and clipping.
 
     own: the variance of its mean around all that describes it.
     """
@@ -205,12 +205,12 @@ def weight_told(stage: Stage, bounds: BoundsOnly) -> float:
 
 
 def _norm(stage: Stage, bounds: BoundsOnly, around: Mapping[Part, float]) -> float:
-    """Of a vehicle's residual speeds."""
+    """Norm of a vehicle's residual speeds."""
     return math.sqrt(sum(around.values()) + _own_norm(stage, bounds) ** 2)
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Of a level's usual mean group, per km/h of the bound."""
+    """Noise of a level's usual mean group, per km/h of the bound."""
     groups = _groups(_OF[name], bounds)
     part = float(stage.share * share * stage.alpha)
     if stage.kind == "laplace":

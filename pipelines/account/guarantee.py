@@ -132,7 +132,7 @@ def _of_region(spec: Specification) -> str:
 
 
 def costs_at_places(spec: Specification, limit: Limit) -> list[Cost]:
-    """As `standing_costs` of the specification's own total; none where it has no places."""
+    """Costs, by `standing_costs`, of the specification's own total; none where it has no places."""
     return [] if spec.places is None else standing_costs(spec.account, limit, spec.by_levels.claim)
 
 

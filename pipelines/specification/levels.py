@@ -86,7 +86,7 @@ class LiveTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """As written in [[statistic]]; what is left out has a default that follows from the total and the fleet."""
+    """What is written in [[statistic]]; what is left out has a default that follows from the total and the fleet."""
 
     levels: Annotated[
         dict[str, Fraction] | None, msgspec.Meta(description="share of the budget by level; adds up to 1")

@@ -167,7 +167,7 @@ def _options_of(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
-    """Of the span that the specification names, which the account must have a limit for; of a period without one."""
+    """Total of the span that the specification names, for which the account must have a limit; else of a period."""
     privacy, days = document.privacy, document.privacy.span_days
     if days is None:
         need(privacy.day_weights is None, "privacy.day_weights", "goes with privacy.span_days", "given")
@@ -178,7 +178,7 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
 
 
 def _weights(document: Document, timetable: Timetable) -> dict[Weekday, Fraction]:
-    """As written; a weekday without one weighs 1."""
+    """Weights as written; a weekday without one weighs 1."""
     weights, field = document.privacy.day_weights or {}, "privacy.day_weights"
     other = [day for day in weights if day not in timetable.weekdays]
     need(not other, field, "must name days of slot.weekdays", ", ".join(other))

@@ -394,7 +394,7 @@ class Ledger:
 
 
 def _check_all_claims(db: sa.Connection) -> None:
-    """As `check_claims`, for all that was ever recorded. Raises LedgerError."""
+    """Checks all that was ever recorded as `check_claims` does. Raises LedgerError."""
     query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
     with closing(db.execution_options(yield_per=100).execute(query)) as rows:
         check_claims(claims_of(decode(row.body)) for row in rows)

@@ -163,7 +163,7 @@ class Pieces:
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
-    """Of a row of turns that fine cells of several cells have, each of the cells has its own: the cell of each row, the
+    """Gives each cell its own row of turns where fine cells of several cells share one: the cell of each row, the
     row of each fine cell, or NOWHERE, and the rows. cell: of each fine cell; order: which of the turns' cells it is."""
     if turns is None or not len(turns.place):
         return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)

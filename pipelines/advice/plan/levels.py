@@ -347,7 +347,7 @@ def _counted(counts: SampleCounts) -> CountedFleet:
 
 
 def _mean_number(vehicle: Int64s, code: Int64s) -> float:
-    """Of different codes that a vehicle has, on average."""
+    """Number of different codes that a vehicle has, on average."""
     place = np.unique(code, return_inverse=True)[1]
     pairs = np.unique(vehicle * (int(place.max()) + 1) + place)
     return float(pairs.size / np.unique(vehicle).size)

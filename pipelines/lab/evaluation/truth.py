@@ -137,7 +137,7 @@ def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid
 
 
 def half_of(city: TrueCity) -> TrueCity:
-    """The same city with a random half of each day's vehicles, always the same one."""
+    """Keeps a random half of each day's vehicles, always the same one."""
     rng, days = np.random.default_rng(1), []
     for day in city.days:
         vehicles = np.unique(day.rows.vehicle)

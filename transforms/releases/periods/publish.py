@@ -21,7 +21,7 @@ _TRAFFIC = ("traffic_lower95", "traffic_upper95")
 
 
 class HatEstimates(NamedTuple):
-    """Of every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
+    """Every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
 
     nan where there is no value to publish. traffic: bounds of the mean that very many vehicles would have had.
     leans: of live values, how far each rests on slots of the same day, 0 to 1. parent: of a period's end, where the HAT
@@ -120,7 +120,7 @@ def _columns(
     notes: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
-    """Of some slots one behind another, each by place. notes: further columns."""
+    """Columns of some slots one behind another, each by place. notes: further columns."""
     value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in estimates[:4])
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(

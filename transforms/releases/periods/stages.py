@@ -97,7 +97,7 @@ class LevelsPolicy:
         return self.first[0].kind
 
     def on(self, period: str) -> "LevelsPolicy":
-        """Of one period: a day with a smaller part of the total has it in all of its stages and live slots.
+        """Policy of one period: a day with a smaller part of the total has it in all of its stages and live slots.
 
         The noise is that of the whole total, and the count of vehicles what it is on every day.
         """

@@ -60,7 +60,7 @@ def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[S
 
 
 def _numbers(level: ReleasedLevel, stage: ReleasedStage) -> Iterator[list[Any]]:
-    """Of each group, as in SCHEMA."""
+    """Numbers of each group, as in SCHEMA."""
     groups = level.level.groups().ravel()
     hats = np.bincount(groups, minlength=level.level.size)
     centres = np.bincount(groups, stage.stage.centres.ravel(), level.level.size) / hats * float(CENTRE_STEP_KMH)
@@ -73,7 +73,7 @@ def _with_sd(value: float, sd: float) -> tuple[float | None, float | None]:
 
 
 def _places(level: Level, policy: LevelsPolicy) -> Sequence[str]:
-    """Of each group of cells its cell, the coarser cell they lie in, or CITY; a place by its name."""
+    """Names each group of cells: its cell, the coarser cell they lie in, or CITY; a place by its name."""
     if level.name == PLACE and policy.places is not None:
         return policy.places.places.names
     region = policy.region
