@@ -19,7 +19,7 @@ def _(record_units: Any) -> Any:
 
     def mutated(units: Any, account: Any) -> Any:
         done = record_units(units, account)
-        done.slots[0].units[:] = [Encoded.of(each).unit for each in units]
+        done.slots[0].units[:] = [Encoded.of(unit).unit for unit in units]
         return done
 
     return mutated

@@ -234,13 +234,14 @@ def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty
     van = [line.replace("PLATE0,", "VAN,").replace(",21.17,", ",21.175,") for line in bus if line.startswith("PLATE0,")]
     made(tmp_path, hatstream, spec=loud + HEXAGONS + PRODUCTS, lines=bus + van)
     released(tmp_path, hatstream, end=DAYS[1])
-    at = {name: h3.latlng_to_cell(lat, 72.83, 9) for name, lat in (("buses", 21.17), ("van", 21.175))}
-    assert at["buses"] != at["van"]
+    place_of = {name: h3.latlng_to_cell(lat, 72.83, 9) for name, lat in (("buses", 21.17), ("van", 21.175))}
+    assert place_of["buses"] != place_of["van"]
     for rows in products(tmp_path).values():
-        assert {name: {row["vehicles_at_least"] for row in rows if row["place"] == at[name]} for name in at} == {
-            "buses": {"4"},
-            "van": {""},
+        counts = {
+            name: {row["vehicles_at_least"] for row in rows if row["place"] == place}
+            for name, place in place_of.items()
         }
+        assert counts == {"buses": {"4"}, "van": {""}}
 
 
 def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hatstream: Run) -> None:

@@ -82,22 +82,22 @@ def with_two_at_night() -> State:
 
 
 def test_hours_in_which_hardly_anybody_drives_are_unreliable(with_two_at_night: State) -> None:
-    known = learned(with_two_at_night)
-    status = published(coarser(known, known.estimate(), CITY_HOURS), 65.0).status[0]
+    model = learned(with_two_at_night)
+    status = published(coarser(model, model.estimate(), CITY_HOURS), 65.0).status[0]
     assert np.all(status[NIGHT] == Status.UNRELIABLE)
     assert np.count_nonzero(status[6:] == Status.OK) > 9
 
 
 def test_without_it_some_of_these_hours_are_ok(with_two_at_night: State) -> None:
     """The test above finds what it is for."""
-    known = learned(with_two_at_night)
-    believed = replace(coarser(known, known.estimate(), CITY_HOURS), is_seen=True)
+    model = learned(with_two_at_night)
+    believed = replace(coarser(model, model.estimate(), CITY_HOURS), is_seen=True)
     assert np.any(published(believed, 65.0).status[0, NIGHT] == Status.OK)
 
 
 def test_a_group_has_no_vehicle_for_each_hat_that_nobody_may_visit(with_two_at_night: State) -> None:
     """A HAT that a row is about has one at least; a part of a group may have none."""
-    known = learned(with_two_at_night)
-    found = coarser(known, known.estimate(), CITY_HOURS)
-    assert found.chances is not None
-    assert np.all(found.chances.vehicles[0, NIGHT, CAUTIOUS] < OF.cells)
+    model = learned(with_two_at_night)
+    of_hours = coarser(model, model.estimate(), CITY_HOURS)
+    assert of_hours.chances is not None
+    assert np.all(of_hours.chances.vehicles[0, NIGHT, CAUTIOUS] < OF.cells)

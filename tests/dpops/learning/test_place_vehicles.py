@@ -22,7 +22,7 @@ def noise_of(kind: str, rng: np.random.Generator, size: int) -> np.ndarray:
 
 def proved(weights: np.ndarray, kind: str, seed: int, *, days: int = DAYS) -> list[np.ndarray]:
     """At which places it is said after each day. weights: of each on every whole day; every seventh is half a day."""
-    rng, sums, known, said = np.random.default_rng(seed), PlaceSums.none(weights.size), None, []
+    rng, sums, vehicles, said = np.random.default_rng(seed), PlaceSums.none(weights.size), None, []
     for number in range(days):
         part = 0.5 if number % 7 == 6 else 1.0
         day = PlaceDay(
@@ -34,8 +34,8 @@ def proved(weights: np.ndarray, kind: str, seed: int, *, days: int = DAYS) -> li
             day_weight=part,
         )
         sums = sums.after(day)
-        known = (known or VehiclesProved.none(weights.size)).after(day, sums, kind)  # type: ignore[arg-type]
-        said.append(known.are_there)
+        vehicles = (vehicles or VehiclesProved.none(weights.size)).after(day, sums, kind)  # type: ignore[arg-type]
+        said.append(vehicles.are_there)
     return said
 
 

@@ -70,6 +70,14 @@ def check_equal(folder, hatstream, arguments):
     return summary_of(out)
 
 
+def check_drawn_in_vain(folder, hatstream, arguments):
+    """On the engine, then on this machine, which draws all stages again of the same sums."""
+    assert hatstream(*arguments, *OPTIONS)[0] == 0
+    first = digests(folder)
+    assert hatstream(*arguments)[0] == 0
+    assert audited(folder) == (0, len(first))
+
+
 @pytest.mark.parametrize("spec", [WHOLE, pytest.param(SHARDED, marks=pytest.mark.slow)])
 def test_it_releases_what_the_job_of_one_machine_releases(tmp_path, hatstream, spec):
     opened(tmp_path, hatstream, spec, [*city.rows(), *city.rows()[:5], "PLATE1,no time,21,72,3\n"])
@@ -106,10 +114,7 @@ def test_speeds_are_derived_over_a_whole_day_of_each_vehicle(tmp_path, hatstream
     (tmp_path / "feed.csv").write_text(header + "".join(lines))
     assert hatstream(*city.init(tmp_path))[0] == 0
     arguments = city.release(tmp_path, start=city.DAYS[0], end=city.DAYS[0])
-    assert hatstream(*arguments, *OPTIONS)[0] == 0
-    first = digests(tmp_path)
-    assert hatstream(*arguments)[0] == 0
-    assert audited(tmp_path) == (0, len(first)), "drawn again of the same sums, in vain"
+    check_drawn_in_vain(tmp_path, hatstream, arguments)
 
 
 STREETS = {"north": [[72.83, 21.16], [72.83, 21.22]], "south": [[72.83, 21.22], [72.83, 21.16]]}
@@ -126,16 +131,13 @@ def test_places_of_one_direction_are_those_of_this_machine(tmp_path, hatstream, 
     spec = levels_city.SPEC + "derived_heading = { max_gap_s = 900, min_m = 15 }\n" * (not of_rows)
     spec = spec.replace('speed = "v"', 'heading = "h", speed = "v"') if of_rows else spec
     rows = levels_city.rows(city.DAYS[:1])
-    lines = [f"{line.strip()},{('180', '0', '359', '')[at % 4]}\n" for at, line in enumerate(rows)]
+    lines = [f"{line.strip()},{('180', '0', '359', '')[number % 4]}\n" for number, line in enumerate(rows)]
     levels_city.write(tmp_path, spec=spec + '[places]\nfile = "s.geojson"\n', lines=lines)
     feed = tmp_path / "feed.csv"
     feed.write_text(feed.read_text().replace("lat,lon,v\n", "lat,lon,v,h\n"))
     assert hatstream(*city.init(tmp_path))[0] == 0
     arguments = city.release(tmp_path, start=city.DAYS[0], end=city.DAYS[0])
-    assert hatstream(*arguments, *OPTIONS)[0] == 0
-    first = digests(tmp_path)
-    assert hatstream(*arguments)[0] == 0
-    assert audited(tmp_path) == (0, len(first)), "drawn again of the same sums, in vain"
+    check_drawn_in_vain(tmp_path, hatstream, arguments)
     feed.write_text(feed.read_text().replace(*((",180\n", ",\n") if of_rows else (":13:0", ":20:0"))))
     assert hatstream(*arguments)[0] == 0
     assert audited(tmp_path)[0] == 1, "the look at places alone is of other sums"

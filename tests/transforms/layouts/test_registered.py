@@ -35,10 +35,10 @@ def nested(flat):
     tree = {}
     for path, value in flat.items():
         *parents, last = path.split(".")
-        at = tree
+        node = tree
         for part in parents:
-            at = at.setdefault(part, {})
-        at[last] = value
+            node = node.setdefault(part, {})
+        node[last] = value
     return as_arrays(tree)
 
 
@@ -73,9 +73,9 @@ def files_of(own, place, rows, folder):
 @pytest.mark.parametrize(("name", "place"), WRITTEN)
 def test_the_registered_columns_are_those_that_are_read(name, place, tmp_path):
     own = FIXED[name]
-    found, refused, rows = files_of(own, place, [row(own, i) for i in range(40)], tmp_path)
-    assert (len(found.speed), refused.total(), rows) == (40, 0, 40)
-    assert sorted(set(found.lat_e7.tolist())) == [round((30 + i / 1000) * 1e7) for i in range(40)]
+    events, refused, rows = files_of(own, place, [row(own, i) for i in range(40)], tmp_path)
+    assert (len(events.speed), refused.total(), rows) == (40, 0, 40)
+    assert sorted(set(events.lat_e7.tolist())) == [round((30 + i / 1000) * 1e7) for i in range(40)]
 
 
 @pytest.mark.parametrize(("name", "place"), WRITTEN)
@@ -85,8 +85,8 @@ def test_a_damaged_row_costs_itself_alone(name, place, tmp_path):
     damage += ["{", '{"vehicle":NaN}'] if place is LINES and own.form == "json" else []
     for text in damage:
         rows = [row(own, i) for i in range(4)]
-        found, refused, _ = files_of(own, place, [*rows[:2], text, *rows[2:]], tmp_path)
-        assert (len(found.speed), refused.total()) == (4, 1), text
+        events, refused, _ = files_of(own, place, [*rows[:2], text, *rows[2:]], tmp_path)
+        assert (len(events.speed), refused.total()) == (4, 1), text
 
 
 @pytest.mark.parametrize("name", ALL)

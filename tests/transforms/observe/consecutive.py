@@ -1,4 +1,4 @@
-"""Rows of a few vehicles in order of time: as positions, and as events by slot."""
+"""Rows of a few vehicles in order of time, as positions and as events, and what must hold of all that is derived."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -26,19 +26,48 @@ rows = st.lists(
 )
 
 
+def id_of(vehicle):
+    """The id that `events_of` gives a vehicle of `rows`."""
+    return vehicle * 1_000_003
+
+
 def events_of(some):
     """By slot, as they come."""
-    found = {}
+    slots = {}
     for vehicle, tenths, lat, lon in some:
-        found.setdefault(tenths // 10 // SLOT_S * SLOT_S, []).append((vehicle, tenths, lat, lon))
+        slots.setdefault(tenths // 10 // SLOT_S * SLOT_S, []).append((vehicle, tenths, lat, lon))
     return {
         slot_s: Events(
-            vehicle=np.array([row[0] * 1_000_003 for row in mine], np.int64),
-            offset_us=np.array([row[1] * S_US // 10 - slot_s * S_US for row in mine], np.int64),
-            lat_e7=np.array([300_000_000 + row[2] * 10_000 for row in mine], np.int64),
-            lon_e7=np.array([-977_000_000 + row[3] * 10_000 for row in mine], np.int64),
-            cell=np.array([row[2] // 10 for row in mine], np.int64),
-            speed=np.zeros(len(mine), np.int64),
+            vehicle=np.array([id_of(row[0]) for row in events], np.int64),
+            offset_us=np.array([row[1] * S_US // 10 - slot_s * S_US for row in events], np.int64),
+            lat_e7=np.array([300_000_000 + row[2] * 10_000 for row in events], np.int64),
+            lon_e7=np.array([-977_000_000 + row[3] * 10_000 for row in events], np.int64),
+            cell=np.array([row[2] // 10 for row in events], np.int64),
+            speed=np.zeros(len(events), np.int64),
         )
-        for slot_s, mine in found.items()
+        for slot_s, events in slots.items()
     }
+
+
+def in_one_order(ordered):
+    """Every event as a tuple, its slot first."""
+    return sorted(
+        (slot_s, *map(int, row)) for slot_s, events in ordered.by_slot().items() for row in zip(*events, strict=True)
+    )
+
+
+def check_any_order_and_parting(told, some, random, parts):
+    """told: gives the derived events of some rows, in one order."""
+    whole = told(some)
+    shuffled = random.sample(some, len(some))
+    assert told(shuffled) == whole
+    apart = [told([row for row in shuffled if row[0] % parts == part]) for part in range(parts)]
+    assert sorted(row for part in apart for row in part) == whole
+
+
+def check_without_each_vehicle(told, some):
+    """told: as above. The other vehicles' events do not change."""
+    whole = told(some)
+    for gone in {row[0] for row in some}:
+        left = told([row for row in some if row[0] != gone])
+        assert left == [row for row in whole if row[1] != id_of(gone)]

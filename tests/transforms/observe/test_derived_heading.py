@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transforms.inputs import rules
-from tests.transforms.observe.consecutive import events_of, positions, rows
+from tests.transforms.observe.consecutive import (
+    check_any_order_and_parting,
+    check_without_each_vehicle,
+    events_of,
+    id_of,
+    in_one_order,
+    positions,
+    rows,
+)
 from transforms.count.derived import derived_tallies, in_order, with_derived_headings
 from transforms.observe.derived_heading import HeadingLimits, derived_headings, sectors
 from transforms.observe.derived_speed import Positions
@@ -27,29 +35,29 @@ LIMITS = HeadingLimits(120, 15)
 def test_a_heading_is_the_way_from_the_row_before(lat: float, lon: float, degrees: int) -> None:
     north, east = 0.002 * math.cos(math.radians(degrees)), 0.002 * math.sin(math.radians(degrees))
     there = (lon + east / math.cos(math.radians(lat)) + 180) % 360 - 180
-    found = derived_headings(positions((1, 0, lat, lon), (1, 60, lat + north, there)), LIMITS)
-    assert found[0] == NO_HEADING
-    assert sector_of(found[1:]).tolist() == sector_of(np.array([degrees])).tolist()
+    headings = derived_headings(positions((1, 0, lat, lon), (1, 60, lat + north, there)), LIMITS)
+    assert headings[0] == NO_HEADING
+    assert sector_of(headings[1:]).tolist() == sector_of(np.array([degrees])).tolist()
 
 
 def test_every_direction_lies_in_the_sector_of_its_degrees() -> None:
     degrees = np.arange(0, 360, dtype=np.int64)
     angle = np.radians(degrees)
-    found = sectors(np.round(1e4 * np.sin(angle)), np.round(1e4 * np.cos(angle)))
-    assert found.tolist() == sector_of(degrees).tolist()
+    numbers = sectors(np.round(1e4 * np.sin(angle)), np.round(1e4 * np.cos(angle)))
+    assert numbers.tolist() == sector_of(degrees).tolist()
     assert sector_of(np.arange(SECTORS) * 360 // SECTORS).tolist() == list(range(SECTORS))
 
 
 def test_a_vehicle_that_stands_looks_where_it_went_and_after_a_gap_nobody_knows() -> None:
     still = ((1, 60, 30.001, 0), (1, 120, 30.00101, 0), (1, 240, 30.001, 0), (1, 400, 30.001, 0), (1, 430, 30, 0))
-    found = derived_headings(positions((1, 0, 30, 0), *still, (2, 431, 31, 0), (2, 432, 31, 0)), LIMITS)
-    assert found.tolist() == [NO_HEADING, 0, 0, 0, NO_HEADING, 180, NO_HEADING, NO_HEADING]
+    headings = derived_headings(positions((1, 0, 30, 0), *still, (2, 431, 31, 0), (2, 432, 31, 0)), LIMITS)
+    assert headings.tolist() == [NO_HEADING, 0, 0, 0, NO_HEADING, 180, NO_HEADING, NO_HEADING]
     none = np.zeros(0, np.int64)
     assert derived_headings(Positions(none, none, none, none), LIMITS).size == 0
 
 
 EDGES = {"north": [[-97.698, 29.999], [-97.698, 30.041]], "east": [[-97.701, 30.002], [-97.659, 30.002]]}
-LINES = {name + way: at[::step] for name, at in EDGES.items() for way, step in (("", 1), (" back", -1))}
+LINES = {name + way: edge[::step] for name, edge in EDGES.items() for way, step in (("", 1), (" back", -1))}
 STREETS = {
     "type": "FeatureCollection",
     "features": [
@@ -67,44 +75,34 @@ GROUND = shape_pieces(STREETS, tuple(sorted(h3.str_to_int(cell) for cell in h3.g
 
 def told(some: list[tuple[int, int, int, int]]) -> list[tuple[int, ...]]:
     """Every event with what it is counted under, in one order."""
-    found = with_derived_headings(in_order(events_of(some)), LIMITS, GROUND)
-    return sorted(
-        (slot_s, *map(int, row)) for slot_s, mine in found.by_slot().items() for row in zip(*mine, strict=True)
-    )
+    return in_one_order(with_derived_headings(in_order(events_of(some)), LIMITS, GROUND))
 
 
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 4))
 def test_any_order_and_any_parting_of_the_vehicles_give_the_same_places(some, random, parts) -> None:
-    whole = told(some)
-    shuffled = random.sample(some, len(some))
-    assert told(shuffled) == whole
-    apart = [told([row for row in shuffled if row[0] % parts == part]) for part in range(parts)]
-    assert sorted(row for part in apart for row in part) == whole
+    check_any_order_and_parting(told, some, random, parts)
 
 
 @given(rows)
 def test_without_a_vehicle_the_others_are_where_they_were(some) -> None:
-    whole = told(some)
-    for gone in {row[0] for row in some}:
-        left = told([row for row in some if row[0] != gone])
-        assert left == [row for row in whole if row[1] != gone * 1_000_003]
+    check_without_each_vehicle(told, some)
 
 
 def test_a_way_from_another_vehicles_row_is_caught(monkeypatch) -> None:
     """As if the row before were anybody's: whose first row is then on the way from where the other one ended."""
-    one, other = [(1, 600 * at, at, 2) for at in range(6)], [(2, 600 * at, 6 - at, 2) for at in range(6)]
-    assert [row for row in told(one + other) if row[1] == 2 * 1_000_003] == told(other)
+    one, other = [(1, 600 * step, step, 2) for step in range(6)], [(2, 600 * step, 6 - step, 2) for step in range(6)]
+    assert [row for row in told(one + other) if row[1] == id_of(2)] == told(other)
     monkeypatch.setattr("transforms.observe.derived_heading.follows", lambda of, _: np.arange(of.vehicle.size) > 0)
-    assert [row for row in told(one + other) if row[1] == 2 * 1_000_003] != told(other)
+    assert [row for row in told(one + other) if row[1] == id_of(2)] != told(other)
 
 
 def test_of_two_who_meet_in_a_street_each_is_counted_in_its_own_direction() -> None:
-    both = [(1, 600 * at, at, 2) for at in range(6)] + [(2, 600 * at, 6 - at, 2) for at in range(6)]
+    both = [(1, 600 * step, step, 2) for step in range(6)] + [(2, 600 * step, 6 - step, 2) for step in range(6)]
     tallies = derived_tallies(events_of(both), replace(rules(), turning=LIMITS), GROUND, ()).tallies
     names = {
-        vehicle // 1_000_003: {GROUND.places.names[place] for place in GROUND.place[tally.cell[mine]] if place >= 0}
+        (vehicle, GROUND.places.names[place])
         for tally in tallies
-        for vehicle in np.unique(tally.vehicle).tolist()
-        if (mine := tally.vehicle == vehicle).any()
+        for vehicle, place in zip(tally.vehicle.tolist(), GROUND.place[tally.cell].tolist(), strict=True)
+        if place >= 0
     }
-    assert names == {1: {"north"}, 2: {"north back"}}
+    assert names == {(id_of(1), "north"), (id_of(2), "north back")}

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.types import Grid
-from tests.transforms.observe.consecutive import SLOT_S, events_of, positions, rows
+from tests.transforms.observe.consecutive import (
+    SLOT_S,
+    check_any_order_and_parting,
+    check_without_each_vehicle,
+    events_of,
+    in_one_order,
+    positions,
+    rows,
+)
 from transforms.count.derived import in_order, with_derived_speeds
 from transforms.observe.derived_speed import FIRST, GAP, TOO_FAST, Positions, SpeedLimits, derived_speeds
 
@@ -56,25 +64,17 @@ def test_nothing_gives_nothing():
 
 def told(some, limits=LIMITS):
     """Every event that has a speed, in one order."""
-    found = with_derived_speeds(in_order(events_of(some)), limits, GRID).ordered.by_slot()
-    return sorted((slot_s, *map(int, row)) for slot_s, mine in found.items() for row in zip(*mine, strict=True))
+    return in_one_order(with_derived_speeds(in_order(events_of(some)), limits, GRID).ordered)
 
 
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 4))
 def test_any_order_and_any_parting_of_the_vehicles_give_the_same_integers(some, random, parts):
-    whole = told(some)
-    shuffled = random.sample(some, len(some))
-    assert told(shuffled) == whole
-    apart = [told([row for row in shuffled if row[0] % parts == part]) for part in range(parts)]
-    assert sorted(row for part in apart for row in part) == whole
+    check_any_order_and_parting(told, some, random, parts)
 
 
 @given(rows)
 def test_without_a_vehicle_the_others_are_what_they_were(some):
-    whole = told(some)
-    for gone in {row[0] for row in some}:
-        left = told([row for row in some if row[0] != gone])
-        assert left == [row for row in whole if row[1] != gone * 1_000_003]
+    check_without_each_vehicle(told, some)
 
 
 @given(rows)
