@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 from transforms.observe.derived_speed import METRES_PER_E7, Positions, displacement, follows
 from transforms.places.ground import SECTORS
 from transforms.records import NO_HEADING
@@ -41,7 +41,7 @@ def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
     return heading[np.maximum.accumulate(np.where(decides, np.arange(near.size), 0))] if near.size else heading
 
 
-def sectors(east: "np.typing.NDArray[np.float64]", north: "np.typing.NDArray[np.float64]") -> Int64s:
+def sectors(east: Float64s, north: Float64s) -> Int64s:
     """Which sector each direction lies in, see `ground.sector_of`: by products alone, which round alike everywhere."""
     turned = (east < 0) | ((east == 0) & (north < 0))
     sign = np.where(turned, -1.0, 1.0)
