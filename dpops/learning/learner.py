@@ -172,7 +172,7 @@ class Learned:
         usual = self.counts.hats(self.state.design, described.day.hours)
         deviations = self.means.deviations(len(self.means.own) - 1 - back)
         field = self._field(described.weights, usual, deviations, described.day.hours)
-        return _with_single_hats(field, described.day)
+        return _with_single_hats(field, described)
 
     def _field(self, weights: Float64s, usual: Float64s, deviations: Deviations, hours: Int64s) -> Field:
         facts = self.state.facts
@@ -227,8 +227,11 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class _Day:
+    """weights, weight_variances: of its HATs, (cells, slots) each."""
+
     day: DayValues
     weights: Float64s
+    weight_variances: Float64s
     information: DayInformation
 
 
@@ -335,8 +338,8 @@ def _count_information(state: State, day: DayValues, counts: Counts) -> Informat
 
 def _understood(state: State, day: DayValues, counts: Counts, rows: _Rows) -> _Day:
     """What a day says about means, once the weights of its HATs are known."""
-    usual = counts.hats(state.design, day.hours)
-    weights, parts = _day_weights(state, day, usual), coefficients_of(traffic_of(usual))
+    weights, weight_variances = _day_weights(state, day, counts)
+    parts = coefficients_of(traffic_of(counts.hats(state.design, day.hours)))
     deviations = weights**2 * USUAL.of(weights / state.facts.hat_weight)
     queries = []
     for stage in day.stages:
@@ -345,23 +348,27 @@ def _understood(state: State, day: DayValues, counts: Counts, rows: _Rows) -> _D
             spread = level.speed_variance + level.groups.totals(deviations)
             hats = weights[..., None] * parts
             queries.append(SpeedQueries(rows(level.groups, day.hours), hats, values.ravel(), spread.ravel()))
-    return _Day(day, weights, day_information(state.layouts.means, queries))
+    return _Day(day, weights, weight_variances, day_information(state.layouts.means, queries))
 
 
-def _day_weights(state: State, day: DayValues, usual: Float64s) -> Float64s:
-    """The usual weights times the day's own factor by hour, and its own where single HATs were released."""
-    weights = usual
+def _day_weights(state: State, day: DayValues, counts: Counts) -> tuple[Float64s, Float64s]:
+    """The usual weights times the day's own factor by hour, and its own where single HATs were released; and how far
+    HATs' weights may lie from that, as variances."""
+    weights = counts.hats(state.design, day.hours)
     for level in _levels(day):
         if level.groups.shape == (1, day.hours.size):
             total = np.maximum(weights.sum(axis=0), 1e-9)
             gain = _gain(fitted.HOUR_SPREAD * total**2, level.weight_precision[0])
             weights = weights * np.clip(1 + gain * (level.weights[0] / total - 1), 0.2, 5.0)
-    for level in _levels(day):
-        if level.groups.shape == weights.shape:
-            own = weights * (fitted.OVERDISPERSION * weights + state.facts.hat_weight)
-            gain = _gain(own, level.groups.spread(level.weight_precision))
-            weights = np.maximum(weights + gain * (level.groups.spread(level.weights) - weights), 0.05 * weights)
-    return weights
+    variances = weights * (fitted.OVERDISPERSION * weights + state.facts.hat_weight)
+    of_hats = [level for level in _levels(day) if level.groups.shape == weights.shape]
+    if of_hats:
+        variances = variances + weights**2 * counts.variances(day.hours)
+    for level in of_hats:
+        gain = _gain(variances, level.groups.spread(level.weight_precision))
+        weights = np.maximum(weights + gain * (level.groups.spread(level.weights) - weights), 0.05 * weights)
+        variances = (1 - gain) * variances
+    return weights, variances
 
 
 def _gain(variance: Float64s, precision: Float64s) -> Float64s:
@@ -370,13 +377,20 @@ def _gain(variance: Float64s, precision: Float64s) -> Float64s:
     return part
 
 
-def _with_single_hats(field: Field, day: DayValues) -> Field:
-    """Adds what a release of single HATs says about their own means."""
+def _with_single_hats(field: Field, described: _Day) -> Field:
+    """Adds what a release of single HATs says about their own means.
+
+    A released sum is weight times (mean - centre), and the weight is not known for certain. What that adds to its noise
+    grows with how far the mean lies from the centre.
+    """
     values, left = field.values, field.deviations
-    for stage in day.stages:
+    for stage in described.day.stages:
         for level in stage.levels:
             if level.groups.shape == values.shape:
-                part = _gain(field.weights**2 * left, level.groups.spread(level.speed_precision))
-                own = level.groups.spread(level.speeds) / field.weights + stage.centre - values
+                around = values - stage.centre
+                noise = 1 / level.groups.spread(level.speed_precision)
+                noise = noise + described.weight_variances * (left + around**2)
+                part = _gain(field.weights**2 * left, 1 / noise)
+                own = level.groups.spread(level.speeds) / field.weights - around
                 values, left = values + part * own, left * (1 - part)
     return replace(field, values=values, deviations=left)
