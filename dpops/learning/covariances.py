@@ -28,16 +28,16 @@ def usual_hours(solved: Solved) -> Float64s:
 
 def hat_variances(solved: Solved, hours: Float64s, last: int = 1) -> HatVariances:
     """hours: (48, border), what describes each hour in the border. last: how many of the lasting columns."""
-    layout, near = solved.system.layout, solved.near
+    layout, families = solved.system.layout, solved.families
     parents, part_of_hour = layout.design.parents, part_of(np.arange(HABITS))
     cell, parts = layout.cell_places, layout.part_places
     own_part = parts[parents][:, part_of_hour]
     local_hour = solved.mixed @ hours.T
     hour = np.sum((hours @ solved.spread) * hours, axis=1)
-    with_part = near.families[layout.entry(np.repeat(cell, parts.shape[1]), parts[parents].ravel())]
+    with_part = families[layout.entry(np.repeat(cell, parts.shape[1]), parts[parents].ravel())]
     variances = (
-        near.families[layout.entry(cell, cell)][:, None]
-        + near.families[layout.entry(parts.ravel(), parts.ravel())].reshape(parts.shape)[parents][:, part_of_hour]
+        families[layout.entry(cell, cell)][:, None]
+        + families[layout.entry(parts.ravel(), parts.ravel())].reshape(parts.shape)[parents][:, part_of_hour]
         + hour
         + 2 * with_part.reshape(parents.size, -1)[:, part_of_hour]
         + 2 * local_hour[cell]

@@ -1,59 +1,30 @@
-"""How effects are ordered, so that all but a few meet only effects of their own or a neighbouring block."""
+"""How effects are ordered, so that what touches all of them stands apart."""
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from dpops.learning.design import BLOCKS, HABITS, Design
+from dpops.learning.elimination import Elimination, elimination
 from dpops.types import Int64s
-
-LEAST_BLOCK = 64
-"""Smaller blocks are joined: steps of Python cost more than their arithmetic."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Local effects at the places [start, stop), with positions counted from `start`.
-
-    entries: where this block's parents begin and end in a flat array of all parents' matrices; inside: where each of
-    these numbers stands in the block's own matrix, flat. pairs: (2, n) positions of neighbouring cells in this block;
-    onward: (2, n) of such pairs with the next block, the second counted from that one's start.
-    """
-
-    start: int
-    stop: int
-    entries: slice
-    inside: Int64s
-    pairs: Int64s
-    onward: Int64s
-
-    @property
-    def size(self) -> int:
-        return self.stop - self.start
 
 
 class EffectLayout:
     """The order of a design's effects: local ones (of cells, of parents in parts of the day), then those of the border.
 
-    A parent's cells and its own effects stand together: one *family*. Families are put in layers by their distance from
-    one end of the city, as cells touch; so those of a layer touch only it and the next ones, and a matrix that holds
-    them is block tridiagonal. The border (the city's number, hours, and `extra` further columns) touches all.
+    A parent's cells and its own effects stand together: one *family*. Effects touch those of their family, and cells
+    their neighbours. The border (the city's number, hours, and `extra` further columns) touches all.
     """
 
     def __init__(self, design: Design, extra: int) -> None:
         self.design, self.width = design, design.columns + extra
-        layers = _layers(design)
-        families = np.concatenate(layers)
-        members = [
-            _family(design, parent, cells) for parent, cells in zip(families, _cells_of(design, families), strict=True)
-        ]
+        members = [_family(design, parent, cells) for parent, cells in enumerate(_cells_of(design))]
         sizes = np.array([member.size for member in members])
         self.local = np.concatenate(members)
         """int64 (places,), the column at each place."""
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
         """int64 (families + 1,), where each family begins."""
-        self.family = np.repeat(np.arange(families.size), sizes)
+        self.family = np.repeat(np.arange(sizes.size), sizes)
         """int64 (places,)."""
         self.entries = np.concatenate([[0], np.cumsum(sizes**2)])
         """int64 (families + 1,), where each family's own matrix begins in a flat array of them."""
@@ -64,7 +35,6 @@ class EffectLayout:
         """int64, the columns of the border: the city, hours of both kinds of days, and the further ones."""
         self.in_border = np.full(self.width, -1)
         self.in_border[self.border] = np.arange(self.border.size)
-        self._layer_sizes = [layer.size for layer in layers]
 
     @property
     def cell_places(self) -> Int64s:
@@ -103,29 +73,34 @@ class EffectLayout:
         return start + inner // size, start + inner % size
 
     @cached_property
-    def blocks(self) -> list[Block]:
-        """Layers, small ones joined, so that only neighbouring ones touch."""
-        bounds, family = [0], 0
-        for size in self._layer_sizes:
-            family += size
-            if self.starts[family] - self.starts[bounds[-1]] >= LEAST_BLOCK:
-                bounds.append(family)
-        if bounds[-1] != family:
-            bounds.append(family)
-        places = self.starts[bounds]
-        of_place = np.repeat(np.arange(places.size - 1), np.diff(places))
-        return [self._block(index, bounds, places, of_place) for index in range(places.size - 1)]
+    def inside(self) -> Int64s:
+        """Where pairs of cells of one family that touch stand among the families' matrices, each pair twice."""
+        one, other = self.neighbours[:, ~self._are_apart]
+        return np.concatenate([self.entry(one, other), self.entry(other, one)])
 
-    def _block(self, number: int, bounds: list[int], places: Int64s, of_place: Int64s) -> Block:
-        start, stop = int(places[number]), int(places[number + 1])
-        entries = slice(int(self.entries[bounds[number]]), int(self.entries[bounds[number + 1]]))
-        row, column = (pair_place[entries] - start for pair_place in self.pair_places)
-        one, other = self.neighbours
-        is_inside = of_place[one] == number
-        inside = is_inside & (of_place[other] == number)
-        pairs = self.neighbours[:, inside] - start
-        onward = self.neighbours[:, is_inside & ~inside] - np.array([[start], [stop]])
-        return Block(start, stop, entries, row * (stop - start) + column, pairs, onward)
+    @cached_property
+    def apart(self) -> Int64s:
+        """int64 (2, pairs), places of cells of two families that touch."""
+        return self.neighbours[:, self._are_apart]
+
+    @cached_property
+    def _are_apart(self) -> "np.typing.NDArray[np.bool_]":
+        one, other = self.family[self.neighbours]
+        return one != other
+
+    @cached_property
+    def diagonal(self) -> Int64s:
+        """Where each place's own number stands among the families' matrices."""
+        places = np.arange(self.local.size)
+        return self.entry(places, places)
+
+    @cached_property
+    def elimination(self) -> Elimination:
+        """Of matrices whose numbers are those of the families, then of pairs of cells apart, each pair twice."""
+        row, column = (
+            np.concatenate(ends) for ends in zip(self.pair_places, self.apart, self.apart[::-1], strict=True)
+        )
+        return elimination(self.family, self.apart, row, column)
 
 
 def _family(design: Design, parent: int, cells: Int64s) -> Int64s:
@@ -134,36 +109,6 @@ def _family(design: Design, parent: int, cells: Int64s) -> Int64s:
     return np.concatenate([design.cell_columns.start + cells, np.arange(first, first + BLOCKS)])
 
 
-def _cells_of(design: Design, families: Int64s) -> list[Int64s]:
+def _cells_of(design: Design) -> list[Int64s]:
     order = np.argsort(design.parents, kind="stable")
-    starts = np.searchsorted(design.parents[order], np.arange(int(design.parents.max()) + 2))
-    return [order[starts[parent] : starts[parent + 1]] for parent in families]
-
-
-def _layers(design: Design) -> list[Int64s]:
-    """Parents by their distance from an outermost one, part by part of a city in several parts."""
-    count = int(design.parents.max()) + 1
-    ends = design.parents[design.neighbours]
-    ends = np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0)
-    both = np.concatenate([ends, ends[:, ::-1]])
-    both = both[np.argsort(both[:, 0], kind="stable")]
-    starts = np.searchsorted(both[:, 0], np.arange(count + 1))
-    seen = np.zeros(count, np.bool_)
-    layers: list[Int64s] = []
-    for parent in range(count):
-        if not seen[parent]:
-            outermost = int(_spread_from(parent, both[:, 1], starts, seen.copy())[-1][0])
-            layers += _spread_from(outermost, both[:, 1], starts, seen)
-    return layers
-
-
-def _spread_from(parent: int, others: Int64s, starts: Int64s, seen: "np.typing.NDArray[np.bool_]") -> list[Int64s]:
-    """Layers around a parent that was not seen; what they hold is marked as seen."""
-    layer, layers = np.array([parent]), []
-    while layer.size:
-        seen[layer] = True
-        layers.append(layer)
-        near = [others[starts[place] : starts[place + 1]] for place in layer]
-        reached = np.unique(np.concatenate(near))
-        layer = reached[~seen[reached]]
-    return layers
+    return np.split(order, np.cumsum(np.bincount(design.parents))[:-1])

@@ -89,7 +89,7 @@ class GroupRows:
         total = np.sum((beside @ (border @ solved.spread @ border.T)) * beside, axis=1)
         mixed = solved.mixed @ border.T
         if self.is_narrow:
-            total += np.einsum("ri,rij,rj->r", local, solved.near.families[self._pairs], local)
+            total += np.einsum("ri,rij,rj->r", local, solved.families[self._pairs], local)
             total += 2 * np.einsum("ri,rik,rk->r", local, mixed[self._local.columns], beside)
         else:
             dense = self._local.dense(local, self._layout.local.size)

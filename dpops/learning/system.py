@@ -1,4 +1,4 @@
-"""Normal equations of smooth effects: block tridiagonal with a dense border, solved block by block."""
+"""Normal equations of smooth effects: sparse, with a dense border."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,11 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from dpops.learning.design import HOURS, Smoothness, both_kinds, hour_smoothness, off_smoothness
+from dpops.learning.factors import Factors, factors, inverse_of
 from dpops.learning.information import Information
-from dpops.learning.layout import Block, EffectLayout
+from dpops.learning.layout import EffectLayout
 from dpops.types import Float64s
-
-_SMALL = 100
 
 
 @dataclass(frozen=True)
@@ -34,44 +33,20 @@ class System:
     """Where each part's own deviation by hour stands in the border."""
 
     def solved(self) -> "Solved":
-        inverses, gains = self._factors()
-        reach = _back(self.layout.blocks, inverses, gains, np.column_stack([self.columns, self.local]))
+        own = factors(self.layout.elimination, self._numbers)
+        reach = own.solved(np.column_stack([self.columns, self.local]))
         across, alone = reach[:, :-1], reach[:, -1]
-        spread = _inverse(self.corner - self.columns.T @ across)
+        spread = inverse_of(self.corner - self.columns.T @ across)
         border = spread @ (self.border - self.columns.T @ alone)
-        return Solved(self, inverses, gains, across, spread, alone - across @ border, border)
+        return Solved(self, own, across, spread, alone - across @ border, border)
 
-    def _factors(self) -> tuple[list[Float64s], list[Float64s]]:
-        """Finds each block's inverse of what is left after those before it, and its gain on the next one."""
-        inverses: list[Float64s] = []
-        gains: list[Float64s] = []
-        blocks, carried = self.layout.blocks, np.zeros((0, 0))
-        for index, block in enumerate(blocks):
-            matrix = self._own(block)
-            if index:
-                matrix -= carried
-            inverses.append(_positive_inverse(matrix))
-            if index + 1 < len(blocks):
-                onward = self._onward(block, blocks[index + 1])
-                gains.append(inverses[index] @ onward)
-                carried = onward.T @ gains[index]
-        return inverses, gains
-
-    def _own(self, block: Block) -> Float64s:
-        matrix = np.zeros((block.size, block.size))
-        matrix.ravel()[block.inside] = self.families[block.entries]
-        diagonal = np.arange(block.size)
-        matrix[diagonal, diagonal] += self._precisions[block.start : block.stop]
-        one, other = block.pairs
-        matrix[one, other] -= self.smoothness.cells
-        matrix[other, one] -= self.smoothness.cells
-        return matrix
-
-    def _onward(self, block: Block, after: Block) -> Float64s:
-        matrix = np.zeros((block.size, after.size))
-        one, other = block.onward
-        matrix[one, other] = -self.smoothness.cells
-        return matrix
+    @property
+    def _numbers(self) -> Float64s:
+        """Those of the local effects' matrix, as the layout's elimination wants them."""
+        layout, families = self.layout, self.families.copy()
+        families[layout.diagonal] += self._precisions
+        families[layout.inside] -= self.smoothness.cells
+        return np.concatenate([families, np.full(layout.apart.size, -self.smoothness.cells)])
 
     @cached_property
     def _precisions(self) -> Float64s:
@@ -86,13 +61,12 @@ class System:
 class Solved:
     """The effects that fit best, and what is needed for their covariances.
 
-    across: (places, border), what is left of the border's columns by the local effects' own precision. spread: the
-    covariance of the border. local: (places,), border: (border,), the effects.
+    factors: of the local effects' own precision. across: (places, border), what that leaves of the border's columns.
+    spread: the covariance of the border. local: (places,), border: (border,), the effects.
     """
 
     system: System
-    inverses: Sequence[Float64s]
-    gains: Sequence[Float64s]
+    factors: Factors
     across: Float64s
     spread: Float64s
     local: Float64s
@@ -112,57 +86,57 @@ class Solved:
         return product
 
     @cached_property
-    def near(self) -> "NeighbourSums":
-        """Covariances of local effects that stand near to one another."""
-        layout, blocks = self.system.layout, self.system.layout.blocks
-        families, pairs = np.zeros(int(layout.entries[-1])), 0.0
-        after = np.zeros((0, 0))
-        for number in reversed(range(len(blocks))):
-            block, own = blocks[number], self.inverses[number]
-            if number + 1 < len(blocks):
-                onward = -self.gains[number] @ after
-                own = own - onward @ self.gains[number].T
-                one, other = block.onward
-                start = blocks[number + 1].start
-                across = np.sum(self.mixed[block.start + one] * self.across[start + other], axis=1)
-                pairs += float(np.sum(onward[one, other] - across))
-            whole = own - self.mixed[block.start : block.stop] @ self.across[block.start : block.stop].T
-            families[block.entries] = whole.ravel()[block.inside]
-            pairs += float(np.sum(whole[block.pairs[0], block.pairs[1]]))
-            after = own
-        return NeighbourSums(families, pairs)
+    def _alone(self) -> Float64s:
+        """Covariances of local effects where their precision has numbers, were the border known."""
+        return self.factors.selected(self.system.layout.entries[-1] + self.system.layout.apart.size)
+
+    @cached_property
+    def variances(self) -> Float64s:
+        """Of local effects, (places,)."""
+        through_border = np.einsum("ij,ij->i", self.mixed, self.across)
+        variances: Float64s = self._alone[self.system.layout.diagonal] - through_border
+        return variances
+
+    @property
+    def pairs(self) -> float:
+        """Covariances of all pairs of neighbouring cells, added up."""
+        layout, alone = self.system.layout, self._alone
+        one, other = layout.neighbours
+        summed = np.sum(alone[layout.inside]) + np.sum(alone[layout.entries[-1] :])
+        return float(summed / 2 - np.einsum("ij,ij->", self.mixed[one], self.across[other]))
+
+    @cached_property
+    def families(self) -> Float64s:
+        """Covariances inside each family, flat."""
+        layout = self.system.layout
+        families, sizes = self._alone[: layout.entries[-1]].copy(), np.diff(layout.starts)
+        for size in np.unique(sizes):
+            alike = np.flatnonzero(sizes == size)
+            places = layout.starts[alike][:, None] + np.arange(size)
+            entries = layout.entries[alike][:, None] + np.arange(size**2)
+            families[entries] -= (self.mixed[places] @ self.across[places].transpose(0, 2, 1)).reshape(entries.shape)
+        return families
 
     def reached(self, local: Float64s) -> Float64s:
         """The covariance of local effects with one another, times columns; (places, n) each."""
-        alone = _back(self.system.layout.blocks, self.inverses, self.gains, local)
-        onward: Float64s = alone - self.mixed @ (self.across.T @ local)
+        onward: Float64s = self.factors.solved(local) - self.mixed @ (self.across.T @ local)
         return onward
 
     def times(self, local: Float64s, border: Float64s) -> tuple[Float64s, Float64s]:
         """The covariance times a vector, in its two parts."""
-        alone = _back(self.system.layout.blocks, self.inverses, self.gains, local[:, None])[:, 0]
+        alone = self.factors.solved(local[:, None])[:, 0]
         at_border = self.spread @ (border - self.across.T @ local)
         return alone - self.across @ at_border, at_border
 
 
-@dataclass(frozen=True, slots=True)
-class NeighbourSums:
-    """families: flat, covariances inside each family. pairs: those of all pairs of neighbouring cells, added up."""
-
-    families: Float64s
-    pairs: float
-
-
 def learned_smoothness(solved: Solved, effects: Float64s, default: Smoothness) -> Smoothness:
     """One step of expectation-maximisation with a Gamma prior that is worth six effects at the default."""
-    layout, near = solved.system.layout, solved.near
-    local = effects[layout.local]
-    row, column = layout.pair_places
-    variances = near.families[row == column]
+    layout, local = solved.system.layout, effects[solved.system.layout.local]
+    variances = solved.variances
     touching = 1 + np.bincount(layout.neighbours.ravel(), minlength=local.size)[layout.cell_places]
     one, other = layout.neighbours
     cells = effects[layout.design.cell_columns]
-    cell_energy = float(touching @ variances[layout.cell_places]) - 2 * near.pairs
+    cell_energy = float(touching @ variances[layout.cell_places]) - 2 * solved.pairs
     cell_energy += float(cells @ cells + np.sum((local[one] - local[other]) ** 2))
     parts = layout.part_places.ravel()
     part_energy = float(np.sum(variances[parts] + local[parts] ** 2))
@@ -271,37 +245,3 @@ def _bordered(corner: Float64s, more: Sequence[Float64s]) -> Float64s:
         whole[own, own] = block[lasting:]
         column = own.stop
     return whole
-
-
-def _back(blocks: Sequence[Block], inverses: Sequence[Float64s], gains: Sequence[Float64s], of: Float64s) -> Float64s:
-    """The local precision's inverse times columns, (places, n)."""
-    solution = of.copy()
-    for index, gain in enumerate(gains):
-        here, after = blocks[index], blocks[index + 1]
-        solution[after.start : after.stop] -= gain.T @ solution[here.start : here.stop]
-    for number in reversed(range(len(blocks))):
-        here = blocks[number]
-        own = inverses[number] @ solution[here.start : here.stop]
-        if number < len(gains):
-            after = blocks[number + 1]
-            own -= gains[number] @ solution[after.start : after.stop]
-        solution[here.start : here.stop] = own
-    return solution
-
-
-def _positive_inverse(matrix: Float64s) -> Float64s:
-    """Inverts a symmetric positive definite matrix, half by half: products are faster than a factorisation."""
-    size = matrix.shape[0]
-    if size <= _SMALL:
-        return _inverse(matrix)
-    half = size // 2
-    first = _positive_inverse(matrix[:half, :half])
-    gain = first @ matrix[:half, half:]
-    rest = _positive_inverse(matrix[half:, half:] - matrix[half:, :half] @ gain)
-    across = gain @ rest
-    return np.block([[first + across @ gain.T, -across], [-across.T, rest]])
-
-
-def _inverse(matrix: Float64s) -> Float64s:
-    inverse: Float64s = np.linalg.inv(matrix).astype(np.float64, copy=False)
-    return inverse
