@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
+from dpops.learning.assembly import PartInformation, system_of
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Design, Smoothness
 from dpops.learning.information import Information, Wide
 from dpops.learning.layout import EffectLayout
 from dpops.learning.queries import GroupRows
-from dpops.learning.system import PartInformation, Solved, learned_smoothness, system_of
+from dpops.learning.system import Solved, learned_smoothness
 from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(
@@ -119,7 +120,7 @@ class Counts:
     @property
     def start(self) -> Start:
         """Effects and smoothness that the next fit begins with."""
-        return Start(self.effects, self.solved.system.smoothness)
+        return Start(self.effects, self.solved.smoothness)
 
     def hats(self, design: Design, hours: Int64s) -> Float64s:
         """Weight of each HAT on a usual day, (cells, slots)."""
@@ -183,7 +184,7 @@ def _shortened(step: Float64s, before: Float64s) -> Float64s:
 def _solved(problem: CountProblem, smoothness: Smoothness, effects: Float64s) -> Solved:
     nothing = np.zeros(problem.layout.border.size)
     parts = [PartInformation(problem.earlier), PartInformation(problem.linear(effects))]
-    return system_of(problem.layout, smoothness, nothing, nothing, parts).solved()
+    return system_of(problem.layout, nothing, nothing, parts).solved(smoothness)
 
 
 def _damped(problem: CountProblem, smoothness: Smoothness, effects: Float64s, step: Float64s) -> Float64s:

@@ -104,7 +104,7 @@ class LearnedHats:
 
     @property
     def smoothness(self) -> Smoothness:
-        return self.means.solved.system.smoothness
+        return self.means.solved.smoothness
 
     def _deviations(self, day: str) -> Deviations:
         older = len(self.means.own) - len(self.days)

@@ -3,6 +3,7 @@
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.learning.design import BLOCKS, HABITS, Design
 from dpops.learning.elimination import Elimination, elimination
@@ -73,6 +74,11 @@ class EffectLayout:
         return start + inner // size, start + inner % size
 
     @cached_property
+    def touching(self) -> Int64s:
+        """int64 (cells,), how many neighbours each has."""
+        return np.bincount(self.design.neighbours.ravel(), minlength=self.design.cells)
+
+    @cached_property
     def inside(self) -> Int64s:
         """Where pairs of cells of one family that touch stand among the families' matrices, each pair twice."""
         one, other = self.neighbours[:, ~self._are_apart]
@@ -84,9 +90,10 @@ class EffectLayout:
         return self.neighbours[:, self._are_apart]
 
     @cached_property
-    def _are_apart(self) -> "np.typing.NDArray[np.bool_]":
-        one, other = self.family[self.neighbours]
-        return one != other
+    def _are_apart(self) -> NDArray[np.bool_]:
+        one, other = self.neighbours
+        apart: NDArray[np.bool_] = self.family[one] != self.family[other]
+        return apart
 
     @cached_property
     def diagonal(self) -> Int64s:

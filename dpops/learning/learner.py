@@ -247,7 +247,7 @@ def taken_in(state: State, day: DayValues) -> State:
     older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
     now, rows = _fitted_counts(state), _speed_rows(state)
     days = [_understood(state, day, now, rows).information for day in state.recent]
-    strengths = _fitted_means(state, days).solved.system.smoothness
+    strengths = _fitted_means(state, days).solved.smoothness
     kept = 1 - fitted.FORGOTTEN
     counts, means = state.counts.times(kept), None if state.means is None else state.means.times(kept)
     for old, information in zip(older, days, strict=False):

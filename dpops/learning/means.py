@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
+from dpops.learning.assembly import PartInformation, system_of
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HABITS, HOURS, Design, Smoothness, both_kinds, hour_smoothness
 from dpops.learning.information import Information
 from dpops.learning.layout import EffectLayout
 from dpops.learning.queries import GroupRows
-from dpops.learning.system import PartInformation, Solved, learned_smoothness, system_of
+from dpops.learning.system import Solved, learned_smoothness
 from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(
@@ -64,7 +65,7 @@ class Means:
 
     def unknown_deviations(self) -> "Deviations":
         """Deviations of a day that is still to come."""
-        days = self.solved.system.smoothness.days
+        days = self.solved.smoothness.days
         spread: Float64s = np.linalg.inv(days * hour_smoothness()).astype(np.float64)
         return Deviations(np.zeros(HABITS), usual_hours(self.solved), both_kinds() @ spread @ both_kinds().T)
 
@@ -96,8 +97,9 @@ class DayInformation:
         """Makes one day of both that is so much better known: its own hours are the mean of theirs."""
         return DayInformation(self.information + other.information, self.days + other.days)
 
-    def part(self, smoothness: Smoothness) -> PartInformation:
-        return PartInformation(self.information, self.days * smoothness.days * hour_smoothness())
+    @property
+    def part(self) -> PartInformation:
+        return PartInformation(self.information, self.days)
 
 
 def traffic_of(weights: Float64s) -> Float64s:
@@ -146,16 +148,16 @@ def fit_means(
     for column, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
         precision[column], value[column] = sd**-2, mean * sd**-2
     rounds = _ROUNDS if known is None else 1
+    system = system_of(layout, precision, value, [day.part for day in days])
     for index in range(rounds):
-        system = system_of(layout, smoothness, precision, value, [day.part(smoothness) for day in days])
-        solved = system.solved()
+        solved = system.solved(smoothness)
         if index + 1 < rounds:
             lasting = learned_smoothness(solved, solved.effects, DEFAULT)
             stronger = replace(lasting, days=_learned_days(solved, days)).beyond(smoothness)
             if stronger.is_near(smoothness, _SMALL_CHANGE):
                 break
             smoothness = stronger
-    return Means(solved.effects, solved, [of_day for of_day in system.own if of_day is not None])
+    return Means(solved.effects, solved, [own.at for own in system.own if own is not None])
 
 
 def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
@@ -164,7 +166,7 @@ def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
     The default is worth a day: whether days differ is told by days. One of which nothing was released tells nothing.
     """
     ring, energy, told = hour_smoothness(), HOURS / DEFAULT.days, 1
-    own = [of_day for of_day in solved.system.own if of_day is not None]
+    own = [of_day.at for of_day in solved.system.own if of_day is not None]
     for of_day, day in zip(own, days, strict=True):
         if day.information.wide or day.information.corner.any():
             values = solved.border[of_day]

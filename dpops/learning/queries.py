@@ -71,8 +71,7 @@ class GroupRows:
             wide = Wide(self._local.dense(local, layout.local.size), beside, precisions, values)
             return replace(none, wide={self._key: wide.scaled()})
         weighted = local * precisions[:, None]
-        across = self._local.columns[:, :, None] * layout.border.size + np.arange(layout.border.size)
-        mixed = _added(across, weighted[:, :, None] * beside[:, None, :], none.mixed.size)
+        mixed = _added(self._across, weighted[:, :, None] * border[:, None, :], none.mixed.size)
         return Information(
             families=_added(self._pairs, weighted[:, :, None] * local[:, None, :], none.families.size),
             mixed=mixed.reshape(none.mixed.shape),
@@ -102,6 +101,11 @@ class GroupRows:
         """Whether each row touches one family only."""
         family = self._layout.family[self._local.columns]
         return bool(np.all(family == family[:, :1]))
+
+    @cached_property
+    def _across(self) -> Int64s:
+        """Where each pair of a row's local and border entries stands in what mixes both."""
+        return self._local.columns[:, :, None] * self._layout.border.size + self._border.columns[:, None, :]
 
     @cached_property
     def _pairs(self) -> Int64s:

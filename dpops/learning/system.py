@@ -3,58 +3,68 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.design import HOURS, Smoothness, both_kinds, hour_smoothness, off_smoothness
+from dpops.learning.design import HOURS, Smoothness, hour_smoothness, off_smoothness
 from dpops.learning.factors import Factors, factors, inverse_of
-from dpops.learning.information import Information
 from dpops.learning.layout import EffectLayout
 from dpops.types import Float64s
 
 
+class OwnHours(NamedTuple):
+    """Where a part's own deviation by hour stands in the border, and of how many days the part is."""
+
+    at: slice
+    days: float
+
+
 @dataclass(frozen=True)
 class System:
-    """All that is believed and observed, as normal equations.
+    """All that is observed, and believed beside smoothness, as normal equations.
 
-    families: flat, of all families' own effects, without their smoothness. columns: (places, border): how local effects
-    meet the border, in which the lasting columns of the layout come first. corner: (border, border), local, border:
-    right-hand sides.
+    families: flat, of all families' own effects. columns: (places, border): how local effects meet the border, in which
+    the lasting columns of the layout come first, then parts' own hours. corner: (border, border), local, border:
+    right-hand sides. own: of each part that was added up, or None.
     """
 
     layout: EffectLayout
-    smoothness: Smoothness
     families: Float64s
     columns: Float64s
     corner: Float64s
     local: Float64s
     border: Float64s
-    own: Sequence[slice | None]
-    """Where each part's own deviation by hour stands in the border."""
+    own: Sequence[OwnHours | None]
 
-    def solved(self) -> "Solved":
-        own = factors(self.layout.elimination, self._numbers)
-        reach = own.solved(np.column_stack([self.columns, self.local]))
+    def solved(self, smoothness: Smoothness) -> "Solved":
+        parted = factors(self.layout.elimination, self._numbers(smoothness))
+        reach = parted.solved(self._right)
         across, alone = reach[:, :-1], reach[:, -1]
-        spread = inverse_of(self.corner - self.columns.T @ across)
+        spread = inverse_of(self._corner(smoothness) - self.columns.T @ across)
         border = spread @ (self.border - self.columns.T @ alone)
-        return Solved(self, own, across, spread, alone - across @ border, border)
-
-    @property
-    def _numbers(self) -> Float64s:
-        """Those of the local effects' matrix, as the layout's elimination wants them."""
-        layout, families = self.layout, self.families.copy()
-        families[layout.diagonal] += self._precisions
-        families[layout.inside] -= self.smoothness.cells
-        return np.concatenate([families, np.full(layout.apart.size, -self.smoothness.cells)])
+        return Solved(self, smoothness, parted, across, spread, alone - across @ border, border)
 
     @cached_property
-    def _precisions(self) -> Float64s:
-        """The diagonal of the smoothness, (places,)."""
-        layout, precisions = self.layout, np.full(self.layout.local.size, self.smoothness.parents)
-        touching = np.bincount(layout.neighbours.ravel(), minlength=precisions.size)[layout.cell_places]
-        precisions[layout.cell_places] = self.smoothness.cells * (1 + touching)
-        return precisions
+    def _right(self) -> Float64s:
+        return np.column_stack([self.columns, self.local])
+
+    def _corner(self, smoothness: Smoothness) -> Float64s:
+        corner, hours = self.corner.copy(), self.layout.hours
+        corner[hours, hours] += smoothness.of_hours()
+        for own in self.own:
+            if own is not None:
+                corner[own.at, own.at] += own.days * smoothness.days * hour_smoothness()
+        return corner
+
+    def _numbers(self, smoothness: Smoothness) -> Float64s:
+        """Those of the local effects' matrix, as the layout's elimination wants them."""
+        layout, families = self.layout, self.families.copy()
+        precisions = np.full(layout.local.size, smoothness.parents)
+        precisions[layout.cell_places] = smoothness.cells * (1 + layout.touching)
+        families[layout.diagonal] += precisions
+        families[layout.inside] -= smoothness.cells
+        return np.concatenate([families, np.full(layout.apart.size, -smoothness.cells)])
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,7 @@ class Solved:
     """
 
     system: System
+    smoothness: Smoothness
     factors: Factors
     across: Float64s
     spread: Float64s
@@ -133,10 +144,9 @@ def learned_smoothness(solved: Solved, effects: Float64s, default: Smoothness) -
     """One step of expectation-maximisation with a Gamma prior that is worth six effects at the default."""
     layout, local = solved.system.layout, effects[solved.system.layout.local]
     variances = solved.variances
-    touching = 1 + np.bincount(layout.neighbours.ravel(), minlength=local.size)[layout.cell_places]
     one, other = layout.neighbours
     cells = effects[layout.design.cell_columns]
-    cell_energy = float(touching @ variances[layout.cell_places]) - 2 * solved.pairs
+    cell_energy = float((1 + layout.touching) @ variances[layout.cell_places]) - 2 * solved.pairs
     cell_energy += float(cells @ cells + np.sum((local[one] - local[other]) ** 2))
     parts = layout.part_places.ravel()
     part_energy = float(np.sum(variances[parts] + local[parts] ** 2))
@@ -158,90 +168,3 @@ def _of_hours(solved: Solved, of: Float64s, smooth: Float64s, default: float) ->
     values, spread = of @ solved.border[hours], of @ solved.spread[hours, hours] @ of.T
     energy = float(values @ smooth @ values + np.sum(smooth * spread))
     return (HOURS + 6) / (energy + 6 / default)
-
-
-def system_of(
-    layout: EffectLayout,
-    smoothness: Smoothness,
-    prior: Float64s,
-    prior_value: Float64s,
-    parts: Sequence["PartInformation"],
-) -> System:
-    """Adds up what is known. prior, prior_value: precision of the lasting border (its hours' smoothness comes on top),
-    and precision times value."""
-    lasting = layout.border.size
-    corner, border = np.diag(prior), prior_value.copy()
-    corner[layout.hours, layout.hours] += smoothness.of_hours()
-    columns, corners, values = [np.zeros((layout.local.size, lasting))], [], [border]
-    families, local = np.zeros(int(layout.entries[-1])), np.zeros(layout.local.size)
-    own: list[slice | None] = []
-    column = lasting
-    for part in parts:
-        one = part.information
-        families, local = families + one.families, local + one.local
-        columns[0] += one.mixed
-        corner[:lasting, :lasting] += one.corner
-        border += one.border
-        more, square, value = part.own_columns(layout)
-        columns.append(more)
-        corners.append(square)
-        values.append(value)
-        own.append(None if part.own is None else slice(column, column + HOURS))
-        column += value.size
-    return System(
-        layout, smoothness, families, np.concatenate(columns, axis=1), _bordered(corner, corners), local,
-        np.concatenate(values), own,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class PartInformation:
-    """A day's information (or that of several days together). own: the prior precision of its own deviation by hour,
-    (24, 24); None where it has none of its own."""
-
-    information: Information
-    own: Float64s | None = None
-
-    def own_columns(self, layout: EffectLayout) -> tuple[Float64s, Float64s, Float64s]:
-        """What it adds to the border: its own hours, and a helper for each wide row, which observes it.
-
-        (places, n), (lasting + n, n) and (n,): columns, corner, right-hand side.
-        """
-        one, hours = self.information, layout.hours
-        wide = list(one.wide.values())
-        roots = [np.sqrt(rows.precisions)[:, None] for rows in wide]
-        local = [(root * rows.local).T for root, rows in zip(roots, wide, strict=True)]
-        border = [(root * rows.border).T for root, rows in zip(roots, wide, strict=True)]
-        values = [root[:, 0] * rows.values for root, rows in zip(roots, wide, strict=True)]
-        helpers = sum(root.size for root in roots)
-        lasting = layout.border.size
-        across = np.concatenate([*border, np.zeros((lasting, 0))], axis=1)
-        square = np.concatenate([across, -np.eye(helpers)])
-        columns = np.concatenate([*local, np.zeros((layout.local.size, 0))], axis=1)
-        value = np.concatenate([*values, np.zeros(0)])
-        if self.own is None:
-            return columns, square, value
-        clock = both_kinds()
-        deviations = clock.T @ one.corner[hours, hours] @ clock + self.own
-        own = np.concatenate([one.corner[:, hours] @ clock, deviations, across[hours].T @ clock])
-        square = np.concatenate([square[:lasting], clock.T @ across[hours], square[lasting:]])
-        return (
-            np.concatenate([one.mixed[:, hours] @ clock, columns], axis=1),
-            np.concatenate([own, square], axis=1),
-            np.concatenate([one.border[hours] @ clock, value]),
-        )
-
-
-def _bordered(corner: Float64s, more: Sequence[Float64s]) -> Float64s:
-    """A symmetric matrix of the lasting corner, and of further columns each given below and beside it."""
-    lasting = corner.shape[0]
-    size = lasting + sum(block.shape[1] for block in more)
-    whole = np.zeros((size, size))
-    whole[:lasting, :lasting] = corner
-    column = lasting
-    for block in more:
-        own = slice(column, column + block.shape[1])
-        whole[:lasting, own], whole[own, :lasting] = block[:lasting], block[:lasting].T
-        whole[own, own] = block[lasting:]
-        column = own.stop
-    return whole

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpops import fitted
+from dpops.learning.assembly import PartInformation, system_of
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Smoothness
 from dpops.learning.information import Information
@@ -14,7 +15,7 @@ from dpops.learning.learner import Field, Learned
 from dpops.learning.means import columns_of
 from dpops.learning.queries import GroupRows
 from dpops.learning.releases import StageValues
-from dpops.learning.system import PartInformation, Solved, system_of
+from dpops.learning.system import Solved
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
@@ -62,7 +63,7 @@ def live(learned: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> L
 def _solved(layout: EffectLayout, information: Information) -> Solved:
     precision = np.zeros(layout.border.size)
     precision[0], precision[-1] = fitted.CITY_SD_KMH**-2, 1.0  # nothing is learned of traffic: its rows are zero
-    return system_of(layout, DAY, precision, np.zeros(precision.size), [PartInformation(information)]).solved()
+    return system_of(layout, precision, np.zeros(precision.size), [PartInformation(information)]).solved(DAY)
 
 
 def _factors(weights: Float64s, slots: Mapping[int, StageValues]) -> dict[int, float]:

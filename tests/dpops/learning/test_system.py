@@ -5,18 +5,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from dpops.learning.assembly import PartInformation, system_of
 from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Design, Smoothness, both_kinds, hour_smoothness, off_smoothness
 from dpops.learning.information import Information
 from dpops.learning.layout import EffectLayout
 from dpops.learning.means import coefficients_of, columns_of
 from dpops.learning.queries import GroupRows, Groups
-from dpops.learning.system import PartInformation, Solved, learned_smoothness, system_of
+from dpops.learning.system import Solved, learned_smoothness
 from tests.dpops.learning.city import design, truth
 
 SMOOTH = Smoothness(cells=0.3, hours=0.7, parents=1.1, off=0.4)
 SLOTS = np.arange(HOURS)
-OWN = 2.0 * hour_smoothness()
+OWN_DAYS = 2.0
 
 
 def two_towns() -> Design:
@@ -83,7 +84,7 @@ def dense_solution(of: Design, days: list[tuple[np.ndarray, np.ndarray]]) -> tup
         extended = np.zeros((rows.shape[0], vector.size))
         extended[:, :width], extended[:, own] = rows, rows[:, of.hour_columns] @ both_kinds()
         whole += extended.T @ extended
-        whole[own, own] += OWN
+        whole[own, own] += OWN_DAYS * SMOOTH.days * hour_smoothness()
         vector += extended.T @ values
     covariance = np.linalg.inv(whole)
     return covariance @ vector, covariance
@@ -94,7 +95,7 @@ def both(name: str) -> tuple[Design, Solved, np.ndarray, np.ndarray]:
     layout, sparse, dense = observed(of, 3)
     prior, value = np.zeros(layout.border.size), np.zeros(layout.border.size)
     prior[[0, -1]], value[0] = 0.1, 2.0
-    solved = system_of(layout, SMOOTH, prior, value, [PartInformation(each, OWN) for each in sparse]).solved()
+    solved = system_of(layout, prior, value, [PartInformation(each, OWN_DAYS) for each in sparse]).solved(SMOOTH)
     return of, solved, *dense_solution(of, dense)
 
 
@@ -103,8 +104,9 @@ def test_effects_and_variances_are_those_of_the_dense_matrix(name: str) -> None:
     of, solved, effects, covariance = both(name)
     width = of.columns + 1
     assert np.allclose(solved.effects, effects[:width])
-    own = solved.system.own[1]
-    assert own is not None
+    hours = solved.system.own[1]
+    assert hours is not None
+    own = hours.at
     assert np.allclose(solved.border[own], effects[width + HOURS :])
     rows = usual_hours(solved)
     rows[:, own] = both_kinds()
@@ -157,9 +159,9 @@ def test_rows_of_the_same_groups_that_differ_by_a_factor_are_joined_exactly() ->
     apart = [PartInformation(replace_key(each, key)) for each, key in ((one, b"a"), (other, b"b"))]
     nothing = np.zeros(layout.border.size)
     prior = nothing + 0.1
-    joined = system_of(layout, SMOOTH, prior, nothing, [PartInformation(one + other)]).solved().effects
+    joined = system_of(layout, prior, nothing, [PartInformation(one + other)]).solved(SMOOTH).effects
     assert not np.allclose(joined, 0)
-    assert np.allclose(joined, system_of(layout, SMOOTH, prior, nothing, apart).solved().effects)
+    assert np.allclose(joined, system_of(layout, prior, nothing, apart).solved(SMOOTH).effects)
 
 
 def replace_key(of: Information, key: bytes) -> Information:
