@@ -17,8 +17,9 @@ class EffectLayout:
     their neighbours. The border (the city's number, hours, and `extra` further columns) touches all.
     """
 
-    def __init__(self, design: Design, extra: int) -> None:
-        self.design, self.width = design, design.columns + extra
+    def __init__(self, design: Design, extra: int, like: "EffectLayout | None" = None) -> None:
+        """like: of the same design; in which order effects are eliminated is found once for both."""
+        self.design, self.width, self._like = design, design.columns + extra, like
         members = [_family(design, parent, cells) for parent, cells in enumerate(_cells_of(design))]
         sizes = np.array([member.size for member in members])
         self.local = np.concatenate(members)
@@ -104,6 +105,8 @@ class EffectLayout:
     @cached_property
     def elimination(self) -> Elimination:
         """Of matrices whose numbers are those of the families, then of pairs of cells apart, each pair twice."""
+        if self._like is not None:
+            return self._like.elimination
         row, column = (
             np.concatenate(ends) for ends in zip(self.pair_places, self.apart, self.apart[::-1], strict=True)
         )

@@ -96,7 +96,8 @@ class State:
     @staticmethod
     def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
         """Before the first day. least_recent: None keeps every day as released, so that each can be estimated."""
-        layouts = Layouts(EffectLayout(design, 0), EffectLayout(design, 1))
+        of_counts = EffectLayout(design, 0)
+        layouts = Layouts(of_counts, EffectLayout(design, 1, of_counts))
         return State(
             design=design,
             facts=facts,
