@@ -11,7 +11,7 @@ from dpops.learning.layout import EffectLayout
 from dpops.learning.system import OwnHours, System
 from dpops.types import Float64s
 
-_SAME = 1e-9
+_ROUNDING = 1e-9
 """Rows that differ by less are the same: rounding alone tells them apart."""
 
 
@@ -25,7 +25,7 @@ class PartInformation:
 
 
 def system_of(layout: EffectLayout, prior: Float64s, prior_value: Float64s, parts: Sequence[PartInformation]) -> System:
-    """Adds up what is known. prior, prior_value: precision of the lasting border (its hours' smoothness comes on top),
+    """Adds up what is system. prior, prior_value: precision of the lasting border (its hours' smoothness comes on top),
     and precision times value."""
     lasting, own = layout.border.size, list(_own(layout.border.size, parts))
     size = lasting + HOURS * sum(hours is not None for hours in own)
@@ -41,15 +41,15 @@ def system_of(layout: EffectLayout, prior: Float64s, prior_value: Float64s, part
         corner[:lasting, :lasting] += one.corner
         border[:lasting] += one.border
         if hours is not None:
-            columns[:, hours.at] = one.mixed[:, layout.hours] @ clock
-            corner[:lasting, hours.at] = one.corner[:, layout.hours] @ clock
-            corner[hours.at, :lasting] = corner[:lasting, hours.at].T
-            corner[hours.at, hours.at] = clock.T @ corner[layout.hours, hours.at]
-            border[hours.at] = clock.T @ one.border[layout.hours]
-    known = System(layout, families, columns, corner, local, border, own)
+            columns[:, hours.span] = one.mixed[:, layout.hours] @ clock
+            corner[:lasting, hours.span] = one.corner[:, layout.hours] @ clock
+            corner[hours.span, :lasting] = corner[:lasting, hours.span].T
+            corner[hours.span, hours.span] = clock.T @ corner[layout.hours, hours.span]
+            border[hours.span] = clock.T @ one.border[layout.hours]
+    system = System(layout, families, columns, corner, local, border, own)
     for alike in _alike(layout, size, parts, own):
-        known = _with_rows(known, *_joined(alike))
-    return known
+        system = _with_rows(system, *_joined(alike))
+    return system
 
 
 def _own(column: int, parts: Sequence[PartInformation]) -> Iterator[OwnHours | None]:
@@ -69,26 +69,26 @@ class _Alike:
     wide: list[Wide]
 
     def takes(self, rows: Wide) -> bool:
-        return np.allclose(rows.local, self.wide[0].local, rtol=_SAME, atol=0)
+        return np.allclose(rows.local, self.wide[0].local, rtol=_ROUNDING, atol=0)
 
 
 def _alike(
     layout: EffectLayout, size: int, parts: Sequence[PartInformation], own: Sequence[OwnHours | None]
 ) -> list[_Alike]:
-    found: dict[bytes, list[_Alike]] = {}
+    by_key: dict[bytes, list[_Alike]] = {}
     for part, hours in zip(parts, own, strict=True):
         for key, rows in part.information.wide.items():
             border = np.zeros((rows.values.size, size))
             border[:, : layout.border.size] = rows.border
             if hours is not None:
-                border[:, hours.at] = rows.border[:, layout.hours] @ both_kinds()
-            whole, known = replace(rows, border=border), found.setdefault(key, [])
-            same = next((alike for alike in known if alike.takes(whole)), None)
+                border[:, hours.span] = rows.border[:, layout.hours] @ both_kinds()
+            whole, of_key = replace(rows, border=border), by_key.setdefault(key, [])
+            same = next((alike for alike in of_key if alike.takes(whole)), None)
             if same is None:
-                known.append(_Alike([whole]))
+                of_key.append(_Alike([whole]))
             else:
                 same.wide.append(whole)
-    return [alike for known in found.values() for alike in known]
+    return [alike for of_key in by_key.values() for alike in of_key]
 
 
 def _joined(alike: _Alike) -> tuple[Wide, Float64s, Float64s]:
@@ -114,15 +114,15 @@ def _joined(alike: _Alike) -> tuple[Wide, Float64s, Float64s]:
     return Wide(first.local, border, precisions, values), corner, right
 
 
-def _with_rows(known: System, rows: Wide, corner: Float64s, right: Float64s) -> System:
+def _with_rows(system: System, rows: Wide, corner: Float64s, right: Float64s) -> System:
     """Adds a helper for each row to the border, which observes it; corner, right: and this."""
     root, size = np.sqrt(rows.precisions), rows.border.shape[1]
-    before, helpers = known.border.size, root.size
+    before, helpers = system.border.size, root.size
     across = np.zeros((before, helpers))
     across[:size] = (root[:, None] * rows.border).T
-    whole = np.block([[known.corner, across], [across.T, -np.eye(helpers)]])
+    whole = np.block([[system.corner, across], [across.T, -np.eye(helpers)]])
     whole[:size, :size] += corner
-    border = np.concatenate([known.border, root * rows.values])
+    border = np.concatenate([system.border, root * rows.values])
     border[:size] += right
-    columns = np.concatenate([known.columns, (root[:, None] * rows.local).T], axis=1)
-    return replace(known, columns=columns, corner=whole, border=border)
+    columns = np.concatenate([system.columns, (root[:, None] * rows.local).T], axis=1)
+    return replace(system, columns=columns, corner=whole, border=border)

@@ -20,7 +20,7 @@ class Front:
     meets: int64, ascending, the later ones that they touch once all before them are eliminated; they stand behind the
     front's own in its matrix. above: the index of the front that takes over what is left for them, -1 where there is
     none; into: where they stand in its matrix. below: the fronts whose rest this one takes over. numbers: which of a
-    matrix's numbers stand in this front's, and at: at which of its places, flat.
+    matrix's numbers stand in this front's, and flat: at which of its places, row by row.
     """
 
     start: int
@@ -30,7 +30,7 @@ class Front:
     into: Int64s
     below: Sequence[int]
     numbers: Int64s
-    at: Int64s
+    flat: Int64s
 
     @property
     def own(self) -> slice:
@@ -120,12 +120,12 @@ def _by_distance(count: int, pairs: Int64s) -> Int64s:
 
 def _reached(first: int, others: Sequence[Sequence[int]]) -> list[int]:
     """All families that can be reached from one, the nearest first."""
-    found, reached = [first], {first}
-    for family in found:
+    nearest_first, reached = [first], {first}
+    for family in nearest_first:
         more = [other for other in others[family] if other not in reached]
-        found += more
+        nearest_first += more
         reached.update(more)
-    return found
+    return nearest_first
 
 
 def _fronts(bounds: Int64s, row: Int64s, column: Int64s) -> list[Front]:
@@ -147,8 +147,8 @@ def _fronts(bounds: Int64s, row: Int64s, column: Int64s) -> list[Front]:
         above = int(of_rank[meets[0]]) if meets.size else -1
         into = _inner(meets, int(bounds[above]), int(bounds[above + 1]), met[above]) if meets.size else meets
         one, other = (_inner(ranks[own], start, stop, meets) for ranks in (row, column))
-        at = one * (stop - start + meets.size) + other
-        fronts.append(Front(start, stop, meets, above, into, below[index], own, at))
+        flat = one * (stop - start + meets.size) + other
+        fronts.append(Front(start, stop, meets, above, into, below[index], own, flat))
     return fronts
 
 

@@ -12,7 +12,7 @@ _SMALL = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Factors:
+class Factored:
     """inverses: of what is left of each front's own matrix after those before it. gains: (own, met) of each front,
     that inverse times what ties the front to what it meets."""
 
@@ -36,30 +36,30 @@ class Factors:
     def selected(self, size: int) -> Float64s:
         """The inverse where the matrix has its numbers, (size,) (Takahashi, Fagan and Chen 1973)."""
         numbers, fronts = np.zeros(size), self.elimination.fronts
-        known: dict[int, Float64s] = {}
+        covariances: dict[int, Float64s] = {}
         for index in reversed(range(len(fronts))):
             front, gain = fronts[index], self.gains[index]
             whole = np.empty((front.width, front.width))
             own, met = slice(front.size), slice(front.size, None)
             whole[own, own] = self.inverses[index]
             if front.meets.size:
-                above = known[front.above][front.into[:, None], front.into]
+                above = covariances[front.above][front.into[:, None], front.into]
                 onward = gain @ above
                 whole[own, own] += onward @ gain.T
                 whole[own, met], whole[met, own], whole[met, met] = -onward, -onward.T, above
-            numbers[front.numbers] = whole.ravel()[front.at]
-            known[index] = whole
+            numbers[front.numbers] = whole.ravel()[front.flat]
+            covariances[index] = whole
         return numbers
 
 
-def factors(elimination: Elimination, numbers: Float64s) -> Factors:
+def factored(elimination: Elimination, numbers: Float64s) -> Factored:
     """numbers: of the matrix, as the elimination was told them."""
     inverses: list[Float64s] = []
     gains: list[Float64s] = []
     left: dict[int, Float64s] = {}
     for index, front in enumerate(elimination.fronts):
         matrix = np.zeros((front.width, front.width))
-        matrix.ravel()[front.at] = numbers[front.numbers]
+        matrix.ravel()[front.flat] = numbers[front.numbers]
         for below in front.below:
             into = elimination.fronts[below].into
             matrix[into[:, None], into] += left.pop(below)
@@ -67,7 +67,7 @@ def factors(elimination: Elimination, numbers: Float64s) -> Factors:
         inverses.append(_positive_inverse(matrix[: front.size, : front.size]))
         gains.append(inverses[index] @ onward)
         left[index] = matrix[front.size :, front.size :] - onward.T @ gains[index]
-    return Factors(elimination, inverses, gains)
+    return Factored(elimination, inverses, gains)
 
 
 def _positive_inverse(matrix: Float64s) -> Float64s:

@@ -104,7 +104,7 @@ class EffectLayout:
 
     @cached_property
     def elimination(self) -> Elimination:
-        """Of matrices whose numbers are those of the families, then of pairs of cells apart, each pair twice."""
+        """The order for matrices whose numbers are those of families, then of pairs of cells apart, each pair twice."""
         if self._like is not None:
             return self._like.elimination
         row, column = (

@@ -157,7 +157,7 @@ def fit_means(
             if stronger.is_near(smoothness, _SMALL_CHANGE):
                 break
             smoothness = stronger
-    return Means(solved.effects, solved, [own.at for own in system.own if own is not None])
+    return Means(solved.effects, solved, [own.span for own in system.own if own is not None])
 
 
 def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
@@ -166,7 +166,7 @@ def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
     The default is worth a day: whether days differ is told by days. One of which nothing was released tells nothing.
     """
     ring, energy, told = hour_smoothness(), HOURS / DEFAULT.days, 1
-    own = [of_day.at for of_day in solved.system.own if of_day is not None]
+    own = [of_day.span for of_day in solved.system.own if of_day is not None]
     for of_day, day in zip(own, days, strict=True):
         if day.information.wide or day.information.corner.any():
             values = solved.border[of_day]

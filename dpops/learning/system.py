@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.learning.design import HOURS, Smoothness, hour_smoothness, off_smoothness
-from dpops.learning.factors import Factors, factors, inverse_of
+from dpops.learning.factors import Factored, factored, inverse_of
 from dpops.learning.layout import EffectLayout
 from dpops.types import Float64s
 
@@ -16,7 +16,7 @@ from dpops.types import Float64s
 class OwnHours(NamedTuple):
     """Where a part's own deviation by hour stands in the border, and of how many days the part is."""
 
-    at: slice
+    span: slice
     days: float
 
 
@@ -38,7 +38,7 @@ class System:
     own: Sequence[OwnHours | None]
 
     def solved(self, smoothness: Smoothness) -> "Solved":
-        parted = factors(self.layout.elimination, self._numbers(smoothness))
+        parted = factored(self.layout.elimination, self._numbers(smoothness))
         reach = parted.solved(self._right)
         across, alone = reach[:, :-1], reach[:, -1]
         spread = inverse_of(self._corner(smoothness) - self.columns.T @ across)
@@ -54,7 +54,7 @@ class System:
         corner[hours, hours] += smoothness.of_hours()
         for own in self.own:
             if own is not None:
-                corner[own.at, own.at] += own.days * smoothness.days * hour_smoothness()
+                corner[own.span, own.span] += own.days * smoothness.days * hour_smoothness()
         return corner
 
     def _numbers(self, smoothness: Smoothness) -> Float64s:
@@ -77,7 +77,7 @@ class Solved:
 
     system: System
     smoothness: Smoothness
-    factors: Factors
+    factors: Factored
     across: Float64s
     spread: Float64s
     local: Float64s
@@ -103,7 +103,7 @@ class Solved:
 
     @cached_property
     def variances(self) -> Float64s:
-        """Of local effects, (places,)."""
+        """Variances of local effects, (places,)."""
         through_border = np.einsum("ij,ij->i", self.mixed, self.across)
         variances: Float64s = self._alone[self.system.layout.diagonal] - through_border
         return variances

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpops.learning.design import Design
-from dpops.learning.factors import factors
+from dpops.learning.factors import factored
 from dpops.learning.layout import EffectLayout
 from tests.dpops.learning.city import design
 
@@ -28,7 +28,7 @@ def test_factors_give_the_inverse_of_the_whole_matrix(of: Design) -> None:
     )
     matrix[row, column] = rng.normal(size=row.size)
     matrix = matrix + matrix.T + 30 * np.eye(places)
-    found = factors(layout.elimination, matrix[row, column])
+    found = factored(layout.elimination, matrix[row, column])
     inverse, columns = np.linalg.inv(matrix), rng.normal(size=(places, 3))
     assert np.allclose(found.solved(columns), inverse @ columns, atol=1e-12)
     assert np.allclose(found.selected(row.size), inverse[row, column], atol=1e-12)

@@ -106,7 +106,7 @@ def test_effects_and_variances_are_those_of_the_dense_matrix(name: str) -> None:
     assert np.allclose(solved.effects, effects[:width])
     hours = solved.system.own[1]
     assert hours is not None
-    own = hours.at
+    own = hours.span
     assert np.allclose(solved.border[own], effects[width + HOURS :])
     rows = usual_hours(solved)
     rows[:, own] = both_kinds()
