@@ -20,7 +20,12 @@ HEADING = "heading"
 
 BATCH_ROWS = 131_072
 
-KMH_PER_UNIT = {"km/h": Fraction(1), "m/s": Fraction(18, 5), "mph": Fraction(1_609_344, 1_000_000)}
+KMH_PER_UNIT = {
+    "km/h": Fraction(1),
+    "m/s": Fraction(18, 5),
+    "mph": Fraction(1_609_344, 1_000_000),
+    "knots": Fraction(1_852, 1_000),
+}
 
 
 class RawBatch(NamedTuple):

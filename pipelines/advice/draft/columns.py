@@ -33,7 +33,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         r"x|coordinates0",
         r"longitud|(geo)?lae?nge(ngrad)?",
     ),
-    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|spd|.*(kmh|kmph|kph|mph|mps)", _SPEED),
+    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
 }
 """Names of a field without case, accents, marks and blanks, the plainest first; English, then some others."""
 MOST_BAD = 0.2

@@ -13,7 +13,12 @@ from transforms.layouts.base import KMH_PER_UNIT
 from transforms.layouts.columns import Floats
 from transforms.places.distance import distance_m
 
-_NAMED = (("km/h", r"km_?/?h|kph|kmph"), ("mph", r"mph|miles"), ("m/s", r"m_?/s|mps|m_s\b"))
+_NAMED = (
+    ("km/h", r"km_?/?h|kph|kmph"),
+    ("mph", r"mph|miles"),
+    ("m/s", r"m_?/s|mps|m_s\b"),
+    ("knots", r"knots?|kts|_kn\b"),
+)
 MIN_PAIRS = 50
 MOST_STEPS_S = 120
 

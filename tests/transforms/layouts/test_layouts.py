@@ -82,7 +82,7 @@ def test_mapped_layouts_declare_units_and_travel(name):
         (("csv", {**MAP, "heading": "h"}, None, None), ["columns", "exactly", "heading"]),
         (("csv", {**MAP, "lat": ""}, None, None), ["columns.lat", "must name", "''"]),
         (("csv", MAP, "h", None), ["time_unit", "one of", "'h'"]),
-        (("csv", MAP, None, "knots"), ["speed_unit", "one of", "'knots'"]),
+        (("csv", MAP, None, "feet/s"), ["speed_unit", "one of", "'feet/s'"]),
     ],
 )
 def test_a_wrong_choice_names_field_rule_and_value(arguments, words):
