@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.advice.draft.candidates import Track, best_time, best_vehicle, is_doubtful, track_of
+from pipelines.advice.draft.units import is_at_sea
 from transforms.layouts.columns import Floats, Instants, TimeUnit, instants, is_text, numbers
 from transforms.layouts.time_format import TimeFormat
 
@@ -113,7 +114,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
             names[field] = candidates[0]
             if not named:
                 guessed.append(field)
-    if "lat" in guessed and "lon" in guessed and _crossed(arrays[names["lat"]]):
+    if "lat" in guessed and "lon" in guessed and _crossed(arrays[names["lat"]], arrays[names["lon"]]):
         names["lat"], names["lon"] = names["lon"], names["lat"]
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
@@ -203,9 +204,15 @@ def _fraction_degrees(array: Any) -> bool:
     return bool(decimal and high - low < 6 and (degrees == 0).mean() < 0.05)
 
 
-def _crossed(lat: Any) -> bool:
-    degrees = _numbers(lat)
-    return degrees is not None and bool(np.abs(degrees).max(initial=0) > 90)
+def _crossed(lat: Any, lon: Any) -> bool:
+    """Whether two columns of degrees are each other's: one is no latitude, or only so their middle lies on land."""
+    lats, lons = _numbers(lat), _numbers(lon)
+    if lats is None or lons is None or not (lats.size and lons.size):
+        return False
+    if max(np.abs(lats).max(), np.abs(lons).max()) > 90:
+        return bool(np.abs(lats).max() > 90)
+    north, east = float(np.median(lats)), float(np.median(lons))
+    return is_at_sea(north, east) and not is_at_sea(east, north)
 
 
 def _speeds(array: Any) -> bool:

@@ -75,6 +75,11 @@ def zones_at(lat: float, lon: float) -> list[str]:
     return [name for name in zones if name in available_timezones()]
 
 
+def is_at_sea(lat: float, lon: float) -> bool:
+    """Whether clocks there are those of ships. False where land is near."""
+    return all(zone.startswith("Etc/") for zone in zones_at(lat, lon))
+
+
 def same_clock(zone: str, other: str) -> bool:
     """Whether two zones show the same time, in this year and the next."""
     now = datetime.now(UTC)

@@ -201,6 +201,14 @@ def test_another_delimiter_and_no_header_are_found(delimiter, tmp_path):
     assert any("by values alone" in line for line in made.warnings)
 
 
+@pytest.mark.parametrize("by_lon", [False, True])
+def test_which_of_two_numbers_is_the_latitude_is_told_by_where_land_is(by_lon, tmp_path):
+    moved = [(bus, time, lat - 53.8, lon + 51.0, speed) for bus, time, lat, lon, speed in rows()]  # Sao Paulo
+    lines = [(bus, time, lon, lat, speed) for bus, time, lat, lon, speed in moved] if by_lon else moved
+    columns = json.loads(drafted(as_csv(tmp_path / "f.csv", lines, header=False), tmp_path)[1].text)["input"]["columns"]
+    assert (columns["lat"], columns["lon"]) == (("4", "3") if by_lon else ("3", "4"))
+
+
 @pytest.mark.parametrize(("unit", "scale"), [("s", 1), ("ms", 1_000), ("us", 1_000_000)])
 def test_times_in_numbers_are_told_by_their_size(unit, scale, tmp_path):
     lines = [(bus, (1_770_000_000 + 20 * at) * scale, *rest) for at, (bus, _, *rest) in enumerate(rows())]
