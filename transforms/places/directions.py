@@ -1,14 +1,11 @@
 """Lines of one direction: which place a report belongs to follows from where it is and from its own heading."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpops.types import Int64s
 from transforms.places.ground import NOWHERE, SECTORS, Turns
-
-if TYPE_CHECKING:
-    import shapely
 
 ANY_WAY = -1
 """In the place of a bearing, where a place is of all headings."""
@@ -40,18 +37,18 @@ class Shared(NamedTuple):
     turns: Turns
 
 
-def bearings(line: "shapely.Geometry", points: "np.typing.NDArray[np.object_]") -> Int64s:
-    """Which way a line runs where it is nearest to each point, whole degrees; NO_WAY where it turns back.
+def bearings(lines: "np.typing.NDArray[np.object_]", points: "np.typing.NDArray[np.object_]") -> Int64s:
+    """Which way each line runs where it is nearest to its point, whole degrees; NO_WAY where it turns back.
 
-    line: a LineString on a plane of metres, y to the north.
+    lines: LineStrings on planes of metres, y to the north.
     """
     import shapely
 
-    at_m = shapely.line_locate_point(line, points)
-    along_m = min(ALONG_M, line.length / 4)
+    at_m, length_m = shapely.line_locate_point(lines, points), shapely.length(lines)
+    along_m = np.minimum(ALONG_M, length_m / 4)
     before, behind = (
-        shapely.get_coordinates(shapely.line_interpolate_point(line, np.clip(at_m + step, 0, line.length)))
-        for step in (-along_m, along_m)
+        shapely.get_coordinates(shapely.line_interpolate_point(lines, np.clip(at_m + step_m, 0, length_m)))
+        for step_m in (-along_m, along_m)
     )
     x, y = (behind - before).T
     return np.where((x == 0) & (y == 0), NO_WAY, np.rint(np.degrees(np.arctan2(x, y))) % 360).astype(np.int64)

@@ -2,29 +2,30 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import h3
-import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.types import Float64s, Int64s
-from transforms.places.directions import ANY_WAY, Near, Shared, bearings, cells_by_place, shared
+from transforms.places.directions import Shared, cells_by_place, shared
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
 from transforms.places.hexagons import KM_PER_DEGREE, cell_text, check_looks
+from transforms.places.near import FINE, Shapes, near
 
 if TYPE_CHECKING:
     import shapely
 
-FINE = 12
-"""Resolution of the cells that a file's places are made of: edges of 9 m."""
 BUFFER_M = 25.0
 """What belongs to a line: so far from it, in metres, where a file says nothing else."""
 MOST_PLACES, MOST_KM2 = 200_000, 5_000
 LEAST_BUFFER_M, MOST_BUFFER_M = 1.0, 1_000.0
 MOST_MEETINGS = 200_000
 """Of pairs of a line's segments that lie within reach of each other: what lies near the line takes 30 us for each."""
-_SAMPLED = 50
+_CORNERS = 16
+"""Of a quarter of a circle, around the ends of lines: a place's fine cells and digest follow from it."""
+_SAMPLED, _FEW = 50, 600
+"""So few positions meet less often: of n segments there are n^2 / 2 pairs."""
 _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
@@ -107,31 +108,49 @@ def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float) -> Shared:
     """Fine cells, each once, and the place of each."""
     import shapely
 
-    shapes = [_shape_of(feature, buffer_m, number) for number, feature in enumerate(features, 1)]
-    if sum(shape.area.area for shape in shapes) > MOST_KM2 * 1e6:
+    shapes = _shapes(features, buffer_m)
+    area_m2 = shapely.area(shapes.area)
+    if area_m2.sum() > MOST_KM2 * 1e6:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
     fine_m2 = h3.average_hexagon_area(FINE, "m^2")
-    check_looks(
-        [shape.area.area / fine_m2 for shape in shapes], [shapely.get_num_coordinates(shape.area) for shape in shapes]
-    )
-    parts = [_cells_of(shape) for shape in shapes]
-    cell, apart_m, bearing = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    place = np.repeat(np.arange(len(parts)), [cells.size for cells, *_ in parts])
-    order = np.lexsort((place, apart_m, cell))
-    return shared(Near(cell[order], place[order], bearing[order]))
+    check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
+    return shared(near(shapes))
 
 
-class _Shape(NamedTuple):
-    """A feature on a plane of metres that is true around a latitude. area: with what lies near a line. is_directed:
-    whether a line is of those alone who drive in the order of its positions."""
+def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
+    """Reads and checks the geometry of each feature."""
+    import shapely
 
-    line: "shapely.Geometry"
-    area: "shapely.Geometry"
-    middle: float
-    is_directed: bool
+    degrees = np.array([_degrees_of(feature, number) for number, feature in enumerate(features, 1)])
+    west, south, east, north = shapely.bounds(degrees).T  # nan, which is nowhere, of an empty one
+    on_earth = (west >= -180) & (west <= east) & (east <= 180) & (south >= -85) & (south <= north) & (north <= 85)
+    for number in _first(~on_earth):
+        raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
+    scale = np.array([_metres_per_degree(middle) for middle in ((south + north) / 2).tolist()])
+    positions, of = shapely.get_coordinates(degrees, return_index=True)
+    line = shapely.set_coordinates(degrees.copy(), positions * scale[of])
+    for number in _first(~shapely.is_valid(line)):
+        why = shapely.is_valid_reason(degrees[number - 1])
+        raise ValueError(f"feature {number} has a geometry that crosses itself: {why}")
+    is_directed = np.array([_is_directed(feature, number) for number, feature in enumerate(features, 1)], np.bool_)
+    for number in _first(is_directed & (east - west > 180)):
+        raise ValueError(f"feature {number}: cut a line with a direction at the antimeridian")
+    reach_m = np.array([_buffer_of(feature, buffer_m, number) for number, feature in enumerate(features, 1)])
+    is_line = reach_m > 0
+    for row in np.flatnonzero(is_line & (shapely.get_num_coordinates(line) > _FEW)).tolist():
+        if _meetings(line[row], reach_m[row]) > MOST_MEETINGS:
+            raise ValueError(f"feature {row + 1} has a line that is too tangled or too detailed: simplify or split it")
+    area = line.copy()
+    area[is_line] = shapely.buffer(line[is_line], reach_m[is_line], quad_segs=_CORNERS)
+    return Shapes(line, area, scale, reach_m, is_directed)
 
 
-def _shape_of(feature: dict[str, Any], buffer_m: float, number: int) -> _Shape:
+def _first(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:
+    """The number of the first feature that is wrong, from 1; none if all are right."""
+    return [int(row) + 1 for row in np.flatnonzero(is_wrong)[:1]]
+
+
+def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
     import shapely
     import shapely.geometry
 
@@ -141,27 +160,13 @@ def _shape_of(feature: dict[str, Any], buffer_m: float, number: int) -> _Shape:
         raise ValueError(f"feature {number} needs a line or a polygon; it is {kind!r}")
     try:
         with np.errstate(invalid="ignore"):  # what is no number is nowhere on earth
-            degrees = shapely.geometry.shape(geometry)
+            return shapely.geometry.shape(geometry)
     except (ValueError, TypeError, LookupError, AttributeError, shapely.errors.ShapelyError) as error:
         raise ValueError(f"feature {number} has a geometry that cannot be read: {type(error).__name__}") from None
-    if not _is_on_earth(degrees):
-        raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
-    middle = (degrees.bounds[1] + degrees.bounds[3]) / 2
-    line = shapely.transform(degrees, lambda positions: positions * _metres_per_degree(middle))
-    if not line.is_valid:
-        raise ValueError(f"feature {number} has a geometry that crosses itself: {shapely.is_valid_reason(degrees)}")
-    is_directed = _is_directed(feature, number, str(kind))
-    if is_directed and degrees.bounds[2] - degrees.bounds[0] > 180:
-        raise ValueError(f"feature {number}: cut a line with a direction at the antimeridian")
-    if kind in _AREAS:
-        return _Shape(line, line, middle, is_directed)
-    own_m = _buffer_of(feature, buffer_m, number)
-    if _meetings(line, own_m) > MOST_MEETINGS:
-        raise ValueError(f"feature {number} has a line that is too tangled or too detailed: simplify or split it")
-    return _Shape(line, line.buffer(own_m), middle, is_directed)
 
 
-def _is_directed(feature: dict[str, Any], number: int, kind: str) -> bool:
+def _is_directed(feature: dict[str, Any], number: int) -> bool:
+    kind = feature["geometry"]["type"]
     said = (feature.get("properties") or {}).get("directed", False)
     if not isinstance(said, bool):
         raise ValueError(f"feature {number}: directed must be true or false")
@@ -182,28 +187,10 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
     return float(met.shape[1] / sample.size * segments.size / 2)
 
 
-def _cells_of(shape: _Shape) -> tuple[Int64s, Float64s, Int64s]:
-    """The fine cells whose centres lie in a shape's area, how far each is from its line, in whole metres, and which way
-    the line runs there."""
-    import shapely
-    import shapely.geometry
-
-    scale = _metres_per_degree(shape.middle)
-    area = shapely.transform(shape.area, lambda metres: metres / scale)
-    found = h3_int.h3shape_to_cells(h3.geo_to_h3shape(shapely.geometry.mapping(area)), FINE)
-    cells = np.array(sorted(found), np.int64)
-    centres = np.array([h3_int.cell_to_latlng(cell) for cell in cells.tolist()], np.float64).reshape(-1, 2)
-    points = shapely.points(centres[:, ::-1] * scale)
-    bearing = bearings(shape.line, points) if shape.is_directed else np.full(cells.size, ANY_WAY)
-    return cells, np.rint(shapely.distance(points, shape.line)), bearing
-
-
-def _is_on_earth(degrees: "shapely.Geometry") -> bool:
-    west, south, east, north = degrees.bounds  # nan, which is nowhere, of an empty one
-    return bool(-180 <= west <= east <= 180 and -85 <= south <= north <= 85)
-
-
 def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
+    """What lies so near to a line belongs to it, in metres; 0 of an area."""
+    if feature["geometry"]["type"] in _AREAS:
+        return 0.0
     own = (feature.get("properties") or {}).get("buffer_m", buffer_m)
     if not isinstance(own, int | float) or not LEAST_BUFFER_M <= own <= MOST_BUFFER_M:
         raise ValueError(f"feature {number}: buffer_m must be {LEAST_BUFFER_M:g} to {MOST_BUFFER_M:g} metres")

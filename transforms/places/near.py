@@ -1,0 +1,122 @@
+"""Which fine cells lie in public shapes, how far from their lines, and which way these run there."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import h3
+import h3.api.basic_int as h3_int
+import numpy as np
+
+from dpops.types import Float64s, Int64s
+from transforms.places.directions import ANY_WAY, Near, bearings
+
+FINE = 12
+"""Resolution of the cells that a file's places are made of: edges of 9 m."""
+AT_ONCE = 4_000
+"""Shapes: of more, what H3 finds for them would take much memory."""
+_CORNERS, _WIDER = 3, 1.15
+"""Of a quarter of a circle; an outline of so few, whose chords span 45 degrees at most, is made so much wider to hold
+all that lies near a line."""
+
+
+class Shapes(NamedTuple):
+    """Lines and areas on planes of metres, an entry each.
+
+    line: what distances are from. area: where fine cells belong to it: with what lies near a line. scale: float64
+    (shapes, 2), metres of a degree of longitude and latitude on its plane. reach_m: how far from a line its area goes;
+    0 of areas. is_directed: whether a line is of those alone who drive in the order of its positions.
+    """
+
+    line: "np.typing.NDArray[np.object_]"
+    area: "np.typing.NDArray[np.object_]"
+    scale: Float64s
+    reach_m: Float64s
+    is_directed: "np.typing.NDArray[np.bool_]"
+
+    def some(self, rows: Int64s) -> "Shapes":
+        line, area, scale, reach_m, is_directed = self
+        return Shapes(line[rows], area[rows], scale[rows], reach_m[rows], is_directed[rows])
+
+
+def near(shapes: Shapes) -> Near:
+    """The fine cells whose centres lie in each shape's area; where several do, by distance, then in their order.
+
+    Distances are in whole metres.
+    """
+    twin = _twins(shapes)
+    order = np.argsort(twin, kind="stable")
+    parts = []
+    for first in range(0, order.size, AT_ONCE):
+        rows = order[first : first + AT_ONCE]
+        cell, row, apart_m, bearing = _cells_of(shapes.some(rows), twin[rows])
+        parts.append((cell, rows[row].astype(np.int32), apart_m, bearing))
+    cell, place, apart_m, bearing = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((place, apart_m, cell))
+    return Near(cell[order], place[order].astype(np.int64), bearing[order].astype(np.int64))
+
+
+def _twins(shapes: Shapes) -> Int64s:
+    """For each shape the first that is the same line, be it in reverse, with the same reach: itself, if none is."""
+    import shapely
+
+    texts = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
+    first: dict[tuple[bytes, float], int] = {}
+    return np.array([first.setdefault(text, number) for number, text in enumerate(texts)], np.int64)
+
+
+def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Fine cells, which of the shapes each lies in, how far it is from its line, and which way that runs there."""
+    import shapely
+
+    cell, row = _candidates(shapes, twin)
+    fine, number = np.unique(cell, return_inverse=True)
+    centres = np.array([h3_int.cell_to_latlng(one) for one in fine.tolist()], np.float64).reshape(-1, 2)[:, ::-1]
+    metres = centres[number] * shapes.scale[row]
+    is_inside = (shapes.reach_m[row] == 0) | shapely.contains_xy(shapes.area[row], *metres.T)
+    cell, row, metres = cell[is_inside], row[is_inside], metres[is_inside]
+    points = shapely.points(metres)
+    apart_m = np.rint(shapely.distance(points, shapes.line[row])).astype(np.int16)
+    bearing = np.full(cell.size, ANY_WAY, np.int16)
+    directed = np.flatnonzero(shapes.is_directed[row])
+    bearing[directed] = bearings(shapes.line[row[directed]], points[directed])
+    return cell, row, apart_m, bearing
+
+
+def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
+    """Fine cells and shapes: for an area those inside, as H3 says; for a line more than lie near it. Twins share them.
+
+    twin: of each shape; equal ones lie together.
+    """
+    import shapely
+
+    first = np.flatnonzero(np.diff(twin, prepend=-1))
+    outline = shapes.area[first]
+    is_line = shapes.reach_m[first] > 0
+    lines = first[is_line]
+    outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
+    parts, part_of = shapely.get_parts(outline, return_index=True)
+    found = [
+        np.array(h3_int.h3shape_to_cells(polygon, FINE), np.int64)
+        for polygon in _polygons(parts, shapes.scale[first][part_of])
+    ]
+    size = np.array([cells.size for cells in found])
+    part_first = np.append(0, np.cumsum(size))[np.searchsorted(part_of, np.arange(first.size + 1))]
+    each = np.cumsum(np.diff(twin, prepend=-1) != 0) - 1
+    cells = np.concatenate(found)
+    return (
+        np.concatenate([cells[part_first[number] : part_first[number + 1]] for number in each.tolist()]),
+        np.repeat(np.arange(twin.size), np.diff(part_first)[each]),
+    )
+
+
+def _polygons(metres: "np.typing.NDArray[np.object_]", scale: Float64s) -> Iterator[h3.LatLngPoly]:
+    """Polygons as H3 has them. scale: of each."""
+    import shapely
+
+    rings, of = shapely.get_rings(metres, return_index=True)
+    positions, ring_of = shapely.get_coordinates(rings, return_index=True)
+    degrees = (positions / scale[of[ring_of]])[:, ::-1].tolist()
+    ring_first = np.searchsorted(ring_of, np.arange(rings.size + 1))
+    for first, end in pairwise(np.searchsorted(of, np.arange(metres.size + 1)).tolist()):
+        yield h3.LatLngPoly(*(degrees[ring_first[ring] : ring_first[ring + 1]] for ring in range(first, end)))
