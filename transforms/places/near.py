@@ -96,17 +96,17 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     lines = first[is_line]
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
     parts, part_of = shapely.get_parts(outline, return_index=True)
-    found = [
+    cells_of_parts = [
         np.array(h3_int.h3shape_to_cells(polygon, FINE), np.int64)
         for polygon in _polygons(parts, shapes.scale[first][part_of])
     ]
-    size = np.array([cells.size for cells in found])
+    size = np.array([cells.size for cells in cells_of_parts])
     part_first = np.append(0, np.cumsum(size))[np.searchsorted(part_of, np.arange(first.size + 1))]
-    each = np.cumsum(np.diff(twin, prepend=-1) != 0) - 1
-    cells = np.concatenate(found)
+    group = np.cumsum(np.diff(twin, prepend=-1) != 0) - 1
+    cells = np.concatenate(cells_of_parts)
     return (
-        np.concatenate([cells[part_first[number] : part_first[number + 1]] for number in each.tolist()]),
-        np.repeat(np.arange(twin.size), np.diff(part_first)[each]),
+        np.concatenate([cells[part_first[number] : part_first[number + 1]] for number in group.tolist()]),
+        np.repeat(np.arange(twin.size), np.diff(part_first)[group]),
     )
 
 
