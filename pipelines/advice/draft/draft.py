@@ -26,7 +26,8 @@ _PER_LINE = 5
 class Draft:
     """toml: the specification. found: what sample and timetable say, a line each. warnings: what a person must look at.
 
-    files: beside the specification, by name: of a timetable the region, names of places, and lines for maps.
+    files: beside the specification, by name: of a timetable the region, names of places, and lines for maps; segments
+    and how many vehicles come to each.
     """
 
     toml: str
@@ -63,7 +64,11 @@ def draft(
         _cells(feed, town, adds_and_removes, stem or name),
         "[speed]\nupper_kmh = 65      # speeds are clamped to it: a public choice, not the fastest report\n",
         _privacy(feed, town, adds_and_removes),
-        places_table(stem or name) if streets else PLACES if adds_and_removes else "",
+        places_table(stem or name, has_visits=bool(town and town.visits))
+        if streets
+        else PLACES
+        if adds_and_removes
+        else "",
         _input(feed, heading),
     ]
     files = town.files(stem or name) if town else {}

@@ -1,7 +1,8 @@
 """Segments of a timetable: what lies between two stops one after the other, along the lines of its trips."""
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import h3.api.basic_int as h3_int
@@ -12,7 +13,8 @@ from pipelines.advice.timetable.gtfs import Gtfs
 from pipelines.errors import InputError
 from transforms.places.distance import EARTH_M
 from transforms.places.ground import SECTORS, sector_of
-from transforms.places.shapes import FINE, without_part
+from transforms.places.near import FINE
+from transforms.places.shapes import without_part
 
 STEP_M, MOST_STEPS = 10.0, 20_000
 """Between two places of a line where a stop may be; so many of a line at most."""
@@ -38,21 +40,34 @@ class Segment(NamedTuple):
         return float(_along_m(self.xy)[-1])
 
 
-def segments_document(feed: Gtfs, region: list[int], *, directed: bool) -> dict[str, Any]:
-    """GeoJSON of lines with names, in a region's cells (sorted). directed: each is of one direction; else of both.
+class Segments(NamedTuple):
+    """document: GeoJSON of lines with names. visits: how many vehicles come to each of them on a day, by name."""
+
+    document: dict[str, Any]
+    visits: dict[str, float]
+
+
+def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], int], *, directed: bool) -> Segments:
+    """Segments in a region's cells (sorted). directed: of one direction each; else of both. runs: of a day, by stops.
 
     Where several run along one street, the shorter ones stay. Raises InputError for a feed without any, or of lines
     that are too long or too detailed, and ModuleNotFoundError without shapely.
     """
-    shortest_first = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
-    kept = _apart([segment for segment in shortest_first if segment.length_m >= LEAST_M], directed=directed)
+    segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
+    ways = [_ways(segment, directed=directed) for segment in segments]
+    numbers, taken = _apart(segments, ways, directed=directed)
+    kept = [segments[number] for number in numbers]
     names = _names(feed, kept, directed=directed)
     features = [_feature(segment, name, directed=directed) for segment, name in zip(kept, names, strict=True)]
     if not features:
         raise InputError(f"the timetable has no two stops that are {LEAST_M:g} m apart along a line")
     document = {"type": "FeatureCollection", "features": features}
+    vehicles = _visits([runs.get(segment.stops, 0) for segment in segments], ways, numbers, taken, directed=directed)
     left_out = set(without_part(document, region))
-    return document | {"features": [feature for feature in features if feature["properties"]["name"] not in left_out]}
+    visits = {name: number for name, number in zip(names, vehicles, strict=True) if name not in left_out}
+    return Segments(
+        document | {"features": [feature for feature in features if feature["properties"]["name"] in visits]}, visits
+    )
 
 
 def _segments(feed: Gtfs) -> Iterator[Segment]:
@@ -142,23 +157,56 @@ def _passed(steps: Float64s, stops: Float64s) -> Int64s:
     return passed
 
 
-def _apart(segments: list[Segment], *, directed: bool) -> list[Segment]:
-    """Keeps segments of which enough lies where none before runs, in the same direction if they have one."""
-    taken: set[tuple[int, int]] = set()
+Way = tuple[int, int]
+"""A fine cell along a segment, and the sector of its direction there; 0 where segments are of both directions."""
+
+
+def _apart(
+    segments: Sequence[Segment], ways: Sequence[Sequence[Way]], *, directed: bool
+) -> tuple[list[int], dict[Way, int]]:
+    """Keeps segments of which enough lies where none before runs, in the same direction if they have one: their
+    numbers, and which of them runs where."""
+    taken: dict[Way, int] = {}
     kept = []
-    for segment in segments:
-        ways = [(cell, way if directed else 0) for cell, way in _sampled(segment)]
-        covered = sum(_is_taken(cell, way, taken, directed=directed) for cell, way in ways)
-        if covered <= COVERED * len(ways):
-            kept.append(segment)
-            taken.update(ways)
-    return kept
+    for number, along in enumerate(ways):
+        covered = sum(_taken_by(way, taken, directed=directed) is not None for way in along)
+        if covered <= COVERED * len(along) and segments[number].length_m >= LEAST_M:
+            kept.append(number)
+            for way in along:
+                taken.setdefault(way, number)
+    return kept, taken
 
 
-def _is_taken(cell: int, way: int, taken: set[tuple[int, int]], *, directed: bool) -> bool:
-    """Whether something runs in a cell or beside it, in a direction that differs by about 45 degrees at most."""
-    ways = [(way + turn) % SECTORS for turn in (0, -1, 1, -2, 2)] if directed else [0]
-    return any((near, heading) in taken for near in h3_int.grid_disk(cell, 1) for heading in ways)
+def _taken_by(way: Way, taken: Mapping[Way, int], *, directed: bool) -> int | None:
+    """What runs in a cell or beside it, in a direction that differs by about 45 degrees at most."""
+    cell, heading = way
+    headings = [(heading + turn) % SECTORS for turn in (0, -1, 1, -2, 2)] if directed else [0]
+    if way in taken:
+        return taken[way]
+    nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in headings)
+    return next((taken[place] for place in nearby if place in taken), None)
+
+
+def _visits(
+    runs: Sequence[int],
+    ways: Sequence[Sequence[Way]],
+    kept: Sequence[int],
+    taken: Mapping[Way, int],
+    *,
+    directed: bool,
+) -> list[float]:
+    """How many vehicles a day come to each segment that is kept: its own, and what runs along it, as far as it does."""
+    vehicles = dict.fromkeys(kept, 0.0)
+    for of_segment, along in zip(runs, ways, strict=True):
+        passed = Counter(_taken_by(way, taken, directed=directed) for way in along) if of_segment else Counter()
+        for number, cells in passed.items():
+            if number is not None:
+                vehicles[number] += of_segment * min(1.0, cells / len(ways[number]))
+    return [round(number, 1) for number in vehicles.values()]
+
+
+def _ways(segment: Segment, *, directed: bool) -> list[Way]:
+    return [(cell, way if directed else 0) for cell, way in _sampled(segment)]
 
 
 def _sampled(segment: Segment) -> Iterator[tuple[int, int]]:

@@ -30,7 +30,8 @@ class ServiceDay:
     runs.
 
     outside: share of the day's stops outside of the hours. vehicles: most that are under way at once. blocks: duties in
-    all. profile: what the middle one of these vehicles touches.
+    all. profile: what the middle one of these vehicles touches. runs: how many vehicles go from a stop straight to
+    another, by rows of the table; only where they are above 0.
     """
 
     day: date
@@ -42,6 +43,7 @@ class ServiceDay:
     vehicles: int
     blocks: int
     profile: Profile
+    runs: Mapping[tuple[int, int], int]
 
 
 class _Visits(NamedTuple):
@@ -74,6 +76,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
         vehicles=int(vehicle.max()) + 1,
         blocks=blocks,
         profile=_profile(vehicle, stop_cells[visits.stop], visits.s // _HOUR_S),
+        runs=_runs(feed, visits),
     )
 
 
@@ -157,6 +160,15 @@ def _visits(feed: Gtfs, trips: Int64s) -> tuple[_Visits, Int64s]:
     block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)
     of_run = np.array([block[trip] if asked is None else -1 for trip, _, _, asked in runs], np.int64)
     return _Visits(run, times.stop[row], times.s[row] + shift[run]), of_run
+
+
+def _runs(feed: Gtfs, visits: _Visits) -> dict[tuple[int, int], int]:
+    """Counts by pairs of stops, one after the other, that have positions."""
+    there = ~np.isnan(feed.stop_positions[0][visits.stop])
+    run, stop = visits.run[there], visits.stop[there]
+    goes_on = run[1:] == run[:-1]
+    pairs, count = np.unique(np.stack([stop[:-1][goes_on], stop[1:][goes_on]]), axis=1, return_counts=True)
+    return dict(zip(map(tuple, pairs.T.tolist()), count.tolist(), strict=True))
 
 
 def _offsets(feed: Gtfs) -> dict[int, list[int]]:

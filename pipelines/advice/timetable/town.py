@@ -1,5 +1,7 @@
 """A town as its timetable has it: what a specification takes from there, and files for the region and for maps."""
 
+import csv
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,7 @@ import msgspec
 import numpy as np
 
 from pipelines.advice.timetable.gtfs import read_gtfs
-from pipelines.advice.timetable.segments import segments_document
+from pipelines.advice.timetable.segments import read_segments
 from pipelines.advice.timetable.service import ServiceDay, service_of
 from pipelines.advice.timetable.surroundings import (
     cells_of_lines,
@@ -21,14 +23,15 @@ from pipelines.advice.timetable.surroundings import (
 )
 from pipelines.errors import InputError
 
-REGION, PLACES, GROUND, SEGMENTS = "region", "places", "ground", "segments"
-"""Of the files: the cells' outline, names of the cells, lines of the routes; and lines from stop to stop."""
+REGION, PLACES, GROUND, SEGMENTS, VISITS = "region", "places", "ground", "segments", "visits"
+"""Of the files: the cells' outline, names of the cells, lines of the routes; lines from stop to stop, and how many
+vehicles come to each."""
 
 
 @dataclass(frozen=True)
 class Town:
     """origin: the feed's name. cells: of the region, as text. documents: GeoJSON by REGION, PLACES, GROUND and, where
-    they are asked for, SEGMENTS."""
+    they are asked for, SEGMENTS. visits: of these, vehicles a day by name; none where no day has any."""
 
     origin: str
     zone: str
@@ -36,6 +39,7 @@ class Town:
     resolution: int
     cells: frozenset[str]
     documents: Mapping[str, Mapping[str, Any]]
+    visits: Mapping[str, float]
 
     @property
     def segments(self) -> int:
@@ -44,7 +48,8 @@ class Town:
 
     def files(self, stem: str) -> dict[str, bytes]:
         """By file name."""
-        return {f"{stem}-{of}.geojson": msgspec.json.encode(document) for of, document in self.documents.items()}
+        files = {f"{stem}-{of}.geojson": msgspec.json.encode(document) for of, document in self.documents.items()}
+        return files | ({f"{stem}-{VISITS}.csv": _table(self.visits)} if self.visits else {})
 
 
 def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
@@ -63,7 +68,17 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         PLACES: places_document(feed, cells, of_line, resolution),
         GROUND: ground_document(feed),
     }
+    service, visits = service_of(feed, stop_cells), {}
     if directed is not None:
-        documents[SEGMENTS] = segments_document(feed, cells.tolist(), directed=directed)
+        segments = read_segments(feed, cells.tolist(), service.runs, directed=directed)
+        documents[SEGMENTS] = segments.document
+        visits = segments.visits if any(segments.visits.values()) else {}
     texts = frozenset(map(h3.int_to_str, cells.tolist()))
-    return Town(path.name, feed.zone, service_of(feed, stop_cells), resolution, texts, documents)
+    return Town(path.name, feed.zone, service, resolution, texts, documents, visits)
+
+
+def _table(visits: Mapping[str, float]) -> bytes:
+    """A CSV as `[places] visits` has it."""
+    text = io.StringIO()
+    csv.writer(text).writerows([("place", "vehicles"), *((name, f"{number:g}") for name, number in visits.items())])
+    return text.getvalue().encode()

@@ -24,7 +24,8 @@ from pipelines.progress import Report
 from pipelines.specification.places import SHARE
 from transforms.errors import reason_of
 from transforms.places.ground import Pieces, hexagon_pieces
-from transforms.places.shapes import FINE, shape_pieces
+from transforms.places.near import FINE
+from transforms.places.shapes import shape_pieces
 
 OWN = "own"
 """In the place of a resolution or a file: the places of the specification itself."""

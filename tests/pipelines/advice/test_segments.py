@@ -49,6 +49,11 @@ def features_of(tmp_path, *, directed=True, **tables):
     return read_town(path, 7, directed=directed).documents[SEGMENTS]["features"]
 
 
+def visits_of(tmp_path, *, directed=True, **tables):
+    path = write(tmp_path / "feed.zip", {**FEED, "stops": stops(), "shapes": THERE_AND_BACK, **tables})
+    return read_town(path, 7, directed=directed).visits
+
+
 def names_of(features):
     return {feature["properties"]["name"] for feature in features}
 
@@ -82,6 +87,22 @@ def test_trips_that_pass_stops_run_along_the_segments_of_those_that_halt(tmp_pat
     assert names_of(express) == {"Stop A to Stop B", "Stop B to Stop C", "Stop C to Stop D"}
     alone = features_of(tmp_path, shapes=THERE_AND_BACK, **trips(T2="AD"))
     assert names_of(alone) == {"Stop A to Stop D"}
+
+
+def test_a_segment_is_visited_by_all_trips_that_pass_it(tmp_path):
+    there_and_back = trips(T1="ABCD", T2="AD", T3="AC", T4="DCBA", T5="DCBA")
+    visits = visits_of(tmp_path, **there_and_back)
+    there = {"Stop A to Stop B": 3, "Stop B to Stop C": 3, "Stop C to Stop D": 2}
+    back = {"Stop D to Stop C": 2, "Stop C to Stop B": 2, "Stop B to Stop A": 2}
+    assert visits == pytest.approx(there | back, rel=0.1)
+    both = visits_of(tmp_path, directed=False, **there_and_back)
+    assert sum(both.values()) == pytest.approx(sum(visits.values()), rel=0.1)
+    assert len(both) == 3
+
+
+def test_a_trip_by_frequency_visits_once_for_each_departure(tmp_path):
+    frequencies = "trip_id,start_time,end_time,headway_secs\nT1,06:00:00,08:00:00,600\n"
+    assert visits_of(tmp_path, frequencies=frequencies, **trips(T1="AB")) == {"Stop A to Stop B": 12}
 
 
 def test_a_segment_follows_its_line_around_corners(tmp_path):
@@ -148,6 +169,7 @@ def test_a_drafted_specification_has_directed_segments_where_the_sample_has_head
     assert spec.input.headed
     assert len(spec.places.pieces.places.names) == 6
     assert [product.name for product in spec.products] == ["place-standing", "place-slot"]
+    assert spec.places.pieces.places.visits == (1,) * 6
     code, _, err = hatstream(*asked, tmp_path / "other.toml")
     assert (code, "for want of headings" in err, load(tmp_path / "other.toml").input.headed) == (0, True, False)
 
