@@ -76,4 +76,9 @@ def _check_model(spec: Specification) -> None:
     if not spec.counts_are_public:
         raise UsageError("columns model: nothing is learned of HATs of which nobody may know how many reported")
     if all(statistic.name != "mean" for statistic in spec.statistics):
-        raise UsageError("columns model: there is no statistic 'mean' to learn of")
+        names = ", ".join(repr(statistic.name) for statistic in spec.statistics)
+        raise UsageError(
+            f"columns model and `hatstream estimate` go with the statistic 'mean'; the specification has {names}: "
+            'add a [[statistic]] with name = "mean" for days to come. Rows of released days without a model are made '
+            "again by `hatstream release`, which spends nothing on them"
+        )

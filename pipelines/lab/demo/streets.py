@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpops.types import Float64s
-from pipelines.lab.demo.timetable import STREETS
+from pipelines.lab.demo.timetable import street_name
 from pipelines.made_up_fleet import STREET_M, MadeUpFleet, Route, degrees, draw_town
 
 
@@ -22,7 +22,7 @@ def _lines(fleet: MadeUpFleet, number: int, route: Route, length_m: float) -> It
     edges_m: Float64s = np.append(np.arange(0.0, route.length_m, length_m), route.length_m)
     for part, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
         lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))
-        name = f"{STREETS[number % len(STREETS)]}, part {part}"
+        name = f"{street_name(number)}, part {part}"
         positions = np.stack([lon, lat], axis=1).round(6).tolist()
         geometry = {"type": "LineString", "coordinates": positions}
         yield {"type": "Feature", "properties": {"name": name}, "geometry": geometry}

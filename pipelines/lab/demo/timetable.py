@@ -23,6 +23,12 @@ VALID_DAYS = 90
 _COLOURS = ("005A9C", "B3541E", "1B7837", "762A83", "8C510A", "01665E", "C51B7D")
 
 
+def street_name(route: int) -> str:
+    """The street that a route follows, numbered from the second of a name on."""
+    again, number = divmod(route, len(STREETS))
+    return STREETS[number] + (f" {again + 1}" if again else "")
+
+
 def write_timetable(fleet: MadeUpFleet, path: Path) -> None:
     """Writes the town's feed as a zip: the same fleet gives the same bytes. May raise OSError."""
     routes, duties = draw_town(np.random.default_rng(fleet.seed), fleet)
@@ -43,7 +49,7 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
         [
             "route_id,route_short_name,route_long_name,route_type,route_color",
             *(
-                f"R{number},{number + 1},{STREETS[number % len(STREETS)]},3,{_COLOURS[number % len(_COLOURS)]}"
+                f"R{number},{number + 1},{street_name(number)},3,{_COLOURS[number % len(_COLOURS)]}"
                 for number in range(len(routes))
             ),
         ],
@@ -63,7 +69,7 @@ def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], li
     lat, lon = degrees(fleet, east_m, north_m)
     lines = []
     for index in range(along_m.size):
-        name = f"{STREETS[number % len(STREETS)]} at {_crossing(float(east_m[index]), float(north_m[index]))}"
+        name = f"{street_name(number)} at {_crossing(float(east_m[index]), float(north_m[index]))}"
         lines.append(f"S{number}-{index},{name},{lat[index]:.6f},{lon[index]:.6f}")
     return lines, along_m.tolist()
 

@@ -12,6 +12,7 @@ from pipelines.advice.timetable.gtfs import read_gtfs
 from pipelines.advice.timetable.surroundings import simplified
 from pipelines.advice.timetable.town import read_town
 from pipelines.errors import InputError
+from pipelines.lab.demo.streets import streets
 from pipelines.lab.demo.timetable import write_timetable
 from pipelines.made_up_fleet import MadeUpFleet
 from pipelines.specification import load
@@ -212,3 +213,8 @@ def test_the_made_up_town_has_a_timetable_that_its_fleet_keeps_to(tmp_path):
     assert (found.zone, found.service.blocks, len(found.service.weekdays)) == (fleet.zone, 30, 7)
     assert 15 <= found.service.vehicles <= 30
     assert WEEKDAYS.count(",") == 6
+
+
+def test_streets_of_a_made_up_town_of_many_routes_have_names_of_their_own():
+    features = streets(MadeUpFleet(vehicles=30, routes=30))["features"]
+    assert len({feature["properties"]["name"] for feature in features}) == len(features)

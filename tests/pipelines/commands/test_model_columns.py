@@ -136,7 +136,7 @@ def test_what_is_learned_otherwise_or_not_at_all_is_refused(tmp_path: Path, hats
     levels_city.write(tmp_path)
     assert "learned from the past already" in refusal(hatstream, *where, "--columns", "model")
     city.write(tmp_path, spec=SPEC.replace('"mean"', '"variance"').replace("array-average", "baseline-variance"))
-    assert "'mean'" in refusal(hatstream, *where)
+    assert "has 'variance': add a [[statistic]] with name" in refusal(hatstream, *where)
 
 
 def refusal(hatstream: Run, *line: str) -> str:
