@@ -64,11 +64,7 @@ def draft(
         _cells(feed, town, adds_and_removes, stem or name),
         "[speed]\nupper_kmh = 65      # speeds are clamped to it: a public choice, not the fastest report\n",
         _privacy(feed, town, adds_and_removes),
-        places_table(stem or name, has_visits=bool(town and town.visits))
-        if streets
-        else PLACES
-        if adds_and_removes
-        else "",
+        _places(town, adds_and_removes, streets, stem or name),
         _input(feed, heading),
     ]
     files = town.files(stem or name) if town else {}
@@ -139,6 +135,12 @@ def _privacy(feed: DraftedFeed | None, town: Town | None, secret: bool) -> str:
         f'target = "reports"  # the mean of all reports; "vehicles": each vehicle counts once\n\n'
         f"{_fleet(feed, town)}"
     )
+
+
+def _places(town: Town | None, secret: bool, streets: bool, stem: str) -> str:
+    if streets:
+        return places_table(stem, has_visits=bool(town and town.visits))
+    return PLACES if secret else ""
 
 
 def _vehicles(feed: DraftedFeed | None, town: Town | None) -> int:
