@@ -6,16 +6,13 @@ It is asked: no other place compares what the budget is of, or what is planned t
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpops.suppression.clip_user import Weights, clip_user
-from dpops.types import Int64s
-
-Per = Literal["hat", "period"]
-Scope = Literal["slot", "period"]
+from dpops.types import Int64s, Per, Scope
 
 
 class PlanShare(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from dpops.claims import Adjacency, PureDP
 from dpops.estimate import Estimates, noisy_queries
 from dpops.forecast import HatCounts, Prior, laplace_bound, laplace_std, mean_absolute_error
-from dpops.noise import MOST_SCALE, Noise
+from dpops.noise.laplace import MOST_SCALE
 from dpops.pull import Pull
 from dpops.rationals import fraction, number, text
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
+
+if TYPE_CHECKING:
+    from dpops.noise import Noise
 
 _NONE: Int64s = np.zeros(0, np.int64)
 _NONE.flags.writeable = False
@@ -130,7 +133,7 @@ class Plan:
 
     def claim(self) -> PureDP:
         """What the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
-        return _claimed(text(self.epsilon), text(self.scale), self.sensitivity)
+        return claim_told(text(self.epsilon), text(self.scale), self.sensitivity)
 
     @property
     def is_constant(self) -> bool:
@@ -143,11 +146,6 @@ class Plan:
         """What decides the claims of plans that `public` gave: epsilon, scale and sensitivity of each."""
         none: Mapping[str, int] = {}
         return [(plan["epsilon"], plan["scale"], plan.get("facts", none).get("sensitivity", 0)) for plan in stored]
-
-    @staticmethod
-    def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
-        """The claim of plans that tell these."""
-        return _claimed(epsilon, scale, sensitivity)
 
     def noise_std(self) -> float:
         """Standard deviation of the noise, in units."""
@@ -214,7 +212,8 @@ def _noise_bound(scale: _Ratio, step: _Ratio, miss: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _claimed(epsilon: str, scale: str, sensitivity: int) -> PureDP:
+def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
+    """The claim of plans that tell these: see `Plan.told`."""
     asked, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
@@ -249,6 +248,7 @@ class Mechanism(Protocol):
     bias, so that its plans bound that by all of U. pull: see `Pull`.
 
     >>> from dpops.mechanisms.baseline import Baseline
+    >>> from dpops.noise import Noise
     >>> counts, grid = np.array([5, 3, 1]), Grid(step=Fraction(1, 100), upper_steps=6_500)
     >>> plans = Baseline().plans([CountsKnown.all_of(counts)], grid, Fraction(10**6))
     >>> values_of(Baseline().release([Totals(counts, counts * 2_150)], plans, Noise()), plans).round(1).tolist()
@@ -296,11 +296,11 @@ class Mechanism(Protocol):
         """What `forecasts` says of one HAT."""
         return float(self.forecasts(HatCounts.of([hat], grid, epsilon, prior)[0])[0])
 
-    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
         """Noisy integers of each HAT; all noise of the call is drawn in vectors. Plans are those made by `plan`."""
         ...
 
-    def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
+    def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
         """What `plans` and `release` give of many HATs; for mechanisms that need no plan of each for it."""
         totals = list(hats)
         keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
@@ -333,7 +333,7 @@ def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
     return read.number(0)[0]  # type: ignore[no-any-return]
 
 
-def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: Noise) -> list[int]:
+def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: "Noise") -> list[int]:
     """Adds discrete Laplace noise of its scale to each exact integer; the sums are Python integers."""
     drawn = noise.laplace(scales)
     return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]

@@ -2,13 +2,18 @@
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
+Per = Literal["hat", "period"]
+"""What a budget is of."""
+
+Scope = Literal["slot", "period"]
+"""What is planned together."""
 
 
 class CountsKnown(NamedTuple):

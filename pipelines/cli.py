@@ -57,7 +57,7 @@ COMMANDS = {
 
 _CODES = {
     "pipelines.errors.UsageError": WRONG_USE,
-    "pipelines.specification.document.SpecificationError": BAD_SPECIFICATION,
+    "pipelines.specification.errors.SpecificationError": BAD_SPECIFICATION,
     "transforms.ledger.accounts.AccountRefusal": REFUSED,
     "transforms.ledger.head.LedgerError": FAILED,
     "pipelines.errors.InputError": FAILED,

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpops.learning.layout import EffectLayout
 from dpops.types import Float64s
+
+if TYPE_CHECKING:
+    from dpops.learning.layout import EffectLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Information:
     wide: Mapping[bytes, Wide] = field(default_factory=dict)
 
     @staticmethod
-    def none(layout: EffectLayout) -> "Information":
+    def none(layout: "EffectLayout") -> "Information":
         places, border = layout.local.size, layout.border.size
         return Information(
             np.zeros(int(layout.entries[-1])),
@@ -86,7 +89,7 @@ class Information:
             part * self.families, part * self.mixed, part * self.corner, part * self.local, part * self.border, wide
         )
 
-    def cost(self, layout: EffectLayout, effects: Float64s) -> float:
+    def cost(self, layout: "EffectLayout", effects: Float64s) -> float:
         """Effects' information effects - 2 vector' effects, up to a constant."""
         local, border = effects[layout.local], effects[layout.border]
         row, column = layout.pair_places

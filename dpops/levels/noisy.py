@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpops.levels.bounded import Float64s, Rows, Sums, coefficients, sum_up
 from dpops.levels.groups import Level
 from dpops.levels.stages import Stage
-from dpops.noise import Noise
 from dpops.types import Int64s
+
+if TYPE_CHECKING:
+    from dpops.noise import Noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,7 @@ class ReleasedStage:
     levels: tuple[ReleasedLevel, ...]
 
 
-def release(sums: Sums, stage: Stage, noise: Noise) -> Int64s:
+def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
     """Noisy integers, int64 (2 * stage.groups,): weights of all levels, then speeds. All noise is drawn at once.
 
     A level without a share gets zeros, and weights under public counts are exact. sums: from `sum_up`.
@@ -48,7 +51,7 @@ def release(sums: Sums, stage: Stage, noise: Noise) -> Int64s:
     return exact
 
 
-def release_rows(rows: Rows, stage: Stage, noise: Noise) -> ReleasedStage:
+def release_rows(rows: Rows, stage: Stage, noise: "Noise") -> ReleasedStage:
     """A whole stage in one step, for simulation."""
     return read(release(sum_up(rows, stage), stage, noise), stage)
 

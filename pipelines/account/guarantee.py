@@ -3,15 +3,17 @@
 import math
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, Span
 from dpops.claims import ZERO, ApproxDP, Claim, rho_within
 from dpops.loss import chance_beyond
 from pipelines.account.cost import Cost, costs
 from pipelines.kinds import of_kind
-from pipelines.specification import AccountTerms, Specification
-from pipelines.specification.levels import LevelsRelease
+
+if TYPE_CHECKING:
+    from pipelines.specification import AccountTerms, Specification
+    from pipelines.specification.levels import LevelsRelease
 
 LITTLE_PROTECTION = 10
 """An epsilon above which the sentence says what the number means."""
@@ -62,7 +64,7 @@ def loss_of(spent: Accountant, limit: Limit) -> Loss:
     return Loss(shown.epsilon, shown.delta, chance_beyond(shown.epsilon, spent))
 
 
-def sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
+def sentence(spec: "Specification", hat: Fraction, spent: Loss) -> str:
     """Says what a release promises a vehicle.
 
     hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any period of it. Where the
@@ -72,7 +74,7 @@ def sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
     return said_of_kind
 
 
-def hats_sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
+def hats_sentence(spec: "Specification", hat: Fraction, spent: Loss) -> str:
     """Says the promise of a release that gives each HAT an epsilon."""
     total = spec.privacy.allocation.total
     period = spent if total is None or spent.epsilon >= total else Loss(total)
@@ -86,7 +88,7 @@ def hats_sentence(spec: Specification, hat: Fraction, spent: Loss) -> str:
     )
 
 
-def levels_sentence(spec: Specification, *_: object) -> str:
+def levels_sentence(spec: "Specification", *_: object) -> str:
     """Says the promise of a release that gives a vehicle and period one total."""
     levels = spec.by_levels
     what = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
@@ -107,7 +109,7 @@ def levels_sentence(spec: Specification, *_: object) -> str:
     )
 
 
-def _of_places(spec: Specification, levels: LevelsRelease) -> str:
+def _of_places(spec: "Specification", levels: "LevelsRelease") -> str:
     """What a map that fills day by day adds up to, of somebody who always is at one place of it."""
     if levels.places is None:
         return ""
@@ -121,7 +123,7 @@ def _of_places(spec: Specification, levels: LevelsRelease) -> str:
     )
 
 
-def _of_region(spec: Specification) -> str:
+def _of_region(spec: "Specification") -> str:
     """What is not hidden where the region, which is published, was made from reports."""
     if not spec.region_tells:
         return ""
@@ -131,12 +133,12 @@ def _of_region(spec: Specification) -> str:
     )
 
 
-def costs_at_places(spec: Specification, limit: Limit) -> list[Cost]:
+def costs_at_places(spec: "Specification", limit: Limit) -> list[Cost]:
     """Costs, by `standing_costs`, of the specification's own total; none where it has no places."""
     return [] if spec.places is None else standing_costs(spec.account, limit, spec.by_levels.claim)
 
 
-def standing_costs(account: AccountTerms, limit: Limit, claim: Claim) -> list[Cost]:
+def standing_costs(account: "AccountTerms", limit: Limit, claim: Claim) -> list[Cost]:
     """What a map of places tells of somebody who is at one of them every day: all that so many days in a row may spend.
 
     claim: of one period of the release. A span of so many days or more whose limit is smaller bounds it.
@@ -154,7 +156,7 @@ def _bounded(cost: Cost, limit: Limit) -> Cost:
     return Cost(cost.days, ApproxDP(loss.epsilon, loss.delta), loss.chance)
 
 
-def spans_sentence(account: AccountTerms) -> str:
+def spans_sentence(account: "AccountTerms") -> str:
     """What the account's limits promise for spans of several days, after a space; nothing where it has none."""
     return "".join(_of_span(span) for span in account.limit.spans if span.days > 1)
 

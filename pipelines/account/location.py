@@ -5,11 +5,11 @@ import secrets
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from platformdirs import user_state_path
 
-from pipelines.specification import AccountTerms
 from transforms.atomic_files import locked, replacing
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.chain import Signature
@@ -17,6 +17,9 @@ from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.observe.vehicle_hash import Secret
 from transforms.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from pipelines.specification import AccountTerms
 
 LEDGER_VARIABLE = "HATSTREAM_LEDGER"
 KEY_BYTES = 32
@@ -133,7 +136,7 @@ def secret_of(text: str, where: str) -> Secret:
     return Secret(key)
 
 
-def open_account(place: AccountLocation, table: AccountTerms) -> str:
+def open_account(place: AccountLocation, table: "AccountTerms") -> str:
     """Opens the account; makes ledger, key file and head file where they are missing. Returns what it found or did."""
     place.key.parent.mkdir(parents=True, exist_ok=True)
     is_new = not place.ledger.exists()
@@ -158,7 +161,7 @@ def other_accounts(place: AccountLocation, account: str) -> list[str]:
     return sorted((in_ledger | with_key) - {account})
 
 
-def that_void(place: AccountLocation, table: AccountTerms) -> list[str]:
+def that_void(place: AccountLocation, table: "AccountTerms") -> list[str]:
     """The ledger's accounts with public counts beside one that hides whether a vehicle drove."""
     if table.adjacency != "add-remove":
         return []
@@ -200,7 +203,7 @@ def _key_check(secret: Secret) -> str:
     return secret.derive("key check").hex()[:16]
 
 
-def account_of(table: AccountTerms, secret: Secret) -> Account:
+def account_of(table: "AccountTerms", secret: Secret) -> Account:
     """The account as the ledger keeps it."""
     return Account(
         name=table.name,

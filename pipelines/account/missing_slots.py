@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from pipelines.specification import Specification
 from transforms.ledger import Ledger
-from transforms.releases.periods.order import is_complete
+from transforms.recorded.stage_plan import is_complete
 from transforms.time.calendar import Calendar
 
 

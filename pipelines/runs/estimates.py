@@ -19,11 +19,11 @@ from pipelines.ranges import range_of
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
+from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
 from transforms.releases.periods.fitted import learned_from
 from transforms.releases.periods.learned import day_estimates, hat_estimates, product_estimates, taught_of
-from transforms.releases.periods.order import is_complete, of_period
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
 from transforms.releases.periods.release import PeriodRelease

@@ -22,9 +22,9 @@ from pipelines.specification.document import (
     InputTable,
     PrivacyTable,
     SpanTable,
-    SpecificationError,
     SpeedTable,
 )
+from pipelines.specification.errors import SpecificationError, need
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import PlacesAsked, PlacesTable, places_asked
 from pipelines.specification.values import AccountTerms, Cells, Input, Privacy
@@ -46,20 +46,6 @@ LONGEST_SPAN = 3_653
 
 MOST_LATENESS_S = 31 * 86_400
 NAME_LETTERS, REGION_BYTES = 200, 64 << 20
-
-
-def need(holds: bool, name: str, rule: str, value: object, hint: str = "") -> None:
-    if not holds:
-        raise SpecificationError(f"{name} {rule}; it is {_shown(value)}{hint}")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, Fraction):
-        try:
-            return f"{float(value):g}"
-        except OverflowError:
-            return "beyond all floating-point numbers"
-    return shortened(repr(value) if isinstance(value, str) else str(value))
 
 
 def check_name(field: str, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dpops.levels import class_edges
+from dpops.levels.class_stage import class_edges
 from dpops.types import Grid
 from pipelines.specification.numbers import from_toml
 

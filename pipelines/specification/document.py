@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from dpops.accountant import Limit
-from dpops.allocation import Per, Scope
+from dpops.types import Per, Scope
 from pipelines.errors import shortened
+from pipelines.specification.errors import SpecificationError
 from pipelines.specification.hints import hint
-from pipelines.specification.levels import FleetTable, LiveTable
+from pipelines.specification.levels_tables import FleetTable, LiveTable
 from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.places import PlacesTable
@@ -32,16 +33,6 @@ SPEC_BYTES = 1 << 20
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")
 """A key of more than 64 parts."""
-
-
-class SpecificationError(Exception):
-    """The specification is wrong; the message names the field, the rule and the value.
-
-    >>> import hatstream
-    >>> hatstream.load({"nam": "town"})
-    Traceback (most recent call last):
-    pipelines.specification.document.SpecificationError: specification: Object contains unknown field `nam`; did you ...
-    """
 
 
 def about(text: str, *values: str) -> msgspec.Meta:

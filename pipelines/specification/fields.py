@@ -14,8 +14,9 @@ from dpops.accountant import Limit
 from dpops.registry import registered
 from pipelines.specification.classes import STATISTIC, ClassOptions
 from pipelines.specification.document import Document
-from pipelines.specification.levels import MECHANISM, Options
+from pipelines.specification.levels_tables import Options
 from pipelines.specification.type_parts import metas_of, parts_of, struct_of, values_of
+from transforms.recorded.units import VECTOR
 
 NOT_WRITTEN = ("prior", "statistic")
 """Fields of mechanisms that come from elsewhere in the specification."""
@@ -87,8 +88,8 @@ def variants() -> list[Variant]:
         )
         for name, cls in registered().items()
     ]
-    levels = Variant(MECHANISM, ("mean",), ("add-remove", "counts-public"), tuple(fields_of(Options)))
-    classes = Variant(MECHANISM, (STATISTIC,), ("add-remove",), tuple(fields_of(ClassOptions)))
+    levels = Variant(VECTOR, ("mean",), ("add-remove", "counts-public"), tuple(fields_of(Options)))
+    classes = Variant(VECTOR, (STATISTIC,), ("add-remove",), tuple(fields_of(ClassOptions)))
     return sorted([*kinds, levels, classes], key=lambda variant: variant.mechanism)
 
 

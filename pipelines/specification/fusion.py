@@ -15,8 +15,9 @@ from dpops.local.registry import LOCAL_MECHANISMS
 from dpops.local.reports import Service
 from dpops.types import Grid
 from pipelines.errors import shortened
-from pipelines.specification.checks import check_name, need
-from pipelines.specification.document import SpecificationError, toml_of
+from pipelines.specification.checks import check_name
+from pipelines.specification.document import toml_of
+from pipelines.specification.errors import SpecificationError, need
 from transforms.layouts import MAPPED, Layout, layout, report_layout
 from transforms.reports.columns import Hours, ReportRules
 from transforms.reports.fuse import FUSED, FusionRules

@@ -9,9 +9,9 @@ import msgspec
 from dpops.levels import Fleet
 from dpops.mechanism import DECIDES, Mechanism
 from pipelines.specification.classes import STATISTIC
-from pipelines.specification.levels import MECHANISM
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.json import JsonRecords
+from transforms.recorded.units import VECTOR
 from transforms.time.calendar import WEEKDAYS
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
 
 def _statistics(spec: "Specification") -> list[dict[str, Any]]:
     if spec.levels is not None:
-        mean = {"name": "mean", "mechanism": MECHANISM, "options": spec.levels.text()}
+        mean = {"name": "mean", "mechanism": VECTOR, "options": spec.levels.text()}
         classes = spec.levels.classes
-        return [mean] if classes is None else [mean, {"name": STATISTIC, "mechanism": MECHANISM} | classes.text()]
+        return [mean] if classes is None else [mean, {"name": STATISTIC, "mechanism": VECTOR} | classes.text()]
     return [
         {
             "name": stat.name,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -25,102 +25,23 @@ from dpops.levels import (
     with_places,
 )
 from dpops.levels.defaults import with_least_norm
-from dpops.levels.stages import EXPONENT, Shares
+from dpops.levels.stages import Shares
 from dpops.levels.strategy import Free, chosen
 from dpops.types import Grid
 from pipelines.specification.classes import ClassesAsked
+from pipelines.specification.levels_tables import EXPONENTS, FleetTable, LiveTable, Options, ProfileTable
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.places import PlacesAsked
 from pipelines.specification.span_total import ONE, SpanTotal
 from transforms.errors import did_you_mean
 from transforms.places.hierarchy import hats_of
 from transforms.releases.periods.products import Product
-from transforms.releases.periods.stages import LevelsPolicy, share_of
+from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.slots import share_of
 from transforms.time.calendar import Timetable
-
-MECHANISM = "levels"
-
-EXPONENTS = {"reports": Fraction(1), "vehicles": Fraction(0)}
-"""By target: how the weight of a vehicle's mean in a HAT grows with its reports there."""
 
 MARGIN_KMH = 3
 """Centres stay so far from 0 and from the upper bound: the bound must be above twice of it."""
-
-
-class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one vehicle does on a day, roughly: how many of each it touches. Public."""
-
-    hats: Annotated[int, msgspec.Meta(description="HATs")] = Profile.hats
-    cells: Annotated[int, msgspec.Meta(description="cells")] = Profile.cells
-    parents: Annotated[int, msgspec.Meta(description="cells one resolution coarser")] = Profile.parents
-    grandparents: Annotated[int, msgspec.Meta(description="cells two resolutions coarser")] = Profile.grandparents
-    hours: Annotated[int, msgspec.Meta(description="hours of the day")] = Profile.hours
-    parts: Annotated[int, msgspec.Meta(description="parts of four hours")] = Profile.parts
-    reports: Annotated[
-        int | None, msgspec.Meta(description="its reports in one HAT; then those of a brief visit weigh less")
-    ] = None
-
-
-class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """With mechanism levels: public facts of the fleet, from timetables or the register of vehicles, never counted."""
-
-    vehicles: Annotated[int, msgspec.Meta(description="that drive on a day, roughly")] = Fleet.vehicles
-    profile: Annotated[ProfileTable, msgspec.Meta(description="of one vehicle's day")] = msgspec.field(
-        default_factory=ProfileTable
-    )
-
-
-class LiveTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """With mechanism levels: how a stream gives the slots of a day that is not over."""
-
-    share: Annotated[
-        Fraction | None, msgspec.Meta(description="of the total, for all slots of a period as they end")
-    ] = None
-    day_lateness_s: Annotated[
-        int | None,
-        msgspec.Meta(
-            description="so long after a period's end a stream releases it whole, and until then counts late reports; "
-            "where it is left out, a scheduled job does"
-        ),
-    ] = None
-
-
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is written in [[statistic]]; what is left out has a default that follows from the total and the fleet."""
-
-    levels: Annotated[
-        dict[str, Fraction] | None, msgspec.Meta(description="share of the budget by level; adds up to 1")
-    ] = None
-    first_levels: Annotated[
-        dict[str, Fraction] | None, msgspec.Meta(description="the same of the first look at the first day")
-    ] = None
-    first_share: Annotated[Fraction | None, msgspec.Meta(description="of the budget, for the first look")] = None
-    bound_kmh: Annotated[
-        tuple[Fraction, Fraction] | None,
-        msgspec.Meta(description="clip of a vehicle's residual speeds: first day, later days"),
-    ] = None
-    alpha: Annotated[
-        tuple[Fraction, Fraction, Fraction] | None,
-        msgspec.Meta(description="part of the budget for speeds: the first day's two looks, later days"),
-    ] = None
-    target: Annotated[
-        Literal["reports", "vehicles"] | None,
-        msgspec.Meta(description="the mean of all reports, or that of vehicles' own means; left out: between the two"),
-    ] = None
-    exponent: Annotated[
-        Fraction | None,
-        msgspec.Meta(
-            description="of the number of reports that a HAT's weight grows with: `1` for target reports, `0` for "
-            "vehicles, else `0.75`"
-        ),
-    ] = None
-
-    @property
-    def power(self) -> Fraction:
-        """The exponent, named or as the target has it."""
-        if self.exponent is not None:
-            return self.exponent
-        return EXPONENT if self.target is None else EXPONENTS[self.target]
 
 
 @dataclass(frozen=True, kw_only=True)

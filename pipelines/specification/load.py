@@ -20,7 +20,8 @@ from pipelines.specification.checks import (
     privacy_of,
     timetable_of,
 )
-from pipelines.specification.document import Document, SpecificationError, read, read_tables
+from pipelines.specification.document import Document, read, read_tables
+from pipelines.specification.errors import SpecificationError
 from pipelines.specification.statistics import classes_of, levels_of, statistics_of
 from pipelines.specification.values import Specification, Speeds
 from transforms.releases.hats.policy import weights_of

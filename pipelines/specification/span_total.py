@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpops.claims import ZCDP, rho_within
-from transforms.releases.periods.stages import DayShare
+from transforms.releases.slots import DayShare
 from transforms.time.calendar import WEEKDAYS, Timetable, Weekday
 
 ONE = Fraction(1)

@@ -14,11 +14,12 @@ from dpops.mechanism import Mechanism
 from dpops.registry import registered
 from dpops.statistics import RequestedStatistic, Statistic, check_outputs
 from dpops.types import Grid
-from pipelines.specification.checks import need
 from pipelines.specification.classes import STATISTIC, ClassesAsked, ClassOptions, classes_asked
-from pipelines.specification.document import Document, SpecificationError
+from pipelines.specification.document import Document
+from pipelines.specification.errors import SpecificationError, need
 from pipelines.specification.hints import hint
-from pipelines.specification.levels import LevelsRelease, Options, levels_release, refusal
+from pipelines.specification.levels import LevelsRelease, levels_release, refusal
+from pipelines.specification.levels_tables import Options
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.span_total import SpanTotal
 from transforms.errors import did_you_mean

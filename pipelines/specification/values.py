@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from dpops.accountant import Limit
@@ -15,7 +16,6 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.identity import decisive_text, spec_id_of
-from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import PlacesAsked
 from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
@@ -27,6 +27,9 @@ from transforms.places.ground import Ground, Hexagons
 from transforms.releases.periods.products import Product
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Timetable, Unit
+
+if TYPE_CHECKING:
+    from pipelines.specification.levels import LevelsRelease
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +119,7 @@ class Privacy:
     allocation: Allocation
     cap: ContributionBound | None = None
     release_shards: int = 1
-    levels: LevelsRelease | None = None
+    levels: "LevelsRelease | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,12 +156,12 @@ class Specification:
         return KINDS[self.kind].learned
 
     @property
-    def levels(self) -> LevelsRelease | None:
+    def levels(self) -> "LevelsRelease | None":
         """The mean by `levels`, if it is asked for."""
         return self.privacy.levels
 
     @property
-    def by_levels(self) -> LevelsRelease:
+    def by_levels(self) -> "LevelsRelease":
         """The mean by `levels` of a specification of that kind. Raises ValueError for another."""
         if self.levels is None:
             raise ValueError(f"specification {self.name!r} releases no mean by 'levels'")

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, instants, numbers
-from transforms.layouts.time_format import TimeFormat
+
+if TYPE_CHECKING:
+    from transforms.layouts.time_format import TimeFormat
 
 FIELDS: tuple[str, ...] = ("vehicle", "time", "lat", "lon", "speed")
 """Of a row of telemetry. A mapped layout reads rows of other fields too: the first is an id, the last is a number whose
@@ -52,7 +54,7 @@ class Units:
     time_unit: TimeUnit
     kmh_per_unit: Fraction
     zone: str | None = None
-    time_format: TimeFormat | None = None
+    time_format: "TimeFormat | None" = None
     decimal: DecimalMark = "."
 
     def instants(self, column: pa.Array) -> Instants:

@@ -12,7 +12,7 @@ import msgspec
 
 from dpops.accountant import Accountant, most_of
 from dpops.claims import ZERO, Claim, PureDP
-from dpops.mechanism import Plan
+from dpops.mechanism import Plan, claim_told
 from transforms.ledger.head import LedgerError
 from transforms.recorded.units import DebitGroup, HatUnit, LiveUnit, Released, StageUnit, Unit
 
@@ -140,7 +140,7 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
 
 
 def _claim(told: _Told) -> Claim:
-    return Plan.claim_told(*told) if isinstance(told, tuple) else told
+    return claim_told(*told) if isinstance(told, tuple) else told
 
 
 def _check_constants(drawn: Iterable[tuple[Released, dict[str, Any]]]) -> None:

@@ -7,7 +7,7 @@ import h3
 import h3.api.basic_int as h3_int
 import numpy as np
 
-from dpops.levels import PublicHats
+from dpops.levels.groups import PublicHats
 from transforms.places.ground import Places
 from transforms.places.hexagons import cell_text
 

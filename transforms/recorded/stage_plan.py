@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dpops.levels import Differences, Stage, hats_of_classes
+from dpops.levels.class_stage import hats_of_classes
+from dpops.levels.stages import Differences, Stage
 from dpops.types import Int64s
 from transforms.places.ground import Places
 from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
-from transforms.recorded.units import LiveUnit, StageUnit
+from transforms.recorded.units import LiveUnit, StageEntry, StageUnit
 
 
 class _KeptDifferences(msgspec.Struct, frozen=True):
@@ -90,6 +91,21 @@ def _places_as_stored(differences: Differences | None) -> dict[str, Any]:
         slot_weights=list(differences.slot_weights),
     )
     return {"places": msgspec.to_builtins(kept)}
+
+
+def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:
+    """A period's recorded stages, in order."""
+    return sorted((entry for entry in entries if entry.unit.period == period), key=lambda entry: entry.unit.stage)
+
+
+def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
+    recorded = of_period(entries, period)
+    return bool(recorded) and len(recorded) == numbers_of(recorded[0].unit).stages
+
+
+def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:
+    """Whether a period's first stage counts vehicles."""
+    return numbers_of(of_period[0].unit).counts_vehicles
 
 
 def is_of_places(unit: StageUnit | LiveUnit) -> bool:

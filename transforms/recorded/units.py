@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 import msgspec
 
 from dpops.accountant import Accountant
-from dpops.allocation import Scope
 from dpops.claims import Claim, PureDP
+from dpops.types import Scope
 from transforms.public import EntryNumber
 
 Transaction = Literal["period", "slot"]

@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipelines.account.cost import Cost
 from pipelines.account.guarantee import said
-from pipelines.advice.pages.report import Odds, SpanOdds
-from pipelines.advice.publish.licences import Licence
-from pipelines.specification import Specification
+
+if TYPE_CHECKING:
+    from pipelines.account.cost import Cost
+    from pipelines.advice.pages.report import Odds, SpanOdds
+    from pipelines.advice.publish.licences import Licence
+    from pipelines.specification import Specification
 
 PERIODS = {
     "vehicle-day": "one local day",
@@ -29,7 +31,7 @@ class Wishes:
     description: str
     publisher: str
     contact: str
-    licence: Licence
+    licence: "Licence"
     url: str
     everything: bool
 
@@ -46,9 +48,9 @@ class Promise(NamedTuple):
     epsilon: float
     delta: float
     chance: float
-    odds: Sequence[Odds]
-    spans: Sequence[SpanOdds]
-    costs: Sequence[Cost]
+    odds: Sequence["Odds"]
+    spans: Sequence["SpanOdds"]
+    costs: Sequence["Cost"]
 
     @property
     def chance_said(self) -> str:
@@ -81,7 +83,7 @@ class Edition:
     """All of a folder's facts."""
 
     wishes: Wishes
-    spec: Specification
+    spec: "Specification"
     promise: Promise
     covers: Extent
     origin: Origin

@@ -28,7 +28,7 @@ from dpops.noise import Noise
 from dpops.types import Int64s
 from pipelines.lab.evaluation.products import ProductDay, products_of
 from pipelines.lab.evaluation.truth import TrueCity, TrueDay
-from pipelines.specification.levels import EXPONENTS
+from pipelines.specification.levels_tables import EXPONENTS
 from pipelines.specification.span_total import SpanTotal
 from transforms.places.hierarchy import design_of, hats_of
 from transforms.releases.periods.fitted import MARGIN_KMH

@@ -9,7 +9,7 @@ from dpops.learning import Groups, Learned, PublishedNumbers, Status, coarser, p
 from dpops.learning.learner import Field
 from dpops.types import Float64s, Grid, Int64s
 from pipelines.lab.evaluation.truth import TrueDay
-from pipelines.specification.levels import EXPONENTS
+from pipelines.specification.levels_tables import EXPONENTS
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 
 from dpops.forecast import Prior
 from dpops.means.arrays import FINE
-from dpops.mechanism import Mechanism, Plan, PlanError, Totals
+from dpops.mechanism import Mechanism, Plan, PlanError, Totals, claim_told
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.constant import Constant
@@ -306,7 +306,7 @@ def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
     facts = {"users": 1, "samples": 5, "heaviest": 5, "reported": 5, "upper_steps": 6500, "bound": 0, "sensitivity": 0}
     stored = {"epsilon": "1", "step": "1/1000", "scale": "0", "upper": "65", "bias_bound": 32.5, "facts": facts}
     old = Plan.from_public("worst-case-optimal", stored)
-    assert (Plan.claim_told(*Plan.told([stored])[0]).epsilon, old.is_constant) == (1, False)
+    assert (claim_told(*Plan.told([stored])[0]).epsilon, old.is_constant) == (1, False)
     found = WorstCaseOptimal.estimates([[32_500]], [stored], 0.05)
     assert (found.status, found.epsilon, found.number(0)[0]) == (["ok"], [1], [32.5])
 

@@ -22,7 +22,8 @@ from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import LiveUnit, Sequenced, StageUnit, Unit
 from transforms.releases.live.slot import known_before, live_slot, recorded_stage, seal_live
 from transforms.releases.periods.order import plan_for
-from transforms.releases.periods.stages import DayShare, LevelsPolicy, laid_stage, seal_stage
+from transforms.releases.periods.stages import LevelsPolicy, laid_stage, seal_stage
+from transforms.releases.slots import DayShare
 
 EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot in range(len(HOURS))]
 """As far from the centre as a live slot allows."""

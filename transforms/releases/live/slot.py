@@ -7,9 +7,9 @@ from dpops.levels import Stage, Sums, release
 from dpops.levels.live import of_slot
 from dpops.noise import Noise
 from transforms.places.hierarchy import hats_of
-from transforms.recorded.stage_plan import as_stored, stage_of
+from transforms.recorded.stage_plan import as_stored, is_complete, stage_of
 from transforms.recorded.units import LiveEntry, LiveUnit, StageEntry
-from transforms.releases.periods.order import CentresOf, is_complete
+from transforms.releases.periods.order import CentresOf
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
-from dpops.learning import learned
-from dpops.learning.learner import RECENT, Learned
+from dpops.learning.learner import RECENT, Learned, learned
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.periods.states import StateSource, state_after

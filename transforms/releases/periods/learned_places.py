@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning import Learned
+from dpops.learning.learner import Learned
 from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
 from dpops.learning.place_vehicles import VehiclesProved
 from dpops.learning.places import PlaceBelief, learn_places, whole_weight

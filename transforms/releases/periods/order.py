@@ -6,23 +6,13 @@ from typing import NamedTuple
 from dpops.levels import Stage
 from dpops.types import Int64s
 from transforms.public import EntryNumber
-from transforms.recorded.stage_plan import numbers_of, stage_of
+from transforms.recorded.stage_plan import counts_vehicles, is_complete, numbers_of, of_period, stage_of
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.learned_places import learned_differences
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage
 
 CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s]
 """(recorded stages in the ledger's order, at least one; policy; hours, see `days_off`) -> (cells, slots), int64."""
-
-
-def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:
-    """A period's recorded stages, in order."""
-    return sorted((entry for entry in entries if entry.unit.period == period), key=lambda entry: entry.unit.stage)
-
-
-def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
-    recorded = of_period(entries, period)
-    return bool(recorded) and len(recorded) == numbers_of(recorded[0].unit).stages
 
 
 class PlannedStage(NamedTuple):
@@ -63,8 +53,3 @@ def plan_for(
         centres, rests_on = centres_of(taught_by, policy, hours), taught_by[-1].sequence
     differences = learned_differences(taught_by, policy) if stages[number].is_of_places else None
     return PlannedStage(laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first)
-
-
-def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:
-    """Whether a period's first stage counts vehicles."""
-    return numbers_of(of_period[0].unit).counts_vehicles

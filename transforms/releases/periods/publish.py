@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from dpops.estimate import Estimates
 from transforms.places.ground import Places
 from transforms.places.hexagons import cell_text
+from transforms.recorded.units import VECTOR
 from transforms.records import HatColumns, SlotEstimates
 from transforms.releases.periods.products import ProductGroups
-from transforms.releases.periods.stages import MECHANISM, LevelsPolicy
+from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
 
 Float64s = NDArray[np.float64]
@@ -134,7 +135,7 @@ def _columns(
     return HatColumns(
         cell=[*places] * len(slots_of_rows),
         statistic=["mean"] * value.size,
-        mechanism=[MECHANISM] * value.size,
+        mechanism=[VECTOR] * value.size,
         epsilon_slot=[str(policy.epsilon)] * value.size,
         estimates=of_cells,
         vehicles=[None] * value.size,

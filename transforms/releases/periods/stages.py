@@ -6,10 +6,8 @@ The unit of a stage has the period's first slot; the stages of a period share on
 import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from fractions import Fraction
 from functools import reduce
-from typing import NamedTuple
 
 import numpy as np
 
@@ -39,25 +37,12 @@ from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import as_stored, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit
 from transforms.releases.periods.products import Product
-from transforms.releases.slots import SlotFacts
+from transforms.releases.slots import DayShare, SlotFacts, share_of
 from transforms.releases.state_file import StateFile
 from transforms.wire import Tally
 
-MECHANISM = "levels"
 COLUMNS: tuple[Column, ...] = (SUMS,)
 """What a tally carries beside counts, where no stage is about classes."""
-
-
-class DayShare(NamedTuple):
-    """What a day has of a total: a part, and its epsilon as people read it."""
-
-    part: Fraction
-    epsilon: Fraction
-
-
-def share_of(period: str, by_weekday: Sequence[DayShare]) -> DayShare:
-    """What a local day has."""
-    return by_weekday[date.fromisoformat(period).weekday()]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,29 @@
+"""What is wrong with a specification, and `need`, which says so."""
+
+from fractions import Fraction
+
+from pipelines.errors import shortened
+
+
+class SpecificationError(Exception):
+    """The specification is wrong; the message names the field, the rule and the value.
+
+    >>> import hatstream
+    >>> hatstream.load({"nam": "town"})
+    Traceback (most recent call last):
+    pipelines.specification.errors.SpecificationError: specification: Object contains unknown field `nam`; did you ...
+    """
+
+
+def need(holds: bool, name: str, rule: str, value: object, hint: str = "") -> None:
+    if not holds:
+        raise SpecificationError(f"{name} {rule}; it is {_shown(value)}{hint}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Fraction):
+        try:
+            return f"{float(value):g}"
+        except OverflowError:
+            return "beyond all floating-point numbers"
+    return shortened(repr(value) if isinstance(value, str) else str(value))
