@@ -104,7 +104,7 @@ def asked_of(
         allocation=spec.privacy.allocation,
         cap=spec.privacy.cap,
         shards=spec.privacy.release_shards,
-        options=spec.levels,
+        options=spec.kind_options,
         zone=spec.timetable.zone,
         slots=slots,
         account=account,

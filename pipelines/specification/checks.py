@@ -27,7 +27,7 @@ from pipelines.specification.document import (
 from pipelines.specification.errors import SpecificationError, need
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import PlacesAsked, PlacesTable, places_asked
-from pipelines.specification.values import AccountTerms, Cells, Input, Privacy
+from pipelines.specification.values import AccountTerms, Cells, ChosenKind, Input, Privacy
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.extras import require
@@ -36,6 +36,7 @@ from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
 from transforms.regular_files import read_regular
+from transforms.releases.registry import KINDS
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable
 
 BOUND = Fraction(1_000_000)
@@ -46,6 +47,18 @@ LONGEST_SPAN = 3_653
 
 MOST_LATENESS_S = 31 * 86_400
 NAME_LETTERS, REGION_BYTES = 200, 64 << 20
+
+
+def chosen_of(document: Document, by_levels: bool) -> ChosenKind | None:
+    """The kind of release that has a table in the specification."""
+    tables = {name: kind.table for name, kind in KINDS.items() if kind.table}
+    asked = [name for name, table in tables.items() if getattr(document, table, None) is not None]
+    if not asked:
+        return None
+    shown = ", ".join(f"[{tables[name]}]" for name in asked)
+    need(len(asked) == 1, "specification", "must ask for one kind of release", shown)
+    need(not by_levels, shown, "must not stand beside mechanism 'levels', which is a kind of release", "there")
+    return ChosenKind(asked[0], getattr(document, tables[asked[0]]))
 
 
 def check_name(field: str, name: str) -> None:

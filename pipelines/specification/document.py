@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 
@@ -27,6 +28,7 @@ from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.mapped.csv import DELIMITERS
 from transforms.regular_files import read_regular
 from transforms.releases.periods.products import ProductName
+from transforms.releases.registry import KINDS
 from transforms.time.calendar import Unit, Weekday
 
 SPEC_BYTES = 1 << 20
@@ -242,6 +244,21 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     output: Annotated[list[OutputTable], about("one table [[output]] for each coarser product")] = []
 
 
+def document_type() -> type[Document]:
+    """`Document` with the tables by which a specification asks for registered kinds of release."""
+    asked = {kind.table: kind.options for kind in KINDS.values() if kind.table}
+    return _with_tables(tuple(asked.items())) if asked else Document
+
+
+@cache
+def _with_tables(tables: tuple[tuple[str, type[msgspec.Struct]], ...]) -> type[Document]:
+    fields = [(name, options | None, None) for name, options in tables]
+    own = msgspec.defstruct(
+        "Document", fields, bases=(Document,), frozen=True, forbid_unknown_fields=True, kw_only=True
+    )
+    return cast("type[Document]", own)
+
+
 def read(path: Path) -> Document:
     """The document of a specification file, of which only the types are checked. Raises SpecificationError."""
     return _document(toml_of(path, Decimal), str(path))
@@ -253,10 +270,11 @@ def read_tables(tables: Mapping[str, Any]) -> Document:
 
 
 def _document(data: Any, where: str) -> Document:
+    known = document_type()
     try:
-        return msgspec.convert(data, Document, dec_hook=_value)
+        return msgspec.convert(data, known, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{where}: {shortened(str(error))}{hint(data, Document, Document)}") from None
+        raise SpecificationError(f"{where}: {shortened(str(error))}{hint(data, known, known)}") from None
 
 
 def _as_written(value: Any) -> Any:

@@ -13,7 +13,7 @@ from dpops import statistics as registry
 from dpops.accountant import Limit
 from dpops.registry import registered
 from pipelines.specification.classes import STATISTIC, ClassOptions
-from pipelines.specification.document import Document
+from pipelines.specification.document import document_type
 from pipelines.specification.levels_tables import Options
 from pipelines.specification.type_parts import metas_of, parts_of, struct_of, values_of
 from transforms.recorded.units import VECTOR
@@ -65,7 +65,7 @@ def _struct_fields(table: type[msgspec.Struct]) -> Iterator[msgspec.structs.Fiel
 
 def tables() -> Iterator[tuple[str, type[msgspec.Struct], bool]]:
     """Every table by the name that TOML gives it, and whether it must be there."""
-    yield from _inner("", Document)
+    yield from _inner("", document_type())
 
 
 def _inner(where: str, table: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspec.Struct], bool]]:

@@ -12,6 +12,7 @@ from pipelines.specification.classes import STATISTIC
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.json import JsonRecords
 from transforms.recorded.units import VECTOR
+from transforms.releases.registry import KINDS
 from transforms.time.calendar import WEEKDAYS
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def decisive_text(spec: "Specification") -> str:
         plain["fleet"] = _fleet(spec.levels.fleet)
     if spec.places is not None:
         plain["places"] = spec.places.text
+    if spec.chosen is not None:
+        plain[str(KINDS[spec.kind].table)] = msgspec.to_builtins(spec.chosen.options, enc_hook=str)
     return msgspec.json.encode(plain, order="deterministic").decode()
 
 

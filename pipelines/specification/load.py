@@ -13,6 +13,7 @@ from pipelines.specification.checks import (
     check_derived,
     check_name,
     check_span,
+    chosen_of,
     grid_of,
     input_of,
     places_of,
@@ -86,4 +87,5 @@ def _checked(document: Document, folder: Path) -> Specification:
             document.slot.allowed_lateness_s,
             headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed,
         ),
+        chosen=chosen_of(document, levels is not None),
     )

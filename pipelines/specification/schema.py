@@ -5,7 +5,7 @@ from typing import Any
 
 from dpops import statistics as registry
 from dpops.statistics import Statistic
-from pipelines.specification.document import Document
+from pipelines.specification.document import document_type
 from pipelines.specification.fields import Variant, json_type, table_type, variants
 
 _NUMBER = {"type": "number"}
@@ -14,7 +14,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def schema() -> dict[str, Any]:
     """Keys, types and words. What several fields say together is for `hatstream spec check`."""
-    document = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(Document)
+    document = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(document_type())
     named = [item for variant in variants() for item in _with_mechanism(variant)]
     items = {"anyOf": [*named, *map(_default_mechanism, registry.registered().values())]}
     document["properties"]["statistic"] |= {"minItems": 1, "items": items}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from dpops.accountant import Limit
@@ -122,9 +122,20 @@ class Privacy:
     levels: "LevelsRelease | None" = None
 
 
+@dataclass(frozen=True)
+class ChosenKind:
+    """The kind of release that a table of its own asks for. options: what that table says."""
+
+    name: str
+    options: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """A checked specification. statistics: of HATs; none where a mean by `levels` is the only one."""
+    """A checked specification. statistics: of HATs; none where a mean by `levels` is the only one.
+
+    chosen: the kind of release that it names by a table; None where its statistics say which.
+    """
 
     name: str
     account: AccountTerms
@@ -134,6 +145,7 @@ class Specification:
     privacy: Privacy
     statistics: tuple[RequestedStatistic, ...]
     input: Input
+    chosen: ChosenKind | None = None
 
     @cached_property
     def text(self) -> str:
@@ -148,7 +160,14 @@ class Specification:
     @property
     def kind(self) -> str:
         """The name of what is released, in `transforms.releases.registry`."""
+        if self.chosen is not None:
+            return self.chosen.name
         return "levels" if self.levels is not None else "hats"
+
+    @property
+    def kind_options(self) -> Any:
+        """What is asked of its kind of release alone; None where nothing is."""
+        return self.levels if self.chosen is None else self.chosen.options
 
     @property
     def is_learned(self) -> bool:

@@ -11,11 +11,19 @@ class Kind(NamedTuple):
     """closed: the class for closed ranges, as module:name. slots: for a stream's slots, if that is another one.
 
     learned: whether rows say what all entries up to theirs teach, a period at a time; else each has a noisy value.
+    table: of a specification, by which it asks for this kind; its keys are those of the class's `Options`, a
+    msgspec.Struct. None where something else of the specification says it.
     """
 
     closed: str
     slots: str | None = None
     learned: bool = False
+    table: str | None = None
+
+    @property
+    def options(self) -> Any:
+        """What its table is read as."""
+        return _class(self.closed).Options
 
     def of(self, asked: "Asked") -> "ReleaseKind":
         """The release of a closed range."""
