@@ -1,8 +1,10 @@
-"""What is said of each kind of release: a line each, by the names that `transforms.releases.registry` has for them."""
+"""What is said of kinds of release that have words of their own, by the names of `transforms.releases.registry`."""
 
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from transforms.releases import registry
 
 if TYPE_CHECKING:
     from pipelines.specification import Specification
@@ -43,6 +45,7 @@ KINDS = {
 
 def of_kind(spec: "Specification", what: str) -> Callable[..., Any]:
     """The function of a specification's kind of release. what: a field of `Said`."""
-    module, _, name = getattr(KINDS[spec.kind], what).partition(":")
+    worded = registry.KINDS[spec.kind].worded or spec.kind
+    module, _, name = getattr(KINDS[worded], what).partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function

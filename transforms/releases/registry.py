@@ -12,13 +12,15 @@ class Kind(NamedTuple):
 
     learned: whether rows say what all entries up to theirs teach, a period at a time; else each has a noisy value.
     table: of a specification, by which it asks for this kind; its keys are those of the class's `Options`, a
-    msgspec.Struct. None where something else of the specification says it.
+    msgspec.Struct. None where something else of the specification says it. worded: the kind whose words it has in
+    pipelines/kinds.py; None for its own.
     """
 
     closed: str
     slots: str | None = None
     learned: bool = False
     table: str | None = None
+    worded: str | None = None
 
     @property
     def options(self) -> Any:

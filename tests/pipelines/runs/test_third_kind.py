@@ -1,8 +1,7 @@
-"""A third kind of release is one file and a line in each of two registries, whoever names it and whoever runs it."""
+"""A third kind of release is one file and a line in a registry, whoever names it and whoever runs it."""
 
 import pytest
 
-from pipelines import kinds
 from pipelines.specification import SpecificationError, load
 from pipelines.specification.reference import reference
 from pipelines.specification.schema import schema
@@ -16,9 +15,9 @@ ASKED = "[in_turn]\nmost_hats = 3\n"
 
 @pytest.fixture(autouse=True)
 def third(monkeypatch):
-    """The two lines."""
-    monkeypatch.setitem(KINDS, "in-turn", Kind("tests.pipelines.runs.in_turn:InTurn", table="in_turn"))
-    monkeypatch.setitem(kinds.KINDS, "in-turn", kinds.KINDS["hats"])
+    """The line."""
+    kind = Kind("tests.pipelines.runs.in_turn:InTurn", table="in_turn", worded="hats")
+    monkeypatch.setitem(KINDS, "in-turn", kind)
 
 
 @pytest.mark.parametrize("first", RUNNERS)
