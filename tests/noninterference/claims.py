@@ -11,8 +11,7 @@ from dpops.claims import PureDP
 from dpops.levels.stages import UNIT
 from dpops.mechanism import Plan
 from transforms.recorded.codec import Stored
-from transforms.recorded.units import Released
-from transforms.releases.periods.stages import MECHANISM
+from transforms.recorded.units import VECTOR, Released
 
 CHOOSING = frozenset({"levy", "epsilon-quantile", "fixed-quantile", "akmv"})
 """Mechanisms that choose a bin or a bound in private first: with frozen draws another one may be chosen, and no norm of
@@ -34,9 +33,9 @@ def beyond(one: Sequence[Stored], other: Sequence[Stored]) -> Iterator[str]:
             yield f"the plans of {_said(unit)}"
             continue
         for released, also in zip(unit.released, same.released, strict=True):
-            if not (_is_bounded if released.mechanism == MECHANISM else _is_within)(released, also):
+            if not (_is_bounded if released.mechanism == VECTOR else _is_within)(released, also):
                 yield f"the integers of {_said(unit)}, {released.cell} {released.statistic}"
-            if released.mechanism == MECHANISM:
+            if released.mechanism == VECTOR:
                 shares[unit.spec_id, unit.period] += Fraction((released.plan or {})["share"])
     yield from (f"the shares of period {period}" for (_, period), share in shares.items() if share > 1)
 
@@ -53,7 +52,7 @@ def spent_by_levels(one: Sequence[Stored], other: Sequence[Stored]) -> Fraction:
             Fraction(sum(each * each for each in _differences(released, also)))
             / (2 * Fraction((released.plan or {})["spread"]))
             for released, also in pairs
-            if released.mechanism == MECHANISM
+            if released.mechanism == VECTOR
         ),
         Fraction(0),
     )

@@ -15,8 +15,7 @@ from dpops.levels.stages import UNIT
 from dpops.noise.words import Words
 from transforms.ledger.ledger import Ledger
 from transforms.recorded.codec import Encoded, Stored, Units, decode
-from transforms.recorded.units import Released
-from transforms.releases.periods.stages import MECHANISM
+from transforms.recorded.units import VECTOR, Released
 
 
 @contextmanager
@@ -61,7 +60,7 @@ def _masked(released: Released, chance: np.random.Generator) -> Released:
     if released.integers is None or released.plan is None or released.plan.get("epsilon") == "0":
         return released  # a constant is a function of its plan, and the ledger checks that it is
     number = len(released.integers)
-    if released.mechanism == MECHANISM:
+    if released.mechanism == VECTOR:
         drawn = chance.normal(0, _spread_of(released.plan), number)
         drawn[: number // 2] += 20 * UNIT  # the weights, of a few vehicles
     else:

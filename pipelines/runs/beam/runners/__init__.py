@@ -1,13 +1,21 @@
-"""Beam's runners for a bounded job, a file for each that needs more than its name. Beam is imported when one runs."""
+"""Beam's runners for a bounded job. One that needs more than its name has a file of that name. Beam is imported when
+one runs."""
+
+from collections.abc import Sequence
+from pkgutil import iter_modules
+
+
+def named_by_files(folders: Sequence[str]) -> dict[str, str]:
+    """Where each runner with a file of its own is: `prism_runner.py` holds `RUNNER`, PrismRunner's class."""
+    names = [info.name for info in iter_modules(folders) if info.name.endswith("_runner")]
+    return {name.title().replace("_", ""): f"{__name__}.{name}:RUNNER" for name in names}
+
 
 RUNNERS = {
-    "DirectRunner": "pipelines.runs.beam.runners.in_process:InProcess",
-    "FnApiRunner": "pipelines.runs.beam.runners.in_process:InProcess",
-    "PrismRunner": "pipelines.runs.beam.runners.prism:Prism",
-    "FlinkRunner": "pipelines.runs.beam.runners.by_name:ByName",
-    "SparkRunner": "pipelines.runs.beam.runners.by_name:ByName",
-    "DataflowRunner": "pipelines.runs.beam.runners.by_name:ByName",
-    "PortableRunner": "pipelines.runs.beam.runners.by_name:ByName",
+    "DirectRunner": f"{__name__}.in_process:InProcess",
+    "FnApiRunner": f"{__name__}.in_process:InProcess",
+    **named_by_files(__path__),
+    **dict.fromkeys(("FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner"), f"{__name__}.by_name:ByName"),
 }
 """By Beam's name; each is made of that name and of Beam's own options."""
 
