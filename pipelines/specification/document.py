@@ -270,11 +270,11 @@ def read_tables(tables: Mapping[str, Any]) -> Document:
 
 
 def _document(data: Any, where: str) -> Document:
-    known = document_type()
+    document = document_type()
     try:
-        return msgspec.convert(data, known, dec_hook=_value)
+        return msgspec.convert(data, document, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{where}: {shortened(str(error))}{hint(data, known, known)}") from None
+        raise SpecificationError(f"{where}: {shortened(str(error))}{hint(data, document, document)}") from None
 
 
 def _as_written(value: Any) -> Any:
