@@ -52,7 +52,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
     fit = [key for key, cls in mechanisms.items() if adjacency in cls.adjacencies]
     if wanted not in mechanisms:
         fitting = f"those that fit: {', '.join(fit)}{did_you_mean(wanted, fit)}"
-        raise SpecificationError(f"statistic.mechanism = {wanted!r} is not available; {fitting}")
+        raise SpecificationError(f"statistic {name!r}: mechanism {wanted!r} is not available; {fitting}")
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     try:
         capped = document.privacy.composition == "clip-user" and statistic.takes_caps
