@@ -118,19 +118,19 @@ def _claim_of_vector(unit: StageUnit | LiveUnit) -> ClaimedUnit:
 
 
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
-    drawn = [(item, item.plan) for item in unit.released if item.plan is not None]
-    told: Sequence[_Told] = Plan.told([plan for _, plan in drawn])
-    numbers: dict[_Told, int] = {}
-    codes = [numbers.setdefault(item, len(numbers)) for item in told]
+    plans = [item.plan for item in unit.released]
+    drawn = unit.released if all(plans) else [item for item in unit.released if item.plan is not None]
+    told: Sequence[_Told] = Plan.told([plan for plan in plans if plan is not None])
+    numbers = {item: code for code, item in enumerate(dict.fromkeys(told))}
+    codes = list(map(numbers.__getitem__, told))
     claims = [_claim(number) for number in numbers]
     free = {code for item, code in numbers.items() if isinstance(item, tuple) and claims[code] == FREE}
     _check_constants(compress(drawn, [code in free for code in codes]) if free else ())
     by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([item.cell for item in unit.released], ())
     if len(by_cell) == len(codes) == len(unit.released):
-        by_cell = dict(zip(by_cell, zip(codes, strict=True), strict=True))
-    else:
-        for (released, _), code in zip(drawn, codes, strict=True):
-            by_cell[released.cell] += (code,)
+        return ClaimedUnit(unit, [(claim,) for claim in claims], dict(zip(by_cell, codes, strict=True)))
+    for released, code in zip(drawn, codes, strict=True):
+        by_cell[released.cell] += (code,)
     kinds: dict[tuple[Claim, ...], int] = {}
     kind_of = {
         codes_of_cell: kinds.setdefault(tuple(claims[item] for item in codes_of_cell), len(kinds))
@@ -143,10 +143,10 @@ def _claim(told: _Told) -> Claim:
     return claim_told(*told) if isinstance(told, tuple) else told
 
 
-def _check_constants(drawn: Iterable[tuple[Released, dict[str, Any]]]) -> None:
+def _check_constants(drawn: Iterable[Released]) -> None:
     """Refuses what was released of plans that claim nothing, but for their constants."""
-    for released, plan in drawn:
-        if released.integers != [plan["facts"].get("constant")]:
+    for released in drawn:
+        if released.plan is None or released.integers != [released.plan["facts"].get("constant")]:
             raise LedgerError(
                 f"a plan of {released.mechanism} claims nothing, but its constant is not what was released"
             )
