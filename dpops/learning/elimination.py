@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 
-MOST_TOGETHER = 40
+MOST_TOGETHER = 64
 """So many effects are not cut any more: steps of Python cost more than their arithmetic."""
 
 
