@@ -106,9 +106,9 @@ class _Town:
 
 def _by_distance(count: int, pairs: Int64s) -> Int64s:
     """Families by their distance from an outermost one, part by part of a town in several parts."""
-    ends = np.unique(pairs, axis=1)
+    ends = np.divmod(np.unique(pairs[0] * count + pairs[1]), count)
     starts = np.searchsorted(ends[0], np.arange(count + 1))
-    others = [ends[1, start:stop].tolist() for start, stop in pairwise(starts.tolist())]
+    others = [ends[1][start:stop].tolist() for start, stop in pairwise(starts.tolist())]
     order: list[int] = []
     seen: set[int] = set()
     for family in range(count):

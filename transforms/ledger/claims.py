@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 

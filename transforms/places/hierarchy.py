@@ -1,6 +1,7 @@
 """How H3 cells lie to one another: neighbours, parents, and the HATs of a region."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import h3
@@ -20,7 +21,7 @@ GRANDPARENT = 2
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     """The HATs of a region's cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
-    parents, grandparents = _ancestors(region, PARENT), _ancestors(region, GRANDPARENT)
+    parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
     return PublicHats(parents=parents, grandparents=grandparents, hours=_of_the_day(hours))
 
 
@@ -37,7 +38,8 @@ def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:
     return tuple(hour % HOURS for hour in hours)
 
 
-def _ancestors(region: Sequence[int], above: int) -> tuple[int, ...]:
+@lru_cache(maxsize=4)  # a release asks for the same ones at each of its steps
+def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
     """The coarser cell that each cell lies in, numbered from 0 by ascending index. There is none above resolution 0."""
     resolution = max(h3.get_resolution(h3.int_to_str(region[0])) - above, 0)
     coarser = [h3_int.cell_to_parent(cell, resolution) for cell in region]

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -73,7 +74,12 @@ def state_after(released: StateSource) -> State:
 
 def _new(released: StateSource) -> State:
     policy = released.policy
-    return State.new(design_of(policy.region), facts_of(policy.fleet), released.least_recent)
+    return _begun(tuple(policy.region), facts_of(policy.fleet), released.least_recent)
+
+
+@lru_cache(maxsize=2)  # in which order a city is solved is found once for all its fits
+def _begun(region: tuple[int, ...], facts: Facts, least_recent: int | None) -> State:
+    return State.new(design_of(region), facts, least_recent)
 
 
 def _last_fold(released: StateSource) -> int:
