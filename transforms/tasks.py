@@ -24,7 +24,7 @@ from transforms.ledger.ledger_account import LedgerAccount
 from transforms.ledger.recording import record_units
 from transforms.observe.parse import Rules
 from transforms.places.ground import Ground
-from transforms.recorded.codec import Units
+from transforms.recorded.codec import DrawnUnits
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Before, DrawnUnit, ReleaseKind, Stopped, Tallies, release_group
 
@@ -85,7 +85,7 @@ def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, bef
     return release.draw({group: partial(list, [table]) for group, table in tables.items()}, before, Noise())
 
 
-def recorded(units: Units, account: LedgerAccount, count: Count) -> list[RecordedSlot]:
+def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[RecordedSlot]:
     """What the ledger returns for units of one transaction, by slot; none where it refuses them."""
     done = record_units(units, account)
     for name, number in done.counts.items():

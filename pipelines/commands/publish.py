@@ -76,7 +76,19 @@ _texts_options = packed(
 )
 
 
-@click.command()
+_HELP = """Write a folder for an open-data portal: tables, dictionary, privacy card, provenance, map.
+
+Only values that may be used are in it; --all publishes the others too, with their status.
+The ledger is walked first: one that is not whole publishes nothing.
+
+\b
+Example:
+  hatstream publish --spec town.toml --ledger town.sqlite --input 'out/*.parquet' \\
+      --publisher 'City of Town' --licence CC-BY-4.0 --output portal
+"""
+
+
+@click.command(help=_HELP)
 @spec_option
 @click.option(
     "--input", "pattern", required=True, metavar="GLOB", help="Result files: a folder, or files as a quoted pattern."
@@ -89,30 +101,6 @@ _texts_options = packed(
 @click.option("--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="The folder to write.")
 @json_option
 def publish(
-    spec_path: Path,
-    pattern: str,
-    start: str | None,
-    end: str | None,
-    place: AccountLocation,
-    texts: AskedTexts,
-    around: Surroundings,
-    output: Path,
-    as_json: bool,
-) -> int:
-    """Write a folder for an open-data portal: tables, dictionary, privacy card, provenance, map.
-
-    Only values that may be used are in it; --all publishes the others too, with their status.
-    The ledger is walked first: one that is not whole publishes nothing.
-
-    \b
-    Example:
-      hatstream publish --spec town.toml --ledger town.sqlite --input 'out/*.parquet' \\
-          --publisher 'City of Town' --licence CC-BY-4.0 --output portal
-    """
-    return _run(spec_path, pattern, start, end, place, texts, around, output, as_json)
-
-
-def _run(
     spec_path: Path,
     pattern: str,
     start: str | None,

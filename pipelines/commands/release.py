@@ -90,7 +90,19 @@ input_options = packed(
 )
 
 
-@click.command()
+_HELP = """Release the statistics of a closed range of time, exactly once.
+
+Running it again returns the same numbers and spends nothing.
+
+\b
+Example:
+  hatstream release --spec austin.toml --input 'feed/*.csv' --from 2016-11-24 --to 2016-11-27 \\
+      --output out --ledger austin.sqlite --formats parquet,csv
+  hatstream release --spec austin.toml .. --runner DataflowRunner -- --project P --region R
+"""
+
+
+@click.command(help=_HELP)
 @spec_option
 @input_options
 @range_options
@@ -109,30 +121,6 @@ input_options = packed(
 )
 @json_option
 def release(
-    spec_path: Path,
-    files: InputFiles,
-    days: AskedRange,
-    asked: AskedOutputs,
-    place: AccountLocation,
-    engine: BoundedEngine | None,
-    workers: int | None,
-    check_input: bool,
-    as_json: bool,
-) -> int:
-    """Release the statistics of a closed range of time, exactly once.
-
-    Running it again returns the same numbers and spends nothing.
-
-    \b
-    Example:
-      hatstream release --spec austin.toml --input 'feed/*.csv' --from 2016-11-24 --to 2016-11-27 \\
-          --output out --ledger austin.sqlite --formats parquet,csv
-      hatstream release --spec austin.toml .. --runner DataflowRunner -- --project P --region R
-    """
-    return _run(spec_path, files, days, asked, place, engine, workers, check_input, as_json)
-
-
-def _run(
     spec_path: Path,
     files: InputFiles,
     days: AskedRange,

@@ -43,7 +43,7 @@ from transforms.ledger.spending import (
     uses_of_spans,
 )
 from transforms.ledger.witness import UNKNOWN_TO_HEAD
-from transforms.recorded.codec import LIVE_COLUMN, CountedPart, Encoded, Units, column_of, decode
+from transforms.recorded.codec import LIVE_COLUMN, CountedPart, DrawnUnits, Encoded, column_of, decode
 from transforms.recorded.units import (
     Debit,
     HatEntry,
@@ -175,7 +175,7 @@ class Ledger:
         """How full the spans of several days are around each day, by the limit in force."""
         return self._run(lambda db: uses_of_spans(db, account, limit_of(known_account(db, account).limit)))
 
-    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, asked: Units) -> Recorded:
+    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, asked: DrawnUnits) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
 
         Raises LimitExceeded, writing nothing, if the period's debits would exceed the limit or the account's own, and

@@ -7,7 +7,7 @@ from transforms import counters
 from transforms.errors import reason_of, recorded_but
 from transforms.ledger import LimitExceeded, PeriodClosed
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.codec import Encoded, Units, column_of
+from transforms.recorded.codec import DrawnUnits, Encoded, column_of
 from transforms.records import RecordedSlot
 
 
@@ -23,7 +23,7 @@ def decoded(units: Iterable[bytes]) -> list[Encoded]:
     return sorted(map(Encoded.read, units), key=lambda read: (read.unit.slot_s, column_of(read.unit.key)))
 
 
-def record_units(units: Units, account: LedgerAccount) -> Recording:
+def record_units(units: DrawnUnits, account: LedgerAccount) -> Recording:
     """Records units in one transaction: all or none. Raises LedgerError, or StepError for the head file."""
     try:
         done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)

@@ -109,7 +109,7 @@ class Encoded(NamedTuple):
         return cls(decode(text), text)
 
 
-Units = Sequence[Unit | Encoded]
+DrawnUnits = Sequence[Unit | Encoded]
 """Of one transaction."""
 
 
