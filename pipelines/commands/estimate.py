@@ -104,7 +104,18 @@ days_options = packed(
 )
 
 
-@click.command()
+_HELP = """Estimate released days again from the ledger: no data is read, and nothing is spent.
+
+\b
+Examples:
+  hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output again
+  hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output whole --whole --forecast 7
+  hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product cell-day
+  hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output sums --released --formats csv
+"""
+
+
+@click.command(help=_HELP)
 @spec_option
 @days_options
 @click.option("--whole", is_flag=True, help="By all that is released by now, not only by what was then.")
@@ -118,28 +129,6 @@ days_options = packed(
 @account_options
 @json_option
 def estimate(
-    spec_path: Path,
-    days: AskedDays,
-    whole: bool,
-    released: bool,
-    products: AskedProducts,
-    asked: AskedOutputs,
-    place: AccountLocation,
-    as_json: bool,
-) -> int:
-    """Estimate released days again from the ledger: no data is read, and nothing is spent.
-
-    \b
-    Examples:
-      hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output again
-      hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output whole --whole --forecast 7
-      hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product cell-day
-      hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output sums --released --formats csv
-    """
-    return _run(spec_path, days, whole, released, products, asked, place, as_json)
-
-
-def _run(
     spec_path: Path,
     days: AskedDays,
     whole: bool,

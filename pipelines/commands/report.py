@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 HABIT_DAYS = (1, 5, 7, 30)
 
 
-@click.command()
+_HELP = """Write what is promised, spent, good and missing into one HTML page that needs no network.
+
+\b
+Example:
+  hatstream report --spec town.toml --ledger town.sqlite --input 'out/*.parquet' --output out/report.html
+"""
+
+
+@click.command(help=_HELP)
 @spec_option
 @account_options
 @click.option(
@@ -38,24 +46,6 @@ HABIT_DAYS = (1, 5, 7, 30)
 @click.option("--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file.")
 @json_option
 def report(
-    spec_path: Path,
-    place: AccountLocation,
-    pattern: str | None,
-    start: str | None,
-    end: str | None,
-    output: Path,
-    as_json: bool,
-) -> int:
-    """Write what is promised, spent, good and missing into one HTML page that needs no network.
-
-    \b
-    Example:
-      hatstream report --spec town.toml --ledger town.sqlite --input 'out/*.parquet' --output out/report.html
-    """
-    return _run(spec_path, place, pattern, start, end, output, as_json)
-
-
-def _run(
     spec_path: Path,
     place: AccountLocation,
     pattern: str | None,

@@ -113,7 +113,20 @@ health_options = packed(
 )
 
 
-@click.command()
+_HELP = """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
+
+It begins with the first slot that has not begun, unless --from names an earlier one whose reports are all still
+there. Health: one line of JSON a slot; with --quiet only into the file of --health.
+
+\b
+Example:
+  hatstream stream --spec austin.toml --kafka 10.0.0.7:9092 --topic positions --output out \\
+      --ledger postgresql://hats@10.0.0.8/hats --key austin.key \\
+      --job-server 127.0.0.1:8099 --worker-pool 127.0.0.1:50000 --rest 10.0.0.4:8081
+"""
+
+
+@click.command(help=_HELP)
 @spec_option
 @feed_options
 @click.option("--from", "start", metavar="TIME", help="First slot, where it has begun already: an ISO time or date.")
@@ -128,30 +141,6 @@ health_options = packed(
 )
 @health_options
 def stream(
-    spec_path: Path,
-    feed: AskedFeed,
-    start: str | None,
-    asked: AskedOutputs,
-    place: AccountLocation,
-    engine: AskedEngine,
-    vehicle_shards: int | None,
-    health: AskedHealth,
-) -> int:
-    """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
-
-    It begins with the first slot that has not begun, unless --from names an earlier one whose reports are all still
-    there. Health: one line of JSON a slot; with --quiet only into the file of --health.
-
-    \b
-    Example:
-      hatstream stream --spec austin.toml --kafka 10.0.0.7:9092 --topic positions --output out \\
-          --ledger postgresql://hats@10.0.0.8/hats --key austin.key \\
-          --job-server 127.0.0.1:8099 --worker-pool 127.0.0.1:50000 --rest 10.0.0.4:8081
-    """
-    return _run(spec_path, feed, start, asked, place, engine, vehicle_shards, health)
-
-
-def _run(
     spec_path: Path,
     feed: AskedFeed,
     start: str | None,

@@ -14,7 +14,7 @@ import pytest
 from dpops.levels.stages import UNIT
 from dpops.noise.words import Words
 from transforms.ledger.ledger import Ledger
-from transforms.recorded.codec import Encoded, Stored, Units, decode
+from transforms.recorded.codec import DrawnUnits, Encoded, Stored, decode
 from transforms.recorded.units import VECTOR, Released
 
 
@@ -27,7 +27,7 @@ def frozen(offered: list[Stored]) -> Iterator[None]:
     attempts = Counter[tuple[str, int, int]]()
     record = Ledger.record
 
-    def recording(self: Ledger, account: str, limit: Any, spec_name: str, spec_text: str, units: Units) -> Any:
+    def recording(self: Ledger, account: str, limit: Any, spec_name: str, spec_text: str, units: DrawnUnits) -> Any:
         as_stored = [msgspec.json.decode(Encoded.of(unit).text, type=Stored) for unit in units]
         offered.extend(as_stored)
         kept = []
