@@ -138,13 +138,20 @@ def _answers(worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage,
     ]
     if not anyway and not perhaps:
         said.append(_not_worth_it(kinds[0], stage, fleet))
-    said += [
-        f"Of {kind.what} places, as specified: a third of all reports at known places "
-        f"{_days(kind.useful_from)} where traffic is {kind.traffic}."
-        for kind in worth
-        if kind.as_specified
-    ]
-    return said
+    own = [kind for kind in worth if kind.as_specified]
+    return said + ([_range(own)] if own else [])
+
+
+def _range(own: Sequence[PlacesWorth]) -> str:
+    """What is expected of the specification's own places, however traffic lies in them: plans cannot know that."""
+    after = DAY_NUMBERS.index(7)
+    least, most = (f"{bound(kind.ok[after] for kind in own):.0%}" for bound in (min, max))
+    useful = "; ".join(f"where traffic is {kind.traffic} {_days(kind.useful_from)}" for kind in own)
+    return (
+        f"Of {own[0].what} places, as specified: {least} to {most} of all reports at known places after 7 released "
+        f"days. A third of all reports {useful}. Public numbers do not tell which: `hatstream evaluate --places` on "
+        "days before the account began does."
+    )
 
 
 def _is_useful(worth: PlacesWorth) -> bool:
