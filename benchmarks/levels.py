@@ -5,6 +5,7 @@
 
 import json
 import multiprocessing
+import os
 import resource
 import tempfile
 import time
@@ -113,6 +114,7 @@ def measure(kind: str, feed: Path, cells: int, pipe) -> None:
 @click.option("--kinds", default=",".join(KINDS), show_default=True)
 def run(millions: float, vehicles: int, cells: int, kinds: str) -> None:
     """Prints a line for each, and the ratio of their CPU seconds an event."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the processes below, as commands have it
     events, cpus = int(millions * 1e6), []
     with tempfile.TemporaryDirectory() as folder:
         feed = Path(folder) / "feed.parquet"
