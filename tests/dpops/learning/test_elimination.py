@@ -28,17 +28,17 @@ def test_factors_give_the_inverse_of_the_whole_matrix(of: Design) -> None:
     )
     matrix[row, column] = rng.normal(size=row.size)
     matrix = matrix + matrix.T + 30 * np.eye(places)
-    found = factored(layout.elimination, matrix[row, column])
+    factors = factored(layout.elimination, matrix[row, column])
     inverse, columns = np.linalg.inv(matrix), rng.normal(size=(places, 3))
-    assert np.allclose(found.solved(columns), inverse @ columns, atol=1e-12)
-    assert np.allclose(found.selected(row.size), inverse[row, column], atol=1e-12)
+    assert np.allclose(factors.solved(columns), inverse @ columns, atol=1e-12)
+    assert np.allclose(factors.selected(row.size), inverse[row, column], atol=1e-12)
 
 
 def test_a_city_four_times_as_large_costs_hardly_more_than_four_times_as_much() -> None:
     small, large = (EffectLayout(design(side), 0).elimination for side in (30, 60))
     steps, numbers = (
-        [sum(work) for work in zip(*((of.size * of.width**2, of.size * of.width) for of in each.fronts), strict=True)]
-        for each in (small, large)
+        [sum(work) for work in zip(*((of.size * of.width**2, of.size * of.width) for of in city.fronts), strict=True)]
+        for city in (small, large)
     )
     (small_steps, small_numbers), (large_steps, large_numbers) = steps, numbers
     assert large_steps < 7 * small_steps

@@ -25,15 +25,15 @@ def test_a_kind_that_a_specification_names_runs_here_and_in_a_pipeline_with_the_
     city.write(tmp_path, spec=city.SPEC + ASKED)
     assert hatstream(*city.init(tmp_path))[0] == 0
     day = {"start": city.DAYS[0], "end": city.DAYS[0]}
-    found = {}
+    files_of = {}
     for runner in sorted(RUNNERS, key=lambda name: name != first):
         code, out, err = hatstream(*city.release(tmp_path, "--json", **day), "--runner", runner)
         assert (code, err) == (0, "")
         assert summary_of(out)["slots_new"] == (4 if runner == first else 0)
         (tmp_path / "out").rename(tmp_path / runner)
-        found[runner] = files_in(tmp_path / runner)
-    assert found[first]
-    assert len({str(sorted(files.items())) for files in found.values()}) == 1
+        files_of[runner] = files_in(tmp_path / runner)
+    assert files_of[first]
+    assert len({str(sorted(files.items())) for files in files_of.values()}) == 1
 
 
 def test_a_period_over_the_limit_is_refused_before_it_is_drawn(tmp_path, hatstream):

@@ -24,13 +24,13 @@ def drawn(centre, lines=60, seed=1):
     """Lines that bend, cross themselves or are mere points apart, every second again in reverse."""
     rng = np.random.default_rng(seed)
     scale = 1_000 * KM_PER_DEGREE * np.array([np.cos(np.radians(centre[0])), 1.0])
-    found = []
+    ways = []
     for number in range(lines):
         positions = int(rng.choice([2, 3, 8, 40]))
         steps = rng.normal(0, rng.choice([3, 30, 200]) / np.sqrt(positions), (positions, 2))
         metres = np.array(centre[::-1]) * scale + rng.uniform(-300, 300, 2) + np.cumsum(steps, axis=0)
-        found += [metres, metres[::-1]] if number % 2 else [metres]
-    line = np.array([shapely.LineString(metres) for metres in found])
+        ways += [metres, metres[::-1]] if number % 2 else [metres]
+    line = np.array([shapely.LineString(metres) for metres in ways])
     reach_m = np.repeat(rng.choice([1.0, 5.0, 25.0, 25.0, 90.0], lines), 1 + np.arange(lines) % 2)
     area = shapely.buffer(line, reach_m, quad_segs=16)
     return Shapes(line, area, np.tile(scale, (line.size, 1)), reach_m, np.ones(line.size, np.bool_))
@@ -38,26 +38,26 @@ def drawn(centre, lines=60, seed=1):
 
 def of_each(shapes):
     """What H3 says of each by itself, with whole metres."""
-    found = {}
+    near_cells = {}
     for number, (line, area, scale) in enumerate(zip(shapes.line, shapes.area, shapes.scale, strict=True)):
         degrees = shapely.transform(area, lambda metres, scale=scale: metres / scale)
         for cell in h3_int.h3shape_to_cells(h3.geo_to_h3shape(shapely.geometry.mapping(degrees)), FINE):
             lat, lon = h3_int.cell_to_latlng(cell)
             apart_m = shapely.distance(shapely.Point(np.array([lon, lat]) * scale), line)
-            found.setdefault(cell, []).append((round(apart_m), number))
-    return {cell: [number for _, number in sorted(pairs)] for cell, pairs in found.items()}
+            near_cells.setdefault(cell, []).append((round(apart_m), number))
+    return {cell: [number for _, number in sorted(pairs)] for cell, pairs in near_cells.items()}
 
 
 @pytest.mark.parametrize("where", CENTRES)
 def test_each_cell_has_the_lines_that_it_is_near_the_nearest_first(where, monkeypatch):
     monkeypatch.setattr(near_shapes, "AT_ONCE", 37)
     shapes = drawn(CENTRES[where])
-    found = near(shapes)
+    pairs = near(shapes)
     of_cell = {}
-    for cell, place in zip(found.cell.tolist(), found.place.tolist(), strict=True):
+    for cell, place in zip(pairs.cell.tolist(), pairs.place.tolist(), strict=True):
         of_cell.setdefault(cell, []).append(place)
     assert of_cell == of_each(shapes)
-    assert (np.diff(found.cell) >= 0).all()
+    assert (np.diff(pairs.cell) >= 0).all()
 
 
 def test_lines_in_reverse_are_looked_for_once(monkeypatch):
