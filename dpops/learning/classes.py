@@ -310,7 +310,8 @@ def _variances(
     slopes = slopes - by_mean[..., None] * (shares * (speeds - means[..., None]))[..., None, :]
     shape = np.einsum("ctei,cij,ctej->cte", slopes, belief.covariances, slopes, optimize=True)
     own = np.maximum(below * (1 - below) - by_mean**2 * spread[..., None], 0.0)
-    result: Float64s = shape + by_mean**2 * mean_variances[..., None] + own / np.maximum(independent, 1.0)[..., None]
+    result: Float64s = shape + by_mean**2 * mean_variances[..., None]
+    result += fitted.CLASS_VISITS * own / np.maximum(independent, 1.0)[..., None]
     return result
 
 

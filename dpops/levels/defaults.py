@@ -98,6 +98,7 @@ def _shares(**parts: str) -> Shares:
 
 
 _COARSE = {"gaussian": _shares(cell=".5", hour=".2", parent=".3"), "laplace": _shares(cell=".8", hour=".2")}
+_OF_SMALL_CELLS = _shares(cell=".8", hour=".08", parent=".12")
 _FIRST = {"gaussian": _shares(cell=".7", hour=".3"), "laplace": _shares(cell=".8", hour=".2")}
 _FINE = _shares(cell=".2", hour=".1", hat=".7")
 _MIDDLE = _shares(cell=".5", hour=".1", cell_part=".4")
@@ -122,9 +123,14 @@ def is_coarse(kind: Kind, shares: Shares) -> bool:
     return shares == _COARSE[kind]
 
 
-def coarser_shares(kind: Kind, shares: Shares) -> Shares:
-    """What a strategy goes back to where a fleet has too few vehicles for the table's fine levels; else the table's."""
-    return _COARSE[kind] if kind == "gaussian" and shares == _FINE else shares
+def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
+    """What a strategy goes back to where a fleet has too few vehicles for the table's fine levels; else the table's.
+
+    Small cells differ more from those around them than hours do: they get more.
+    """
+    if kind == "laplace" or shares not in (_COARSE[kind], _FINE):
+        return shares
+    return _OF_SMALL_CELLS if hats.are_small else _COARSE[kind]
 
 
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:

@@ -19,11 +19,13 @@ class PublicHats:
 
     parents, grandparents: which of the coarser cells, numbered from 0, each cell lies in. hours: the local hour of the
     clock, 0 to 23, that each slot begins in; a day with a clock change may hold one twice, or not at all.
+    are_small: whether cells are of about 1 km^2 or less, so that neighbours differ as streets do.
     """
 
     parents: tuple[int, ...]
     grandparents: tuple[int, ...]
     hours: tuple[int, ...]
+    are_small: bool = False
 
     def __post_init__(self) -> None:
         if not self.parents or len(self.parents) != len(self.grandparents) or not self.hours:

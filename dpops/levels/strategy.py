@@ -87,7 +87,7 @@ def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[R
 
     The one with the usual bounds and levels goes before those that are not better by LEAST_GAIN.
     """
-    usual, *others = (_expected(recipe, bounds) for recipe in _variants(table, free))
+    usual, *others = (_expected(recipe, bounds) for recipe in _variants(table, free, bounds.hats))
     order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))
     better = [candidate for candidate in order if candidate.kmh < (1 - fitted.LEAST_GAIN) * usual.kmh]
     return [*better, usual, *order[len(better) :]]
@@ -100,14 +100,14 @@ def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe
     return ranked(table, bounds, free)[0].recipe
 
 
-def _variants(table: Recipe, free: Free) -> Iterator[Recipe]:
+def _variants(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
     """The usual one first. Wider bounds go with coarse levels alone: finer ones tell what a bound took away."""
     named = table.later[-1].shares
-    usual = coarser_shares(table.kind, named) if free.levels else named
-    bounds = BOUNDS[table.kind]
-    for times in bounds if free.bounds and is_coarse(table.kind, named) else bounds[:1]:
+    usual = coarser_shares(table.kind, named, hats) if free.levels else named
+    bounds, coarse = BOUNDS[table.kind], is_coarse(table.kind, named)
+    for times in bounds if free.bounds and coarse else bounds[:1]:
         yield _varied(table, usual, times)
-    if usual != named:
+    if usual != named and not coarse:
         yield table
 
 

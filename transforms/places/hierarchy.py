@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 GRANDPARENT = 2
 """How many resolutions coarser."""
 
+SMALL = 8
+"""From this resolution on cells are smaller than what differs little inside."""
+
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     """The HATs of a region's cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
-    return PublicHats(parents=parents, grandparents=grandparents, hours=_of_the_day(hours))
+    are_small = h3.get_resolution(cell_text(region[0])) >= SMALL
+    return PublicHats(parents=parents, grandparents=grandparents, hours=_of_the_day(hours), are_small=are_small)
 
 
 def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:

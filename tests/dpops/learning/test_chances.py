@@ -218,3 +218,12 @@ def test_what_was_released_says_little_where_few_drive_after_all() -> None:
 def test_a_places_mean_is_as_doubtful_as_its_weight() -> None:
     assert 0.93 < simulated_places(mixed=True) < 0.97
     assert simulated_places(mixed=False) < 0.9, "with one weight, as it is fitted"
+
+
+def test_intervals_hold_where_a_release_of_single_hats_told_their_means_and_not_nearly_always() -> None:
+    """Of a mean with a variance of 15 a release with noise of 3 km/h leaves what that does, and a twentieth."""
+    rng, hats, own = np.random.default_rng(RNG_SEED), 20_000, 15.0
+    left = left_variances(np.full((hats, NODES), own), np.full(hats, 1 / 9))
+    means = math.sqrt(own) * rng.normal(size=hats)
+    errors = means - (means + 3 * rng.normal(size=hats)) * own / (own + 9)
+    assert 0.945 < float(np.mean(np.abs(errors) <= half_widths(left))) < 0.97

@@ -137,3 +137,19 @@ def test_an_interval_that_reaches_the_last_class_ends_at_the_upper_bound_where_f
     belief = ClassBelief(EDGES, np.log(shares), np.zeros((1, 8, 8)))
     result = quantiles(belief, belief.shares[:, None], (0.5,), np.zeros((1, 1)), np.full((1, 1), 1e9))
     assert result.upper95[0, 0, 0] == EDGES[-1] > result.values[0, 0, 0]
+
+
+def test_reports_of_one_visit_are_not_taken_to_be_all_alike() -> None:
+    """Of six visits of eight reports, a third of which are as the visit's first: intervals of the middle report hold,
+    and not nearly always, as they would if all reports of a visit were alike."""
+    rng, visits, reports, days = np.random.default_rng(7), 6, 8, 4000
+    shares = np.array([0.02, 0.06, 0.2, 0.3, 0.2, 0.12, 0.06, 0.04])
+    first = rng.choice(shares.size, (days, visits, 1), p=shares)
+    drawn = rng.choice(shares.size, (days, visits, reports), p=shares)
+    seen = np.where(rng.random(drawn.shape) < 1 / 3, first, drawn).reshape(days, -1)
+    kmh = EDGES[seen] + rng.random(seen.shape) * np.diff(EDGES)[seen]
+    belief = ClassBelief(EDGES, np.log(shares)[None], np.zeros((1, shares.size, shares.size)))
+    of_mean = np.array([[kmh.mean(axis=1).var()]])
+    found = quantiles(belief, belief.shares[:, None], (0.5,), of_mean, np.full((1, 1), visits))
+    middle = np.median(kmh, axis=1)
+    assert 0.95 < np.mean((found.lower95[0, 0, 0] <= middle) & (middle <= found.upper95[0, 0, 0])) < 0.997

@@ -1,6 +1,7 @@
 """A strategy follows from public numbers alone: more noise or fewer vehicles, coarser levels and tighter bounds."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
@@ -53,6 +54,23 @@ def test_single_hats_are_released_where_they_are_told_and_nowhere_else() -> None
     ]
     assert "hat" not in names[0]
     assert "hat" in names[1]
+
+
+def test_small_cells_get_more_than_hours_and_nothing_else_changes() -> None:
+    """With delta: what a specification names, what a small fleet affords and Laplace noise stay."""
+    known = city(200)
+    small = replace(known, hats=replace(known.hats, are_small=True))
+    usual, fine = (
+        dict(chosen(table("gaussian", "2.64", known), each).later[0].shares)["cell"] for each in (known, small)
+    )
+    assert (usual, fine) == (Fraction(1, 2), Fraction(4, 5))
+    for each in (known, small):
+        fixed = table("gaussian", "2.64", known)
+        assert chosen(fixed, each, Free(levels=False)).later[0].shares == fixed.later[0].shares
+        pure = table("laplace", "2.64", known)
+        assert chosen(pure, each).later[0].shares == pure.later[0].shares
+    few = replace(small, fleet=Fleet(vehicles=3, profile=PROFILE))
+    assert "cell" not in dict(chosen(table("gaussian", "1", few), few).later[0].shares)
 
 
 def test_what_a_specification_names_stays() -> None:
