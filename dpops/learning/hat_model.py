@@ -69,7 +69,8 @@ class LearnedHats:
         """What is believed of HATs that the state has taken in, from them and all else in it. A day that is not kept is
         a usual one.
 
-        What describes the HAT, moved towards its own noisy mean as far as that is to be believed, less the usual pull.
+        What describes the HAT, moved towards its own noisy mean as far as that is to be believed, less the usual pull,
+        as far as releases show one.
         Not known is a city whose pattern, by the model's own account, is missed by more than MOST_HAT_UNKNOWN of what
         its true mean misses; in that slot, or in a whole day.
         """
@@ -93,7 +94,7 @@ class LearnedHats:
 
     def _believed(self, means: HatMeans, described: Float64s, variances: Float64s) -> tuple[Float64s, Float64s]:
         """True means and their variances, (hats,) each, from what describes the released ones and its variances."""
-        noisy, pull = means.is_noisy, self.own.of_one / USUAL.of_one * means.errors.pull_kmh
+        noisy, pull = means.is_noisy, self.pulls * self.own.of_one / USUAL.of_one * means.errors.pull_kmh
         true = np.where(noisy, described - pull, described)
         own = self.own.of(means.vehicles, means.reports, true)
         part = np.where(noisy, own / (own + means.variances), 0.0)
@@ -101,6 +102,11 @@ class LearnedHats:
         beside = np.where(noisy, fitted.OF_TRUE * means.uneven + means.errors.pull_sd_kmh**2, uneven)
         of_described = np.where(noisy, 1.0, fitted.UNLIKE) * variances
         return true + part * (means.values - described), (1 - part) ** 2 * of_described + (1 - part) * own + beside
+
+    @property
+    def pulls(self) -> float:
+        """What part of the usual pull releases show, from 0 to 1: all of it before any of them."""
+        return float(np.clip(self.means.effects[self.design.columns + 1] / fitted.PULL, 0, 1))
 
     @property
     def smoothness(self) -> Smoothness:

@@ -46,6 +46,17 @@ def test_what_a_cap_takes_away_is_added_again_and_intervals_are_as_narrow_as_tha
     assert 0.93 < np.mean((lower95 <= true) & (true <= upper95)) < 0.99
 
 
+def test_releases_that_show_no_pull_are_not_moved_by_one() -> None:
+    """In this city caps take away reports that are as fast as others, where they usually take slow ones."""
+    rng, slots = np.random.default_rng(4), []
+    for hour in [*HOURS.tolist()] * 3:
+        means, true = slot(hour, 0.3, rng, vehicles=20)
+        pull = rng.uniform(0, 4, CELLS.size)
+        slots.append((replace(means, errors=errors(0.3)._replace(pull_kmh=pull, pull_sd_kmh=pull / 3)), true))
+    (values, _, _), true = believed(slots)
+    assert np.abs(values - true).mean() < 0.6
+
+
 def believed(slots: list[tuple[HatMeans, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Values and both ends of the last day's HATs, (3, hats), from whole days; and their true means."""
     state = HatState.new()
