@@ -150,6 +150,6 @@ def test_reports_of_one_visit_are_not_taken_to_be_all_alike() -> None:
     kmh = EDGES[seen] + rng.random(seen.shape) * np.diff(EDGES)[seen]
     belief = ClassBelief(EDGES, np.log(shares)[None], np.zeros((1, shares.size, shares.size)))
     of_mean = np.array([[kmh.mean(axis=1).var()]])
-    found = quantiles(belief, belief.shares[:, None], (0.5,), of_mean, np.full((1, 1), visits))
+    medians = quantiles(belief, belief.shares[:, None], (0.5,), of_mean, np.full((1, 1), visits))
     middle = np.median(kmh, axis=1)
-    assert 0.95 < np.mean((found.lower95[0, 0, 0] <= middle) & (middle <= found.upper95[0, 0, 0])) < 0.997
+    assert 0.95 < np.mean((medians.lower95[0, 0, 0] <= middle) & (middle <= medians.upper95[0, 0, 0])) < 0.997

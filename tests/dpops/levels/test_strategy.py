@@ -58,17 +58,17 @@ def test_single_hats_are_released_where_they_are_told_and_nowhere_else() -> None
 
 def test_small_cells_get_more_than_hours_and_nothing_else_changes() -> None:
     """With delta: what a specification names, what a small fleet affords and Laplace noise stay."""
-    known = city(200)
-    small = replace(known, hats=replace(known.hats, are_small=True))
+    large = city(200)
+    small = replace(large, hats=replace(large.hats, are_small=True))
     usual, fine = (
-        dict(chosen(table("gaussian", "2.64", known), each).later[0].shares)["cell"] for each in (known, small)
+        dict(chosen(table("gaussian", "2.64", large), bounds).later[0].shares)["cell"] for bounds in (large, small)
     )
     assert (usual, fine) == (Fraction(1, 2), Fraction(4, 5))
-    for each in (known, small):
-        fixed = table("gaussian", "2.64", known)
-        assert chosen(fixed, each, Free(levels=False)).later[0].shares == fixed.later[0].shares
-        pure = table("laplace", "2.64", known)
-        assert chosen(pure, each).later[0].shares == pure.later[0].shares
+    for bounds in (large, small):
+        fixed = table("gaussian", "2.64", large)
+        assert chosen(fixed, bounds, Free(levels=False)).later[0].shares == fixed.later[0].shares
+        pure = table("laplace", "2.64", large)
+        assert chosen(pure, bounds).later[0].shares == pure.later[0].shares
     few = replace(small, fleet=Fleet(vehicles=3, profile=PROFILE))
     assert "cell" not in dict(chosen(table("gaussian", "1", few), few).later[0].shares)
 
