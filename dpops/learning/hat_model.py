@@ -156,7 +156,7 @@ def _described(
 
 
 def _missed(means: Means, design: Design, day: int, sums: HatSums, dwell: float, traffic: Float64s) -> Missed:
-    """What the HATs miss that teach of one day, the at-th that was"""
+    """What the HATs miss that teach of one of the days that were fitted."""
     more, deviations, taught = _more(sums, dwell), means.deviations(day), sums.taught > 0
     described = _described(means, design, deviations, _DAY, more, traffic)[taught]
     variances = variances_of(means, deviations, _DAY, np.concatenate([more, traffic[..., None]], axis=-1))[taught]

@@ -339,8 +339,8 @@ def _count_information(state: State, day: DayValues, counts: Counts) -> Informat
 
 def _understood(state: State, day: DayValues, counts: Counts, rows: _Rows) -> _Day:
     """What a day says about means, once the weights of its HATs are known."""
-    weights, weight_variances = _day_weights(state, day, counts)
-    parts = coefficients_of(traffic_of(counts.hats(state.design, day.hours)))
+    usual = counts.hats(state.design, day.hours)
+    (weights, weight_variances), parts = _day_weights(state, day, counts, usual), coefficients_of(traffic_of(usual))
     deviations = weights**2 * USUAL.of(weights / state.facts.hat_weight)
     queries = []
     for stage in day.stages:
@@ -352,10 +352,10 @@ def _understood(state: State, day: DayValues, counts: Counts, rows: _Rows) -> _D
     return _Day(day, weights, weight_variances, day_information(state.layouts.means, queries))
 
 
-def _day_weights(state: State, day: DayValues, counts: Counts) -> tuple[Float64s, Float64s]:
+def _day_weights(state: State, day: DayValues, counts: Counts, usual: Float64s) -> tuple[Float64s, Float64s]:
     """The usual weights times the day's own factor by hour, and its own where single HATs were released; and how far
     HATs' weights may lie from that, as variances."""
-    weights = counts.hats(state.design, day.hours)
+    weights = usual
     for level in _levels(day):
         if level.groups.shape == (1, day.hours.size):
             total = np.maximum(weights.sum(axis=0), 1e-9)

@@ -43,14 +43,15 @@ class SpeedQueries:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Fitted effects in km/h, (columns + 1,); the last one is per unit of a HAT's traffic.
-
-    own: of each day that was fitted, in their order, where its own deviation by hour stands in the border.
-    """
+    """Fitted effects in km/h, (columns + 1,); the last one is per unit of a HAT's traffic."""
 
     effects: Float64s
     solved: Solved
-    own: Sequence[slice]
+
+    @property
+    def own(self) -> list[slice]:
+        """Where the deviation by hour of each day that was fitted stands in the border, in their order."""
+        return self.solved.system.spans
 
     def described(self, design: Design, hours: Int64s, traffic: Float64s) -> Float64s:
         """The usual mean of each HAT, (cells, slots)."""
@@ -58,7 +59,7 @@ class Means:
         return usual
 
     def deviations(self, day: int) -> "Deviations":
-        """Deviations of one of the days that were"""
+        """Deviations of one of the days that were fitted."""
         rows = usual_hours(self.solved)
         rows[:, self.own[day]] = both_kinds()
         return Deviations(both_kinds() @ self.solved.border[self.own[day]], rows, np.zeros((HABITS, HABITS)))
@@ -157,7 +158,7 @@ def fit_means(
             if stronger.is_near(smoothness, _SMALL_CHANGE):
                 break
             smoothness = stronger
-    return Means(solved.effects, solved, [own.span for own in system.own if own is not None])
+    return Means(solved.effects, solved)
 
 
 def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
@@ -166,8 +167,7 @@ def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
     The default is worth a day: whether days differ is told by days. One of which nothing was released tells nothing.
     """
     ring, energy, told = hour_smoothness(), HOURS / DEFAULT.days, 1
-    own = [of_day.span for of_day in solved.system.own if of_day is not None]
-    for of_day, day in zip(own, days, strict=True):
+    for of_day, day in zip(solved.system.spans, days, strict=True):
         if day.information.wide or day.information.corner.any():
             values = solved.border[of_day]
             energy += day.days * float(values @ ring @ values + np.sum(ring * solved.spread[of_day, of_day]))

@@ -37,6 +37,11 @@ class System:
     border: Float64s
     own: Sequence[OwnHours | None]
 
+    @property
+    def spans(self) -> list[slice]:
+        """Where the own hours of parts that have some stand in the border."""
+        return [own.span for own in self.own if own is not None]
+
     def solved(self, smoothness: Smoothness) -> "Solved":
         parted = factored(self.layout.elimination, self._numbers(smoothness))
         reach = parted.solved(self._right)
