@@ -90,7 +90,8 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     """
     import shapely
 
-    first = np.flatnonzero(np.diff(twin, prepend=-1))
+    is_first = np.diff(twin, prepend=-1) != 0
+    first = np.flatnonzero(is_first)
     outline = shapes.area[first]
     is_line = shapes.reach_m[first] > 0
     lines = first[is_line]
@@ -102,7 +103,7 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     ]
     size = np.array([cells.size for cells in cells_of_parts])
     part_first = np.append(0, np.cumsum(size))[np.searchsorted(part_of, np.arange(first.size + 1))]
-    group = np.cumsum(np.diff(twin, prepend=-1) != 0) - 1
+    group = np.cumsum(is_first) - 1
     cells = np.concatenate(cells_of_parts)
     return (
         np.concatenate([cells[part_first[number] : part_first[number + 1]] for number in group.tolist()]),

@@ -169,8 +169,10 @@ def _apart(
     taken: dict[Way, int] = {}
     kept = []
     for number, along in enumerate(ways):
+        if segments[number].length_m < LEAST_M:
+            continue
         covered = sum(_taken_by(way, taken, directed=directed) is not None for way in along)
-        if covered <= COVERED * len(along) and segments[number].length_m >= LEAST_M:
+        if covered <= COVERED * len(along):
             kept.append(number)
             for way in along:
                 taken.setdefault(way, number)

@@ -10,18 +10,18 @@ import numpy as np
 from dpops.levels import Fleet, Profile, Rows
 from dpops.levels.groups import BLOCK_H
 from dpops.statistics import SUMS, Column
+from dpops.types import Float64s, Grid, Int64s
+from pipelines.progress import Report
 from transforms import wire
 from transforms.count.tally import tally
+from transforms.places.ground import Ground
 from transforms.places.hierarchy import hats_of
 from transforms.releases.periods.stages import rows_of
 from transforms.time.days_off import hours_of
 
 if TYPE_CHECKING:
-    from dpops.types import Float64s, Grid, Int64s
     from pipelines.lab.evaluation.feed import Feed
-    from pipelines.progress import Report
     from pipelines.specification import Specification
-    from transforms.places.ground import Ground
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class TrueDay:
     name: str
     rows: Rows
     hours: tuple[int, ...]
-    reports: "Float64s"
-    vehicles: "Float64s"
-    means: "Float64s"
+    reports: Float64s
+    vehicles: Float64s
+    means: Float64s
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TrueCity:
     """Days of telemetry on public cells. made_region: whether the region was made of the first day's own cells."""
 
     region: tuple[int, ...]
-    grid: "Grid"
+    grid: Grid
     fleet: Fleet
     days: list[TrueDay]
     made_region: bool
@@ -52,7 +52,7 @@ class TrueCity:
         return total / sum(float(day.reports.sum()) for day in self.days)
 
 
-def read_city(feed: "Feed", report: "Report") -> TrueCity:
+def read_city(feed: "Feed", report: Report) -> TrueCity:
     """The days of some files. A region or fleet that the specification does not name is made of the first day."""
     spec = feed.spec
     tallies, periods = read_tallies(feed, spec.cells.ground, report)
@@ -67,7 +67,7 @@ def read_city(feed: "Feed", report: "Report") -> TrueCity:
 
 
 def read_tallies(
-    feed: "Feed", ground: "Ground", report: "Report", columns: Sequence[Column] = (SUMS,)
+    feed: "Feed", ground: Ground, report: Report, columns: Sequence[Column] = (SUMS,)
 ) -> tuple[dict[int, wire.Tally], dict[str, list[int]]]:
     """What vehicles did in each slot, by its start; and the starts of all slots of each period with reports."""
     when, parts = feed.events(report, ground)
@@ -90,7 +90,7 @@ def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
     parent, grandparent = (np.array(cells)[rows.cell] for cells in (hats.parents, hats.grandparents))
     hour = np.array(day.hours)[rows.slot]
 
-    def touched(of: "Int64s") -> int:
+    def touched(of: Int64s) -> int:
         return _one_digit(np.unique(np.stack([vehicle, of]), axis=1).shape[1] / (int(vehicle.max()) + 1))
 
     profile = Profile(
@@ -111,7 +111,7 @@ def _one_digit(number: float) -> int:
     return max(round(number / size), 1) * size
 
 
-def around(cells: Iterable["Int64s"]) -> tuple[int, ...]:
+def around(cells: Iterable[Int64s]) -> tuple[int, ...]:
     """A region: these cells, and a ring around them."""
     occupied = {int(cell) for part in cells for cell in part.tolist()}
     return tuple(sorted({near for cell in occupied for near in h3_int.grid_disk(cell, 1)}))
@@ -126,7 +126,7 @@ def _true_day(
     return true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.speeds.grid)
 
 
-def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: "Grid") -> TrueDay:
+def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid) -> TrueDay:
     """From what vehicles did in HATs of a region of so many cells. rows: in any order."""
     rows = Rows(*(column[np.lexsort((rows.slot, rows.cell, rows.vehicle))] for column in rows))
     shape = (cells, len(hours))
