@@ -49,7 +49,8 @@ class DraftedColumns:
 
     time_formats: those that most times fit, where they are texts but no ISO 8601: several where days and months are
     both small.
-    is_doubtful: whether rows with the same vehicle do not look like those of one.
+    is_doubtful: whether rows with the same vehicle do not look like those of one. comes_once: whether no vehicle has a
+    second row.
     """
 
     names: Mapping[str, str]
@@ -57,6 +58,7 @@ class DraftedColumns:
     guessed: tuple[str, ...]
     time_formats: tuple[str, ...] = ()
     is_doubtful: bool = False
+    comes_once: bool = False
 
     def instants(self, column: Any, zone: str | None) -> Instants:
         """The column of times."""
@@ -85,9 +87,10 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
         guessed.remove("speed")
     times = arrays[names["time"]]
     unit = _time_unit(times)
-    doubtful = is_doubtful(arrays[names["vehicle"]], _track(arrays, names))
+    ids = arrays[names["vehicle"]]
+    doubtful, once = is_doubtful(ids, _track(arrays, names)), len(ids.unique()) == len(ids)
     names = {field: names[field] for field in _FITS if field in names}
-    return DraftedColumns(names, unit or "iso", tuple(guessed), () if unit else _time_formats(times), doubtful)
+    return DraftedColumns(names, unit or "iso", tuple(guessed), () if unit else _time_formats(times), doubtful, once)
 
 
 def missing_fields(columns: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -174,13 +177,20 @@ def _by_name(field: str, names: Sequence[str]) -> list[str]:
     """Names that say the field, the plainest first."""
     columns = []
     for name in names:
-        parts = name.split(".")
-        last = parts[-1] if not parts[-1].isdigit() else "".join(parts[-2:])
-        plain = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", last.lower()))
-        ranks = (index for index, pattern in enumerate(_NAMES[field]) if re.fullmatch(pattern, plain))
+        plain = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in _spoken(name)]
+        ranks = (index for index, pattern in enumerate(_NAMES[field]) if any(re.fullmatch(pattern, p) for p in plain))
         if (rank := next(ranks, None)) is not None:
             columns.append((rank, len(name), name))
     return [name for _, _, name in sorted(columns)]
+
+
+def _spoken(name: str) -> tuple[str, ...]:
+    """What a column's name may say: its last part, and whose `id` or number it is by the part before."""
+    *_, last = parts = name.split(".")
+    owned = "".join(parts[-2:])
+    if last.isdigit():
+        return (owned,)
+    return (last, owned) if last.lower() == "id" else (last,)
 
 
 # --- what values a field may have ---------------------------------------------------------------------------------

@@ -279,6 +279,11 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
             f"Column {feed.columns.names['vehicle']} looks like no vehicle: its rows are far from each other, or "
             "one a day. What is protected is what one id does: name the column that stays the same for a vehicle."
         )
+    elif feed.columns.comes_once:
+        warnings.append(
+            f"No id of column {feed.columns.names['vehicle']} comes twice: whether it stays the same for a vehicle "
+            "cannot be seen. What is protected is what one id does: draft from several snapshots, or check it."
+        )
     others = [name for name in feed.sample.columns if name not in (*feed.columns.names.values(), feed.heading)]
     if "speed" not in feed.columns.names and others:
         warnings.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")

@@ -1,5 +1,7 @@
 """`spec new` does not take for a vehicle what its rows do not bear out, nor a poll's time for the fix's."""
 
+import json
+
 import pytest
 
 from pipelines.advice.draft.draft import draft
@@ -90,3 +92,18 @@ def test_text_between_blanks_is_found_and_read(tmp_path):
     (tmp_path / "f.txt").write_bytes(crlf.encode())
     _, refused, found_rows = run(source, str(tmp_path / "f.txt"), rules(start="2026-03-02", end="2026-03-03"))
     assert (refused["malformed"], found_rows) == (1, len(rows()) + 1)
+
+
+def test_a_snapshot_s_vehicle_is_the_vehicle_s_id_and_not_the_message_s(tmp_path):
+    entities = [
+        {"id": str(number), "vehicle": {"vehicle": {"id": bus}, "timestamp": time,
+         "position": {"latitude": lat, "longitude": lon, "speed": speed}}}
+        for number, (bus, time, lat, lon, speed) in enumerate(by_time())
+    ]  # fmt: skip
+    buses = len({row[0] for row in rows()})
+    for name, part in (("poll", entities[:buses]), ("polls", entities)):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({"header": {"timestamp": 1_772_459_000}, "entity": part}))
+        column, made = column_of("vehicle", path, tmp_path)
+        assert column == "vehicle.vehicle.id"
+        assert any("No id of column" in line for line in made.warnings) == (part is not entities)
