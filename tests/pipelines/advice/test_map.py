@@ -218,6 +218,7 @@ def test_closing_a_place_gives_the_keys_back_to_the_map(page, drawn):
 def test_the_legend_tells_what_has_no_value(page, drawn, tmp_path, hatstream):
     opened(page, drawn)
     assert "no value" in page.one("#kinds").text
+    assert page.one("#kinds").get_attribute("class") == ""
     asked(page, "(state.show = 'difference', showOther())")
     assert "nothing to compare with" in page.one("#kinds").text
     (tmp_path / "whole").mkdir()
@@ -302,6 +303,7 @@ def test_streets_are_places_too(page, tmp_path, hatstream):
     assert {asked(page, aside, 1), asked(page, aside, -1)} <= {0, 1}
     asked(page, "choose(1)")
     assert page.one("#panel h2").text == "Main Street there"
+    assert page.one("#kinds").get_attribute("class") == "lines"
     code, _, err = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")
     assert (code, "no H3 cell and has no shape" in err) == (4, True)
 

@@ -68,7 +68,7 @@ function weekGrid(fieldOf) {
   const at = new Map(DATA.slots.map((_, slot) => [`${dateOf(slot)} ${clockOf(slot)}`, slot]));
   const every = Math.max(1, Math.ceil(times.length / 6));
   const heading = start => start > wide - 34 ? { x: wide, "text-anchor": "end" } : { x: start };
-  times.forEach((time, place) => place % every || grid.append(svg("text", { ...heading(left + place * column), y: 10, class: "tick" }, time)));
+  if (times.length > 1) times.forEach((time, place) => place % every || grid.append(svg("text", { ...heading(left + place * column), y: 10, class: "tick" }, time)));
   dates.forEach((date, row) => {
     grid.append(svg("text", { x: 0, y: top + row * step + 11, class: "tick" }, dateText(date)));
     times.forEach((time, place) => {

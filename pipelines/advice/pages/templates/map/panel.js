@@ -111,8 +111,9 @@ function showLegend() {
   el("ends").replaceChildren(...ends.map(text => node("span", { text })));
   el("legend-title").textContent = `${SHOWN[state.show].title()}, ${layer().unit}`;
   const areLines = DATA.shapes.shapes.length > 0 && DATA.shapes.shapes.every(shape => shape.isLine);
-  const kinds = { value: [["plain", "known"], ["dots", `known of the area or day${areLines ? ": long dashes" : ""}`], ["stripes", `not reliable${areLines ? ": dots" : ""}`], ["dashes", "forecast"]], difference: [["plain", "beyond noise"], ["stripes", "within noise"]], uncertainty: [["plain", "the lighter the surer"]] }[state.show];
+  const kinds = { value: [["plain", "known"], ["dots", "known by the area or day"], ["stripes", "not reliable"], ["dashes", "forecast"]], difference: [["plain", "beyond noise"], ["stripes", "within noise"]], uncertainty: [["plain", "the lighter the surer"]] }[state.show];
   if (state.show === "difference" || (layer().hasGaps ??= layer().value.includes(NONE))) kinds.push(["gap", state.show === "difference" ? "nothing to compare with" : "no value"]);
+  el("kinds").classList.toggle("lines", areLines);
   el("kinds").replaceChildren(...kinds.filter(([kind]) => kind !== "dashes" || DATA.codes.some(code => code.drawn === "forecast")).map(([kind, text]) => node("li", {}, node("span", { class: `key ${kind}`, "aria-hidden": "true" }), text)));
   const middle = colourTable()[Math.floor(STEPS * 0.7)];
   document.querySelectorAll(".key").forEach(key => key.style.setProperty("--of", middle));
