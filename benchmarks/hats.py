@@ -37,6 +37,7 @@ from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.policy import Policy
 from transforms.releases.slots import SlotFacts
 from transforms.sinks.files import publish_slot
+from transforms.value import Value
 from transforms.wire import Tally
 
 SLOTS, CELLS, VEHICLES, ROUTE = 24, 4_000, 2_000, 20
@@ -63,8 +64,7 @@ def slot(slot_s: int, seed: int) -> Tally:
 def policy_of(mechanism: Mechanism) -> Policy:
     return Policy(
         spec_id="0123456789abcdef",
-        grid=GRID,
-        unit="km/h",
+        value=Value(GRID),
         statistics=(RequestedStatistic("mean", mechanism, Fraction(1)),),
         allocation=Allocation(epsilon=Fraction(1)),
         release_shards=1,

@@ -150,7 +150,7 @@ def benchmark(data: str | None, spec: str, feeds: str, totals: str, noise: str, 
 def feeds_of(data: str | None, spec: Path) -> dict[str, Callable[[], TrueCity]]:
     """Names of feeds, and what makes each."""
     loaded = load(spec)
-    grid = loaded.speeds.grid
+    grid = loaded.value.grid
     found: dict[str, Callable[[], TrueCity]] = {}
     if data is not None:
         real = read_city(Feed.of(data, spec, None), lambda *_: None)

@@ -66,7 +66,7 @@ def benchmark(data: str, spec: str, feeds: str, totals: str, runs: int) -> None:
     print("|" + "---|" * (7 + len(BUSY)))
     real, policy = telemetry_of(Feed.of(data, Path(spec), None), "1", lambda *_: None)
     chosen = [name.strip() for name in feeds.split(";") if name]
-    for (name, make), total in product(_feeds(real, policy.grid).items(), totals.split(",")):
+    for (name, make), total in product(_feeds(real, policy.value.grid).items(), totals.split(",")):
         if not chosen or name in chosen:
             telemetry = make()
             found = compared(telemetry, policy, [total], runs, lambda *_: None)

@@ -36,6 +36,7 @@ from transforms.releases.periods import fitted, learned, states
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage, seal_stage
 from transforms.releases.slots import SlotFacts
 from transforms.releases.state_file import StateFile
+from transforms.value import Value
 
 ACCOUNT = Account(
     name="bench",
@@ -155,7 +156,7 @@ def _policy(region: tuple[int, ...], vehicles: int, folder: Path) -> LevelsPolic
         later=how.later,
         exponent=Fraction(3, 4),
         region=region,
-        grid=GRID,
+        value=Value(GRID),
         fleet=fleet,
         counts_public=False,
         digest_key=b"key",

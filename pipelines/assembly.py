@@ -71,7 +71,7 @@ def assemble(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
         rules=Rules(
-            grid=spec.speeds.grid,
+            grid=spec.value.grid,
             units=spec.input.layout.units,
             bbox=spec.cells.bbox,
             calendar=calendar,
@@ -98,7 +98,7 @@ def asked_of(
     """What the specification asks of its kind of release."""
     return Asked(
         spec_id=spec.spec_id,
-        grid=spec.speeds.grid,
+        value=spec.value,
         region=spec.cells.region,
         statistics=spec.statistics,
         allocation=spec.privacy.allocation,

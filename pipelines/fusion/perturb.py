@@ -50,7 +50,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, r
     if spec.reports.hours is None:
         whole = whole._replace(slot_start_us=nowhere)
     cell = nowhere if spec.resolution is None else hexagons.cells_of(whole, spec.resolution)
-    rows = perturb(whole, cell, spec.grid.upper_steps, spec.fusion.services, Noise())
+    rows = perturb(whole, cell, spec.fusion.value.grid.upper_steps, spec.fusion.services, Noise())
     values = Counter(row["user"] for row in rows)
     leakage = max(values.values()) / len(spec.fusion.services) * spec.epsilon_of_all
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def read_telemetry(
     if spec.telemetry is None:
         raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
     hours = spec.reports.hours or Hours("UTC", 3600)
-    rules = Rules(spec.grid, spec.telemetry.units, None, hours, vehicle_key)
+    rules = Rules(spec.fusion.value.grid, spec.telemetry.units, None, hours, vehicle_key)
     refused: Counter[str] = Counter()
     parts = [Observations(*np.empty((len(Observations._fields), 0), np.int64))]  # a file may hold no row at all
     paths = paths_of(pattern)

@@ -163,5 +163,5 @@ def _written(
 
 def slots_of(estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
     for index, facts in enumerate(slots):
-        yield estimates_of_slot(estimates, index, facts, "km/h", policy)
+        yield estimates_of_slot(estimates, index, facts, policy)
     yield from estimates.products

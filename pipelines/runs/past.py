@@ -53,7 +53,7 @@ def _causal(spec: Specification, location: AccountLocation, slots: Sequence[Reco
     file = StateFile.beside(location.head, spec.spec_id, location.signature)
     reader = PastReader(location.ledger, spec.account.name, spec.spec_id, file)
     for slot in slots:
-        yield reader.estimates_of(slot, _names(spec), spec.speeds.grid.upper)
+        yield reader.estimates_of(slot, _names(spec), spec.value.grid.upper)
     reader.keep()
 
 
@@ -61,7 +61,7 @@ def _by_all(spec: Specification, entries: Sequence[HatEntry], slots: Sequence[Re
     fitted = Fitter().fitted(Past.none(keeps_all=True).after(entries))
     for slot in slots:
         units = all_of(HatUnit, slot.units)
-        yield with_model(estimates_of(units, _names(spec)), units, fitted, spec.speeds.grid.upper)
+        yield with_model(estimates_of(units, _names(spec)), units, fitted, spec.value.grid.upper)
 
 
 def _names(spec: Specification) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from pipelines.specification.errors import SpecificationError, need
 from transforms.layouts import MAPPED, Layout, layout, report_layout
 from transforms.reports.columns import Hours, ReportRules
 from transforms.reports.fuse import FUSED, FusionRules
+from transforms.value import Value
 
 GRID_STEPS = 1_000_000
 """Speeds of telemetry are read on a grid of so many steps up to upper_kmh, finer than the mechanisms' own."""
@@ -78,10 +79,6 @@ class FusionSpecification:
     resolution: int | None
 
     @property
-    def grid(self) -> Grid:
-        return Grid(step=Fraction(self.fusion.upper_kmh) / GRID_STEPS, upper_steps=GRID_STEPS)
-
-    @property
     def epsilon_of_all(self) -> float:
         """What a user who answers every service gives away with one value."""
         return sum(service.mechanism.epsilon for service in self.fusion.services)
@@ -104,6 +101,7 @@ def _check(document: FusionDocument) -> FusionSpecification:
     need(bool(names) and len(set(names)) == len(names), "service.name", "needs at least one, all different", names)
     services.sort(key=lambda service: service.name)
     fusion = document.fusion
+    grid = Grid(step=Fraction(document.upper_kmh) / GRID_STEPS, upper_steps=GRID_STEPS)
     need(2 <= fusion.buckets <= MOST_BUCKETS, "fusion.buckets", f"must be 2 to {MOST_BUCKETS}", fusion.buckets)
     buckets = 0 if fusion.distribution == "none" else fusion.buckets
     decisive = msgspec.json.encode(msgspec.structs.replace(document, name="", telemetry=None), order="deterministic")
@@ -113,7 +111,7 @@ def _check(document: FusionDocument) -> FusionSpecification:
             name=document.name,
             spec_id=hashlib.sha256(decisive).hexdigest()[:16],
             reports=rules,
-            fusion=FusionRules(services, document.upper_kmh, fusion.mean, fusion.distribution, buckets),
+            fusion=FusionRules(services, Value(grid), fusion.mean, fusion.distribution, buckets),
             layout=_reports(document.input, rules.fields),
             telemetry=None if document.telemetry is None else _telemetry(document.telemetry),
             resolution=None if document.cells is None else document.cells.resolution,

@@ -35,7 +35,7 @@ def decisive_text(spec: "Specification") -> str:
         "account": _account(spec),
         "slot": _slot(spec),
         "cells": _cells(spec),
-        "speed": {"upper_kmh": str(spec.speeds.grid.upper), "grid_kmh": str(spec.speeds.grid.step), "prior": None},
+        "speed": {"upper_kmh": str(spec.value.grid.upper), "grid_kmh": str(spec.value.grid.step), "prior": None},
         "privacy": _privacy(spec),
         "statistic": _statistics(spec),
         "input": _input(spec),

@@ -27,7 +27,6 @@ from dpops.levels import (
 from dpops.levels.defaults import with_least_norm
 from dpops.levels.stages import Shares
 from dpops.levels.strategy import Free, chosen
-from dpops.types import Grid
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.levels_tables import EXPONENTS, FleetTable, LiveTable, Options, ProfileTable
 from pipelines.specification.numbers import from_toml
@@ -39,6 +38,7 @@ from transforms.releases.periods.products import Product
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import share_of
 from transforms.time.calendar import Timetable
+from transforms.value import Value
 
 MARGIN_KMH = 3
 """Centres stay so far from 0 and from the upper bound: the bound must be above twice of it."""
@@ -85,7 +85,7 @@ class LevelsRelease:
         by_weekday = () if self.span is None else self.span.by_weekday()
         return share_of(period, by_weekday).epsilon if by_weekday else self.epsilon
 
-    def policy(self, spec_id: str, region: tuple[int, ...], grid: Grid, digest_key: bytes) -> LevelsPolicy:
+    def policy(self, spec_id: str, region: tuple[int, ...], value: Value, digest_key: bytes) -> LevelsPolicy:
         return LevelsPolicy(
             spec_id=spec_id,
             total=self.claim,
@@ -94,7 +94,7 @@ class LevelsRelease:
             first=self._with_others(self._released(self.strategy.first)),
             later=self._with_others(self._released(self._later())),
             region=region,
-            grid=grid,
+            value=value,
             fleet=self.fleet,
             digest_key=digest_key,
             count=self._count(),

@@ -24,8 +24,9 @@ from pipelines.specification.checks import (
 from pipelines.specification.document import Document, read, read_tables
 from pipelines.specification.errors import SpecificationError
 from pipelines.specification.statistics import classes_of, levels_of, statistics_of
-from pipelines.specification.values import Specification, Speeds
+from pipelines.specification.values import Specification
 from transforms.releases.hats.policy import weights_of
+from transforms.value import Value
 
 Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
 """What a specification can be loaded from."""
@@ -60,7 +61,7 @@ def _checked(document: Document, folder: Path) -> Specification:
     timetable = timetable_of(document)
     account = account_of(document.account)
     check_derived(document)
-    speeds = Speeds(grid=grid_of(document.speed), prior=prior_of(document.speed))
+    value, prior = Value(grid_of(document.speed)), prior_of(document.speed)
     privacy = privacy_of(document.privacy, account)
     cells = cells_of(document.cells, folder)
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
@@ -68,18 +69,19 @@ def _checked(document: Document, folder: Path) -> Specification:
         if document.places is not None:
             levels = replace(levels, places=places_of(document, cells.region or (), folder))
         of_places = Fraction(0) if levels.places is None else levels.places.share
-        levels = replace(levels, classes=classes_of(document, speeds.grid, of_places))
+        levels = replace(levels, classes=classes_of(document, value.grid, of_places))
         check_span(account, levels)
-    statistics = statistics_of(document, speeds.prior) if levels is None else ()
+    statistics = statistics_of(document, prior) if levels is None else ()
     allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
-        allocation = replace(allocation, suppress=weights_of(speeds.grid, statistics))
+        allocation = replace(allocation, suppress=weights_of(value.grid, statistics))
     return Specification(
         name=document.name,
         account=account,
         timetable=timetable,
         cells=cells,
-        speeds=speeds,
+        value=value,
+        prior=prior,
         privacy=replace(privacy, allocation=allocation, levels=levels),
         statistics=statistics,
         input=input_of(

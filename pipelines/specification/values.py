@@ -13,7 +13,6 @@ from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.levels import Fleet
 from dpops.statistics import RequestedStatistic
-from dpops.types import Grid
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.identity import decisive_text, spec_id_of
 from pipelines.specification.places import PlacesAsked
@@ -27,6 +26,7 @@ from transforms.places.ground import Ground, Hexagons
 from transforms.releases.periods.products import Product
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Timetable, Unit
+from transforms.value import Value
 
 if TYPE_CHECKING:
     from pipelines.specification.levels import LevelsRelease
@@ -71,14 +71,6 @@ class Cells:
             return None
         west, south, east, north = (float(edge) for edge in self.exact_bbox)
         return west, south, east, north
-
-
-@dataclass(frozen=True, kw_only=True)
-class Speeds:
-    """The public grid of speeds in km/h, and what is publicly believed of them."""
-
-    grid: Grid
-    prior: Prior | None
 
 
 @dataclass(frozen=True)
@@ -132,16 +124,18 @@ class ChosenKind:
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """A checked specification. statistics: of HATs; none where a mean by `levels` is the only one.
+    """A checked specification. prior: what is publicly believed of the value.
 
-    chosen: the kind of release that it names by a table; None where its statistics say which.
+    statistics: of HATs; none where a mean by `levels` is the only one. chosen: the kind of release that it names by a
+    table; None where its statistics say which.
     """
 
     name: str
     account: AccountTerms
     timetable: Timetable
     cells: Cells
-    speeds: Speeds
+    value: Value
+    prior: Prior | None
     privacy: Privacy
     statistics: tuple[RequestedStatistic, ...]
     input: Input

@@ -124,8 +124,8 @@ def test_histograms_are_tallied_only_where_a_distribution_is_asked_for(tmp_path:
     from dpops.statistics import columns_of
 
     plain, asked = (load(spec_of(tmp_path, text)) for text in (city.SPEC, SPEC))
-    assert [column.name for column in columns_of(plain.statistics, plain.speeds.grid)] == ["sums"]
-    assert columns_of(asked.statistics, asked.speeds.grid)[0] == Histogram(65, 6_500)
+    assert [column.name for column in columns_of(plain.statistics, plain.value.grid)] == ["sums"]
+    assert columns_of(asked.statistics, asked.value.grid)[0] == Histogram(65, 6_500)
 
 
 def test_the_prior_decides_between_the_two_ways(tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_a_target_decides_how_reports_count_and_what_rows_are_said_to_be(tmp_pat
 
     plain, reports, vehicles = (loaded(asked) for asked in ("", '\ntarget = "reports"', '\ntarget = "vehicles"'))
     assert [spec.levels.exponent for spec in (plain, reports, vehicles)] == [Fraction(3, 4), 1, 0]
-    assert {stage.exponent for stage in reports.levels.policy("", (), plain.speeds.grid, b"").first} == {Fraction(1)}
+    assert {stage.exponent for stage in reports.levels.policy("", (), plain.value, b"").first} == {Fraction(1)}
     assert len({spec.spec_id for spec in (plain, reports, vehicles)}) == 3, "each releases something else"
     assert reports.spec_id == loaded("\nexponent = 1").spec_id
     assert plain.spec_id == loaded("\nexponent = 0.75").spec_id, "what was written before is what it was"
@@ -310,10 +310,10 @@ def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_
         for live in ("", "share = 0.4", "share = 0.3", "day_lateness_s = 60")
     }
     assert plain.levels is not None
-    assert [stage.share for stage in plain.levels.policy("", (1,), plain.speeds.grid, b"").later] == [1]
+    assert [stage.share for stage in plain.levels.policy("", (1,), plain.value, b"").later] == [1]
     for live, spec in found.items():
         assert spec.levels is not None
-        policy = spec.levels.policy("", (1,), spec.speeds.grid, b"")
+        policy = spec.levels.policy("", (1,), spec.value, b"")
         assert policy.live is not None
         assert policy.live.share + policy.later[0].share == 1
         assert sum(stage.share for stage in policy.first) == 1

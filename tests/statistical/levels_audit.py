@@ -24,6 +24,7 @@ from transforms.recorded.units import Sequenced, StageUnit
 from transforms.releases.periods.order import plan_for
 from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, laid_stage, seal_stage
 from transforms.releases.slots import SlotFacts
+from transforms.value import Value
 from transforms.wire import Tally
 
 COPIES = 10_000
@@ -59,7 +60,7 @@ def policy(kind: Kind, *, noise: Fraction = Fraction(1)) -> LevelsPolicy:
         first=(first, replace(first, share=1 - first.share, alpha=Fraction(4, 5))),
         later=(),
         region=REGION,
-        grid=Grid(step=Fraction(1, 100), upper_steps=6_500),
+        value=Value(Grid(step=Fraction(1, 100), upper_steps=6_500)),
         fleet=Fleet(),
         digest_key=b"",
     )

@@ -24,6 +24,7 @@ from transforms.layouts.base import (
 from transforms.layouts.by_file import FILE, ByFile
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.time_format import TimeFormat
+from transforms.value import UNIT
 
 __all__ = [
     "FIXED",
@@ -100,7 +101,7 @@ def layout(
         given = {"columns": columns, "speed_unit": speed_unit, "records": records}
         return _fixed(name, headed, given | of_times | of_csv)
     _check_mapped(name, speed_unit, with_speed, {"csv": of_csv, "json": {"records": records}})
-    units = _with_format(_units(time_unit or "iso", speed_unit or "km/h", time_zone), time_format, time_unit)
+    units = _with_format(_units(time_unit or "iso", speed_unit or UNIT, time_zone), time_format, time_unit)
     names = _column_names(name, columns, fields)
     if names[0] == FILE:
         return ByFile(_mapped(name, units, names[1:], fields[1:], records, delimiter, header, decimal))
@@ -155,7 +156,7 @@ def report_layout(
     """The mapped layout of that name for rows of other fields. Raises ValueError as `layout` does."""
     if name not in MAPPED:
         raise ValueError(f"layout: must be one of {', '.join(MAPPED)}, got {name!r}")
-    units = _units(time_unit or "iso", "km/h", None)
+    units = _units(time_unit or "iso", UNIT, None)
     return MAPPED[name](units, _column_names(name, columns, fields), fields)
 
 

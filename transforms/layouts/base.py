@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 import pyarrow as pa
 
 from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, instants, numbers
+from transforms.value import NAME, UNIT
 
 if TYPE_CHECKING:
     from transforms.layouts.time_format import TimeFormat
 
-FIELDS: tuple[str, ...] = ("vehicle", "time", "lat", "lon", "speed")
+FIELDS: tuple[str, ...] = ("vehicle", "time", "lat", "lon", NAME)
 """Of a row of telemetry. A mapped layout reads rows of other fields too: the first is an id, the last is a number whose
 values do not decide whether a file is read."""
 
@@ -23,7 +24,7 @@ HEADING = "heading"
 BATCH_ROWS = 131_072
 
 KMH_PER_UNIT = {
-    "km/h": Fraction(1),
+    UNIT: Fraction(1),
     "m/s": Fraction(18, 5),
     "mph": Fraction(1_609_344, 1_000_000),
     "knots": Fraction(1_852, 1_000),

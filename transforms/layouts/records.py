@@ -15,6 +15,7 @@ from transforms.layouts.base import FIELDS, RawBatch, raw_batch
 from transforms.layouts.columns import Bools
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.utf8 import is_utf8
+from transforms.value import NAME
 
 Path = tuple[str, ...]
 
@@ -220,5 +221,5 @@ def _ids(values: Any) -> Bools:
 _CONVERT: dict[str, Callable[[Sequence[Any]], Any]] = {
     **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell"), _texts),
     "time": _times,
-    **dict.fromkeys(("lat", "lon", "heading", "speed", "epsilon", "report"), _numbers),
+    **dict.fromkeys(("lat", "lon", "heading", NAME, "epsilon", "report"), _numbers),
 }

@@ -16,8 +16,10 @@ from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.records import NO_HEADING, Observations
 from transforms.time.calendar import Locator
+from transforms.value import NAME
 
 # In the order of the checks: the first that fails is the row's reason.
+MISSING_VALUE, BAD_VALUE = f"missing-{NAME}", f"bad-{NAME}"
 REASONS = (
     "missing-vehicle",
     "bad-vehicle",
@@ -34,8 +36,8 @@ REASONS = (
     "longitude-range",
     "zero-position",
     "outside-bbox",
-    "missing-speed",
-    "bad-speed",
+    MISSING_VALUE,
+    BAD_VALUE,
 )
 VEHICLE_BYTES = 256
 E7 = 10_000_000
@@ -47,7 +49,7 @@ _DENSE_PAIRS = 1 << 22
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides acceptance. grid: of speeds, in km/h. bbox: west, south, east, north in degrees, inclusive.
+    """What decides acceptance. grid: of the value. bbox: west, south, east, north in degrees, inclusive.
 
     A box whose west is greater than its east crosses the antimeridian. derived: limits of speeds that are derived from
     positions; then no row needs a speed, what it has is not looked at, and all speeds are 0 until they are derived.
@@ -103,7 +105,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     vehicles = _vehicles(table.column("vehicle"))
     time = rules.units.instants(table.column("time"))
     lat, lon = rules.units.numbers(table.column("lat")), rules.units.numbers(table.column("lon"))
-    speed = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column("speed"))
+    speed = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column(NAME))
     where = rules.calendar.locate(time.us)
 
     verdict = _Verdict(table.num_rows)
@@ -117,8 +119,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     verdict.refuse("outside-range", ~where.in_range)
     verdict.refuse("outside-service", ~where.in_service)
     lat_e7, lon_e7 = _check_positions(verdict, lat, lon, rules.bbox)
-    verdict.refuse("missing-speed", speed.missing)
-    verdict.refuse("bad-speed", ~speed.valid)
+    verdict.refuse(MISSING_VALUE, speed.missing)
+    verdict.refuse(BAD_VALUE, ~speed.valid)
 
     steps, heading = _steps(speed.values, rules), _headings(table, rules.units)
     observations = Observations(time.us, time.us, where.slot_start_us, lat_e7, lon_e7, steps, heading)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, Protocol
 from dpops.allocation import Allocation
 from dpops.noise import Noise
 from dpops.statistics import Column, RequestedStatistic
-from dpops.types import Grid
 from transforms.count.tally import ContributionBound
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Debit, LiveEntry, StageEntry, StageUnit, Unit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.slots import SlotFacts
+from transforms.value import Value
 from transforms.wire import Exposure, Tally
 
 Tallies = Callable[[], Iterable[Tally]]
@@ -108,7 +108,7 @@ class Asked:
     """
 
     spec_id: str
-    grid: Grid
+    value: Value
     region: tuple[int, ...] | None
     statistics: tuple[RequestedStatistic, ...]
     allocation: Allocation

@@ -17,6 +17,7 @@ from dpops.local.means import Method, fused_mean
 from dpops.local.reports import Reports, Service
 from transforms.reports.columns import Reported
 from transforms.sinks.rows import Row
+from transforms.value import Value
 
 FUSED = "all"
 """The service of a fused row; the rows of single services stand beside it for comparison."""
@@ -53,7 +54,7 @@ class FusionRules:
     """How a group is fused. buckets: of the distribution; 0 for none."""
 
     services: Sequence[Service]
-    upper_kmh: float
+    value: Value
     mean: Method
     distribution: str
     buckets: int
@@ -124,10 +125,10 @@ def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
 def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -> Row:
     """The mean brought into [0, U], with an interval of two standard errors around it: so it is never empty."""
     fused = fused_mean(reports, rules.mean)
-    upper = rules.upper_kmh
+    upper = float(rules.value.grid.upper)
     value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
     half = fused.standard_error * upper  # two of them, on a scale that is half as long
-    row = _row("mean", name, value, "km/h", fused.users, leakage)
+    row = _row("mean", name, value, rules.value.unit, fused.users, leakage)
     return row | {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
 
 
@@ -140,10 +141,11 @@ def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Ro
         return []
     shares = _distribution(aggregate(reports, rules.buckets), rules.distribution)
     status = "ok" if shares.converged else "not-converged"
+    upper = float(rules.value.grid.upper)
     row = _row("share", FUSED, 0.0, "1", users, leakage) | {"status": status}
     return [
         row | {"value": round(share, 9), "from_kmh": low, "to_kmh": high}
-        for share, (low, high) in zip(shares.shares.tolist(), _buckets(rules.upper_kmh, rules.buckets), strict=True)
+        for share, (low, high) in zip(shares.shares.tolist(), _buckets(upper, rules.buckets), strict=True)
     ]
 
 

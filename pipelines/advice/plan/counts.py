@@ -98,7 +98,7 @@ def sample_counts(day: pa.Table, fleet: MadeUpFleet, spec: Specification) -> Sam
     timetable = spec.timetable
     when = calendar(timetable, timetable.midnight(fleet.day), timetable.midnight(fleet.day + timedelta(days=1)))
     rules = Rules(
-        grid=spec.speeds.grid,
+        grid=spec.value.grid,
         units=Units("us", KMH_PER_UNIT["km/h"]),
         bbox=None,
         calendar=when,

@@ -72,7 +72,7 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
     """Reads a feed and keeps the period with the most observations. Raises InputError, which shows no content."""
     when = StreamCalendar(spec.timetable, _edge_s(spec), FROM_US // 1_000_000, TO_US // 1_000_000)
     rules = Rules(
-        grid=spec.speeds.grid,
+        grid=spec.value.grid,
         units=spec.input.layout.units,
         bbox=spec.cells.bbox,
         calendar=when,

@@ -115,7 +115,7 @@ class Forecaster:
     """Ranks mechanisms for HATs; equal counts share the answer."""
 
     def __init__(self, spec: Specification) -> None:
-        self._grid, self._prior = spec.speeds.grid, spec.speeds.prior
+        self._grid, self._prior = spec.value.grid, spec.prior
         self._known: dict[tuple[str, Fraction, int, bytes], list[Candidate]] = {}
 
     def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[Candidate]:
@@ -167,7 +167,7 @@ def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, pro
         name=spec.name,
         spec_id=spec.spec_id,
         counts=counts.origin,
-        forecast=_forecast_basis(spec.speeds.prior),
+        forecast=_forecast_basis(spec.prior),
         hats=len(hats),
         statistics=statistics,
         composed=composed,
@@ -195,7 +195,7 @@ def _statistics(
             if planned:
                 shown.append(_hat_class(bounds, len(members), planned))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
-        statistics.append(StatisticPlan(stat.name, stat.statistic.plan_unit.format("km/h"), name, shown))
+        statistics.append(StatisticPlan(stat.name, stat.statistic.plan_unit.format(spec.value.unit), name, shown))
     return statistics
 
 
@@ -275,7 +275,7 @@ def _other_choices(
         choices.append((said, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
     if named and spec.privacy.cap is None:
         if spec.privacy.allocation.suppress is None:
-            suppress = weights_of(spec.speeds.grid, spec.statistics)
+            suppress = weights_of(spec.value.grid, spec.statistics)
             choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
         if not spec.privacy.allocation.whole_periods:
             choices.append(("periods as a whole", _with(spec, spec.privacy.allocation.over_whole_periods()), True))

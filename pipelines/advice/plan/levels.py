@@ -120,7 +120,7 @@ def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | N
         spans=spans,
         answers=[
             *_answers(spec, asked, bounds, totals, within_kmh),
-            *of_distributions(asked, bounds, spec.speeds.grid),
+            *of_distributions(asked, bounds, spec.value.grid),
             first_days(spans),
         ],
         choices=_choices(asked, bounds),
@@ -154,7 +154,7 @@ def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
 def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[float, Float64s, Float64s]]:
     """By total, on a later day: its epsilon, and half-widths of a HAT and of a cell's day. vehicles: in a HAT."""
     asked = spec.by_levels
-    bounds, upper, curves = known_of(spec, asked), float(spec.speeds.grid.upper), []
+    bounds, upper, curves = known_of(spec, asked), float(spec.value.grid.upper), []
     for factor in FACTORS:
         stage = _LATER.stage(asked, bounds, factor)
         halves = hat_half_widths(stage, bounds, vehicles, upper).kmh, place_half_widths(stage, bounds, vehicles, upper)
@@ -180,7 +180,7 @@ _DAYS = (_DayKind("the first day", is_first=True), _LATER, _DayKind("a week, if 
 
 
 def _totals(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, within: float) -> list[Total]:
-    upper = float(spec.speeds.grid.upper)
+    upper = float(spec.value.grid.upper)
     return [
         _total(asked, bounds, factor, day, upper, within)
         for factor in FACTORS
@@ -272,7 +272,7 @@ def _answers(
     now = next(total for total in totals if total.as_specified)
     said = [_of_cells(now, bounds, within), _of_hats(now, totals, within), *_of_wrong_input(asked)]
     usual, stage = bounds.usual_vehicles, _LATER.stage(asked, bounds, Fraction(1))
-    reliable = hat_half_widths(stage, bounds, np.array([usual]), float(spec.speeds.grid.upper)).reliable[0]
+    reliable = hat_half_widths(stage, bounds, np.array([usual]), float(spec.value.grid.upper)).reliable[0]
     if not reliable:
         said.append(
             f"A HAT of {usual:.3g} vehicles, which is the average here, will be marked unreliable on most days: "

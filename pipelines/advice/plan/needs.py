@@ -78,7 +78,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
 
 
 def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, vehicles: int) -> float:
-    counts, grid = typical_hat(vehicles), spec.speeds.grid
+    counts, grid = typical_hat(vehicles), spec.value.grid
     plan: Plan
     if isinstance(mechanism, Auto):
         plan = mechanism.ranking(counts, grid, epsilon)[0].plan

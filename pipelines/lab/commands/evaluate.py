@@ -186,10 +186,8 @@ def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) ->
         raise UsageError("--data compares means of reports; give --totals to compare mean-of-vehicles")
     with progress_bars(quiet=results.as_json) as bars:
         hats = real.read_hats(feed, bars)
-        errors = real.errors_of(
-            hats, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "mechanisms compared")
-        )
-    grid = spec.speeds.grid
+        errors = real.errors_of(hats, spec.value.grid, epsilons, runs, spec.prior, partial(bars, "mechanisms compared"))
+    grid = spec.value.grid
     once = [of_vehicles(hats.totals, hats.truth, hats.rows, grid, epsilon, runs) for epsilon in epsilons]
     plain = {
         "not_private": NOT_PRIVATE,

@@ -80,9 +80,9 @@ def _telemetry(
     with progress_bars(quiet=results.as_json) as bars:
         hats = figures.read_distributions(feed, bins, bars)
         errors = figures.errors_of(
-            hats, bins, spec.speeds.grid, epsilons, runs, spec.speeds.prior, partial(bars, "epsilons released")
+            hats, bins, spec.value.grid, epsilons, runs, spec.prior, partial(bars, "epsilons released")
         )
-    truth, out = figures.truth_of(hats, bins, spec.speeds.grid), console()
+    truth, out = figures.truth_of(hats, bins, spec.value.grid), console()
     if not results.as_json:
         out.print(NOT_PRIVATE, style="bold")
         for name in figures.OUTPUTS:
@@ -95,8 +95,8 @@ def _telemetry(
     if results.output is not None:
         from pipelines.lab.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
 
-        drawn.append(pictures.draw_cdfs(hats, bins, spec.speeds.grid, epsilons, spec.speeds.prior, results.output))
-        drawn.append(pictures.draw_day(hats, bins, spec.speeds.grid, epsilons[-1], spec.speeds.prior, results.output))
+        drawn.append(pictures.draw_cdfs(hats, bins, spec.value.grid, epsilons, spec.prior, results.output))
+        drawn.append(pictures.draw_day(hats, bins, spec.value.grid, epsilons[-1], spec.prior, results.output))
     return {
         "not_private": NOT_PRIVATE,
         "hats": len(hats),

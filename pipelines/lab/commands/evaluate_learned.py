@@ -65,7 +65,7 @@ def _several(number: int, name: str) -> str:
 def evaluate_spread(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
     """Distributions by `levels`, as the specification asks for them or by default: a table, spread.json."""
     with progress_bars(quiet=results.as_json) as bars:
-        asked = feed.spec.classes or classes_asked({}, feed.spec.speeds.grid)
+        asked = feed.spec.classes or classes_asked({}, feed.spec.value.grid)
         city = read_spread_city(feed, asked, bars)
         errors = spread_errors(city, totals, runs, bars)
     days = [day.name for day in city.city.days]

@@ -61,4 +61,4 @@ def _speeds(pattern: str, spec_path: Path) -> Float64s:
     observed, _ = read_telemetry(spec, pattern, b"not kept", lambda *_: None)
     if not observed.speed.size:
         raise InputError("no row of the telemetry was usable")
-    return np.asarray(2 * observed.speed / spec.grid.upper_steps - 1)
+    return np.asarray(2 * observed.speed / spec.fusion.value.grid.upper_steps - 1)

@@ -60,7 +60,7 @@ def compared_streets(feed: Feed, rows: pa.Table, report: Report) -> StreetErrors
     newest = rows.filter(pc.equal(rows["slot_start"], pc.max(rows["slot_start"])))
     value = newest["value"].to_numpy()[pc.index_in(pa.array(names), newest["cell"].combine_chunks()).to_numpy()]
     there = reports > 0
-    truth = total[there] / reports[there] * float(feed.spec.speeds.grid.step)
+    truth = total[there] / reports[there] * float(feed.spec.value.grid.step)
     weight = reports[there] / reports.sum()
     learned, constant = (float(weight @ np.abs(speed - truth)) for speed in (value[there], weight @ truth))
     return StreetErrors(int(there.sum()), learned, constant)

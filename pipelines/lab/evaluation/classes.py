@@ -74,7 +74,7 @@ class SpreadErrors:
 
 def read_spread_city(feed: Feed, asked: ClassesAsked, report: Report) -> SpreadCity:
     """The days of some files. A region or fleet that the specification does not name is made of the first day."""
-    spec, grid = feed.spec, feed.spec.speeds.grid
+    spec, grid = feed.spec, feed.spec.value.grid
     columns = SUMS, Classes(asked.edges), Histogram(BINS, grid.upper_steps)
     tallies, periods = read_tallies(feed, spec.cells.ground, report, columns)
     region = spec.cells.region or around(

@@ -32,6 +32,7 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.releases.hats.draw import Divided, divide, hats_of
 from transforms.releases.hats.policy import Policy, weights_of
 from transforms.releases.hats.release import HatRelease
+from transforms.value import UNIT
 from transforms.wire import Tally, by_slot
 
 Float64s = NDArray[np.float64]
@@ -92,10 +93,10 @@ def compare(
     except UsageError as error:
         raise InputError(f"the files do not hold whole periods: {error}") from None
     released = HatRelease.of(asked_of(plain, job.slots, NO_KEY, job.account)).policy
-    asked = columns_of(spec.statistics, spec.speeds.grid)
+    asked = columns_of(spec.statistics, spec.value.grid)
     columns = tuple(dict.fromkeys((SUMS, SQUARES, *asked)))  # truths need these two
     whole = _tallied(events, None, columns)
-    truth = _truth(whole, spec.speeds.grid)
+    truth = _truth(whole, spec.value.grid)
     ways = _ways(whole)
     errors: list[CompositionErrors] = []
     spent: list[CompositionCost] = []
@@ -103,7 +104,7 @@ def compare(
         rows = whole if cap is None else _tallied(events, cap, columns)
         periods = [rows.take(np.isin(rows.slot_s, slots)) for slots in {facts.plan for facts in job.slots.values()}]
         for total in totals:
-            suppress = weights_of(spec.speeds.grid, spec.statistics) if clip_user else None
+            suppress = weights_of(spec.value.grid, spec.statistics) if clip_user else None
             allocation = replace(whole_period, epsilon=Fraction(total), suppress=suppress)
             policy = replace(released, allocation=allocation)
             divided = [divide(_ordered(period), 1, allocation) for period in periods if period.cell.size]
@@ -160,7 +161,7 @@ def _errors(
         true, constant = truth.values[stat.name], truth.constant(stat.name)
         error = np.abs(true - constant)
         for rows, share in divided:
-            hats, wrong = _actual(rows, stat, share.epsilon_hat * stat.share, policy.grid, truth, runs)
+            hats, wrong = _actual(rows, stat, share.epsilon_hat * stat.share, policy.value.grid, truth, runs)
             error[hats] = wrong
         yield _summed(label, total, stat.name, error, truth)
 
@@ -228,7 +229,7 @@ def spent_table(spent: Sequence[CompositionCost]) -> Table:
 
 def error_tables(statistic: str, errors: Sequence[CompositionErrors], truth: TrueStatistics) -> Iterator[Table]:
     """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
-    unit = named(statistic).unit.format("km/h")
+    unit = named(statistic).unit.format(UNIT)
     of_statistic = [error for error in errors if error.statistic == statistic]
     bar = next(of_composition for of_composition in of_statistic if of_composition.composition == CONSTANT)
     for total in dict.fromkeys(of_composition.total for of_composition in of_statistic if of_composition is not bar):

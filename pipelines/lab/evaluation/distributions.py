@@ -114,7 +114,7 @@ class OutputErrors:
 def read_distributions(feed: Feed, bins: int, report: Report) -> list[TrueHat]:
     """The HATs of some files. Not private: it holds true histograms."""
     spec, (_, parts) = feed.spec, feed.events(report)
-    upper = spec.speeds.grid.upper_steps
+    upper = spec.value.grid.upper_steps
     hats: list[TrueHat] = []
     for slot_s in sorted(parts):
         events = wire.unpack_events(parts[slot_s])

@@ -38,7 +38,7 @@ class Feed:
             raise UsageError(f"an evaluation reads what rows have, and {key} says that the feed lacks it")
         when = self._calendar()
         rules = Rules(
-            grid=spec.speeds.grid,
+            grid=spec.value.grid,
             units=spec.input.layout.units,
             bbox=spec.cells.bbox,
             calendar=when,

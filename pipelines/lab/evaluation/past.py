@@ -163,8 +163,8 @@ def _simulated(telemetry: Telemetry, policy: Policy) -> _Run:
         past = past.after(Sequenced(EntryNumber(past.sequence + index), unit) for index, unit in enumerate(units, 1))
         fitted = fitter.fitted(past)
         for unit in units:
-            slot = with_model(estimates_of([unit], policy.names), [unit], fitted, policy.grid.upper)
-            of_slot = _rows(slot, tallied.take(tallied.slot_s == unit.slot_s), float(policy.grid.step))
+            slot = with_model(estimates_of([unit], policy.names), [unit], fitted, policy.value.grid.upper)
+            of_slot = _rows(slot, tallied.take(tallied.slot_s == unit.slot_s), float(policy.value.grid.step))
             rows += of_slot
             days += [unit.slot_start[:10]] * len(of_slot)
     mean, reports, vehicles, *published = np.array(rows, np.float64).T

@@ -139,10 +139,10 @@ def read_place_city(
     for name, slots in periods.items():
         tally = _under(pieces, joined([tallies[slot_s] for slot_s in slots if slot_s in tallies]))
         rows = rows_of_pieces(tally, pieces.cell, slots)
-        days.append(true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.speeds.grid))
+        days.append(true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.value.grid))
         at_places.append(rows_of_pieces(tally, pieces.place, slots))
     fleet = spec.fleet or rough_fleet(region, days)
-    city = TrueCity(region, spec.speeds.grid, fleet, days, spec.cells.region is None)
+    city = TrueCity(region, spec.value.grid, fleet, days, spec.cells.region is None)
     return PlaceCity(city=city, pieces=pieces, days=at_places)
 
 

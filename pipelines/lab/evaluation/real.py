@@ -71,7 +71,7 @@ def read_hats(feed: Feed, report: Report) -> RealHats:
         events = wire.unpack_events(parts[slot_s])
         whole = tally(events, slot_s, None, (SUMS,)).tally
         kept = whole if spec.privacy.cap is None else tally(events, slot_s, spec.privacy.cap, (SUMS,)).tally
-        hats += _hats(kept, whole, spec.speeds.grid)
+        hats += _hats(kept, whole, spec.value.grid)
     truth, rows = (np.array([hat[column] for hat in hats], np.float64) for column in (2, 1))
     vehicles = np.array([hat[0].counts.size for hat in hats], np.float64)
     return RealHats([(totals, reported) for totals, reported, _ in hats], truth, rows, vehicles)

@@ -63,7 +63,7 @@ def read_city(feed: "Feed", report: Report) -> TrueCity:
         for name, slots in periods.items()
     ]
     fleet = spec.fleet or rough_fleet(region, days)
-    return TrueCity(region, spec.speeds.grid, fleet, days, spec.cells.region is None)
+    return TrueCity(region, spec.value.grid, fleet, days, spec.cells.region is None)
 
 
 def read_tallies(
@@ -123,7 +123,7 @@ def _true_day(
     inside = [tally.take(np.isin(tally.cell, np.array(region, np.int64))) for tally in tallies]
     parts = [rows_of(tally, region, slots) for tally in inside]
     rows = Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-    return true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.speeds.grid)
+    return true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.value.grid)
 
 
 def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid) -> TrueDay:

@@ -14,7 +14,7 @@ _half_width = needs._half_width
 def _remembered(spec, *asked):
     """How wide an interval is depends on grid, mechanism, epsilon and number of vehicles alone: worked out once for all
     plans."""
-    key = (spec.speeds.grid, *asked)
+    key = (spec.value.grid, *asked)
     if key not in _KNOWN:
         _KNOWN[key] = _half_width(spec, *asked)
     return _KNOWN[key]

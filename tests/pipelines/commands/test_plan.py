@@ -45,7 +45,7 @@ def only_class(document):
 def test_without_a_prior_the_numbers_are_those_of_the_mechanisms_plan(planned, tmp_path):
     counts = [40, 30, 9, 9, 2]
     only = only_class(planned(city.SPEC, counts=json.dumps(counts), name="counts.json"))
-    grid = load(tmp_path / "spec.toml").speeds.grid
+    grid = load(tmp_path / "spec.toml").value.grid
     made = ArrayAverage().plan(CountsKnown(np.array(counts), sum(counts)), grid, Fraction(1))
     assert (only["vehicles"], only["hats"], only["m_ub"]) == ("4-7", 1, made.facts["m_ub"])
     assert only["noise_scale"] == float(made.scale * made.step)
@@ -60,7 +60,7 @@ def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
     spec = city.SPEC.replace("upper_kmh = 65", PRIOR.replace("12 }", "12, between = 0.25 }"))
     document = planned(spec, counts=json.dumps(counts.tolist()), name="counts.json")
     mechanism = ArrayAverage()
-    hat, grid = CountsKnown.all_of(counts), load(tmp_path / "spec.toml").speeds.grid
+    hat, grid = CountsKnown.all_of(counts), load(tmp_path / "spec.toml").value.grid
     error = mechanism.forecast(hat, grid, Fraction(1), Prior(20, 12, 0.25))
     assert only_class(document)["forecast_error"] == error
     assert "25% of the variance" in document["forecast"]
@@ -70,7 +70,7 @@ def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_pa
     monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is wrapped
     counts = np.array([40, 30, 29, 25, 22, 21, 9, 9, 2])
     only = only_class(planned(auto(), counts=json.dumps(counts.tolist()), name="counts.json"))
-    grid = load(tmp_path / "spec.toml").speeds.grid
+    grid = load(tmp_path / "spec.toml").value.grid
     ranking = Auto(prior=Prior(20, 12)).ranking(CountsKnown.all_of(counts), grid, Fraction(1))
     wanted = [(label(each.mechanism), each.error) for each in ranking]
     assert (only["chosen"][0]["mechanism"], only["forecast_error"]) == wanted[0]

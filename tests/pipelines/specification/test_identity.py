@@ -31,7 +31,7 @@ def test_a_copy_has_the_id_of_the_file_that_says_the_same(spec: Specification, t
         "epsilon = 0.5": replace(spec, privacy=privacy),
         "resolution = 8": replace(spec, cells=replace(spec.cells, resolution=8)),
         "minutes = 30": replace(spec, timetable=replace(spec.timetable, slot_minutes=30)),
-        "upper_kmh = 65\ngrid_kmh = 0.5": replace(spec, speeds=replace(spec.speeds, grid=half)),
+        "upper_kmh = 65\ngrid_kmh = 0.5": replace(spec, value=replace(spec.value, grid=half)),
     }
     originals = ("epsilon = 1.0", "resolution = 7", "minutes = 60", "upper_kmh = 65")
     for old, (new, copy) in zip(originals, copies.items(), strict=True):

@@ -27,7 +27,7 @@ def spec(tmp_path):
 
 def test_numbers_are_taken_as_written(spec):
     assert spec(("epsilon = 1.0", "epsilon = 0.1")).privacy.allocation.epsilon == Fraction(1, 10)
-    assert spec(("upper_kmh = 65", "upper_kmh = 65\ngrid_kmh = 0.1")).speeds.grid.upper_steps == 650
+    assert spec(("upper_kmh = 65", "upper_kmh = 65\ngrid_kmh = 0.1")).value.grid.upper_steps == 650
 
 
 @pytest.mark.parametrize("epsilon", ["1e-6", "1e6"])

@@ -19,6 +19,7 @@ from tests.transforms.releases.levels_days import HOURS, REGION
 from transforms.public import EntryNumber
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage
 from transforms.time.calendar import WEEKDAYS, Timetable, Weekday
+from transforms.value import Value
 
 TOTAL, DELTA = Fraction(10), Fraction(1, 10**6)
 DAYS: list[list[Visit]] = [*days_of()[::5], *random_days(1, 40)]
@@ -60,7 +61,7 @@ def spent_on_a_day(how: LevelsPolicy, *, is_first: bool) -> Fraction:
 
 def spent_in_a_window(levels: LevelsRelease, served: int) -> Fraction:
     """By a vehicle that is as dear as can be on every released day, the account's first among them; 1 is the total."""
-    how = levels.policy("a", REGION, Grid(step=Fraction(1, 100), upper_steps=6_500), b"key")
+    how = levels.policy("a", REGION, Value(Grid(step=Fraction(1, 100), upper_steps=6_500)), b"key")
     spent = spent_on_a_day(how, is_first=True) + (served - 1) * spent_on_a_day(how, is_first=False)
     return spent / (rho_within(TOTAL, DELTA) if how.kind == "gaussian" else TOTAL)
 
@@ -116,7 +117,7 @@ def most_in_any_window(levels: LevelsRelease, days: int, weekdays: tuple[Weekday
 
     A gap leaves days out of such a window, so it holds no more.
     """
-    how = levels.policy("a", REGION, Grid(step=Fraction(1, 100), upper_steps=6_500), b"key")
+    how = levels.policy("a", REGION, Value(Grid(step=Fraction(1, 100), upper_steps=6_500)), b"key")
     policies = {day.weekday(): how.on(day.isoformat()) for day in days_of_a_window(0, 7, weekdays)}
     alike = {of_day.total: of_day for of_day in policies.values()}
     dearest = {

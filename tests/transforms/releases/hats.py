@@ -12,6 +12,7 @@ from dpops.types import Grid
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.policy import Policy, weights_of
 from transforms.releases.slots import SlotFacts
+from transforms.value import Value
 from transforms.wire import Tally
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
@@ -35,8 +36,7 @@ def policy(epsilon=1, per="hat", scope="slot", most_hats=None, clip_user=False, 
     suppress = weights_of(GRID, statistics) if clip_user else None
     known = {
         "spec_id": "spec",
-        "grid": GRID,
-        "unit": "km/h",
+        "value": Value(GRID),
         "statistics": statistics,
         "allocation": Allocation(
             epsilon=Fraction(epsilon), per=per, scope=scope, most_hats=most_hats, suppress=suppress

@@ -4,13 +4,19 @@ from dataclasses import replace
 from fractions import Fraction
 
 import h3
+import numpy as np
 
 from dpops.claims import ZCDP, PureDP, rho_within
-from dpops.levels import UNIT, Fleet, Kind, Stage, alike, live_stage
+from dpops.levels import UNIT, Fleet, Kind, Stage, Sums, alike, live_stage, sum_up
 from dpops.levels.defaults import spread_of
+from dpops.noise import Noise
 from dpops.types import Grid
-from transforms.releases.periods.stages import LevelsPolicy
+from tests.dpops.levels.cities import rows
+from transforms.recorded.units import LiveUnit, Sequenced, StageUnit
+from transforms.releases.live.slot import live_slot, seal_live
+from transforms.releases.periods.stages import LevelsPolicy, laid_stage, seal_stage
 from transforms.releases.slots import SlotFacts
+from transforms.value import Value
 
 EPSILON, DELTA = Fraction(66, 25), Fraction(1, 10**6)
 PARENTS = sorted(h3.grid_disk(h3.latlng_to_cell(21.17, 72.83, 6), 1))[:2]
@@ -18,6 +24,7 @@ REGION = tuple(
     sorted(h3.str_to_int(cell) for cell in [*h3.cell_to_children(PARENTS[0])[:2], h3.cell_to_center_child(PARENTS[1])])
 )
 HOURS = (7, 8, 12, 13)
+ENTRY = Sequenced(1, None)  # type: ignore[arg-type]
 
 
 def policy(kind: Kind, live: Stage | None = None, *, rest: Fraction | None = None) -> LevelsPolicy:
@@ -42,7 +49,7 @@ def policy(kind: Kind, live: Stage | None = None, *, rest: Fraction | None = Non
         first=(replace(later, share=Fraction(1, 4)), replace(later, share=Fraction(3, 4))),
         later=(later,),
         region=REGION,
-        grid=Grid(step=Fraction(1, 100), upper_steps=6_500),
+        value=Value(Grid(step=Fraction(1, 100), upper_steps=6_500)),
         fleet=Fleet(),
         digest_key=b"key",
         live=live,
@@ -57,3 +64,19 @@ def _edges(slot: int) -> tuple[str, str]:
 
 def facts(slot: int) -> SlotFacts:
     return SlotFacts("day 1", *_edges(slot), tuple(3600 * at for at in range(len(HOURS))), len(HOURS))
+
+
+def nobody(stage: Stage) -> Sums:
+    return sum_up(rows([]), stage)
+
+
+def live_unit(how: LevelsPolicy, slot: int, slots: int = len(HOURS)) -> LiveUnit:
+    stage = live_slot([ENTRY], slots, HOURS[slot % 4], how, lambda *_: np.full((3, 1), 2_000))
+    return seal_live(nobody(stage), stage, facts(slot), slot * 3600, how, Noise())
+
+
+def day_unit(how: LevelsPolicy, number: int = 0, *, first: bool = False) -> StageUnit:
+    planned = how.first if first else how.later
+    stage = laid_stage(how, planned, number, HOURS, np.full((3, len(HOURS)), 2_000), 1)
+    slots = [facts(slot) for slot in range(len(HOURS))]
+    return seal_stage(nobody(stage), stage, slots, 0, how, Noise(), is_first=first)

@@ -20,6 +20,7 @@ from transforms.releases.hats import draw as by_hexagon
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
 from transforms.sinks.rows import rows_of
+from transforms.value import Value
 from transforms.wire import Exposure, joined
 
 AUTO = (RequestedStatistic("mean", Auto(), Fraction(1)),)
@@ -44,7 +45,7 @@ def test_a_slot_of_constants_draws_nothing_spends_nothing_and_is_the_same_for_al
     for sums in itertools.product(range(9), range(5), range(5)):
         rows = tally_of((1, 0, 2, sums[0], 0), (1, 1, 1, sums[1], 0), (2, 1, 1, sums[2], 0))
         ((unit, exposure),) = draw_releases(
-            {(3600, 0): rows}, {3600: FACTS}, policy(statistics=AUTO, grid=grid), Forbidden()
+            {(3600, 0): rows}, {3600: FACTS}, policy(statistics=AUTO, value=Value(grid)), Forbidden()
         )
         found.append((unit.released, str(unit.spent), exposure.vehicle.tolist(), exposure.drawn.tolist()))
     assert found == [found[0]] * len(found)

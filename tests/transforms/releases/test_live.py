@@ -10,24 +10,31 @@ import pytest
 from msgspec import structs
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit
-from dpops.levels import UNIT, Kind, Rows, Stage, Sums, live_stage, sum_up
+from dpops.levels import UNIT, Kind, Rows, Stage, live_stage
 from dpops.levels.bounded import unchecked, vectors
-from dpops.noise import Noise
 from dpops.types import Int64s
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.ledger.entries import opened
-from tests.transforms.releases.levels_days import DELTA, EPSILON, HOURS, REGION, facts, policy
+from tests.transforms.releases.levels_days import (
+    DELTA,
+    ENTRY,
+    EPSILON,
+    HOURS,
+    REGION,
+    day_unit,
+    live_unit,
+    policy,
+)
 from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
 from transforms.recorded.stage_plan import as_stored
-from transforms.recorded.units import LiveUnit, Sequenced, StageUnit, Unit
-from transforms.releases.live.slot import known_before, live_slot, recorded_stage, seal_live
+from transforms.recorded.units import Sequenced, Unit
+from transforms.releases.live.slot import known_before, live_slot, recorded_stage
 from transforms.releases.periods.order import plan_for
-from transforms.releases.periods.stages import LevelsPolicy, laid_stage, seal_stage
+from transforms.releases.periods.stages import LevelsPolicy, laid_stage
 from transforms.releases.slots import DayShare
 
 EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot in range(len(HOURS))]
 """As far from the centre as a live slot allows."""
-ENTRY = Sequenced(1, None)  # type: ignore[arg-type]
 
 
 def stages_of(how: LevelsPolicy, slots: int | None = None) -> list[tuple[Stage, int | None]]:
@@ -106,21 +113,6 @@ def test_every_other_vehicles_integers_of_a_slot_are_equal_when_one_is_taken_out
 
 
 # the ledger
-
-
-def nobody(stage: Stage) -> Sums:
-    return sum_up(rows([]), stage)
-
-
-def live_unit(how: LevelsPolicy, slot: int, slots: int = len(HOURS)) -> LiveUnit:
-    stage = live_slot([ENTRY], slots, HOURS[slot % 4], how, lambda *_: np.full((3, 1), 2_000))
-    return seal_live(nobody(stage), stage, facts(slot), slot * 3600, how, Noise())
-
-
-def day_unit(how: LevelsPolicy, number: int = 0, *, first: bool = False) -> StageUnit:
-    planned = how.first if first else how.later
-    stage = laid_stage(how, planned, number, HOURS, np.full((3, len(HOURS)), 2_000), 1)
-    return seal_stage(nobody(stage), stage, [facts(at) for at in range(4)], 0, how, Noise(), is_first=first)
 
 
 class Book:

@@ -1,5 +1,6 @@
 """Reports: each row is accepted or refused for one reason, and joined per user whatever their order."""
 
+from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from dpops.local.means import fused_mean
 from dpops.local.registry import LOCAL_MECHANISMS
 from dpops.local.reports import Reports, Service
+from dpops.types import Grid
 from tests.statistical.checks import seeded
 from transforms.observe.parse import FROM_US
 from transforms.observe.vehicle_hash import vehicle_hashes
@@ -18,8 +20,10 @@ from transforms.reports import fuse as fusing
 from transforms.reports.columns import REASONS, Hours, Reported, ReportRules, parse_reports
 from transforms.reports.fuse import FusionRules, fuse, join
 from transforms.reports.perturb import perturb
+from transforms.value import Value
 
 SERVICES = [Service("maps", LOCAL_MECHANISMS["pm"](0.5)), Service("weather", LOCAL_MECHANISMS["sr"](2.0))]
+VALUE = Value(Grid(step=Fraction(1, 1000), upper_steps=65_000))
 RULES = ReportRules(SERVICES, Hours("America/Chicago", 3600), True, "iso")
 CELL = "872830828ffffff"
 GOOD = {
@@ -136,7 +140,7 @@ def test_a_group_tells_the_fused_mean_and_beside_it_each_service() -> None:
     noise = seeded(1)
     reports = np.stack([service.mechanism.sample(values, noise) for service in SERVICES])
     packed = np.concatenate([np.arange(500)[None], reports.view(np.int64)])
-    rules = FusionRules(SERVICES, 65.0, "fixed", "ems", 16)
+    rules = FusionRules(SERVICES, VALUE, "fixed", "ems", 16)
     rows = fuse([packed[:, :200].tobytes(), packed[:, 200:].tobytes()], rules)
     assert fuse([packed[:, 200:].tobytes(), packed[:, :200].tobytes()], rules) == rows
     means = {row["service"]: row for row in rows if row["statistic"] == "mean"}
@@ -170,7 +174,7 @@ def test_perturbing_makes_one_report_for_each_service_vehicle_slot_and_cell() ->
 def test_what_small_groups_tell_is_remembered_and_is_what_each_tells_alone(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    rules = FusionRules(SERVICES, 65, "fixed", method, 16)
+    rules = FusionRules(SERVICES, VALUE, "fixed", method, 16)
     reports = [(value, sign) for value in np.linspace(-1.2, 1.2, 40).tolist() for sign in (-1.0, 1.0)]
     groups = [np.concatenate([[[1]], np.array([[a], [b]]).view(np.int64)]).tobytes() for a, b in [*reports, *reports]]
     together = [fuse([group], rules) for group in groups]

@@ -122,7 +122,7 @@ def _unit(
         shard=shard,
         per_hat=PureDP(share.epsilon_hat),
         spent=PureDP(debit.spent),
-        unit=policy.unit,
+        unit=policy.value.unit,
         released=released,
         digest=digest,
         is_of_whole_period=policy.allocation.whole_periods,
@@ -169,7 +169,7 @@ def _drawn(asked: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDra
         ends = np.cumsum([some[slot].cell.size for slot in alike]).tolist()
         for stat in policy.statistics:
             epsilon = asked[alike[0]].epsilon * stat.share
-            together = stat.mechanism.draw(hats.seen_by(stat, policy.grid), policy.grid, epsilon, noise)
+            together = stat.mechanism.draw(hats.seen_by(stat, policy.value.grid), policy.value.grid, epsilon, noise)
             for slot, its in zip(alike, starmap(slice, pairwise([0, *ends])), strict=True):
                 drawn[slot].append(Drawn(together.mechanisms[its], together.plans[its], together.integers[its]))
     return [_slot_drawn(*columns, policy) for columns in zip(asked, occupied, some, drawn, strict=True)]

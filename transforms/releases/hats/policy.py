@@ -12,6 +12,7 @@ from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
 from transforms.releases.hats.digest import PLAIN
 from transforms.scatter import scatter
+from transforms.value import Value
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,7 @@ class Policy:
     """
 
     spec_id: str
-    grid: Grid
-    unit: str
+    value: Value
     statistics: tuple[RequestedStatistic, ...]
     allocation: Allocation
     release_shards: int
@@ -43,7 +43,7 @@ class Policy:
     @property
     def columns(self) -> tuple[Column, ...]:
         """What tallies carry: what the statistics need, by name, and what a plain digest needs."""
-        asked = columns_of(self.statistics, self.grid)
+        asked = columns_of(self.statistics, self.value.grid)
         return (*asked, *(column for column in PLAIN if column not in asked)) if self.plain_digests else asked
 
 

@@ -40,8 +40,7 @@ class HatRelease:
     def of(cls, asked: Asked) -> "HatRelease":
         policy = Policy(
             spec_id=asked.spec_id,
-            grid=asked.grid,
-            unit="km/h",
+            value=asked.value,
             statistics=asked.statistics,
             allocation=asked.allocation,
             release_shards=asked.shards,
@@ -128,7 +127,7 @@ class _Learning:
         self._reader = PastReader(account.open(), account.name, policy.spec_id, file)
 
     def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        yield self._reader.estimates_of(recorded, self._policy.names, self._policy.grid.upper)
+        yield self._reader.estimates_of(recorded, self._policy.names, self._policy.value.grid.upper)
 
     def keep(self) -> None:
         self._reader.keep()

@@ -24,7 +24,7 @@ def live_estimates(
     and all were recorded before the slot or are it: so the estimates can be made again.
     """
     entry = live[-1]
-    estimates = estimates_of_slot(learned_live(stages, live, policy), 0, facts, entry.unit.unit, policy)
+    estimates = estimates_of_slot(learned_live(stages, live, policy), 0, facts, policy)
     spent = _epsilon(entry, policy)
     size = len(estimates.hats.cell)
     hats = replace(estimates.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)

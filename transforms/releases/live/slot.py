@@ -40,7 +40,7 @@ def live_slot(
         raise ValueError("the specification has no live slots")
     centres = centres_of(entries, policy, [hour])
     return of_slot(policy.live, slots).on(
-        hats_of(policy.region, [hour]), centres, policy.grid.step, entries[-1].sequence
+        hats_of(policy.region, [hour]), centres, policy.value.grid.step, entries[-1].sequence
     )
 
 
@@ -59,7 +59,7 @@ def seal_live(sums: Sums, stage: Stage, facts: SlotFacts, slot_s: int, policy: L
         slot_s=slot_s,
         slot_start=facts.start,
         slot_end=facts.end,
-        unit="km/h",
+        unit=policy.value.unit,
         plan=as_stored(stage),
         integers=release(sums, stage, noise).tolist(),
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),

@@ -34,7 +34,7 @@ def place_product(
     if policy.places is None:
         raise ValueError("the policy has no places")
     named, groups, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
-    upper_kmh, cell = float(policy.grid.upper), named.cell
+    upper_kmh, cell = float(policy.value.grid.upper), named.cell
     of_cells = coarser(models, belief, Groups(cells=np.arange(models.state.design.cells), slots=groups))
     shown = published(of_cells, upper_kmh)
     if product.name == "place-standing":

@@ -57,13 +57,11 @@ class Behind(NamedTuple):
     vehicles: Sequence[int | None]
 
 
-def estimates_of_slot(
-    estimates: HatEstimates, slot: int, facts: SlotFacts, unit: str, policy: LevelsPolicy
-) -> SlotEstimates:
+def estimates_of_slot(estimates: HatEstimates, slot: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
     """One estimate for every cell of the region, by cell. slot: its index in the period."""
     places = [cell_text(cell) for cell in policy.region]
     hats = _columns(estimates, [slot], places, _notes(estimates, slot), policy.on(facts.period))
-    return SlotEstimates(policy.spec_id, facts.start, facts.end, unit, ("mean",), hats)
+    return SlotEstimates(policy.spec_id, facts.start, facts.end, policy.value.unit, ("mean",), hats)
 
 
 def estimates_of_product(
@@ -84,7 +82,7 @@ def estimates_of_product(
     columns = _columns(estimates, list(spans), grouped.places, notes, policy.on(slots[0].period))
     hats = replace(columns, spans=[span for span in spans.values() for _ in grouped.places])
     start, end = slots[0].start, slots[-1].end
-    return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, product=product)
+    return SlotEstimates(policy.spec_id, start, end, policy.value.unit, ("mean",), hats, product=product)
 
 
 def estimates_of_places(
@@ -111,7 +109,7 @@ def estimates_of_places(
     geometries = dict(zip(names, places.geometries, strict=False))
     hats = replace(columns, spans=[span for span in ends for _ in names], geometries=geometries)
     start, end = slots[0].start, slots[-1].end
-    return SlotEstimates(policy.spec_id, start, end, "km/h", ("mean",), hats, product=product)
+    return SlotEstimates(policy.spec_id, start, end, policy.value.unit, ("mean",), hats, product=product)
 
 
 def _columns(

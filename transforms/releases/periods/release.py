@@ -44,7 +44,7 @@ class PeriodRelease:
 
     @classmethod
     def of(cls, asked: Asked) -> "PeriodRelease":
-        policy = asked.options.policy(asked.spec_id, asked.region or (), asked.grid, asked.digest_key)
+        policy = asked.options.policy(asked.spec_id, asked.region or (), asked.value, asked.digest_key)
         kept = StateFile.beside(asked.account.head, asked.spec_id, asked.account.signature)
         return cls(replace(policy, kept=kept), asked.slots, asked.zone)
 
@@ -110,7 +110,7 @@ class _PeriodEstimator:
         facts = [slots[slot_s] for slot_s in slots[unit.slot_s].plan]
         estimates = learned_estimates([entry for entry in stages if entry.sequence <= sequence], policy, facts)
         for number, slot in enumerate(facts):
-            yield estimates_of_slot(estimates, number, slot, unit.unit, policy)
+            yield estimates_of_slot(estimates, number, slot, policy)
         yield from estimates.products
 
     def keep(self) -> None:

@@ -30,7 +30,7 @@ from dpops.levels import (
 from dpops.levels.stages import FIRST_CENTRE
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column
-from dpops.types import Grid, Int64s
+from dpops.types import Int64s
 from transforms.places.ground import NOWHERE, Pieces, Places
 from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
@@ -39,6 +39,7 @@ from transforms.recorded.units import LiveUnit, StageUnit
 from transforms.releases.periods.products import Product
 from transforms.releases.slots import DayShare, SlotFacts, share_of
 from transforms.releases.state_file import StateFile
+from transforms.value import Value
 from transforms.wire import Tally
 
 COLUMNS: tuple[Column, ...] = (SUMS,)
@@ -65,7 +66,7 @@ class LevelsPolicy:
     first: tuple[Stage, ...]
     later: tuple[Stage, ...]
     region: tuple[int, ...]
-    grid: Grid
+    value: Value
     fleet: Fleet
     digest_key: bytes = field(repr=False)
     count: Stage | None = None
@@ -153,7 +154,7 @@ def laid_stage(
     if stage.classes:
         hats = hats_of_classes(hats, len(stage.classes) + 1)
         centres = np.zeros((hats.cells, hats.slots), np.int64)
-    return stage.on(hats, centres, policy.grid.step, rests_on, differences)
+    return stage.on(hats, centres, policy.value.grid.step, rests_on, differences)
 
 
 def first_centres(cells: int, slots: int) -> Int64s:
@@ -229,7 +230,7 @@ def seal_stage(
         slot_start=slots[0].start,
         slot_end=slots[-1].end,
         stage=stage.number,
-        unit="km/h",
+        unit=policy.value.unit,
         plan=as_stored(stage),
         integers=integers.tolist(),
         digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),

@@ -92,7 +92,8 @@ def _kinds(level: Level, policy: LevelsPolicy) -> list[str]:
     """The level's name; of speed classes also which one, in km/h, for one cell's after another."""
     if level.name != CLASS or policy.classes is None:
         return [level.name]
-    edges = [f"{float(edge * policy.grid.step):g}" for edge in (0, *policy.classes.edges, policy.grid.upper_steps)]
+    grid = policy.value.grid
+    edges = [f"{float(edge * grid.step):g}" for edge in (0, *policy.classes.edges, grid.upper_steps)]
     return [f"{level.name} {low} to {high}" for low, high in pairwise(edges)]
 
 

@@ -1,0 +1,53 @@
+"""A value of another name and unit than speeds is recorded and published in its own unit by every kind of release."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpops.mechanisms.baseline import Baseline
+from dpops.mechanisms.baseline_variance import BaselineVariance
+from dpops.statistics import RequestedStatistic
+from dpops.types import Grid
+from tests.transforms.releases import levels_days
+from tests.transforms.releases.hats import sealed, tally_of
+from transforms.releases.hats.estimates import estimates_of
+from transforms.releases.periods.products import Product, grouping
+from transforms.releases.periods.publish import HatEstimates, estimates_of_product, estimates_of_slot
+from transforms.sinks.rows import rows_of
+from transforms.value import Value
+
+LOAD = Value(Grid(step=Fraction(1), upper_steps=100), "load", "kg")
+BOTH = (
+    RequestedStatistic("mean", Baseline(), Fraction(1, 2)),
+    RequestedStatistic("variance", BaselineVariance(), Fraction(1, 2)),
+)
+PERIODS = replace(levels_days.policy("gaussian"), value=LOAD)
+
+
+def test_rows_of_hats_are_in_the_unit_of_the_value() -> None:
+    unit = sealed(tally_of((1, 0, 4, 12, 0)), value=LOAD, statistics=BOTH)
+    rows = rows_of(estimates_of([unit], ("mean", "variance")))
+    assert unit.unit == "kg"
+    assert [row["unit"] for row in rows] == ["kg", "(kg)^2"]
+
+
+@pytest.mark.parametrize(
+    "unit", [levels_days.day_unit(PERIODS), levels_days.live_unit(PERIODS, 1)], ids=["stage", "live slot"]
+)
+def test_stages_and_live_slots_are_recorded_in_the_unit_of_the_value(unit) -> None:
+    assert unit.unit == "kg"
+
+
+def test_rows_of_periods_and_of_their_products_are_in_the_unit_of_the_value() -> None:
+    known = np.full((len(levels_days.REGION), 1), 12.0)
+    estimates = HatEstimates(known, known, known, known, np.full(known.shape, "ok"))
+    slot = levels_days.facts(0)
+    cell_days = grouping(Product("cell-day"), np.zeros(len(known), np.int64), levels_days.REGION, [slot.start])
+    rows = [
+        *rows_of(estimates_of_slot(estimates, 0, slot, PERIODS)),
+        *rows_of(estimates_of_product(estimates, "cell-day", cell_days, [slot], PERIODS)),
+    ]
+    assert len(rows) == 2 * len(known)
+    assert {row["unit"] for row in rows} == {"kg"}
