@@ -10,8 +10,10 @@ from dpops.types import Float64s, Int64s
 
 NARROW = 1 << 38
 """A column of a smaller range, such as microseconds within a day, is packed as it is."""
-_ROOMY = 8
+_ROOMY = 16
 """Pairs that could be there, for each entry, up to which a table with room for all of them is cheaper than a sort."""
+_DIGIT_BITS = 16
+"""Of unsigned integers that numpy sorts by counting when the sort must be stable."""
 
 
 class DistinctValues(NamedTuple):
@@ -37,13 +39,32 @@ def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
     key = first.of * second.values.size + second.of
     room = first.values.size * second.values.size
     if room > _ROOMY * key.size:
-        return DistinctValues(*np.unique(key, return_inverse=True))
+        return _ranked(key, _order(first, second))
     seen = np.zeros(room, np.bool_)
     seen[key] = True
     values = np.flatnonzero(seen)
-    place = np.empty(room, np.int64)
-    place[values] = np.arange(values.size)
-    return DistinctValues(values, place[key])
+    place = np.empty(room, np.int32)
+    place[values] = np.arange(values.size, dtype=np.int32)
+    return DistinctValues(values, place[key].astype(np.int64))
+
+
+def _order(first: DistinctValues, second: DistinctValues) -> Int64s:
+    """The order of entries by the first, then the second."""
+    digits = [
+        (column.of >> bits).astype(np.uint16)
+        for column in (second, first)
+        for bits in range(0, max(1, column.values.size.bit_length()), _DIGIT_BITS)
+    ]
+    return np.lexsort(digits)
+
+
+def _ranked(key: Int64s, order: Int64s) -> DistinctValues:
+    """The distinct keys. order: of the keys, ascending."""
+    ordered = key[order]
+    is_first = changes(ordered, ordered)
+    of = np.empty(key.size, np.int64)
+    of[order] = np.cumsum(is_first) - 1
+    return DistinctValues(ordered[is_first], of)
 
 
 def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
@@ -56,6 +77,17 @@ def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
     major = first if isinstance(first, DistinctValues) else places(first)
     minor, bound = _narrow(second)
     return major.of * bound + minor
+
+
+def ascending(key: Int64s, first: DistinctValues) -> Int64s:
+    """Keys in order. first: the column that they were packed of first.
+
+    Takes a third of the time of a plain sort where entries that share the first are nearly in order, as the reports of
+    a vehicle are by time.
+    """
+    low_bits = max(0, first.values.size.bit_length() - _DIGIT_BITS)
+    by_first = np.argsort((first.of >> low_bits).astype(np.uint16), kind="stable")
+    return np.sort(key[by_first], kind="stable")
 
 
 def _narrow(column: Int64s) -> tuple[Int64s, int]:

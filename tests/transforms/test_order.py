@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms import order
-from transforms.order import NARROW, packed_keys, pairs, places
+from transforms.order import NARROW, ascending, packed_keys, pairs, places
 
 INT64 = st.integers(-(2**62), 2**62)
 NEAR = st.integers(-5, 5)
@@ -37,6 +37,27 @@ def test_pairs_are_placed_among_the_distinct_ones_in_order_with_a_table_and_with
     distinct = list(zip(first.values[row].tolist(), second.values[column].tolist(), strict=True))
     assert distinct == sorted(set(entries))
     assert [distinct[place] for place in found.of.tolist()] == entries
+
+
+@given(ENTRIES)
+def test_keys_are_put_in_order(entries):
+    first, second = (np.array([pair[column] for pair in entries], np.int64) for column in range(2))
+    key = packed_keys(first, second)
+    assert ascending(key, places(first)).tolist() == sorted(key.tolist())
+
+
+@pytest.mark.parametrize("vehicles", [1, 255, 2**16 - 1, 2**16, 2**16 + 1, 3 * 2**16])
+def test_as_many_vehicles_as_need_another_digit_are_put_in_order(vehicles):
+    rng = np.random.default_rng(vehicles)
+    vehicle, offset_us = rng.permutation(vehicles).repeat(2), rng.integers(0, 3, 2 * vehicles)
+    key = packed_keys(vehicle, offset_us)
+    assert (ascending(key, places(vehicle)) == np.sort(key)).all()
+    values, of = np.unique(key, return_inverse=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "_ROOMY", 0)
+        placed = pairs(places(vehicle), places(offset_us))
+    assert placed.values.size == values.size
+    assert (placed.of == of).all()
 
 
 def test_no_entries_have_no_pairs():

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.order import DistinctValues, changes, packed_keys, pairs, places, rank_in_group
+from transforms.order import DistinctValues, ascending, changes, packed_keys, pairs, places, rank_in_group
 from transforms.scatter import scatter
 from transforms.wire import NO_SAMPLES, Events, Heard, Partial, Samples, Tally
 
@@ -165,7 +165,7 @@ def distinct(events: Events) -> tuple[Events, int]:
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
     """Which events stay, and how many do not."""
     key = packed_keys(vehicle, events.offset_us)
-    in_order = np.sort(key)
+    in_order = ascending(key, vehicle)
     again = in_order[1:][in_order[1:] == in_order[:-1]]
     if not again.size:
         return np.ones(key.size, np.bool_), 0
