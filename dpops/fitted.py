@@ -198,5 +198,3 @@ CLASS_MEAN_FLOOR = 1.0
 CLASS_VISITS = 0.5
 """Three made-up cities (seeds 210, 222, 228): of the variance of a share below a speed that few visits make if all
 reports of one are alike. They are not."""
-WITHIN_CLASS = 0.15
-"""Real and made-up: by this part of a class intervals are longer at both ends. Where in it speeds lie is not known."""

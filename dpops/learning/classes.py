@@ -19,6 +19,8 @@ from dpops.types import Float64s
 Z95 = 1.96
 _CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
 _MOST_STEP, _LEAST_LOG, _MOST_LOG = 1, -12, 12
+_EVEN_SD = math.sqrt(1 / 12)
+"""Standard deviation of what lies anywhere in a class alike, in its widths."""
 
 
 class ClassDay(NamedTuple):
@@ -222,24 +224,27 @@ def quantiles(
     most, least = (np.clip(below + sign * Z95 * sd, 0, 1) for sign in (1, -1))
     most = np.maximum.accumulate(most, axis=-1)
     least = np.minimum.accumulate(least[..., ::-1], axis=-1)[..., ::-1]
-    values, lower, upper = (
-        np.stack([_with_standing(belief.edges, curve, level, end) for level in levels])
-        for curve, end in ((below, 0), (most, -1), (least, 1))
-    )
-    return Quantiles(values, lower, upper)
+    of_levels = [_ends(belief.edges, below, (most, least), level) for level in levels]
+    return Quantiles(*(np.stack(column) for column in zip(*of_levels, strict=True)))
 
 
-def _with_standing(edges: Float64s, below: Float64s, level: float, end: int) -> Float64s:
-    """Where a curve reaches a level: at 0 where vehicles stand then. end: of an interval, the lower -1, the upper 1.
+def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], level: float) -> Quantiles:
+    """Where a curve reaches a level, at 0 where vehicles stand then, with its interval. around: the highest and the
+    lowest curve that there may be.
 
-    All that is faster than the upper bound is at that: an upper end in the last class is its end.
+    Where in its class a speed lies is not known either, whatever the curve is: the squares of both add up. All that is
+    faster than the upper bound is at that, so an interval around a value in the last class ends there.
     """
-    result, index = _inverse(edges, below, level)
-    if end == 1:
-        result = np.where(index == edges.size - 2, edges[-1], result)
-    standing = edges[1] if end == 1 else 0.0
-    moved: Float64s = np.clip(result + end * fitted.WITHIN_CLASS * np.diff(edges)[index], 0.0, edges[-1])
-    return np.where(index == 0, standing, moved)
+    reached, index = _inverse(edges, curve, level)
+    (lower, lower_index), (upper, upper_index) = (_inverse(edges, another, level) for another in around)
+    value, within = np.where(index == 0, 0.0, reached), Z95 * _EVEN_SD * np.diff(edges)
+    lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), within[lower_index]), 0.0)
+    upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), within[upper_index]), edges[-1])
+    return Quantiles(
+        value,
+        np.where(lower_index == 0, 0.0, lower),
+        np.where(upper_index == 0, edges[1], np.where(index == edges.size - 2, edges[-1], upper)),
+    )
 
 
 class ExpectedCell(NamedTuple):
