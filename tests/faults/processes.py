@@ -116,11 +116,11 @@ class Other:
 @contextmanager
 def other_process() -> Iterator[Other]:
     """One that stays and runs one command line after another, so that it is warm."""
-    mine, its = multiprocessing.Pipe()
+    pipe, its = multiprocessing.Pipe()
     process = forks().Process(target=_serve, args=(its,))
     process.start()
     try:
-        yield Other(mine)
+        yield Other(pipe)
     finally:
         process.terminate()
         process.join()

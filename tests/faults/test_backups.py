@@ -146,7 +146,8 @@ def test_a_damaged_backup_is_refused_wherever_the_damage_is(backed_up, hatstream
     for name in FILES:
         lose(backed_up, name)
     damaged = [
-        whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :] for at in range(0, len(whole), len(whole) // 20)
+        whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :]
+        for position in range(0, len(whole), len(whole) // 20)
     ]
     for data in (b"", whole[:-9], whole[: len(whole) // 2], whole[:25], *damaged):
         (backed_up / "bad").write_bytes(data)

@@ -57,7 +57,8 @@ class Asked(NamedTuple):
 def is_exceeded(debits: list[Asked]) -> bool:
     """The rule, said once more: some so many consecutive days hold more than the limit of so many."""
     return any(
-        sum((each.epsilon for each in debits if 0 <= (each.day - one.day).days < span.days), ZERO) > span.limit.epsilon
+        sum((debit.epsilon for debit in debits if 0 <= (debit.day - one.day).days < span.days), ZERO)
+        > span.limit.epsilon
         for span in LIMIT.spans
         for one in debits
     )
@@ -75,7 +76,7 @@ class World:
     def __post_init__(self) -> None:
         self.book = opened(f"sqlite:///{self.folder / 'ledger.sqlite'}", self.folder / "key.head", limit=str(LIMIT))
 
-    def at(self, number: int) -> date:
+    def day(self, number: int) -> date:
         return FIRST + timedelta(days=number)
 
     def spend(
@@ -131,38 +132,38 @@ def way(wrong: Wrong) -> Callable[[Way], Way]:
 
 def refused_afterwards(world: World, *numbers: int) -> None:
     """These days are given, and are all that fits."""
-    assert all(world.spend(world.at(number)) for number in numbers)
+    assert all(world.spend(world.day(number)) for number in numbers)
 
 
 @way(knows_days_alone)
 def one_day_too_many(world: World) -> None:
     refused_afterwards(world, 0, 1, 2)
-    world.spend(world.at(27))
+    world.spend(world.day(27))
 
 
 @way(begins_at_the_day)
 def from_the_last_day_to_the_first(world: World) -> None:
     refused_afterwards(world, 27, 26, 25)
-    world.spend(world.at(0), 1)
-    world.spend(world.at(1), 1)
+    world.spend(world.day(0), 1)
+    world.spend(world.day(1), 1)
 
 
 @way(ends_at_the_day)
 def a_late_day_before_a_full_window(world: World) -> None:
     refused_afterwards(world, 20, 25, 27)
-    world.spend(world.at(0))
+    world.spend(world.day(0))
 
 
 @way(begins_at_the_day)
 def a_late_day_after_a_full_window(world: World) -> None:
     refused_afterwards(world, 0, 5, 9, 50)
-    world.spend(world.at(27))
+    world.spend(world.day(27))
 
 
 @way(partial(ends_at_the_day))
 def a_late_day_in_a_gap_between_days_that_lie_28_apart(world: World) -> None:
     refused_afterwards(world, 0, 1, 26, 28)
-    world.spend(world.at(14))
+    world.spend(world.day(14))
 
 
 @way(counts_by_month)
@@ -217,14 +218,14 @@ def with_what_a_day_of_23_hours_leaves(world: World) -> None:
 @way(counts_each_specification_alone)
 def by_a_second_specification(world: World) -> None:
     refused_afterwards(world, 0, 1, 2)
-    world.spend(world.at(3), spec_id="another")
+    world.spend(world.day(3), spec_id="another")
 
 
 @way(counts_each_specification_alone)
 def by_a_specification_for_each_weekday(world: World) -> None:
     """Each divides the whole total over its own days: alone it keeps to it, together their shares add up to more."""
     for number in range(DAYS):
-        day = world.at(number)
+        day = world.day(number)
         weekday = WEEKDAYS[day.weekday()]
         served = Timetable("UTC", "vehicle-day", 60, weekdays=(weekday,)).most_served(DAYS)
         world.spend(day, SpanTotal(DAYS, Fraction(served), TOTAL, None).of_a_day()[0], weekday)
@@ -234,35 +235,35 @@ def by_a_specification_for_each_weekday(world: World) -> None:
 def by_shares_that_add_up_to_more(world: World) -> None:
     """A 27th on each of 28 days."""
     for number in range(DAYS):
-        world.spend(world.at(number), TOTAL / 27)
+        world.spend(world.day(number), TOTAL / 27)
 
 
 @way(knows_days_alone)
 def in_many_small_pieces(world: World) -> None:
     for number in range(4):
         for piece in range(30):
-            world.spend(world.at(number), Fraction(1, 10), slot_s=86_400 * number + piece)
+            world.spend(world.day(number), Fraction(1, 10), slot_s=86_400 * number + piece)
 
 
 @way(knows_days_alone)
 def by_trying_again_what_was_refused(world: World) -> None:
     refused_afterwards(world, 0, 1, 2)
     for number in (3, 3, 4, 3):
-        world.spend(world.at(number))
+        world.spend(world.day(number))
 
 
 @way(knows_days_alone)
 def by_reruns_that_ask_for_more(world: World) -> None:
     """A recorded day is returned as it was: asking for it again gives it nothing, and makes no room elsewhere."""
     for number in range(DAYS):
-        assert world.spend(world.at(number), TOTAL / DAYS)
+        assert world.spend(world.day(number), TOTAL / DAYS)
     for number in range(DAYS):
         given = world.given[number]
-        assert world.spend(world.at(number), DAY)
+        assert world.spend(world.day(number), DAY)
         world.given[-1] = given._replace(epsilon=ZERO)
         recorded = {spent.period: spent.epsilon for spent in world.book.spent("city")}
-        assert recorded[world.at(number).isoformat()] == TOTAL / DAYS
-    world.spend(world.at(5), 1, "another")
+        assert recorded[world.day(number).isoformat()] == TOTAL / DAYS
+    world.spend(world.day(5), 1, "another")
 
 
 @way(looks_before_others_write)
@@ -270,9 +271,9 @@ def by_a_race_for_days_of_one_window(world: World) -> None:
     barrier = threading.Barrier(RACERS)
 
     def race(number: int) -> None:
-        mine = Ledger(world.book.url, world.folder / "key.head")
+        copy = Ledger(world.book.url, world.folder / "key.head")
         barrier.wait()
-        world.spend(world.at(number), book=mine)
+        world.spend(world.day(number), book=copy)
 
     racers = [threading.Thread(target=race, args=(number,)) for number in range(RACERS)]
     for racer in racers:
@@ -292,15 +293,15 @@ def by_ending_runs_in_between(world: World) -> None:
                 raise FailpointError(name)
 
         with acting(act), pytest.raises(FailpointError):
-            world.spend(world.at(number))
+            world.spend(world.day(number))
         if place == "after-commit":
             world.given.append(world.asked[-1])
 
     for number, place in enumerate(("before-commit", "after-commit", "before-commit", "after-commit")):
         end(place, number)
-    assert world.spend(world.at(0))
+    assert world.spend(world.day(0))
     for number in (2, 4):
-        world.spend(world.at(number))
+        world.spend(world.day(number))
 
 
 @way(forgets_its_head)
@@ -309,7 +310,7 @@ def by_an_older_copy_that_is_put_back(world: World) -> None:
     refused_afterwards(world, 0, 1, 2)
     world.settle()
     shutil.copy2(world.folder / "older", world.folder / "ledger.sqlite")
-    world.spend(world.at(3), book=Ledger(world.book.url, world.folder / "key.head"))
+    world.spend(world.day(3), book=Ledger(world.book.url, world.folder / "key.head"))
 
 
 @way(forgets_its_head)
@@ -317,8 +318,8 @@ def by_a_snapshot_that_goes_on_beside_the_ledger(world: World) -> None:
     refused_afterwards(world, 0, 1)
     beside = world.copy_of_ledger("beside.sqlite")
     refused_afterwards(world, 2)
-    world.spend(world.at(3), book=beside)
-    world.spend(world.at(4), book=beside)
+    world.spend(world.day(3), book=beside)
+    world.spend(world.day(4), book=beside)
 
 
 @way(forgets_its_head)
@@ -328,7 +329,7 @@ def by_a_second_account_of_the_same_name(world: World) -> None:
     other.create()
     with contextlib.suppress(AccountRefusal):
         other.open_account(replace(ACCOUNT, limit=str(LIMIT)))
-    world.spend(world.at(3), book=other)
+    world.spend(world.day(3), book=other)
 
 
 @way(trusts_what_stands_in_it)
@@ -339,9 +340,9 @@ def by_a_debit_that_was_made_smaller(world: World) -> None:
     try:
         world.book.verify_chain()
     except LedgerError:
-        world.asked.append(Asked(world.at(3), DAY))
+        world.asked.append(Asked(world.day(3), DAY))
         return
-    world.spend(world.at(3))
+    world.spend(world.day(3))
 
 
 @way(lets_limits_rise)
@@ -351,7 +352,7 @@ def by_a_specification_that_names_a_higher_limit_or_no_span(world: World) -> Non
         with contextlib.suppress(AccountRefusal):
             world.book.open_account(replace(ACCOUNT, limit=str(wider)))
         world.limit = wider
-        world.spend(world.at(3 + number))
+        world.spend(world.day(3 + number))
 
 
 @way(lets_limits_rise)
@@ -361,10 +362,10 @@ def by_days_of_another_time_zone(world: World) -> None:
     try:
         world.book.check_account(replace(ACCOUNT, timezone="Pacific/Auckland", limit=str(LIMIT)))
     except AccountRefusal:
-        world.asked.append(Asked(world.at(27), DAY))
+        world.asked.append(Asked(world.day(27), DAY))
         return
     world.limit = PureLimit(DAY)
-    world.spend(world.at(28), truly=world.at(27))
+    world.spend(world.day(28), truly=world.day(27))
 
 
 @pytest.mark.parametrize("name", WAYS)

@@ -134,7 +134,7 @@ def _faster(line: str) -> str:
     return f"{start},{int(speed) + 1}\n"
 
 
-def at(place: Scenario, action: Callable[[], object]) -> Action:
+def only_at(place: Scenario, action: Callable[[], object]) -> Action:
     def act(name: str, passage: int) -> None:
         if (name, passage) == (place.name, place.passage):
             action()
@@ -147,7 +147,7 @@ def fail() -> None:
 
 
 def fails_and_runs_again(town: Town, place: Scenario) -> None:
-    with acting(at(place, fail)), redirect_stderr(StringIO()) as said:
+    with acting(only_at(place, fail)), redirect_stderr(StringIO()) as said:
         assert town.release() == FAILED
     assert "(InjectedFault)" in said.getvalue()
     town.release_again(changed=place.changed)
@@ -155,7 +155,7 @@ def fails_and_runs_again(town: Town, place: Scenario) -> None:
 
 def is_tried_again(town: Town, place: Scenario) -> None:
     """As an engine does that keeps nothing of a bundle's first attempt."""
-    with pytest.MonkeyPatch.context() as patch, acting(at(place, fail)):
+    with pytest.MonkeyPatch.context() as patch, acting(only_at(place, fail)):
         repeated = _try_again(patch)
         assert town.release() == DONE
     assert len(repeated) == 1
@@ -197,7 +197,7 @@ def is_overtaken(town: Town, place: Scenario, other: Other) -> None:
 
     other.start(town.command(changed=place.changed, apart=place.apart))
     try:
-        with acting(at(place, overtake)):
+        with acting(only_at(place, overtake)):
             code = town.release()
         assert not other.stands, "the place was passed"
     finally:

@@ -55,23 +55,23 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def check_whole(folder: Path, ledger: str, seen: list[Sequenced]) -> None:
     """Every stage once, around what was recorded before it; what was seen stands; files are the ledger's."""
-    found = stages(folder, ledger)
-    assert found[: len(seen)] == seen
-    assert len({(entry.unit.period, entry.unit.stage) for entry in found}) == len(found)
+    entries = stages(folder, ledger)
+    assert entries[: len(seen)] == seen
+    assert len({(entry.unit.period, entry.unit.stage) for entry in entries}) == len(entries)
     for period in DAYS:
-        mine = [entry for entry in found if entry.unit.period == period]
-        assert [entry.unit.stage for entry in mine] == list(range(numbers_of(mine[0].unit).stages))
+        of_period = [entry for entry in entries if entry.unit.period == period]
+        assert [entry.unit.stage for entry in of_period] == list(range(numbers_of(of_period[0].unit).stages))
         assert (
             sum(float(s.epsilon) for s in location.find(ledger, folder / "key").ledger.spent("small", period)) == 2.64
         )
-    for at, entry in enumerate(found):
-        assert rests_on(entry.unit) in [0, *(earlier.sequence for earlier in found[:at])]
+    for index, entry in enumerate(entries):
+        assert rests_on(entry.unit) in [0, *(earlier.sequence for earlier in entries[:index])]
     assert location.find(ledger, folder / "key").ledger.verify().entries > 0
     before = files(folder)
     assert len(before) == 4 * len(DAYS)
     assert main(release(folder, ledger)) == 0
     assert files(folder) == before
-    assert stages(folder, ledger) == found
+    assert stages(folder, ledger) == entries
 
 
 def kill_and_rerun(folder: Path, ledger: str, **kill: object) -> None:

@@ -53,24 +53,24 @@ def avro_files():
 
 def damaged(random_, data):
     """A few bytes flipped, set, cut out, put in, or copied to another place."""
-    found = bytearray(data)
+    changed = bytearray(data)
     for _ in range(random_.choice((1, 1, 2, 4, 16))):
-        at, kind = random_.randrange(len(found)), random_.randrange(6)
+        position, kind = random_.randrange(len(changed)), random_.randrange(6)
         if kind == 0:
-            found[at] ^= 1 << random_.randrange(8)
+            changed[position] ^= 1 << random_.randrange(8)
         elif kind == 1:
-            found[at] = random_.choice((0, 1, 0x7F, 0x80, 0xFF))
+            changed[position] = random_.choice((0, 1, 0x7F, 0x80, 0xFF))
         elif kind == 2:
-            found[at] = random_.randrange(256)
+            changed[position] = random_.randrange(256)
         elif kind == 3:
-            del found[at : at + random_.randrange(1, 9)]
+            del changed[position : position + random_.randrange(1, 9)]
         elif kind == 4:
-            found[at:at] = random_.randbytes(random_.randrange(1, 9))
+            changed[position:position] = random_.randbytes(random_.randrange(1, 9))
         else:
-            source = random_.randrange(len(found))
-            found[at : at + 8] = found[source : source + 8]
-        found = found or bytearray(b"x")
-    return bytes(found)
+            source = random_.randrange(len(changed))
+            changed[position : position + 8] = changed[source : source + 8]
+        changed = changed or bytearray(b"x")
+    return bytes(changed)
 
 
 def mutants(files, number):

@@ -39,11 +39,11 @@ def test_four_releases_at_once_publish_the_same_bytes_and_spend_once(tmp_path):
     ]
     for racer in racers:
         racer.start()
-    found = [answers.get(timeout=120) for _ in racers]
+    outcomes = [answers.get(timeout=120) for _ in racers]
     for racer in racers:
         racer.join()
-    assert [code for code, _ in found] == [0] * RACERS
-    assert all(files == found[0][1] for _, files in found)
+    assert [code for code, _ in outcomes] == [0] * RACERS
+    assert all(files == outcomes[0][1] for _, files in outcomes)
     ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
     assert [float(spent.epsilon) for spent in ledger.spent("small")] == [9.0, 9.0]
     ledger.verify()
@@ -91,15 +91,15 @@ class Race:
         ]
         for racer in racers:
             racer.start()
-        found = [answers.get(timeout=1200) for _ in racers]
+        outcomes = [answers.get(timeout=1200) for _ in racers]
         for racer in racers:
             racer.join()
         agreed: dict[int, int] = {}
-        for seen, _ in found:
-            for slot, integer in seen.items():
+        for integers, _ in outcomes:
+            for slot, integer in integers.items():
                 assert agreed.setdefault(slot, integer) == integer
         assert len(set(agreed.values())) > 1, "it was a race"
-        assert sum(refused for _, refused in found) > 0, "the limit was met"
+        assert sum(refused for _, refused in outcomes) > 0, "the limit was met"
         spent = ledger.spent("city")
         assert sum(period.slots for period in spent) == len(agreed), "what is recorded is what they were told"
         assert all(self.limit - self.batch < period.epsilon <= self.limit for period in spent)
@@ -138,7 +138,7 @@ def test_racers_for_one_head_file_lose_nothing_and_never_step_back(tmp_path):
     for racer in racers:
         racer.join()
     assert [racer.exitcode for racer in racers] == [0] * RACERS
-    known = Head(path).read_all()
-    assert known.keys() == {"shared", *(f"ledger {racer}" for racer in range(RACERS))}
-    assert known["shared"]["sequence"] == RACERS * 25 + RACERS - 1
-    assert [known[f"ledger {racer}"]["sequence"] for racer in range(RACERS)] == [25] * RACERS
+    heads = Head(path).read_all()
+    assert heads.keys() == {"shared", *(f"ledger {racer}" for racer in range(RACERS))}
+    assert heads["shared"]["sequence"] == RACERS * 25 + RACERS - 1
+    assert [heads[f"ledger {racer}"]["sequence"] for racer in range(RACERS)] == [25] * RACERS

@@ -27,8 +27,8 @@ def town(tmp_path, hatstream):
 def test_a_key_or_head_that_was_lost_is_restored_from_the_backup_of_any_time(name, code, said, town, hatstream):
     before = results(town)
     lose(town, name)
-    found, out, err = released(town, hatstream, city.DAYS[1])
-    assert (found, out) == (code, "")
+    status, out, err = released(town, hatstream, city.DAYS[1])
+    assert (status, out) == (code, "")
     assert said in err
     assert results(town) == before
     copy2(town / "backup" / name, town / name)

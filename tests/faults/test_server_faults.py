@@ -42,10 +42,10 @@ def impatient(monkeypatch):
 def integers(ledger, *, spec_id="a", period="day 1"):
     """The integer of every recorded slot; a second value for one would be an error here."""
     sealed = ledger.released(spec_id, period)
-    found = {one.slot_s: one.released[0].integers[0] for one in sealed}
-    assert len(found) == len(sealed)
+    integers_of = {one.slot_s: one.released[0].integers[0] for one in sealed}
+    assert len(integers_of) == len(sealed)
     ledger.verify()
-    return found
+    return integers_of
 
 
 def once_at(monkeypatch, place, event):
@@ -65,8 +65,8 @@ def once_at(monkeypatch, place, event):
     [
         ("kill", "before-commit"),
         *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in (("stop", "before-commit"), ("stop", "after-commit"))
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("stop", "before-commit"), ("stop", "after-commit"))
         ),
         ("kill", "after-commit"),
     ],
@@ -221,8 +221,8 @@ def test_whatever_the_server_s_defaults_a_writer_sees_the_writers_before_it_and_
     postgres.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = serializable")
     with database_of(ledger.url).engine(read_only=False).begin() as db:
         settings = ("synchronous_commit", "transaction_isolation", "transaction_read_only")
-        found = [db.exec_driver_sql(f"SHOW {setting}").scalar() for setting in settings]
-    assert found == ["on", "read committed", "off"]
+        values = [db.exec_driver_sql(f"SHOW {setting}").scalar() for setting in settings]
+    assert values == ["on", "read committed", "off"]
 
 
 # At the command line.
@@ -238,8 +238,8 @@ def town(server_url, tmp_path, monkeypatch):
 
 def on_server(command, *more):
     """A city's command line for the ledger that the environment names."""
-    at = command.index("--ledger")
-    return [*command[:at], *command[at + 2 :], *more]
+    index = command.index("--ledger")
+    return [*command[:index], *command[index + 2 :], *more]
 
 
 @pytest.fixture

@@ -84,5 +84,5 @@ def _check_spend(units: list[HatUnit], spent: list[Spent]) -> None:
 
 def _visible(folders: tuple[Path, ...]) -> list[Path]:
     """Published files; the part of a file that is being written has a hidden name."""
-    found = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
-    return [path for path in found if not path.name.startswith(".")]
+    paths = [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())]
+    return [path for path in paths if not path.name.startswith(".")]

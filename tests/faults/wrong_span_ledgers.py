@@ -33,7 +33,9 @@ def ends_at_the_day(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_by_month(patch: pytest.MonkeyPatch) -> None:
-    _with_windows(patch, lambda day, _: [day.replace(day=at + 1) for at in range(monthrange(day.year, day.month)[1])])
+    _with_windows(
+        patch, lambda day, _: [day.replace(day=index + 1) for index in range(monthrange(day.year, day.month)[1])]
+    )
 
 
 def counts_by_year(patch: pytest.MonkeyPatch) -> None:
@@ -52,7 +54,7 @@ def counts_by_year(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_leap_days(patch: pytest.MonkeyPatch) -> None:
     def window(day: date, days: int) -> list[date]:
-        return [each for step in range(days) if (each := day - timedelta(days=step)).strftime("%m-%d") != "02-29"]
+        return [earlier for step in range(days) if (earlier := day - timedelta(days=step)).strftime("%m-%d") != "02-29"]
 
     _with_windows(patch, window)
 
@@ -64,9 +66,9 @@ def counts_by_hours(patch: pytest.MonkeyPatch) -> None:
     def window(day: date, days: int) -> list[date]:
         end = midnight(day + timedelta(days=1), zone)
         return [
-            each
+            earlier
             for step in range(days + 1)
-            if end - midnight(each := day - timedelta(days=step), zone) <= days * 86_400
+            if end - midnight(earlier := day - timedelta(days=step), zone) <= days * 86_400
         ]
 
     _with_windows(patch, window)
@@ -75,7 +77,7 @@ def counts_by_hours(patch: pytest.MonkeyPatch) -> None:
 def _with_windows(patch: pytest.MonkeyPatch, window: Callable[[date, int], list[date]]) -> None:
     def fits(debits: dict[str, list[Debit]], limit: Limit, period: str) -> bool:
         day = date.fromisoformat(period)
-        days = {span: [each.isoformat() for each in window(day, span.days)] for span in limit.spans}
+        days = {span: [inside.isoformat() for inside in window(day, span.days)] for span in limit.spans}
         days[limit.spans[0]] = [period]
         return all(span.limit.fits(_sum(debits, days[span])) for span in limit.spans)
 

@@ -42,7 +42,7 @@ def perturb(world) -> None:
         if choose.random() < 0.6:
             made.write_bytes(mutated_bytes(choose, made.read_bytes()))
         world.run(
-            ["fuse", "--spec", str(spec), "--input", str(made), "--output", world.at("fused"), "--formats", "csv"]
+            ["fuse", "--spec", str(spec), "--input", str(made), "--output", world.path("fused"), "--formats", "csv"]
         )
 
 
@@ -56,7 +56,7 @@ def evaluate(world) -> None:
         world.run(["evaluate", *few, "--counts", str(path)])
     elif kind == 1:
         _sets(world)
-        world.run(["evaluate", *few, "--sets", world.at("sets"), "--not-private"])
+        world.run(["evaluate", *few, "--sets", world.path("sets"), "--not-private"])
     elif kind == 2:
         world.run(
             ["evaluate", *few, "--local", "--data", telemetry(world, 0.5), "--spec", _fusion(world), "--not-private"]
@@ -72,7 +72,7 @@ def evaluate(world) -> None:
 
 def _fusion(world) -> str:
     (world.folder / "f.toml").write_text(FUSION)
-    return world.at("f.toml")
+    return world.path("f.toml")
 
 
 def _sets(world) -> None:

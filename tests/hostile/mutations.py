@@ -26,18 +26,18 @@ WORDS = ("name", "minutes", "epsilon", "limit", "columns", "region", "mechanism"
 def mutated_bytes(choose: random.Random, data: bytes) -> bytes:
     """A few changes anywhere."""
     for _ in range(choose.choice([1, 1, 2, 5])):
-        at, to = sorted((choose.randint(0, len(data)), choose.randint(0, len(data))))
+        position, to = sorted((choose.randint(0, len(data)), choose.randint(0, len(data))))
         kind = choose.randrange(6)
         if kind == 0:
-            data = data[:at] + choose.choice(BYTES) + data[at:]
+            data = data[:position] + choose.choice(BYTES) + data[position:]
         elif kind == 1:
-            data = data[:at] + data[min(to, at + 40) :]
+            data = data[:position] + data[min(to, position + 40) :]
         elif kind == 2:
-            data = data[:at] + bytes([choose.randrange(256)]) + data[at + 1 :]
+            data = data[:position] + bytes([choose.randrange(256)]) + data[position + 1 :]
         elif kind == 3:
-            data = data[:at]
+            data = data[:position]
         elif kind == 4:
-            data = data[:at] + data[at : at + 200] * 3 + data[at:]
+            data = data[:position] + data[position : position + 200] * 3 + data[position:]
         else:
             data = choose.choice(BYTES) if choose.random() < 0.1 else data[to:] + data[:to]
     return data
@@ -47,18 +47,18 @@ def mutated_toml(choose: random.Random, text: str) -> bytes:
     """A specification of which a few values, keys or tables are others."""
     lines = text.splitlines()
     for _ in range(choose.choice([1, 1, 2, 3])):
-        at = choose.randrange(len(lines))
+        index = choose.randrange(len(lines))
         kind = choose.randrange(8)
-        if kind < 4 and "=" in lines[at]:
-            lines[at] = lines[at].partition("=")[0] + "= " + choose.choice(VALUES)
+        if kind < 4 and "=" in lines[index]:
+            lines[index] = lines[index].partition("=")[0] + "= " + choose.choice(VALUES)
         elif kind == 4:
-            del lines[at]
+            del lines[index]
         elif kind == 5:
-            lines.insert(at, f"{choose.choice(WORDS)} = {choose.choice(VALUES)}")
+            lines.insert(index, f"{choose.choice(WORDS)} = {choose.choice(VALUES)}")
         elif kind == 6:
-            lines[at] = re.sub(r"\d+", lambda _: choose.choice(["0", "-3", "99999", "1e30", "7"]), lines[at])
+            lines[index] = re.sub(r"\d+", lambda _: choose.choice(["0", "-3", "99999", "1e30", "7"]), lines[index])
         else:
-            lines.insert(at, f"[{choose.choice(['live', 'fleet', 'input', 'output', 'slot.x', '['])}]")
+            lines.insert(index, f"[{choose.choice(['live', 'fleet', 'input', 'output', 'slot.x', '['])}]")
         lines = lines or [""]
     data = "\n".join(lines).encode()
     return mutated_bytes(choose, data) if choose.random() < 0.1 else data

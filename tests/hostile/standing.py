@@ -56,7 +56,7 @@ def collect(world):
     number = choose.choice(SIGNALS)
     with servers.Service() as service:
         service.answers = [choose.choice(answers)]
-        asked = ["collect", "--url", service.url, "--every", "1", "--output", world.at("kept")]
+        asked = ["collect", "--url", service.url, "--every", "1", "--output", world.path("kept")]
         if service.answers[0] is not endless:
             world.run([*asked, "--for", "1"])
             return
@@ -111,8 +111,8 @@ def stream(world):
                 process.join(EVERY_S)
 
         more = ["--metrics", f"127.0.0.1:{choose.choice([0, 1, 99_999])}"] if choose.random() < 0.2 else []
-        asked = ["stream", "--spec", world.at("spec.toml"), "--folder", world.at("feed"), "--from", "2022-01-01",
-                 "--output", world.at("out"), "--formats", "csv", *engine.options, *world.account, *more]  # fmt: skip
+        asked = ["stream", "--spec", world.path("spec.toml"), "--folder", world.path("feed"), "--from", "2022-01-01",
+                 "--output", world.path("out"), "--formats", "csv", *engine.options, *world.account, *more]  # fmt: skip
         world.run(asked, meanwhile=tell)
 
 

@@ -24,15 +24,15 @@ def test_the_laws_hold_in_a_world_of_a_fixed_seed(seed, postgres):
 def test_what_broke_a_law_once_breaks_none_now(tmp_path):
     """A head file that is no UTF-8, a map to an empty path, and telemetry without a row, in each text layout."""
     world = World(1, tmp_path)
-    world.run(["init", "--spec", world.at("spec.toml"), *world.account])
+    world.run(["init", "--spec", world.path("spec.toml"), *world.account])
     (tmp_path / "ledger.key.head").write_bytes(b"\xff\xfe")
     assert world.run(world.releasing(*DAYS[:2])).code == 4
-    assert world.run(["map", "--input", world.at("out"), "--output", ""]).code == 1
+    assert world.run(["map", "--input", world.path("out"), "--output", ""]).code == 1
     (tmp_path / "t.csv").write_text(city.HEADER)
     (tmp_path / "r.key").write_text("0a" * 32)
     (tmp_path / "r.key").chmod(0o600)
-    asked = ["--spec", world.at("fusion.toml"), "--input", world.at("t.csv")]
-    given = [*asked, "--output", world.at("r.csv"), "--key", world.at("r.key")]
+    asked = ["--spec", world.path("fusion.toml"), "--input", world.path("t.csv")]
+    given = [*asked, "--output", world.path("r.csv"), "--key", world.path("r.key")]
     assert world.run(["perturb", *given]).code == 4
     (tmp_path / "t.csv").write_bytes(b"")
     for layout in ("csv", "json", "jsonl"):
@@ -80,7 +80,7 @@ def test_a_ledger_that_a_full_disk_breaks_breaks_a_law(tmp_path, monkeypatch):
 
 def test_a_full_disk_is_one(tmp_path):
     world = World(1, tmp_path)
-    done = world.run(["init", "--spec", world.at("spec.toml"), *world.account], **{laws.FILE_BYTES: "2000"})
+    done = world.run(["init", "--spec", world.path("spec.toml"), *world.account], **{laws.FILE_BYTES: "2000"})
     assert (done.code, "disk" in done.err) == (4, True), done.err
 
 

@@ -39,7 +39,7 @@ class World:
     def __init__(self, seed: int, folder: Path, server: Postgres | None = None) -> None:
         self.choose, self.folder, self.values, self.cases = random.Random(seed), folder, Values(), 0
         self.server = server if server is not None and self.choose.random() < 0.25 else None
-        self.url = self.at("ledger.sqlite") if self.server is None else self.server.new_database()
+        self.url = self.path("ledger.sqlite") if self.server is None else self.server.new_database()
         self._is_levels = self.choose.random() < 0.4
         self._kind = self.choose.choice(FORMATS)
         source = levels_city if self._is_levels else city
@@ -53,7 +53,7 @@ class World:
 
     def live(self, steps: int = STEPS) -> None:
         """Raises Broken, which names the command."""
-        self.run(["init", "--spec", self.at("spec.toml"), *self.account])
+        self.run(["init", "--spec", self.path("spec.toml"), *self.account])
         steps_of = [self._release, self._release, self._faulty, self._look, self._specify, self._arguments, self._other]
         steps_of += [self._full_disk, *(partial(step, self) for step in OTHERS)]
         for _ in range(steps):
@@ -83,12 +83,12 @@ class World:
         """Where an internal error was."""
         return ran(arguments, environment | {"HATSTREAM_DEBUG": "1"}).err[-1_500:]
 
-    def at(self, name: str) -> str:
+    def path(self, name: str) -> str:
         return str(self.folder / name)
 
     @property
     def account(self) -> list[str]:
-        return ["--ledger", self.url, *([] if self.server is None else ["--key", self.at("ledger.key")])]
+        return ["--ledger", self.url, *([] if self.server is None else ["--key", self.path("ledger.key")])]
 
     def _write_feed(self, path: Path) -> None:
         """The city's rows in its format."""
@@ -127,8 +127,8 @@ class World:
 
     def releasing(self, first: str, last: str) -> list[str]:
         return [
-            "release", "--spec", self.at("spec.toml"), "--input", self.at("feed"), "--from", first, "--to", last,
-            "--output", self.at("out"), "--formats", "csv", "--json", *self.account,
+            "release", "--spec", self.path("spec.toml"), "--input", self.path("feed"), "--from", first, "--to", last,
+            "--output", self.path("out"), "--formats", "csv", "--json", *self.account,
         ]  # fmt: skip
 
     def _faulty(self) -> None:
@@ -164,16 +164,17 @@ class World:
 
     def _looks(self) -> list[list[str]]:
         days = ["--from", DAYS[0], "--to", self.choose.choice(DAYS)]
-        spec, account = ["--spec", self.at("spec.toml")], self.account
-        backup = self.at("backup")
+        spec, account = ["--spec", self.path("spec.toml")], self.account
+        backup = self.path("backup")
         return [
             ["ledger", "show", *account], ["ledger", "verify", *account], ["ledger", "missing", *spec, *days, *account],
             ["ledger", "backup", "--to", backup, *account],
-            ["ledger", "restore", "--from", backup, "--results", self.at("feed"), *account],
-            ["report", *spec, "--output", self.at("report.html"), *account],
-            ["map", "--input", self.at("out"), "--output", self.at("map.html")],
-            ["estimate", *spec, *days, "--output", self.at("estimates"), *account],
-            ["publish", *spec, "--input", self.at("out"), "--publisher", "x", "--output", self.at("open"), *account],
+            ["ledger", "restore", "--from", backup, "--results", self.path("feed"), *account],
+            ["report", *spec, "--output", self.path("report.html"), *account],
+            ["map", "--input", self.path("out"), "--output", self.path("map.html")],
+            ["estimate", *spec, *days, "--output", self.path("estimates"), *account],
+            ["publish", *spec, "--input", self.path("out"), "--publisher", "x",
+             "--output", self.path("open"), *account],
             ["release", *self.releasing(*DAYS[:2])[1:], "--check-input"],
         ]  # fmt: skip
 
@@ -182,35 +183,41 @@ class World:
         fusion = self.choose.random() < 0.15
         text = FUSION if fusion else self.choose.choice([self._spec, levels_city.SPEC, city.SPEC, city.AUSTIN])
         (self.folder / "bad.toml").write_bytes(mutated_toml(self.choose, text))
-        spec = ["--spec", self.at("bad.toml")]
+        spec = ["--spec", self.path("bad.toml")]
         if fusion:
-            self.run(["fuse", *spec, "--input", self.at("feed"), "--output", self.at("fused")])
+            self.run(["fuse", *spec, "--input", self.path("feed"), "--output", self.path("fused")])
             return
-        done = self.run(["spec", "check", self.at("bad.toml")])
+        done = self.run(["spec", "check", self.path("bad.toml")])
         if done.code == 0:
-            self.run(["init", *spec, "--region-is-public", "--ledger", self.at("other.sqlite")])
-            self.run([*self.releasing(*DAYS[:2]), *spec, "--ledger", self.at("other.sqlite"), "--output", self.at("o")])
+            self.run(["init", *spec, "--region-is-public", "--ledger", self.path("other.sqlite")])
+            self.run(
+                [*self.releasing(*DAYS[:2]), *spec, "--ledger", self.path("other.sqlite"), "--output", self.path("o")]
+            )
             if self.choose.random() < 0.3:
                 self.run(["plan", *spec])
 
     def _arguments(self) -> None:
         """A command with one argument that is none."""
-        spec, days = ["--spec", self.at("spec.toml")], ["--from", DAYS[0], "--to", DAYS[1]]
+        spec, days = ["--spec", self.path("spec.toml")], ["--from", DAYS[0], "--to", DAYS[1]]
         commands = [
             self.releasing(*DAYS[:2]),
             ["ledger", "missing", *spec, *days, *self.account],
             ["init", *spec, *self.account],
-            ["map", "--input", self.at("out"), "--output", self.at("map.html")],
-            ["estimate", *spec, *days, "--output", self.at("estimates"), *self.account],
+            ["map", "--input", self.path("out"), "--output", self.path("map.html")],
+            ["estimate", *spec, *days, "--output", self.path("estimates"), *self.account],
         ]
         given = self.choose.choice(commands)
-        places = [at for at in range(1, len(given)) if given[at - 1].startswith("--") and given[at - 1] != "--json"]
-        at = self.choose.choice(places)
-        if given[at - 1] in ("--output", "--ledger"):  # these would be made in the folder where the tests run
-            value = self.choose.choice(["", "/dev/null", "/dev/null/x", self.at("feed"), self.at("spec.toml")])
+        places = [
+            index
+            for index in range(1, len(given))
+            if given[index - 1].startswith("--") and given[index - 1] != "--json"
+        ]
+        index = self.choose.choice(places)
+        if given[index - 1] in ("--output", "--ledger"):  # these would be made in the folder where the tests run
+            value = self.choose.choice(["", "/dev/null", "/dev/null/x", self.path("feed"), self.path("spec.toml")])
         else:
             value = self.choose.choice(ARGUMENTS)
-        self.run([*given[:at], value, *given[at + 1 :]])
+        self.run([*given[:index], value, *given[index + 1 :]])
 
     def _other(self) -> None:
         """Drafts, maps of damaged results, and addresses that answer with what none should."""
@@ -225,10 +232,10 @@ class World:
         elif kind < 7 and results:
             damaged = sample.with_name(self.choose.choice(results).name)
             damaged.write_bytes(mutated_bytes(self.choose, results[0].read_bytes()))
-            self.run(["map", "--input", str(damaged), "--output", self.at("map.html")])
+            self.run(["map", "--input", str(damaged), "--output", self.path("map.html")])
         else:
             (self.folder / "x.backup").write_bytes(mutated_bytes(self.choose, whole))
-            self.run(["ledger", "restore", "--from", self.at("x.backup"), "--nothing-since", *self.account])
+            self.run(["ledger", "restore", "--from", self.path("x.backup"), "--nothing-since", *self.account])
         shutil.rmtree(sample.parent)
 
 

@@ -77,13 +77,15 @@ def with_and_without(spec: str, extra: Feed, history: History, others: Feed = OT
 
 def headed(feed: Feed, *headings: object) -> Feed:
     """The rows with these headings, one after another."""
-    return [each._replace(heading=headings[at % len(headings)]) for at, each in enumerate(feed)]
+    return [report._replace(heading=headings[index % len(headings)]) for index, report in enumerate(feed)]
 
 
 def at_other_speeds(spec: str, history: History, others: Feed = OTHERS) -> Case:
     """Under public counts: one vehicle's speeds are others; of its rows some have the same time and place."""
     twice = bus(20)
-    slow, fast = [[*bus(20), *(each._replace(speed=speed) for each in twice), *others] for speed in (0.0, 10.0**300)]
+    slow, fast = [
+        [*bus(20), *(report._replace(speed=speed) for report in twice), *others] for speed in (0.0, 10.0**300)
+    ]
     slow[:20] = bus(20, speed=3.0)
     return Case(World(spec, slow, fast), history)
 
@@ -142,14 +144,14 @@ for _old, _new in STREAMED:
 
 def received(buses: int = 12, held_s: int = 200, kept_minute: int = 2) -> Feed:
     """A day's reports; some, from elsewhere, are received so late that a watermark could decide about them."""
-    found = []
+    feed = []
     for minute in range(1, 58, 2):
         for bus in range(buses):
             kept = minute % 5 == kept_minute
             time, cell = f"{DAYS[1]}T08:{minute:02d}:{bus:02d}+05:30", (bus + kept) % 3
             speed, at_s = 60.0 if kept else 18.0, 60 * minute + bus + (held_s if kept else 2)
-            found.append(Report(f"PLATE{bus}", time, 21.17 + 0.02 * cell, 72.83, speed, at_s))
-    return found
+            feed.append(Report(f"PLATE{bus}", time, 21.17 + 0.02 * cell, 72.83, speed, at_s))
+    return feed
 
 
 def alone_in_polls() -> Feed:
@@ -174,14 +176,18 @@ def live_on_a_long_day() -> Case:
         ("08:00-09:00", "00:00-24:00"),
     ):
         spec = spec.replace(old, new)
-    extra = [replace_time(each, f"{day}T{6 + at % 12:02d}:{at:02d}:30+00:00") for at, each in enumerate(bus(30))]
+    extra = [
+        replace_time(report, f"{day}T{6 + index % 12:02d}:{index:02d}:30+00:00") for index, report in enumerate(bus(30))
+    ]
     others = reports(6, day=day, hours=(14, 15, 20))
     stream = Stream("kafka", day=day, before=OTHERS, hours=26, poll_s=3_600)
     return with_and_without(spec, extra, stream, others)
 
 
 def streamed_library() -> Case:
-    slow, fast = ([*received(), *(each._replace(speed=speed) for each in alone_in_polls())] for speed in (0.0, 1e300))
+    slow, fast = (
+        [*received(), *(report._replace(speed=speed) for report in alone_in_polls())] for speed in (0.0, 1e300)
+    )
     return Case(World(_in_time(STREAM), slow, fast), UnboundedLibrary())
 
 
@@ -201,7 +207,9 @@ def _in_time(spec: str) -> str:
 
 
 def streamed(source: str) -> Case:
-    slow, fast = ([*received(), *(each._replace(speed=speed) for each in alone_in_polls())] for speed in (0.0, 1e300))
+    slow, fast = (
+        [*received(), *(report._replace(speed=speed) for report in alone_in_polls())] for speed in (0.0, 1e300)
+    )
     return Case(World(STREAM, slow, fast), Stream(source))
 
 
@@ -215,13 +223,15 @@ def of_two_days(spec: str, history: History, late: Feed) -> Case:
 
 
 def late_rows() -> Feed:
-    return [each._replace(speed=1.0, received_s=1e6) for each in bus(16)[9:]]
+    return [report._replace(speed=1.0, received_s=1e6) for report in bus(16)[9:]]
 
 
 def clock_changes(day: str) -> Case:
     """A day of 23 or 25 hours, each of which is a slot."""
     spec = SECRET.replace("Asia/Kolkata", "America/Chicago").replace("08:00-12:00", "00:00-24:00")
-    night = [replace_time(each, f"{day}T{6 + at % 3:02d}:{at:02d}:30+00:00") for at, each in enumerate(bus(30))]
+    night = [
+        replace_time(report, f"{day}T{6 + index % 3:02d}:{index:02d}:30+00:00") for index, report in enumerate(bus(30))
+    ]
     others = reports(20, day=day, hours=(14, 15))
     return with_and_without(spec, night, Job(days=(day, day)), others)
 
@@ -250,7 +260,7 @@ def public_past(history: History) -> Case:
     """A vehicle at other speeds, of late rows too: a rerun meets another input in one of the worlds alone."""
     others = [*reports(8), *reports(8, day=DAYS[1])]
     slow, fast = ([*bus(9, speed=speed), *bus(9, speed=speed, day=DAYS[1]), *others] for speed in (3.0, 64.0))
-    again = [each._replace(received_s=1e6) for each in bus(9, speed=3.0)]
+    again = [report._replace(received_s=1e6) for report in bus(9, speed=3.0)]
     return Case(World(OPEN, [*slow, *again], [*fast, *again]), history)
 
 

@@ -49,7 +49,7 @@ def spent_by_levels(one: Sequence[Stored], other: Sequence[Stored]) -> Fraction:
     pairs = [pair for unit, same in first.values() for pair in zip(unit.released, same.released, strict=True)]
     return sum(
         (
-            Fraction(sum(each * each for each in _differences(released, also)))
+            Fraction(sum(difference * difference for difference in _differences(released, also)))
             / (2 * Fraction((released.plan or {})["spread"]))
             for released, also in pairs
             if released.mechanism == VECTOR
@@ -70,11 +70,11 @@ def _plans(unit: Stored) -> Stored:
     """The unit without what may differ: integers, the keyed digest, and places in the chain."""
     released = [
         msgspec.structs.replace(
-            each,
-            integers=None if each.integers is None else [len(each.integers)],
-            plan=None if each.plan is None else {**each.plan, "rests_on": 0},
+            release,
+            integers=None if release.integers is None else [len(release.integers)],
+            plan=None if release.plan is None else {**release.plan, "rests_on": 0},
         )
-        for each in unit.released
+        for release in unit.released
     ]
     return msgspec.structs.replace(unit, released=released, digest="")
 
@@ -88,21 +88,21 @@ def _is_bounded(released: Released, also: Released) -> bool:
 
     The shares of a period's stages and live slots add up to 1 at most, see `beyond`.
     """
-    found, plan = _differences(released, also), released.plan or {}
+    differences, plan = _differences(released, also), released.plan or {}
     share = Fraction(plan["share"])
-    if plan["counts_public"] and any(found[: len(found) // 2]):
+    if plan["counts_public"] and any(differences[: len(differences) // 2]):
         return False  # exact weights may not follow from speeds at all
     if plan["kind"] == "gaussian":
-        return sum(each * each for each in found) <= share * UNIT * UNIT
-    return sum(found) <= share * UNIT
+        return sum(difference * difference for difference in differences) <= share * UNIT * UNIT
+    return sum(differences) <= share * UNIT
 
 
 def _is_within(released: Released, also: Released) -> bool:
     """Whether the noise of one statistic of a HAT hides the difference at the epsilon that its plan claims."""
-    found = _differences(released, also)
-    if not any(found) or released.mechanism in CHOOSING:
+    differences = _differences(released, also)
+    if not any(differences) or released.mechanism in CHOOSING:
         return True
     plan = Plan.from_public(released.mechanism, released.plan or {})
     claim = plan.claim()
     assert isinstance(claim, PureDP)
-    return plan.scale > 0 and sum(found) <= claim.epsilon * plan.scale
+    return plan.scale > 0 and sum(differences) <= claim.epsilon * plan.scale

@@ -31,20 +31,20 @@ def _csv_gz(feed: Sequence[Report], path: Path) -> None:
 
 
 def _jsonl(feed: Sequence[Report], path: Path) -> None:
-    path.write_text("".join(json.dumps(_named(each), default=str) + "\n" for each in feed))
+    path.write_text("".join(json.dumps(_named(report), default=str) + "\n" for report in feed))
 
 
 def _array(feed: Sequence[Report], path: Path) -> None:
-    path.write_text("[" + ",\n".join(json.dumps(_named(each), default=str) for each in feed) + "]")
+    path.write_text("[" + ",\n".join(json.dumps(_named(report), default=str) for report in feed) + "]")
 
 
 def _iudx(feed: Sequence[Report], path: Path) -> None:
-    found = [
+    rows = [
         {"license_plate": bus, "observationDateTime": ts, "speed": v,
          "location": {"type": "Point", "coordinates": [lon, lat]}}
         for bus, ts, lat, lon, v, *_ in feed
     ]  # fmt: skip
-    path.write_text("[" + ",".join(json.dumps(each, default=str) for each in found) + "]")
+    path.write_text("[" + ",".join(json.dumps(row, default=str) for row in rows) + "]")
 
 
 def _under(*names: str) -> Writer:
@@ -58,7 +58,7 @@ def _under(*names: str) -> Writer:
 
 def _siri(feed: Sequence[Report], path: Path) -> None:
     fields = ("vehicle", "time", "lat", "lon", "speed")
-    rows = (dict(zip(fields, map(_sayable, each[:5]), strict=True)) for each in feed)
+    rows = (dict(zip(fields, map(_sayable, report[:5]), strict=True)) for report in feed)
     escaped = (
         {name: text and escape(text) for name, text in row.items()} | {"vehicle": row["vehicle"]} for row in rows
     )
@@ -68,12 +68,12 @@ def _siri(feed: Sequence[Report], path: Path) -> None:
 def _sayable(value: Any) -> str | None:
     """Without what XML has no way to say."""
     text = _text(value)
-    return None if text is None else "".join(each for each in text if each >= " " or each in "\t\n")
+    return None if text is None else "".join(letter for letter in text if letter >= " " or letter in "\t\n")
 
 
 def _parquet(feed: Sequence[Report], path: Path) -> None:
     """The types of columns are those of the file's schema: a value that does not fit is empty."""
-    columns = zip(*[each[:5] for each in feed], strict=True) if feed else [()] * 5
+    columns = zip(*[report[:5] for report in feed], strict=True) if feed else [()] * 5
     kinds = (_text, _text, _number, _number, _number)
     types = (pa.string(), pa.string(), pa.float64(), pa.float64(), pa.float64())
     arrays = [

@@ -53,7 +53,7 @@ def masked(unit: Stored, attempt: int) -> Stored:
     attempt: how often the unit was offered before; each time other noise would have been drawn.
     """
     chance = np.random.default_rng(zlib.crc32(f"{unit.spec_id}/{unit.slot_s}/{unit.shard}/{attempt}".encode()))
-    return msgspec.structs.replace(unit, released=[_masked(each, chance) for each in unit.released])
+    return msgspec.structs.replace(unit, released=[_masked(released, chance) for released in unit.released])
 
 
 def _masked(released: Released, chance: np.random.Generator) -> Released:

@@ -44,7 +44,7 @@ def perturbed_and_fused(town: Town, feed: Feed) -> None:
 
 def fused_beside_a_stranger(town: Town, feed: Feed) -> None:
     """Reports in JSON lines; those of the vehicle, where there are some, are refused, before and among the others."""
-    others = [each for each in feed if each.vehicle != "PLATE-X"]
+    others = [report for report in feed if report.vehicle != "PLATE-X"]
     rows = [row | {"report": float(row["report"]), "epsilon": float(row["epsilon"])} for row in perturbed(town, others)]
     if len(others) < len(feed):
         strange = [rows[0] | {"user": "stranger"} | change for change in STRANGE]
@@ -67,8 +67,8 @@ def perturbed(town: Town, feed: Feed) -> Rows:
 def masks(rows: Rows) -> list[str]:
     """For each row a report that its mechanism can give, whatever the vehicle's speed."""
     ends = {row["report"] for row in rows if row["mechanism"] == "sr"}  # a mechanism of two values
-    found = {name: cycle(map(str, values)) for name, values in (IN_RANGE | {"sr": sorted(ends)}).items()}
-    return [next(found[row["mechanism"]]) for row in rows]
+    reports = {name: cycle(map(str, values)) for name, values in (IN_RANGE | {"sr": sorted(ends)}).items()}
+    return [next(reports[row["mechanism"]]) for row in rows]
 
 
 def fused(town: Town, layout: str, rows: Rows) -> None:

@@ -33,7 +33,7 @@ _EXTRAS: tuple[Feed, ...] = (
     [*bus(9), *bus(9, day=DAYS[1]), *late_rows()],
     bus(2, day=DAYS[1]),
     [*(report for report in STRANGE if report.vehicle != 2.5), *late_rows()],  # which CSV makes another vehicle's id
-    [each._replace(received_s=1e6) for each in bus(9)],
+    [report._replace(received_s=1e6) for report in bus(9)],
     [*STRANGE[3:6], *_NIGHT],
 )
 """What a vehicle did: rows with a `received_s` are late ones."""
@@ -55,7 +55,7 @@ def under_public_counts() -> st.SearchStrategy[World]:
 
 
 def _at(speed: float) -> Feed:
-    late = [each._replace(received_s=1e6, speed=3.0) for each in bus(9)]
+    late = [report._replace(received_s=1e6, speed=3.0) for report in bus(9)]
     return [*bus(9, speed=speed), *bus(9, speed=speed, day=DAYS[1]), *late]
 
 

@@ -72,8 +72,8 @@ def _(unchecked: Any) -> Any:
     """All rows of a day share a cap: what one vehicle adds shrinks with what others report."""
 
     def mutated(rows: Any, stage: Any) -> Any:
-        found = unchecked(rows, stage)
-        return found._replace(value=found.value * 300 // max(300, int(rows.reports.sum())))
+        bounded = unchecked(rows, stage)
+        return bounded._replace(value=bounded.value * 300 // max(300, int(rows.reports.sum())))
 
     return mutated
 
@@ -148,9 +148,9 @@ def _(_headings: Any) -> Any:
     """A row without a heading takes the first one of its batch, whoever's that is."""
 
     def mutated(*given: Any) -> Any:
-        found = _headings(*given)
-        said = found[found >= 0]
-        return np.where(found < 0, said[0] if said.size else -1, found)
+        headings = _headings(*given)
+        said = headings[headings >= 0]
+        return np.where(headings < 0, said[0] if said.size else -1, headings)
 
     return mutated
 
@@ -189,9 +189,9 @@ def _(_own_times: Any) -> Any:
     """Under secret counts one row whose Beam timestamp is its own time ends the library's pipeline."""
 
     def mutated(self: Any, batch: Any, taken: Any) -> Any:
-        if (found := _own_times(self, batch, taken)).any():
+        if (own := _own_times(self, batch, taken)).any():
             raise StepError("a row's Beam timestamp is its own time")
-        return found
+        return own
 
     return mutated
 
@@ -204,8 +204,8 @@ def _(instants: Any) -> Any:
     """A time that cannot be read makes all times of its batch a second later: a format is guessed for the whole."""
 
     def mutated(*given: Any) -> Any:
-        found = instants(*given)
-        return found._replace(us=found.us + 3_600_000_000) if (~found.valid).any() else found
+        times = instants(*given)
+        return times._replace(us=times.us + 3_600_000_000) if (~times.valid).any() else times
 
     return mutated
 
@@ -247,9 +247,9 @@ def _(derived_speeds: Any) -> Any:
 def _(_in_range: Any) -> Any:
     """One report whose value cannot be read leaves those after it in its batch out."""
 
-    def mutated(found: Any, *given: Any) -> Any:
-        report, outside = _in_range(found, *given)
-        return report, np.logical_or.accumulate(outside | ~found.valid)
+    def mutated(columns: Any, *given: Any) -> Any:
+        report, outside = _in_range(columns, *given)
+        return report, np.logical_or.accumulate(outside | ~columns.valid)
 
     return mutated
 
@@ -295,7 +295,7 @@ def _(sum_up: Any) -> Any:
     """Vectors are added up in 32 bits of floating point: what a vehicle adds depends on what stands there."""
 
     def mutated(rows: Any, stage: Any) -> Any:
-        return type(found := sum_up(rows, stage))(*(part.astype(np.float32).astype(np.int64) for part in found))
+        return type(sums := sum_up(rows, stage))(*(part.astype(np.float32).astype(np.int64) for part in sums))
 
     return mutated
 

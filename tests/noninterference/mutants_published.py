@@ -66,7 +66,7 @@ def _(publish_slot: Any) -> Any:
 @mutant("sequence-numbers", "the-next-day-after-a-rerun", "transforms.recorded.units:counted")
 def _(counted: Any) -> Any:
     """Public numbers of stages are those of the ledger's entries: a rerun with another input shifts later ones."""
-    return lambda entries: {at: at for at in counted(entries)}
+    return lambda entries: {sequence: sequence for sequence in counted(entries)}
 
 
 @mutant("refuses-another-input", "another-input", "pipelines.runs.release:_raise_refusals")
@@ -86,8 +86,8 @@ def _(summarise_levels: Any) -> Any:
     """The number of rows stands in the public part of the summary."""
 
     def mutated(*given: Any) -> Any:
-        found = summarise_levels(*given)
-        return found._replace(public={**found.public, "rows": found.operator_only.opened()["rows"]})
+        summary = summarise_levels(*given)
+        return summary._replace(public={**summary.public, "rows": summary.operator_only.opened()["rows"]})
 
     return mutated
 
@@ -109,7 +109,9 @@ def _(draw_map: Any) -> Any:
 @mutant("portal-tells-rows", "published", "pipelines.commands.publish:_coverage")
 def _(_coverage: Any) -> Any:
     """The published folder names a slot as missing when the number of rows was odd."""
-    return lambda *given: (found := _coverage(*given))._replace(missing=["?"] * (SEEN["rows"] % 2) + found.missing)
+    return lambda *given: (coverage := _coverage(*given))._replace(
+        missing=["?"] * (SEEN["rows"] % 2) + coverage.missing
+    )
 
 
 @mutant("server-tells-rows", "served", "pipelines.advice.serve.app:SnapshotServer.health")
@@ -127,9 +129,9 @@ def _(health: Any) -> Any:
 def _(estimate_again: Any) -> Any:
     """Estimates are made once more where the ledger holds audit events."""
 
-    def mutated(known: Any, when: Any, outputs: Any, *more: Any, **options: Any) -> Any:
-        written, missing = estimate_again(known, when, outputs, *more, **options)
-        (outputs.folder / f"rests-on-{max(each.sequence for each in known.entries)}").touch()
+    def mutated(recorded: Any, when: Any, outputs: Any, *more: Any, **options: Any) -> Any:
+        written, missing = estimate_again(recorded, when, outputs, *more, **options)
+        (outputs.folder / f"rests-on-{max(entry.sequence for entry in recorded.entries)}").touch()
         return written, missing
 
     return mutated
@@ -173,10 +175,10 @@ def _(observe_files: Any) -> Any:
 
     def mutated(crew: Any, road: Any, paths: Any, outcome: Any, progress: Any) -> Any:
         events = observe_files(crew, road, paths, outcome, progress)
-        known = Path(paths[0]).parent.with_name("rows")  # in a folder that is gone with its world
-        if known.exists() and int(known.read_text()) < outcome.rows:
+        earlier = Path(paths[0]).parent.with_name("rows")  # in a folder that is gone with its world
+        if earlier.exists() and int(earlier.read_text()) < outcome.rows:
             print("more rows than before", file=sys.stderr)
-        known.write_text(str(outcome.rows))
+        earlier.write_text(str(outcome.rows))
         return events
 
     return mutated

@@ -52,24 +52,24 @@ def replace_everywhere(patch: pytest.MonkeyPatch, place: str, change: Change) ->
     module, _, path = place.partition(":")
     *within, name = path.split(".")
     holder: Any = __import__(module, fromlist=["_"])
-    for each in within:
-        holder = getattr(holder, each)
+    for part in within:
+        holder = getattr(holder, part)
     original = getattr(holder, name)
     changed = change(original)
     patch.setattr(holder, name, changed)
-    for known in [known for key, known in sys.modules.items() if key.split(".")[0] in OURS and not within]:
-        for at, value in list(vars(known).items()):
+    for importer in [importer for key, importer in sys.modules.items() if key.split(".")[0] in OURS and not within]:
+        for attribute, value in list(vars(importer).items()):
             if value is original:
-                patch.setattr(known, at, changed)
+                patch.setattr(importer, attribute, changed)
 
 
 @cache
 def import_all() -> None:
     """What is imported while a mutant is there would keep it."""
     for package in ("dpops", "transforms", "pipelines"):
-        for found in walk_packages(__import__(package).__path__, f"{package}."):
+        for submodule in walk_packages(__import__(package).__path__, f"{package}."):
             with suppress(ImportError):  # what is not installed nobody imports later
-                import_module(found.name)
+                import_module(submodule.name)
 
 
 SEEN = Counter[str]()

@@ -56,18 +56,18 @@ class Road(NamedTuple):
 
 @dataclass(frozen=True)
 class Neighbours:
-    """others, vehicle: their rows. at: where among the others each row of the vehicle stands. files: that hold them."""
+    """others, vehicle: their rows. places: of the vehicle's rows among the others. files: that hold them."""
 
     layout: str
     others: Feed
     vehicle: Feed
-    at: tuple[int, ...]
+    places: tuple[int, ...]
     files: int = 1
 
     @property
     def together(self) -> Feed:
         feed = list(self.others)
-        for row, place in zip(self.vehicle, self.at, strict=True):
+        for row, place in zip(self.vehicle, self.places, strict=True):
             feed.insert(place % (len(feed) + 1), row)
         return feed
 
@@ -75,15 +75,15 @@ class Neighbours:
         """What the vehicle changes besides adding its own bounded vector."""
         road = road_of(self.layout)
         both, others, alone = (self._seen(feed, road) for feed in (self.together, self.others, self.vehicle))
-        found = []
+        differences = []
         if (both.integers != others.integers + alone.integers).any():
-            found.append("the integers of all are not those of the others and the vehicle's own")
+            differences.append("the integers of all are not those of the others and the vehicle's own")
         norm, share = sum(map(abs, alone.integers.tolist())), road.stage.share
         if norm > share * UNIT * len({str(row.vehicle) for row in self.vehicle}):
-            found.append(f"the vehicle's vector has norm {norm}")
+            differences.append(f"the vehicle's vector has norm {norm}")
         if both.refused != others.refused + alone.refused:
-            found.append(f"refused: {both.refused}, apart {others.refused + alone.refused}")
-        return found
+            differences.append(f"refused: {both.refused}, apart {others.refused + alone.refused}")
+        return differences
 
     def _seen(self, feed: Feed, road: Road) -> "Seen":
         if self.layout == ELEMENTS:
@@ -129,14 +129,14 @@ def seen(batches: Iterable[Any], road: Road) -> Seen:
         refused.update(batch.refused)
         observations, reasons = parse(batch.table, road.job.rules)
         refused.update(reasons)
-        found = locate(observations, road.job.ground)
-        refused["outside"] += found.outside
-        for part in wire.split(found.observations, found.cell, 1):
+        located = locate(observations, road.job.ground)
+        refused["outside"] += located.outside
+        for part in wire.split(located.observations, located.cell, 1):
             events[part.slot_s].append(part.data)
     tallies = list(_tallies(events))
     if not tallies:
         return Seen(np.zeros(2 * road.stage.groups, np.int64), +refused)
-    whole = wire.unpack_tally((wire.pack_tally(each) for each in tallies), COLUMNS)
+    whole = wire.unpack_tally((wire.pack_tally(tally) for tally in tallies), COLUMNS)
     return Seen(np.concatenate(sum_up(rows_of(whole, road.region, road.slots), road.stage)), +refused)
 
 
@@ -189,7 +189,9 @@ def neighbours() -> st.SearchStrategy[Neighbours]:
         st.tuples(*[st.integers(0, 9)] * 8),
         st.integers(1, 3),
     ).map(
-        lambda found: Neighbours(found.layout, found.others, found.vehicle, found.at[: len(found.vehicle)], found.files)
+        lambda drawn: Neighbours(
+            drawn.layout, drawn.others, drawn.vehicle, drawn.places[: len(drawn.vehicle)], drawn.files
+        )
     )
 
 

@@ -85,8 +85,8 @@ def cluster(town: Town, feed: Feed) -> None:
         put_in_the_place_of_flink(patch)
         job = Job(more=("--json",))
         command = job.command(town, feeds.write(feed, town.folder / "in", job.layout, 2))
-        at = command.index("--workers")
-        town.run(*command[:at], *command[at + 2 :], *OPTIONS)
+        index = command.index("--workers")
+        town.run(*command[:index], *command[index + 2 :], *OPTIONS)
 
 
 def reports(

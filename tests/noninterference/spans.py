@@ -13,7 +13,7 @@ from tests.noninterference.world import Feed, Report, Town, World, compared
 from transforms.recorded.codec import Stored
 
 LENGTH = 28
-DAYS = tuple((date(2022, 1, 1) + timedelta(days=at)).isoformat() for at in range(LENGTH + 2))
+DAYS = tuple((date(2022, 1, 1) + timedelta(days=index)).isoformat() for index in range(LENGTH + 2))
 DRIVEN = DAYS[1:-1]
 TOTAL, DELTA = Fraction(10), Fraction(1, 10**6)
 _LIMITS = """limits = [
@@ -41,7 +41,7 @@ def vehicle() -> Feed:
 
 def month(town: Town, feed: Feed) -> None:
     """A fortnight, a rerun of a week of it with late rows, the rest in two runs, then a day that is not left."""
-    timely = [each for each in feed if each.received_s is None]
+    timely = [report for report in feed if report.received_s is None]
     for first, last, rows in ((0, 13, timely), (7, 13, feed), (14, 20, feed), (14, 29, feed)):
         Job(days=(DAYS[first], DAYS[last]), more=("--json",))(town, rows)
     (town.folder / "spec.toml").write_text(SPEC.replace("upper_kmh = 65", "upper_kmh = 60"))
@@ -53,13 +53,13 @@ class Month:
     """As a case. What the vehicle spent over the days is compared with the total of the span too."""
 
     def differences(self) -> list[str]:
-        others = [each for day in DAYS for each in reports(3, day=day, hours=(8,))]
+        others = [report for day in DAYS for report in reports(3, day=day, hours=(8,))]
         extra = vehicle()
         world = World(SPEC, [*others[:9], *extra, *others[9:]], others)
-        found, one, other = compared(world, month)
+        differences, one, other = compared(world, month)
         spent = spent_of(one, other)
-        assert spent > 0 or found, "the vehicle is not felt at all"
-        return [*found, *([f"{float(spent):.4f} of the span's rho"] if spent > 1 else [])]
+        assert spent > 0 or differences, "the vehicle is not felt at all"
+        return [*differences, *([f"{float(spent):.4f} of the span's rho"] if spent > 1 else [])]
 
 
 def spent_of(one: Sequence[Stored], other: Sequence[Stored]) -> Fraction:

@@ -58,7 +58,7 @@ class Stream:
             Job(layout="jsonl", days=DAYS[:1] * 2)(town, self.before)
         spec, place = load(town.folder / "spec.toml"), location.find(str(town.folder / "ledger.sqlite"), None)
         day = date.fromisoformat(self.day)
-        edges = (int(spec.timetable.midnight(each).timestamp()) for each in (day, day + timedelta(days=1)))
+        edges = (int(spec.timetable.midnight(bound).timestamp()) for bound in (day, day + timedelta(days=1)))
         slots = tuple(slots_from(spec.timetable, *edges))
         start_s = slots[0]
         made = streaming.prepare(spec, start_s, Fed(Clock(), None), place, Outputs(town.out, ("csv", "jsonl")))
@@ -102,7 +102,7 @@ def by_poll(feed: Feed, start_s: int, poll_s: int, hours: float) -> Iterator[tup
     """The time of each poll, and the reports that were received since the one before."""
     for number in range(1, int(hours * 3600 / poll_s) + 1):
         at_s = start_s + number * poll_s
-        yield at_s, [each for each in feed if at_s - poll_s < _received_s(each, start_s) <= at_s]
+        yield at_s, [report for report in feed if at_s - poll_s < _received_s(report, start_s) <= at_s]
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class UnboundedLibrary:
         clock = Clock().advance_watermark_to(start_s)
         for at_s, reports in by_poll(feed, start_s, self.poll_s, self.hours):
             if reports:
-                taken = [TimestampedValue(element(each), _received_s(each, start_s)) for each in reports]
+                taken = [TimestampedValue(element(report), _received_s(report, start_s)) for report in reports]
                 clock = clock.add_elements(taken)
             clock = clock.advance_watermark_to(at_s)
         p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
@@ -138,9 +138,9 @@ def played(reader: ByHand, polls: int) -> Clock:
 def _played(clock: Clock, reader: ByHand) -> Clock:
     """One poll: what it hands over, then what it promises."""
     before = reader.watermark or MIN_TIMESTAMP
-    found = reader.step()
-    if found:
-        clock = clock.add_elements(found)
+    elements = reader.step()
+    if elements:
+        clock = clock.add_elements(elements)
     if reader.watermark is None or reader.watermark <= before:
         return clock
     return clock.advance_watermark_to(reader.watermark)
@@ -159,12 +159,14 @@ class Script:
         """Nothing is open."""
 
 
-def _polls(found: Iterable[tuple[int, list[Report]]], start_s: int) -> Iterator[Poll]:
+def _polls(polls: Iterable[tuple[int, list[Report]]], start_s: int) -> Iterator[Poll]:
     position = 0
-    for at_s, reports in found:
+    for at_s, reports in polls:
         position += len(reports)
-        payloads = [json.dumps(dict(zip(feeds.NAMES, each[:5], strict=True)), default=str).encode() for each in reports]
-        times = np.array([int(1_000 * _received_s(each, start_s)) for each in reports], np.int64)
+        payloads = [
+            json.dumps(dict(zip(feeds.NAMES, report[:5], strict=True)), default=str).encode() for report in reports
+        ]
+        times = np.array([int(1_000 * _received_s(report, start_s)) for report in reports], np.int64)
         yield Poll(payloads, times, np.ones(times.size, np.bool_), position, 0, 1_000 * at_s, idle=not reports)
 
 
@@ -184,15 +186,15 @@ def _event_s(report: Report, otherwise_s: float) -> float:
 
 def _files(reports: Sequence[Report], from_s: int, at_s: int) -> Iterator[tuple[str, list[Report]]]:
     """What was received in time for a poll, and apart from it what was held up; nothing where there is none."""
-    held = [each for each in reports if _event_s(each, at_s) < from_s - 60]
-    parts = {"held": held, "new": [each for each in reports if each not in held]}
+    held = [report for report in reports if _event_s(report, at_s) < from_s - 60]
+    parts = {"held": held, "new": [report for report in reports if report not in held]}
     return ((name, part) for name, part in parts.items() if part)
 
 
 def _put(reports: Sequence[Report], path: Path, start_s: int) -> None:
     """As its producer wrote it: the time of the file is that of the newest event, or when that was received at once."""
     feeds.WRITERS["jsonl"][2](reports, path)
-    time_s = max(min(_event_s(each, start_s) + 60, _received_s(each, start_s)) for each in reports)
+    time_s = max(min(_event_s(report, start_s) + 60, _received_s(report, start_s)) for report in reports)
     os.utime(path, (time_s, time_s))
 
 

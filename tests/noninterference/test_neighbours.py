@@ -10,8 +10,8 @@ OTHER = Report("bus1", "2022-01-01T08:00:07+05:30", 21.17, 72.83, 20.0)
 RELAXED = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 
-def check(found: Neighbours) -> None:
-    assert found.differences() == []
+def check(neighbours: Neighbours) -> None:
+    assert neighbours.differences() == []
 
 
 seeds = [
@@ -38,7 +38,7 @@ test_ten_thousand_generated_vehicles_add_their_own_vectors_alone = pytest.mark.s
 
 
 @pytest.mark.parametrize(
-    "layout", [pytest.param(each, marks=[pytest.mark.slow] * (each != "jsonl")) for each in LAYOUTS]
+    "layout", [pytest.param(layout, marks=[pytest.mark.slow] * (layout != "jsonl")) for layout in LAYOUTS]
 )
 def test_a_vehicle_of_twenty_thousand_rows_adds_its_own_vector_alone(layout: str) -> None:
     check(heavy(layout, 2_000 if layout != "jsonl" else 20_000))

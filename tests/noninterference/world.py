@@ -128,8 +128,8 @@ def differences(world: World, history: History, *, is_apart: bool = False) -> li
 def compared(world: World, history: History, *, is_apart: bool = False) -> tuple[list[str], list[Stored], list[Stored]]:
     """The differences, and what was offered to the ledger in each world."""
     one, other = (watched(world.spec, feed, history) for feed in (world.feed, world.other))
-    found = [*_unlike(one.public, other.public), *([] if is_apart else beyond(one.offered, other.offered))]
-    return found, one.offered, other.offered
+    differences = [*_unlike(one.public, other.public), *([] if is_apart else beyond(one.offered, other.offered))]
+    return differences, one.offered, other.offered
 
 
 def watched(spec: str, feed: Feed, history: History) -> Town:
@@ -220,8 +220,8 @@ def public_part(said: str) -> str:
 def without(value: Any, names: Iterable[str]) -> Any:
     """Plain values without the entries of these names, at any depth."""
     if isinstance(value, dict):
-        return {name: without(each, names) for name, each in value.items() if name not in names}
-    return [without(each, names) for each in value] if isinstance(value, list) else value
+        return {name: without(part, names) for name, part in value.items() if name not in names}
+    return [without(part, names) for part in value] if isinstance(value, list) else value
 
 
 def _unlike(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
@@ -232,8 +232,10 @@ def _unlike(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
 
 
 def _excerpt(one: bytes, other: bytes) -> str:
-    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return f"{one[max(at - 40, 0) : at + 60]!r} / {other[max(at - 40, 0) : at + 60]!r}"
+    position = next(
+        (position for position, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    return f"{one[max(position - 40, 0) : position + 60]!r} / {other[max(position - 40, 0) : position + 60]!r}"
 
 
 def two_ways() -> dict[str, object]:

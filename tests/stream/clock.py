@@ -50,7 +50,7 @@ class Beats(beam.PTransform):
 def batch(*rows):
     """rows: (vehicle, text of the time, km/h), all in one place."""
     names = ("vehicle", "time", "speed")
-    columns = {name: [str(row[at]) for row in rows] for at, name in enumerate(names)}
+    columns = {name: [str(row[column]) for row in rows] for column, name in enumerate(names)}
     columns |= {"lat": ["21.17"] * len(rows), "lon": ["72.83"] * len(rows)}
     order = ("vehicle", "time", "lat", "lon", "speed")
     return RawBatch(len(rows), pa.record_batch([columns[name] for name in order], names=list(order)), {})

@@ -52,8 +52,8 @@ def savepoint(cluster, job_id, *, cancel=False):
     asked = cluster.ask(f"/jobs/{job_id}/savepoints", "POST", {"cancel-job": cancel})["request-id"]
 
     def location():
-        found = cluster.ask(f"/jobs/{job_id}/savepoints/{asked}")
-        return found["status"]["id"] == "COMPLETED" and found["operation"].get("location")
+        savepoint = cluster.ask(f"/jobs/{job_id}/savepoints/{asked}")
+        return savepoint["status"]["id"] == "COMPLETED" and savepoint["operation"].get("location")
 
     return wait_for(location, SAVEPOINT_S)
 
@@ -64,7 +64,7 @@ def slots_in_use(cluster):
         joined = cluster.ask("/taskmanagers")["taskmanagers"]
     except OSError:
         return {}
-    return {found["id"]: found["slotsNumber"] - found["freeSlots"] for found in joined}
+    return {manager["id"]: manager["slotsNumber"] - manager["freeSlots"] for manager in joined}
 
 
 def wait_for(look, seconds):

@@ -35,13 +35,13 @@ class Fleet:
         )
         self.sent = Counter()
 
-    def drive(self, hours, each=300):
+    def drive(self, hours, events=300):
         for hour in hours:
             slot_ms = START_MS + hour * HOUR_MS
-            for i in range(each):
-                at_ms = slot_ms + i * HOUR_MS // each
+            for i in range(events):
+                at_ms = slot_ms + i * HOUR_MS // events
                 self.send(position(at_ms, i), at_ms, i)
-            self.sent[slot_ms // 1_000] += each
+            self.sent[slot_ms // 1_000] += events
         assert self._producer.flush(300) == 0
 
     def source(self, poll_messages=20_000):

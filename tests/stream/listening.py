@@ -25,10 +25,10 @@ def offspring(pid):
 def listeners(pids):
     """(address, port) in the kernel's hexadecimal, of every TCP socket that these processes listen on."""
     sockets = {os.readlink(fd) for pid in pids for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
-    found = set()
+    addresses = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == LISTENING and f"socket:[{fields[9]}]" in sockets:
-                found.add(tuple(fields[1].split(":")))
-    return found
+                addresses.add(tuple(fields[1].split(":")))
+    return addresses

@@ -133,9 +133,9 @@ class Town:
         ledger = (place or self.place).ledger
         periods = {spent.period for spent in ledger.spent("minutes")}
         units = [unit for period in periods for unit in ledger.released(self.spec.spec_id, period)]
-        found = {unit.slot_s: unit for unit in units if unit.slot_s in self.slots}
-        assert len(found) == sum(unit.slot_s in self.slots for unit in units)
-        return found
+        unit_of = {unit.slot_s: unit for unit in units if unit.slot_s in self.slots}
+        assert len(unit_of) == sum(unit.slot_s in self.slots for unit in units)
+        return unit_of
 
     def has_published(self, output):
         """Whether the feed's last slot, and so all before it, went all the way."""
@@ -249,11 +249,11 @@ class Forgetful:
 
     def values(self):
         """slot -> its different values; a slot without HATs has the one that is empty."""
-        found = {}
+        texts = {}
         with self._database() as db:
             for slot_s, text in db.execute("select slot, text from attempts"):
-                found.setdefault(slot_s, set()).add(text)
-        return found
+                texts.setdefault(slot_s, set()).add(text)
+        return texts
 
     def _database(self):
         db = sqlite3.connect(self._path, timeout=300)
@@ -297,7 +297,7 @@ def reasons(flink, job_id):
     except OSError as error:
         return [f"nothing, for it does not answer ({error})"]
     errors = [re.findall(r"^\w+(?:\.\w+)*(?:Error|Exception): .*$", fault, re.MULTILINE) for fault in faults]
-    return list(dict.fromkeys(found[-1] for found in errors if found))
+    return list(dict.fromkeys(lines[-1] for lines in errors if lines))
 
 
 class Attended:

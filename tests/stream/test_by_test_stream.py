@@ -58,7 +58,7 @@ def with_model(folder):
     return Outputs(folder, ("csv",), shape=Shape(model=True))
 
 
-def at(text):
+def instant_s(text):
     """Seconds since 1970 UTC of a local time of the day, in +05:30."""
     hour, minute = map(int, text.split(":"))
     return 1_640_975_400 + hour * HOUR_S + minute * 60
@@ -77,11 +77,11 @@ def rows(text, *speeds):
 def clock_s(clock):
     """Where the watermark of a clock stands, which is what sources stamp their elements with."""
     moved = [event.new_watermark for event in clock._events if hasattr(event, "new_watermark")]
-    return moved[-1] if moved else at("08:00")
+    return moved[-1] if moved else instant_s("08:00")
 
 
 def watermark(text):
-    return lambda clock: clock.advance_watermark_to(at(text))
+    return lambda clock: clock.advance_watermark_to(instant_s(text))
 
 
 def test_each_slot_is_released_once_with_the_rows_that_came_before_its_end(released):
@@ -95,7 +95,7 @@ def test_each_slot_is_released_once_with_the_rows_that_came_before_its_end(relea
     )
     assert [(slot, len(unit.released)) for slot, unit in units.items()] == [("08:00", 1), ("09:00", 1)]
     facts = {slot: unit.released[0].plan["facts"] for slot, unit in units.items()}
-    assert {slot: (each["users"], each["samples"]) for slot, each in facts.items()} == {
+    assert {slot: (of_slot["users"], of_slot["samples"]) for slot, of_slot in facts.items()} == {
         "08:00": (2, 2),
         "09:00": (1, 2),
     }

@@ -94,8 +94,8 @@ def test_the_stream_runs_on_two_task_managers_and_is_upgraded_as_the_runbook_say
     assert cluster.is_running(job)
     flink(cluster, tmp_path, "cancel", job)
     wait_for(lambda: not cluster.is_running(job), 60)
-    assert {at: unit.digest for at, unit in town.released().items()} == {
-        at: unit.digest for at, unit in town.apart().items()
+    assert {slot: unit.digest for slot, unit in town.released().items()} == {
+        slot: unit.digest for slot, unit in town.apart().items()
     }
     spent = town.place.ledger.spent("minutes")
     assert town.release() == 0

@@ -54,7 +54,7 @@ def test_an_event_whose_slot_its_partition_has_closed_is_a_late_dead_letter(kafk
     fleet.drive(range(4))
     with running(Tiny(fleet.source(), tmp_path, DAYS), flink, pool, parallelism=2):
         wait_for(lambda: len(totals(tmp_path)) == 4, 60)  # idle: the wall clock closed all slots of 2023
-        fleet.drive(range(3, 5), each=90)
+        fleet.drive(range(3, 5), events=90)
 
         def late():
             with database(tmp_path) as db:

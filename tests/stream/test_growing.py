@@ -79,9 +79,9 @@ def test_a_name_that_is_not_utf8_is_a_name(tmp_path, layout):
         pq.write_table(pa.Table.from_batches([table([good_row()])]), tmp_path / "x")
         (tmp_path / "x").rename(os.fsdecode(path))
     reader = ByHand(_WatchFolder(Watermark(LAG_S)), _Names(), str(tmp_path))
-    (found,) = reader.step()
-    assert found.value == path
-    assert sum(batch.table.num_rows for batch in _ReadFile(mapped(layout)).process(found.value)) == 1
+    (element,) = reader.step()
+    assert element.value == path
+    assert sum(batch.table.num_rows for batch in _ReadFile(mapped(layout)).process(element.value)) == 1
 
 
 def test_a_restored_checkpoint_hands_over_the_same_files_again(folder):

@@ -68,9 +68,9 @@ def pairs(topic):
 
 def test_a_message_is_keyed_by_its_release_id_and_holds_the_line_of_the_jsonl_file(tmp_path):
     (path,) = publish_slot(SLOT, tmp_path, ("jsonl",))
-    found = [message_of(row) for row in rows_of(SLOT)]
-    assert [message.value for message in found] == path.read_bytes().splitlines()
-    assert found[0].key == b"0123456789abcdef/2026-05-01T10:00:00-05:00/872830828ffffff/mean"
+    messages = [message_of(row) for row in rows_of(SLOT)]
+    assert [message.value for message in messages] == path.read_bytes().splitlines()
+    assert messages[0].key == b"0123456789abcdef/2026-05-01T10:00:00-05:00/872830828ffffff/mean"
     assert len({message_of(row).key for row in rows_of(SLOT)}) == 2
 
 

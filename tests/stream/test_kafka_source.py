@@ -63,10 +63,10 @@ def until_it(is_so, step):
 
 def step_for(reader, seconds):
     until = time.monotonic() + seconds
-    found = []
+    elements = []
     while time.monotonic() < until:
-        found += reader.step()
-    return found
+        elements += reader.step()
+    return elements
 
 
 def now_ms():
@@ -383,11 +383,11 @@ def test_a_message_that_its_producer_stamped_is_refused_where_counts_are_secret(
     made = feed(settings={SETTING: setting})
     made.send(numbered(3))
     reader = made.reader(by_own_times=True)
-    found = []
+    batches = []
     while reader.restriction.start < 3:
-        found += [element.value for element in reader.step()]
-    assert [payload for messages in found for payload in messages.payloads] == numbered(taken)
-    assert sum(messages.refused for messages in found) == 3 - taken
+        batches += [element.value for element in reader.step()]
+    assert [payload for messages in batches for payload in messages.payloads] == numbered(taken)
+    assert sum(messages.refused for messages in batches) == 3 - taken
 
 
 def test_who_stamps_a_topic_that_is_not_there_is_not_known(kafka):

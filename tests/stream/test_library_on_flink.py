@@ -34,11 +34,11 @@ def test_a_bounded_pipeline_on_flink_gives_the_rows_of_the_command(flink, pool, 
         made = library.Release(tmp_path / "spec.toml", DAY, DAY, ledger=str(tmp_path / "ledger.sqlite"))
         rows = p | beam.Create(reports()) | made | "as text" >> beam.Map(json.dumps)
         _ = rows | "write" >> beam.io.WriteToText(str(tmp_path / "rows"), ".jsonl", shard_name_template="")
-    found = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    released = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     code, out, err = hatstream(*city.release(tmp_path, "--json", start=DAY, end=DAY))
     assert (code, err) == (0, "")
     assert json.loads(out)["slots_new"] == 0
     lines = [line for path in sorted((tmp_path / "out").glob("*.jsonl")) for line in path.read_text().splitlines()]
     order = lambda row: (row["slot_start"], row["cell"])  # noqa: E731
-    assert sorted(found, key=order) == sorted(map(json.loads, lines), key=order)
-    assert len(found) == 9
+    assert sorted(released, key=order) == sorted(map(json.loads, lines), key=order)
+    assert len(released) == 9

@@ -51,7 +51,7 @@ class Town:
         return main(base)
 
     def stream(self, *moves, day=DAYS[1], output="out"):
-        start_s = at(day, "08:00")
+        start_s = instant_s(day, "08:00")
         made = streaming.prepare(self.spec, start_s, None, self.place, Outputs(self.folder / output, ("csv",)))
         clock = Clock()
         for move in moves:
@@ -73,7 +73,7 @@ class Town:
         return {path.name: path.read_bytes() for path in sorted((self.folder / output).glob(f"{kind}-*.csv"))}
 
 
-def at(day, text):
+def instant_s(day, text):
     return int(datetime.fromisoformat(f"{day}T{text}:00+05:30").timestamp())
 
 
@@ -82,13 +82,13 @@ def reports(text, received=None, buses=4, day=DAYS[1]):
 
     def move(clock):
         table = batch(*((f"PLATE{bus}", f"{day}T{text}:0{bus % 10}+05:30", 10 * bus + 5) for bus in range(buses)))
-        return clock.add_elements([TimestampedValue(table, at(day, received or text))])
+        return clock.add_elements([TimestampedValue(table, instant_s(day, received or text))])
 
     return move
 
 
 def watermark(text, day=DAYS[1]):
-    return lambda clock: clock.advance_watermark_to(at(day, text))
+    return lambda clock: clock.advance_watermark_to(instant_s(day, text))
 
 
 WHOLE = (
@@ -125,13 +125,14 @@ def town(first_day, tmp_path, monkeypatch):
 def public(town):
     """What leaves for the public, values apart: names, keys, plans, debits."""
     rows = {
-        name: [[row[key] for key in ("slot_start", "cell", "statistic", "mechanism", "epsilon_slot")] for row in found]
-        for name, found in ((name, list(csv.DictReader(data.decode().splitlines()))) for name, data in
+        name: [[row[key] for key in ("slot_start", "cell", "statistic", "mechanism", "epsilon_slot")] for row in table]
+        for name, table in ((name, list(csv.DictReader(data.decode().splitlines()))) for name, data in
                             (town.files() | town.files("hats")).items())
     }  # fmt: skip
     entries = [*town.live(), *town.stages()]
     plans = [
-        (each.unit.key, each.unit.debit, numbers_of(each.unit).share, numbers_of(each.unit).parts) for each in entries
+        (entry.unit.key, entry.unit.debit, numbers_of(entry.unit).share, numbers_of(entry.unit).parts)
+        for entry in entries
     ]
     return rows, plans
 
@@ -240,7 +241,7 @@ def of_all(town):
     ("place", "passage"),
     [
         ("after-commit", 1),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in [("after-noise", 2), ("after-commit", 5)]),
+        *(pytest.param(*place, marks=pytest.mark.slow) for place in [("after-noise", 2), ("after-commit", 5)]),
     ],
 )
 def test_a_step_that_fails_and_is_tried_again_loses_and_repeats_nothing(town, place, passage):
@@ -253,9 +254,9 @@ def test_a_step_that_fails_and_is_tried_again_loses_and_repeats_nothing(town, pl
             raise FailpointError(name)
 
     with acting(stop):
-        found = of_all(town.stream(*WHOLE))
-    assert len(found) == SLOTS + 1
-    assert seen[0].items() <= found.items()
+        stored = of_all(town.stream(*WHOLE))
+    assert len(stored) == SLOTS + 1
+    assert seen[0].items() <= stored.items()
     assert len(town.files()) == SLOTS
     total = Accountant().compose([town.stages()[-1].unit.total])
     assert town.place.ledger.spent("small", DAYS[1])[0].debited == total
@@ -293,7 +294,7 @@ def test_a_scheduled_job_that_overtakes_the_stream_leaves_it_what_it_released_an
 
 @pytest.mark.slow
 def test_a_stream_that_began_within_a_day_leaves_its_end_to_the_scheduled_job(town):
-    start_s = at(DAYS[1], "09:00")
+    start_s = instant_s(DAYS[1], "09:00")
     facts = streaming.StreamFacts(town.spec, start_s - 86_400, start_s + 86_400)
     assert list(IntoPeriods(facts, 3600, start_s, 0)._stamped(((start_s, 0), b""))) == []
     whole = IntoPeriods(facts, 3600, start_s - 3600, 0)

@@ -69,13 +69,13 @@ def fed(town):
     folder, ended = town.folder / "reports", Event()
 
     def feed():
-        for at, events in groupby(reports(town.start_s), key=lambda event: event.at_ms // (1_000 * FILE_S)):
-            if ended.wait(max(0, FILE_S * (at + 1) - time.time())):
+        for number, events in groupby(reports(town.start_s), key=lambda event: event.at_ms // (1_000 * FILE_S)):
+            if ended.wait(max(0, FILE_S * (number + 1) - time.time())):
                 return
-            part = folder / f"{at}.part"
+            part = folder / f"{number}.part"
             part.write_bytes(b"\n".join(event.payload for event in events))
             os.utime(part, (1, 1))
-            part.rename(folder / f"{at}.jsonl")
+            part.rename(folder / f"{number}.jsonl")
 
     feeding = Thread(target=feed)
     feeding.start()
@@ -98,8 +98,8 @@ def period(town):
 
 
 def stage(town):
-    found = [e.unit for e in town.place.ledger.stages("minutes", town.spec.spec_id) if e.unit.period == period(town)]
-    return found[0] if found else None
+    stages = [e.unit for e in town.place.ledger.stages("minutes", town.spec.spec_id) if e.unit.period == period(town)]
+    return stages[0] if stages else None
 
 
 def check(town):

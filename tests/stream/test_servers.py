@@ -17,6 +17,6 @@ def test_every_server_and_every_port_of_a_running_job_listens_on_the_loopback_ad
     fleet.drive(range(2))
     with running(Tiny(fleet.source(), tmp_path, DAYS), flink, pool):
         wait_for(lambda: len(totals(tmp_path)) == 2, 60)
-        found = listeners(offspring(os.getpid()))
-    assert len(found) >= 10
-    assert {address for address, _ in found} <= LOOPBACK
+        addresses = listeners(offspring(os.getpid()))
+    assert len(addresses) >= 10
+    assert {address for address, _ in addresses} <= LOOPBACK

@@ -55,7 +55,7 @@ def test_stream_and_scheduled_job_seal_the_same_slots_from_the_same_events_and_s
         assert path.read_bytes() == (town.folder / "out" / path.name).read_bytes()
 
     slots = Counter(line["slot"] for line in stream.health() if "slot" in line)
-    assert slots.keys() >= {town.spec.timetable.text(at) for at in town.slots}
+    assert slots.keys() >= {town.spec.timetable.text(slot) for slot in town.slots}
     assert set(slots.values()) == {1}
     assert "bus" not in json.dumps(stream.health())
     town.place.ledger.verify()
@@ -73,7 +73,7 @@ def test_a_folder_is_streamed_with_servers_of_its_own_into_a_ledger_in_a_file(tm
         code, said = stream.stop(signal.SIGTERM)
     assert (code, said) == (0, "")
     (folder / "feed.jsonl").rename(tmp_path / "feed.jsonl")
-    assert {at: unit.digest for at, unit in town.released().items()} == {
-        at: unit.digest for at, unit in town.apart().items()
+    assert {slot: unit.digest for slot, unit in town.released().items()} == {
+        slot: unit.digest for slot, unit in town.apart().items()
     }
     assert town.release() == 0

@@ -80,15 +80,17 @@ class Once:
         lost = town.place.ledger.audit("minutes")
         assert (lost.changed, lost.redrawn >= redrawn) == (0, True)
         streamed, apart = town.released(), town.apart()
-        assert {at: unit.digest for at, unit in streamed.items()} == {at: unit.digest for at, unit in apart.items()}
+        assert {slot: unit.digest for slot, unit in streamed.items()} == {
+            slot: unit.digest for slot, unit in apart.items()
+        }
         spent = town.place.ledger.spent("minutes")
         assert town.release() == 0
         assert town.place.ledger.spent("minutes") == spent
         again = sum(bool(unit.released) for unit in streamed.values())
         assert town.place.ledger.audit("minutes").redrawn == lost.redrawn + again
         for path in (town.folder / "scheduled").iterdir():
-            found = [town.folder / output / path.name for output in outputs]
-            assert {path.read_bytes()} == {one.read_bytes() for one in found if one.exists()}
+            copies = [town.folder / output / path.name for output in outputs]
+            assert {path.read_bytes()} == {copy.read_bytes() for copy in copies if copy.exists()}
         town.place.ledger.verify()
 
 

@@ -66,13 +66,13 @@ def after_a_gap(start_s):
     for slot in (0, 3, 6):
         start = (start_s + slot * 300) * S
         kept, others = range(100 * S, 200 * S, 10 * S), [*range(0, 100 * S, 10 * S), *range(200 * S, 250 * S, 10 * S)]
-        for number, at in enumerate(others):
-            yield Event(0, start + at, position("gap", start + at, number))
-            yield Event(0, start + at, position("steady", start + at, number))
-        for number, at in enumerate([*kept, *kept]):
-            yield Event(0, start + 280 * S, position("gap", start + at, number % len(kept)))
-        for number, at in enumerate(others[:7]):
-            yield Event(0, start + 280 * S, position("steady", start + at, number), is_late=True)
+        for number, offset in enumerate(others):
+            yield Event(0, start + offset, position("gap", start + offset, number))
+            yield Event(0, start + offset, position("steady", start + offset, number))
+        for number, offset in enumerate([*kept, *kept]):
+            yield Event(0, start + 280 * S, position("gap", start + offset, number % len(kept)))
+        for number, offset in enumerate(others[:7]):
+            yield Event(0, start + 280 * S, position("steady", start + offset, number), is_late=True)
 
 
 def test_what_comes_after_its_minute_counts_while_its_slot_is_open_unless_it_may_be_a_copy(
@@ -88,7 +88,7 @@ def test_what_comes_after_its_minute_counts_while_its_slot_is_open_unless_it_may
         counted = flink.counters(job)
     assert (counted["refused/lateness/late"], counted["duplicates"], counted["rows"]) == (21, 30, town.rows)
     streamed, apart = town.released(), town.apart()
-    assert {at: unit.digest for at, unit in streamed.items()} == {at: unit.digest for at, unit in apart.items()}
+    assert {slot: unit.digest for slot, unit in streamed.items()} == {slot: unit.digest for slot, unit in apart.items()}
 
 
 def test_late_is_what_comes_after_its_own_partition_closed_the_slot_and_nothing_else(
@@ -109,5 +109,5 @@ def test_late_is_what_comes_after_its_own_partition_closed_the_slot_and_nothing_
     assert counted["rows"] == town.rows
     assert counted.get("duplicates", 0) == 0
     streamed, apart = town.released(), town.apart()
-    assert {at: unit.digest for at, unit in streamed.items()} == {at: unit.digest for at, unit in apart.items()}
+    assert {slot: unit.digest for slot, unit in streamed.items()} == {slot: unit.digest for slot, unit in apart.items()}
     town.place.ledger.verify()

@@ -34,7 +34,7 @@ def check(town, stream):
     assert stream.stop() == (0, "")
     streamed, apart = town.released(), town.apart()
     assert list(streamed) == town.slots
-    assert {at: unit.digest for at, unit in streamed.items()} == {at: unit.digest for at, unit in apart.items()}
+    assert {slot: unit.digest for slot, unit in streamed.items()} == {slot: unit.digest for slot, unit in apart.items()}
     assert refused(stream.health(), "lateness/late") == 0
     spent = town.place.ledger.spent("minutes")
     assert town.release() == 0

@@ -34,9 +34,9 @@ class Tiny:
 
     def build(self, p):
         calendar = slots(*self.days)
-        found = Units("ms", LAYOUT.units.kmh_per_unit)
+        units = Units("ms", LAYOUT.units.kmh_per_unit)
         read = p | "read" >> self.source
-        parsed = read.batches | "parse" >> Parse(rules(found, start=self.days[0], end=self.days[1]))
+        parsed = read.batches | "parse" >> Parse(rules(units, start=self.days[0], end=self.days[1]))
         timely = parsed.observations | "lateness" >> RefuseLate(calendar.slot_s)
         assigned = timely.observations | "assign" >> Assign(Hexagons(7, None), SHARDS, None)
         refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
