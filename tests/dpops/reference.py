@@ -33,8 +33,8 @@ def itms_counts() -> Int64s:
 
 def alike(counts: Int64s, sums: Int64s) -> Totals:
     """Totals of users whose samples are within one step of one another."""
-    each, over = np.divmod(sums, counts)
-    return Totals(counts, sums, (counts - over) * each**2 + over * (each + 1) ** 2)
+    lower, over = np.divmod(sums, counts)
+    return Totals(counts, sums, (counts - over) * lower**2 + over * (lower + 1) ** 2)
 
 
 def unlike(counts: Int64s, sums: Int64s, upper_steps: int) -> Totals:
@@ -150,7 +150,7 @@ def clip_user(
         for user in users:
             if occupancy[user] != top:
                 continue
-            found: list[tuple[Fraction, int]] = []
+            candidates: list[tuple[Fraction, int]] = []
             for g in grids:
                 others = any(trial[g][other] > 0 for other in users if other != user)
                 if trial[g][user] > 0 and (others or may_empty):
@@ -158,10 +158,10 @@ def clip_user(
                     without = [
                         [*row[:user], 0, *row[user + 1 :]] if i == g else row for i, row in enumerate(others_kept)
                     ]
-                    found.append((error(g, without) if others else Fraction(0), g))
-            if not found or choose(found)[0] > threshold:
+                    candidates.append((error(g, without) if others else Fraction(0), g))
+            if not candidates or choose(candidates)[0] > threshold:
                 return top, kept if undo else trial
-            trial[choose(found)[1]][user] = 0
+            trial[choose(candidates)[1]][user] = 0
         kept = trial
 
 

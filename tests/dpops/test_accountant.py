@@ -30,8 +30,8 @@ def test_claims_add_up_exactly_in_any_order_and_any_grouping(some: list[Claim], 
     total = spent(*some, *others)
     assert total == spent(*reversed(others), *reversed(some))
     assert total == spent(*some) + spent(*others)
-    assert total.pure == sum(each.epsilon for each in [*some, *others] if isinstance(each, PureDP))
-    assert total.rho == sum(each.rho for each in [*some, *others] if isinstance(each, ZCDP))
+    assert total.pure == sum(claim.epsilon for claim in [*some, *others] if isinstance(claim, PureDP))
+    assert total.rho == sum(claim.rho for claim in [*some, *others] if isinstance(claim, ZCDP))
     assert spent(*total.claims()) == total
 
 
@@ -48,18 +48,20 @@ def test_kinds_do_not_cover_one_another() -> None:
 
 
 def test_a_vehicle_in_some_groups_claims_the_largest_of_them() -> None:
-    groups = {spent(PureDP(Fraction(each))): 1 for each in (1, 3, 2)}
+    groups = {spent(PureDP(Fraction(epsilon))): 1 for epsilon in (1, 3, 2)}
     assert most_of(groups, 2).pure == 5
     assert most_of(groups, 9).pure == 6
     assert most_of(groups, 0) == most_of({}, 4) == Accountant()
 
 
 @given(st.lists(st.tuples(claims, st.integers(1, 4)), max_size=6), st.integers(0, 12))
-def test_groups_that_claim_the_same_are_counted_and_not_written_out(found: list[tuple[Claim, int]], most: int) -> None:
+def test_groups_that_claim_the_same_are_counted_and_not_written_out(
+    counted: list[tuple[Claim, int]], most: int
+) -> None:
     groups = Counter[Accountant]()
-    for claim, number in found:
+    for claim, number in counted:
         groups[spent(claim)] += number
-    columns = zip(*(each._parts() for each in groups.elements()), strict=True)
+    columns = zip(*(group._parts() for group in groups.elements()), strict=True)
     assert most_of(groups, most)._parts() == (
         tuple(sum(sorted(column, reverse=True)[:most], Fraction(0)) for column in columns) or Accountant()._parts()
     )
@@ -132,7 +134,7 @@ def test_no_rho_fits_once_the_delta_is_used_up() -> None:
 def test_shown_totals_are_those_of_dp_accounting(rhos: list[Fraction]) -> None:
     from dp_accounting import dp_event, rdp  # which imports much of scipy: not for every worker
 
-    theirs = rdp.RdpAccountant(orders=[1 + at / 500 for at in range(1, 20_000)])
+    theirs = rdp.RdpAccountant(orders=[1 + step / 500 for step in range(1, 20_000)])
     theirs.compose(dp_event.ComposedDpEvent([dp_event.ZCDpEvent(rho=float(rho)) for rho in rhos]))
     ours = TOTAL.shown(spent(*map(ZCDP, rhos)))
     assert float(ours.epsilon) == pytest.approx(theirs.get_epsilon(float(DELTA)), rel=1e-5)

@@ -33,10 +33,10 @@ def test_per_period_spends_all_of_the_period_and_no_more(epsilon: Fraction, most
 def test_no_vehicle_spends_more_than_a_slots_debit(epsilon: Fraction, slots: list[tuple[int, int]]) -> None:
     """(most HATs of any vehicle, HATs of this one) in each slot."""
     for allocation in (Allocation(epsilon=epsilon), Allocation(epsilon=epsilon, per="period")):
-        for most, mine in slots:
+        for most, own in slots:
             share = PlanShare(np.ones(0, np.bool_), most, allocation.hat(most, len(slots)))
             (debit,) = allocation.debits(share, [share.bound], share.bound)
-            assert share.epsilon_hat * min(mine, most) <= debit.spent
+            assert share.epsilon_hat * min(own, most) <= debit.spent
             assert debit.debited is None
 
 
@@ -56,8 +56,8 @@ def test_what_a_cap_fixes_is_not_counted() -> None:
 def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for() -> None:
     slots, allocation = (0, 3600, 7200), Allocation(epsilon=ONE)
     whole = allocation.over_whole_periods()
-    assert [allocation.planned_with(at, slots) for at in slots] == [(0,), (3600,), (7200,)]
-    assert [whole.planned_with(at, slots) for at in slots] == [slots] * 3
+    assert [allocation.planned_with(slot, slots) for slot in slots] == [(0,), (3600,), (7200,)]
+    assert [whole.planned_with(slot, slots) for slot in slots] == [slots] * 3
     assert (allocation.plans(3), whole.plans(3)) == (3, 1)
     share = PlanShare(np.ones(0, np.bool_), 3, ONE)
     assert whole.debits(share, [2 * ONE, 0 * ONE, ONE], 3 * ONE) == [

@@ -28,21 +28,25 @@ PLAIN = sorted(
     integer=st.one_of(st.integers(-(10**9), 10**11), st.integers(2**52, 2**70)),
 )
 def test_an_estimate_is_the_noisy_query_with_the_half_width_of_its_plan(name, counts, dropped, epsilon, integer):
-    known = np.array(sorted(counts)[::-1], np.int64)
-    plan = registered()[name]().plan(CountsKnown(known, int(known.sum()) + dropped), GRID, epsilon)
+    retained = np.array(sorted(counts)[::-1], np.int64)
+    plan = registered()[name]().plan(CountsKnown(retained, int(retained.sum()) + dropped), GRID, epsilon)
     old = {key: value for key, value in plan.document().items() if key not in ("version", "rounding")}
     for stored in (plan.document(), plan.public(), old):
         read = Plan.from_public(name, stored)
         value = min(max(integer * read.step.numerator / read.step.denominator, 0.0), float(read.upper))
         half = read.half_width(0.05)
-        found = stored_estimates(name, [[integer]], [stored], 0.05)
-        assert found.number(0)[:, 0].tolist() == [value, max(value - half, 0.0), min(value + half, float(read.upper))]
-        assert (found.noise_std, found.bias_bound, found.epsilon) == (
+        estimates = stored_estimates(name, [[integer]], [stored], 0.05)
+        assert estimates.number(0)[:, 0].tolist() == [
+            value,
+            max(value - half, 0.0),
+            min(value + half, float(read.upper)),
+        ]
+        assert (estimates.noise_std, estimates.bias_bound, estimates.epsilon) == (
             [read.noise_std()],
             [read.stated_bias()],
             [float(read.epsilon)],
         )
-        assert found.status == ["constant" if read.is_constant else "ok"]
+        assert estimates.status == ["constant" if read.is_constant else "ok"]
 
 
 @pytest.mark.parametrize("name", [*PLAIN, "tree", "akmv"])

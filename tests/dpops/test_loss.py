@@ -24,7 +24,7 @@ def of_discrete_gaussian(epsilon: float, rho: float, sd: float) -> float:
     """P(L > epsilon) of a sum that moves by a whole number of steps, from the two laws and nothing else."""
     shift = round(sd * np.sqrt(2 * rho))
     steps = np.arange(-round(12 * sd), round(12 * sd) + shift + 1)
-    ours, theirs = (np.exp(-((steps - at) ** 2) / (2 * sd**2)) for at in (0, shift))
+    ours, theirs = (np.exp(-((steps - centre) ** 2) / (2 * sd**2)) for centre in (0, shift))
     ours, theirs = ours / ours.sum(), theirs / theirs.sum()
     with np.errstate(divide="ignore"):
         loss = np.log(ours) - np.log(theirs)
@@ -45,27 +45,27 @@ def test_delta_is_another_number(epsilon: str, chance: float) -> None:
 
 def of_steered_looks(epsilon: float, rho: float, looks: int) -> float:
     """P(L > epsilon) where a vehicle loses nothing more in further looks once its loss is above epsilon."""
-    at = np.linspace(-8, 8, 16_001) * np.sqrt(2 * rho) + rho
-    width, part = at[1] - at[0], rho / looks
+    losses = np.linspace(-8, 8, 16_001) * np.sqrt(2 * rho) + rho
+    width, part = losses[1] - losses[0], rho / looks
     kernel = np.arange(-400, 401) * width
     kernel = np.exp(-((kernel - part) ** 2) / (4 * part))
     kernel /= kernel.sum()
-    mass = np.zeros(at.size)
-    mass[np.abs(at).argmin()] = 1.0
+    mass = np.zeros(losses.size)
+    mass[np.abs(losses).argmin()] = 1.0
     beyond = 0.0
     for _ in range(looks):
         mass = np.convolve(mass, kernel, "same")
-        beyond += float(mass[at > epsilon].sum())
-        mass[at > epsilon] = 0
+        beyond += float(mass[losses > epsilon].sum())
+        mass[losses > epsilon] = 0
     return beyond
 
 
 def test_looks_that_steer_what_follows_reach_no_more_than_is_said_and_many_come_near() -> None:
     epsilon, spent = Fraction("2.64"), spent_at("2.64")
     most = chance_beyond(epsilon, spent, steered=True)
-    found = [of_steered_looks(2.64, float(spent.rho), looks) for looks in (100, 1_600)]
-    assert chance_beyond(epsilon, spent) < found[0] < found[1] < most
-    assert found[1] > 0.8 * most
+    chances = [of_steered_looks(2.64, float(spent.rho), looks) for looks in (100, 1_600)]
+    assert chance_beyond(epsilon, spent) < chances[0] < chances[1] < most
+    assert chances[1] > 0.8 * most
 
 
 @given(costs, costs, costs)

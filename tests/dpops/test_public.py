@@ -14,13 +14,13 @@ PACKAGES = ["levels", "learning", "local", "means", "mechanisms", "noise", "supp
 
 def documented(page):
     """Members by module, as the page asks for them; every public name where it asks for all."""
-    found = {}
+    by_module = {}
     for module, members in re.findall(
         r"^::: (\S+)(?:\n    options:\n      members: (.*))?", (PAGES / page).read_text(), re.MULTILINE
     ):
         listed = [name.strip() for name in members.strip("[]").split(",")]
-        found[module] = importlib.import_module(module).__all__ if members == "true" else listed
-    return found
+        by_module[module] = importlib.import_module(module).__all__ if members == "true" else listed
+    return by_module
 
 
 def test_every_public_name_of_dpops_is_there_and_on_its_page():

@@ -50,16 +50,16 @@ def test_the_columns_of_two_parts_add_up_to_those_of_the_whole(first, second):
 def test_power_sums_and_histograms_are_those_of_python(samples):
     sums, squares, bins = (column.add_up(*arrays_of(samples), 4) for column in COLUMNS)
     for group in range(4):
-        mine = [steps for of, steps in samples if of == group]
-        assert (sums[group], squares[group]) == (sum(mine), sum(x * x for x in mine))
-        assert bins[group].tolist() == [sum(min(x * 7 // 50, 6) == k for x in mine) for k in range(7)]
+        of_group = [steps for of, steps in samples if of == group]
+        assert (sums[group], squares[group]) == (sum(of_group), sum(x * x for x in of_group))
+        assert bins[group].tolist() == [sum(min(x * 7 // 50, 6) == k for x in of_group) for k in range(7)]
 
 
 def test_every_mechanism_releases_statistics_that_a_specification_can_name():
-    known = statistics.registered()
+    by_name = statistics.registered()
     for mechanism in registered().values():
-        assert mechanism.statistics <= known.keys(), mechanism.name
-    for statistic in known.values():
+        assert mechanism.statistics <= by_name.keys(), mechanism.name
+    for statistic in by_name.values():
         assert statistic.name in registered()[statistic.default].statistics
 
 

@@ -11,8 +11,11 @@ FACTS = Facts(vehicles=100, vehicle_weight=1.0, hat_weight=0.05)
 
 def design(side: int = 6) -> Design:
     """A square of cells; parents are squares of 2 x 2."""
-    at = np.arange(side * side).reshape(side, side)
-    pairs = [np.stack([at[:, :-1].ravel(), at[:, 1:].ravel()], 1), np.stack([at[:-1].ravel(), at[1:].ravel()], 1)]
+    cells = np.arange(side * side).reshape(side, side)
+    pairs = [
+        np.stack([cells[:, :-1].ravel(), cells[:, 1:].ravel()], 1),
+        np.stack([cells[:-1].ravel(), cells[1:].ravel()], 1),
+    ]
     row, column = np.divmod(np.arange(side * side), side)
     return Design(parents=(row // 2) * ((side + 1) // 2) + column // 2, neighbours=np.concatenate(pairs))
 

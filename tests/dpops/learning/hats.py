@@ -13,9 +13,9 @@ UPPER = 65.0
 
 
 def errors(noise_sd: float, bias_kmh: float = 0.0, pull_kmh: float = 0.0, *, is_clipped: bool = False) -> HatErrors:
-    """The same of every cell; a third of the pull is how far it may be from the usual."""
-    each = (noise_sd**2, bias_kmh, pull_kmh, pull_kmh / 3)
-    return HatErrors(*(np.full(CELLS.size, number) for number in each), np.full(CELLS.size, is_clipped))
+    """Errors that are equal in every cell; one HAT's pull may be a third of the usual pull from it."""
+    errors_of_cell = (noise_sd**2, bias_kmh, pull_kmh, pull_kmh / 3)
+    return HatErrors(*(np.full(CELLS.size, number) for number in errors_of_cell), np.full(CELLS.size, is_clipped))
 
 
 def slot(

@@ -87,10 +87,10 @@ def simulated(widths, doubt: Doubt, seed: int = RNG_SEED) -> float:
     logs, fitted, variances = seen_weights(hats, rng)
     spread = np.sqrt(own_log_variances(doubt, np.exp(logs)))
     true = np.maximum(np.exp(logs + spread * rng.normal(size=hats)), 1.0)
-    known = (fitted > 6) & (variances < 0.5)
+    sure = (fitted > 6) & (variances < 0.5)
     errors = np.sqrt(1 + USUAL.of(true)) * rng.normal(size=hats)
-    half = widths(np.ones(known.sum()), fitted[known], variances[known], doubt)
-    return float(np.mean(np.abs(errors[known]) <= half))
+    half = widths(np.ones(sure.sum()), fitted[sure], variances[sure], doubt)
+    return float(np.mean(np.abs(errors[sure]) <= half))
 
 
 def simulated_places(*, mixed: bool) -> float:
@@ -100,11 +100,11 @@ def simulated_places(*, mixed: bool) -> float:
     means = math.sqrt(most) * rng.normal(size=places)
     sums = np.exp(logs) * means + noise * rng.normal(size=places)
     precision = 1 / most + (fitted / noise) ** 2
-    known = variances < 0.5
-    factors = factors_of(variances[known], 1.0, WEIGHT, fitted[known]) if mixed else np.ones((known.sum(), NODES))
-    half = half_widths(described_variances(1 / precision[known], factors, most))
+    sure = variances < 0.5
+    factors = factors_of(variances[sure], 1.0, WEIGHT, fitted[sure]) if mixed else np.ones((sure.sum(), NODES))
+    half = half_widths(described_variances(1 / precision[sure], factors, most))
     errors = means - sums * fitted / noise**2 / precision
-    return float(np.mean(np.abs(errors[known]) <= half))
+    return float(np.mean(np.abs(errors[sure]) <= half))
 
 
 def mixture(described, fitted, variances, doubt):
@@ -209,9 +209,9 @@ def test_before_any_release_the_floor_is_the_usual_one() -> None:
 
 
 def test_what_was_released_says_little_where_few_drive_after_all() -> None:
-    found = described_variances(np.array([1.0, 1.0]), np.array([[0.1, 1.0], [1.0, 10.0]]), 64.0)
-    assert found[0, 0] > 30
-    assert found[:, 1] == pytest.approx([1.0, 0.01], rel=0.02)
+    variances = described_variances(np.array([1.0, 1.0]), np.array([[0.1, 1.0], [1.0, 10.0]]), 64.0)
+    assert variances[0, 0] > 30
+    assert variances[:, 1] == pytest.approx([1.0, 0.01], rel=0.02)
     assert np.all(described_variances(np.array([64.0]), np.array([[0.1, 1.0, 9.0]]), 64.0) == pytest.approx(64.0))
 
 

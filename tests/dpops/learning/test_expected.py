@@ -12,12 +12,12 @@ from tests.dpops.levels.cities import KINDS
 DELTA = Fraction(1, 10**6)
 HOURS = tuple(range(6, 22))
 HATS = PublicHats(
-    parents=tuple(at // 7 for at in range(140)), grandparents=tuple(at // 49 for at in range(140)), hours=HOURS
+    parents=tuple(cell // 7 for cell in range(140)), grandparents=tuple(cell // 49 for cell in range(140)), hours=HOURS
 )
 ALIKE = [Fraction(1)] * 28
 
 
-def known(vehicles: int) -> BoundsOnly:
+def bounds_of(vehicles: int) -> BoundsOnly:
     return BoundsOnly(hats=HATS, fleet=Fleet(vehicles=vehicles, profile=Profile(hats=40)))
 
 
@@ -26,7 +26,7 @@ def expected(
 ) -> list[ExpectedDay]:
     """With a total of so many days, which share it alike."""
     rho = rho_within(epsilon, DELTA) / days if kind == "gaussian" else None
-    return expected_days(recipe(kind, epsilon / days, rho, known(vehicles)), known(vehicles), shares)
+    return expected_days(recipe(kind, epsilon / days, rho, bounds_of(vehicles)), bounds_of(vehicles), shares)
 
 
 def first_published(days: list[ExpectedDay]) -> int:
@@ -48,11 +48,11 @@ def test_each_released_day_is_expected_to_be_better_than_the_one_before(kind: Ki
 def test_a_total_of_more_days_or_fewer_vehicles_is_expected_to_tell_less_and_later(kind: Kind) -> None:
     spans = [expected(kind, Fraction(5), days) for days in (1, 7, 28, 91, 365)]
     fleets = [expected(kind, Fraction(5), 28, vehicles) for vehicles in (3000, 300, 30)]
-    for found in (spans, fleets):
-        for at in range(28):
-            errors = [days[at].unknown for days in found]
+    for series in (spans, fleets):
+        for day in range(28):
+            errors = [days[day].unknown for days in series]
             assert errors == sorted(errors)
-        firsts = [first_published(days) for days in found]
+        firsts = [first_published(days) for days in series]
         assert firsts == sorted(firsts)
         assert firsts[0] == 1 < firsts[-1]
 
@@ -69,7 +69,7 @@ def test_what_earlier_days_told_is_kept_on_a_day_with_a_small_share(kind: Kind) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_public_counts_tell_the_weight_and_leave_more_for_speeds(kind: Kind) -> None:
-    how = recipe(kind, Fraction(3), rho_within(Fraction(3), DELTA) if kind == "gaussian" else None, known(300))
-    days = expected_days(how, known(300), ALIKE, counts_public=True)
+    how = recipe(kind, Fraction(3), rho_within(Fraction(3), DELTA) if kind == "gaussian" else None, bounds_of(300))
+    days = expected_days(how, bounds_of(300), ALIKE, counts_public=True)
     assert {day.weight_sd for day in days} == {0.0}
     assert all(day.kmh > day.least_kmh for day in days)

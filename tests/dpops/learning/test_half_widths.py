@@ -11,12 +11,12 @@ from dpops.levels import FIRST_CENTRE, BoundsOnly, Fleet, Profile, PublicHats, l
 
 HATS = PublicHats(parents=(0, 0, 1, 1), grandparents=(0, 0, 0, 0), hours=tuple(range(8, 16)))
 FLEET = Fleet(vehicles=400, profile=Profile(hats=8, cells=2, parents=2, grandparents=1, hours=8, parts=2))
-KNOWN = BoundsOnly(hats=HATS, fleet=FLEET)
+BOUNDS = BoundsOnly(hats=HATS, fleet=FLEET)
 MANY = np.array([1.0, 10.0, 100.0, 1_000.0])
 
 
-def stage_of(kind="gaussian", epsilon=Fraction(3), known=KNOWN, *, counts_public=False, first=False):
-    made = recipe(kind, epsilon, Fraction(1, 4) if kind == "gaussian" else None, known)
+def stage_of(kind="gaussian", epsilon=Fraction(3), bounds=BOUNDS, *, counts_public=False, first=False):
+    made = recipe(kind, epsilon, Fraction(1, 4) if kind == "gaussian" else None, bounds)
     return replace(made.first[0] if first else made.later[0], counts_public=counts_public)
 
 
@@ -42,7 +42,7 @@ def test_the_expected_weight_of_a_group_is_what_such_vehicles_add_up_to():
     integers = np.concatenate(sum_up(rows, stage))
     for released in read(integers, stage).levels:
         grouped = level(released.level.name, HATS, Fraction(1))
-        expected = _weight(stage, KNOWN, grouped, np.array([KNOWN.usual_vehicles]))[0]
+        expected = _weight(stage, BOUNDS, grouped, np.array([BOUNDS.usual_vehicles]))[0]
         assert released.weights.mean() == pytest.approx(expected, rel=0.25)
 
 
@@ -51,8 +51,8 @@ def test_the_expected_weight_of_a_group_is_what_such_vehicles_add_up_to():
 def test_more_vehicles_more_budget_and_more_days_make_intervals_narrower(kind, counts_public):
     stage, dearer = (stage_of(kind, Fraction(total), counts_public=counts_public) for total in (2, 8))
     for widths in (
-        lambda stage, days: hat_half_widths(stage, KNOWN, MANY, 65.0, days).kmh,
-        lambda stage, days: place_half_widths(stage, KNOWN, MANY, 65.0, days),
+        lambda stage, days: hat_half_widths(stage, BOUNDS, MANY, 65.0, days).kmh,
+        lambda stage, days: place_half_widths(stage, BOUNDS, MANY, 65.0, days),
     ):
         assert np.all(np.diff(widths(stage, 1)) <= 0)
         assert np.all(widths(stage, 7) <= widths(stage, 1))
@@ -63,18 +63,18 @@ def test_more_vehicles_more_budget_and_more_days_make_intervals_narrower(kind, c
 
 def test_a_hat_is_never_known_better_than_its_own_deviation_unless_it_is_released_itself():
     huge = np.array([1e6])
-    assert hat_half_widths(stage_of(), KNOWN, huge, 65.0).kmh[0] == pytest.approx(1.96 * 2, rel=0.01)
+    assert hat_half_widths(stage_of(), BOUNDS, huge, 65.0).kmh[0] == pytest.approx(1.96 * 2, rel=0.01)
     assert "hat" in dict(stage_of(epsilon=Fraction(20)).shares)
-    assert hat_half_widths(stage_of(epsilon=Fraction(20)), KNOWN, huge, 65.0).kmh[0] < 0.1
+    assert hat_half_widths(stage_of(epsilon=Fraction(20)), BOUNDS, huge, 65.0).kmh[0] < 0.1
 
 
 def test_few_vehicles_are_unreliable_and_public_counts_are_known():
     few = np.array([2.0, 5.0])
-    assert not hat_half_widths(stage_of(), KNOWN, few, 65.0).reliable[0]
-    assert hat_half_widths(stage_of(counts_public=True), KNOWN, few, 65.0).reliable.tolist() == [False, True]
+    assert not hat_half_widths(stage_of(), BOUNDS, few, 65.0).reliable[0]
+    assert hat_half_widths(stage_of(counts_public=True), BOUNDS, few, 65.0).reliable.tolist() == [False, True]
 
 
 def test_the_place_is_a_cell_where_the_fleet_affords_it():
-    assert place_level(stage_of(), KNOWN) == "cell"
+    assert place_level(stage_of(), BOUNDS) == "cell"
     tiny = BoundsOnly(hats=HATS, fleet=Fleet(vehicles=1, profile=FLEET.profile))
     assert place_level(stage_of("laplace", Fraction(1, 10), tiny), tiny) != "cell"

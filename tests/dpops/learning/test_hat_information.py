@@ -19,6 +19,6 @@ def test_it_is_what_rows_of_single_hats_say() -> None:
     rows = GroupRows(groups, columns_of(of, hours, *(of.columns + np.arange(3))), layout, b"hats")
     hats = np.concatenate([np.ones((of.cells, HOURS, 4)), last], axis=-1)
     expected = rows(hats).information(precisions.ravel(), values.ravel())
-    found = hat_information(layout, precisions, values, last)
+    information = hat_information(layout, precisions, values, last)
     for name in ("families", "mixed", "corner", "local", "border"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(getattr(information, name), getattr(expected, name), atol=1e-9, err_msg=name)

@@ -13,19 +13,19 @@ from tests.dpops.learning.hats import CELLS, UPPER, USUAL, after, errors, known_
 
 
 def test_what_is_learned_is_nearer_than_what_was_released_and_than_the_citys_mean() -> None:
-    known, means, true = known_after(3, 15.0)
-    found = known.belief("day 2", means, UPPER)
-    errors = [np.abs(each - true).mean() for each in (found.values, means.values, USUAL.mean())]
-    assert found.is_known
+    model, means, true = known_after(3, 15.0)
+    belief = model.belief("day 2", means, UPPER)
+    errors = [np.abs(values - true).mean() for values in (belief.values, means.values, USUAL.mean())]
+    assert belief.is_known
     assert errors[0] < min(errors[1:]) / 1.3
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     held = []
     for days in range(1, 13):
-        known, means, true = known_after(days, 15.0)
-        found = known.belief(f"day {days - 1}", means, UPPER)
-        held.append((found.lower95 <= true) & (true <= found.upper95))
+        model, means, true = known_after(days, 15.0)
+        belief = model.belief(f"day {days - 1}", means, UPPER)
+        held.append((belief.lower95 <= true) & (true <= belief.upper95))
     assert 0.9 < np.mean(held) < 0.99
 
 
@@ -37,8 +37,8 @@ def test_what_a_cap_takes_away_is_added_again_and_intervals_are_as_narrow_as_tha
         uneven = rng.normal(size=(2, CELLS.size)) * bias / np.sqrt(6 * 20)
         capped = means.values + pull + uneven[0]
         slots.append((replace(means, values=capped, errors=errors(1.0, bias, pull)), true + uneven[1]))
-    found, true = believed(slots)
-    values, lower95, upper95 = found
+    beliefs, true = believed(slots)
+    values, lower95, upper95 = beliefs
     released = np.concatenate([means.values for means, _ in slots[-HOURS.size :]])
     assert abs((values - true).mean()) < 0.25
     assert np.abs(values - true).mean() < np.abs(released - true).mean() / 1.2
@@ -60,11 +60,11 @@ def test_releases_that_show_no_pull_are_not_moved_by_one() -> None:
 def believed(slots: list[tuple[HatMeans, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Values and both ends of the last day's HATs, (3, hats), from whole days; and their true means."""
     state = HatState.new()
-    for at, (means, _) in enumerate(slots):
-        state = state.after(f"day {at // HOURS.size}", means)
-    known, name = learned_hats(state, design()), state.days[-1].name
-    found = [np.stack(known.belief(name, means, UPPER)[:3]) for means, _ in slots[-HOURS.size :]]
-    return np.concatenate(found, axis=1), np.concatenate([true for _, true in slots[-HOURS.size :]])
+    for index, (means, _) in enumerate(slots):
+        state = state.after(f"day {index // HOURS.size}", means)
+    model, name = learned_hats(state, design()), state.days[-1].name
+    beliefs = [np.stack(model.belief(name, means, UPPER)[:3]) for means, _ in slots[-HOURS.size :]]
+    return np.concatenate(beliefs, axis=1), np.concatenate([true for _, true in slots[-HOURS.size :]])
 
 
 def slow_where_vehicles_stay(*, is_told: bool) -> tuple[float, float]:
@@ -95,8 +95,8 @@ def test_a_city_whose_vehicles_differ_less_or_more_has_intervals_of_its_own(spre
     held = []
     for days in (3, 4, 5):
         state, means, true = after(days, 3.0, spread=spread)
-        found = learned_hats(state, design()).belief(f"day {days - 1}", means, UPPER)
-        held.append((found.lower95 <= true) & (true <= found.upper95))
+        belief = learned_hats(state, design()).belief(f"day {days - 1}", means, UPPER)
+        held.append((belief.lower95 <= true) & (true <= belief.upper95))
     assert 0.9 < np.mean(held) < 0.995
 
 
@@ -108,7 +108,7 @@ def test_values_that_were_clipped_do_not_say_how_far_true_ones_lie() -> None:
         for hour in HOURS.tolist():
             means, _ = slot(hour, 3.0, rng, spread=0.3)
             clipped = clipped.after(f"day {day}", replace(means, errors=errors(3.0, 5.0, is_clipped=True)))
-    learned, kept = (learned_hats(each, design()).own.of(9, 18) for each in (state, clipped))
+    learned, kept = (learned_hats(hat_state, design()).own.of(9, 18) for hat_state in (state, clipped))
     assert learned < kept / 1.5
     assert kept == pytest.approx(USUAL_VARIANCES.of(9, 18))
 
@@ -121,21 +121,21 @@ def test_a_bias_that_is_hardly_known_holds_values_back() -> None:
 
 
 def test_without_noise_it_is_what_was_released() -> None:
-    known, means, _ = known_after(1, 1e-3)
-    assert np.abs(known.belief("day 0", means, UPPER).values - np.clip(means.values, 0, UPPER)).max() < 0.02
+    model, means, _ = known_after(1, 1e-3)
+    assert np.abs(model.belief("day 0", means, UPPER).values - np.clip(means.values, 0, UPPER)).max() < 0.02
 
 
 def test_noise_that_drowns_everything_is_not_known() -> None:
-    known, means, _ = known_after(1, 300.0)
-    assert not known.belief("day 0", means, UPPER).is_known
+    model, means, _ = known_after(1, 300.0)
+    assert not model.belief("day 0", means, UPPER).is_known
 
 
 def test_a_value_that_rests_on_no_data_teaches_nothing() -> None:
     state, means, _ = after(1, 15.0)
     silent = replace(means, values=means.values + 30, errors=errors(np.inf))
     one, other = (
-        learned_hats(state.after("day 0", each), design())
-        for each in (silent, replace(silent, values=0 * means.values))
+        learned_hats(state.after("day 0", released), design())
+        for released in (silent, replace(silent, values=0 * means.values))
     )
     assert np.array_equal(one.belief("day 0", silent, UPPER).values, other.belief("day 0", silent, UPPER).values)
 
@@ -150,7 +150,7 @@ def test_older_days_are_added_up_and_no_slot_is_lost() -> None:
 
 def _columns(state: HatState) -> list[np.ndarray]:
     whole = state.whole
-    return [getattr(whole, each.name) for each in fields(whole)]
+    return [getattr(whole, field.name) for field in fields(whole)]
 
 
 def test_a_late_slot_of_an_older_day_is_learned_from_and_has_a_value() -> None:

@@ -146,8 +146,8 @@ def weeks(slower: float) -> State:
     for day in range(14):
         hours = OFF if day % 7 > 4 else HOURS
         centre = learned(state).forecast(hours).values
-        found = released_day(design(), 0.3, int(rng.integers(1 << 30)), centre)
-        (stage,) = found.stages
+        released = released_day(design(), 0.3, int(rng.integers(1 << 30)), centre)
+        (stage,) = released.stages
         moved = [
             replace(level, speeds=level.speeds - (slower if hours is OFF else 0.0) * level.groups.totals(weights))
             for level in stage.levels
@@ -158,15 +158,15 @@ def weeks(slower: float) -> State:
 
 
 def test_days_off_are_forecast_as_days_off_were() -> None:
-    known = learned(weeks(6.0))
-    assert error(known.forecast(HOURS), design()) < 1.0
-    slower = replace(known.forecast(OFF), values=known.forecast(OFF).values + 6)
+    model = learned(weeks(6.0))
+    assert error(model.forecast(HOURS), design()) < 1.0
+    slower = replace(model.forecast(OFF), values=model.forecast(OFF).values + 6)
     assert error(slower, design()) < 1.5
 
 
 def test_where_days_off_are_as_working_days_nothing_else_is_made_up() -> None:
-    known = learned(weeks(0.0))
-    assert error(known.forecast(OFF), design()) < 1.0
+    model = learned(weeks(0.0))
+    assert error(model.forecast(OFF), design()) < 1.0
 
 
 def test_a_day_without_any_release_changes_little() -> None:
@@ -176,9 +176,9 @@ def test_a_day_without_any_release_changes_little() -> None:
 
 
 def test_lone_hats_are_said_to_be_unknown() -> None:
-    found = published(learned(after(2, 0.1)).estimate(), 65)
-    assert np.all(found.status[found.vehicles < 3.9] == Status.UNRELIABLE)
-    assert np.any(found.status == Status.OK)
+    estimates = published(learned(after(2, 0.1)).estimate(), 65)
+    assert np.all(estimates.status[estimates.vehicles < 3.9] == Status.UNRELIABLE)
+    assert np.any(estimates.status == Status.OK)
 
 
 def test_nothing_is_published_of_a_city_that_is_not_known() -> None:
@@ -186,13 +186,15 @@ def test_nothing_is_published_of_a_city_that_is_not_known() -> None:
 
 
 @cache
-def known() -> Field:
+def field_of_four_days() -> Field:
     return learned(after(4, 0.1)).estimate()
 
 
 def seen(unknown: float, *, larger: float = 1.0, city_variance: float = 0.0, explained: float = 10.0) -> Field:
     """A city of which so much is known."""
-    return replace(known(), unknown=unknown, larger=larger, city_variance=city_variance, explained=explained)
+    return replace(
+        field_of_four_days(), unknown=unknown, larger=larger, city_variance=city_variance, explained=explained
+    )
 
 
 def test_held_back_is_a_whole_city_and_nothing_of_it_is_ok() -> None:

@@ -50,8 +50,8 @@ def observed(of: Design, seed: int) -> tuple[EffectLayout, list[Information], li
         columns = columns_of(of, SLOTS + HOURS * day)
         hats = (truth(of)[0] * (1 + day))[..., None] * coefficients_of(traffic)
         total, rows, values = Information.none(layout), [], []
-        for at, groups in enumerate(groupings(of)):
-            made = GroupRows(groups, columns, layout, bytes([at]))
+        for level, groups in enumerate(groupings(of)):
+            made = GroupRows(groups, columns, layout, bytes([level]))
             count = groups.shape[0] * groups.shape[1]
             value, precision = rng.normal(size=count), rng.uniform(0.1, 3, count)
             total = total + made(hats).information(precision, value)
@@ -95,7 +95,7 @@ def both(name: str) -> tuple[Design, Solved, np.ndarray, np.ndarray]:
     layout, sparse, dense = observed(of, 3)
     prior, value = np.zeros(layout.border.size), np.zeros(layout.border.size)
     prior[[0, -1]], value[0] = 0.1, 2.0
-    solved = system_of(layout, prior, value, [PartInformation(each, OWN_DAYS) for each in sparse]).solved(SMOOTH)
+    solved = system_of(layout, prior, value, [PartInformation(day, OWN_DAYS) for day in sparse]).solved(SMOOTH)
     return of, solved, *dense_solution(of, dense)
 
 
@@ -110,31 +110,31 @@ def test_effects_and_variances_are_those_of_the_dense_matrix(name: str) -> None:
     assert np.allclose(solved.border[own], effects[width + HOURS :])
     rows = usual_hours(solved)
     rows[:, own] = both_kinds()
-    found = hat_variances(solved, rows)
+    uncertainty = hat_variances(solved, rows)
     off = SLOTS + HOURS
     columns = np.concatenate([of.of_hats(off), np.broadcast_to(width + HOURS + SLOTS[:, None], (of.cells, 24, 1))], 2)
     expected = covariance[columns[..., :, None], columns[..., None, :]].sum(axis=(2, 3))
-    assert np.allclose(found.variances[:, off], expected)
-    assert np.allclose(found.with_last[:, off, 0], covariance[columns, width - 1].sum(axis=2))
+    assert np.allclose(uncertainty.variances[:, off], expected)
+    assert np.allclose(uncertainty.with_last[:, off, 0], covariance[columns, width - 1].sum(axis=2))
 
 
 @pytest.mark.parametrize("name", CITIES)
 def test_what_smoothness_is_learned_is_that_of_the_dense_matrix(name: str) -> None:
     of, solved, effects, covariance = both(name)
-    found = learned_smoothness(solved, solved.effects, SMOOTH)
+    smoothness = learned_smoothness(solved, solved.effects, SMOOTH)
     cells, one, other = effects[of.cell_columns], *of.neighbours.T
     spread = covariance[of.cell_columns, of.cell_columns]
     energy = cells @ cells + np.trace(spread) + np.sum((cells[one] - cells[other]) ** 2)
     energy += np.sum(spread[one, one] + spread[other, other] - 2 * spread[one, other])
-    assert found.cells == pytest.approx((of.cells + 6) / (energy + 6 / SMOOTH.cells))
+    assert smoothness.cells == pytest.approx((of.cells + 6) / (energy + 6 / SMOOTH.cells))
     apart = np.concatenate([-np.eye(HOURS), np.eye(HOURS)], axis=1)
     values = apart @ effects[of.hour_columns]
     together = apart @ covariance[of.hour_columns, of.hour_columns] @ apart.T
     apart_energy = values @ off_smoothness() @ values + np.sum(off_smoothness() * together)
-    assert found.off == pytest.approx((HOURS + 6) / (apart_energy + 6 / SMOOTH.off))
+    assert smoothness.off == pytest.approx((HOURS + 6) / (apart_energy + 6 / SMOOTH.off))
     parts = effects[of.parent_columns]
     part_energy = parts @ parts + np.trace(covariance[of.parent_columns, of.parent_columns])
-    assert found.parents == pytest.approx((parts.size + 6) / (part_energy + 6 / SMOOTH.parents))
+    assert smoothness.parents == pytest.approx((parts.size + 6) / (part_energy + 6 / SMOOTH.parents))
 
 
 def test_the_covariance_times_a_vector_is_that_of_the_dense_matrix() -> None:
@@ -156,7 +156,7 @@ def test_rows_of_the_same_groups_that_differ_by_a_factor_are_joined_exactly() ->
     hats = truth(of)[0][..., None] * coefficients_of(np.zeros((of.cells, HOURS)))
     one = made(hats).information(np.full(24, 2.0), np.arange(24.0))
     other = made(3 * hats).information(np.full(24, 0.5), np.ones(24))
-    apart = [PartInformation(replace_key(each, key)) for each, key in ((one, b"a"), (other, b"b"))]
+    apart = [PartInformation(replace_key(information, key)) for information, key in ((one, b"a"), (other, b"b"))]
     nothing = np.zeros(layout.border.size)
     prior = nothing + 0.1
     joined = system_of(layout, prior, nothing, [PartInformation(one + other)]).solved(SMOOTH).effects

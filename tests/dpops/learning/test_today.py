@@ -10,14 +10,14 @@ CELLS = design().cells
 
 
 @pytest.fixture(scope="module")
-def known() -> Learned:
+def model() -> Learned:
     return learned(after(3, 0.3))
 
 
-def slot(known: Learned, hour: int, factor: float, noise: float, weight: float = 1.0) -> StageValues:
+def slot(model: Learned, hour: int, factor: float, noise: float, weight: float = 1.0) -> StageValues:
     """The whole city's and the cells' sums in an hour of which all speeds are `factor` times the usual ones."""
-    weights, means = (each[:, [hour]] for each in truth(design()))
-    centre, levels = known.forecast(HOURS[[hour]]).values, []
+    weights, means = (by_cell[:, [hour]] for by_cell in truth(design()))
+    centre, levels = model.forecast(HOURS[[hour]]).values, []
     for cells in (np.zeros(CELLS, np.int64), np.arange(CELLS)):
         groups = Groups(cells=cells, slots=np.zeros(1, np.int64))
         levels.append(
@@ -32,52 +32,52 @@ def slot(known: Learned, hour: int, factor: float, noise: float, weight: float =
     return StageValues(centre=centre, levels=tuple(levels))
 
 
-def drop(known: Learned, slots: dict[int, StageValues], hour: int) -> float:
+def drop(model: Learned, slots: dict[int, StageValues], hour: int) -> float:
     """How much lower the live values are than the forecast, as a part of it, over the city."""
-    weights, usual = truth(design())[0][:, hour], known.forecast(HOURS).values[:, hour]
-    found = live(known, HOURS, slots).field.values[:, hour]
-    return float(np.sum(weights * (usual - found)) / np.sum(weights * usual))
+    weights, usual = truth(design())[0][:, hour], model.forecast(HOURS).values[:, hour]
+    live_values = live(model, HOURS, slots).field.values[:, hour]
+    return float(np.sum(weights * (usual - live_values)) / np.sum(weights * usual))
 
 
 def test_a_storm_is_shown() -> None:
-    known = learned(after(3, 0.3))
-    slots = {hour: slot(known, hour, 0.6, 0.3) for hour in range(6, 9)}
-    assert drop(known, slots, 8) > 0.32
+    model = learned(after(3, 0.3))
+    slots = {hour: slot(model, hour, 0.6, 0.3) for hour in range(6, 9)}
+    assert drop(model, slots, 8) > 0.32
 
 
-def test_the_forecast_stays_where_nothing_is_released(known: Learned) -> None:
-    found, usual = live(known, HOURS, {}), known.forecast(HOURS)
-    assert np.allclose(found.field.values, usual.values)
-    assert np.all(found.leans < 1e-9)
+def test_the_forecast_stays_where_nothing_is_released(model: Learned) -> None:
+    today, usual = live(model, HOURS, {}), model.forecast(HOURS)
+    assert np.allclose(today.field.values, usual.values)
+    assert np.all(today.leans < 1e-9)
 
 
-def test_noise_moves_nothing(known: Learned) -> None:
-    found = live(known, HOURS, {8: slot(known, 8, 0.6, 1e6)})
-    assert np.allclose(found.field.values, known.forecast(HOURS).values, atol=0.01)
-    assert np.all(found.leans < 0.01)
+def test_noise_moves_nothing(model: Learned) -> None:
+    today = live(model, HOURS, {8: slot(model, 8, 0.6, 1e6)})
+    assert np.allclose(today.field.values, model.forecast(HOURS).values, atol=0.01)
+    assert np.all(today.leans < 0.01)
 
 
-def test_what_leans_on_the_day_grows_with_its_slots_and_falls_with_the_time_since(known: Learned) -> None:
-    one = live(known, HOURS, {8: slot(known, 8, 0.8, 0.3)})
-    two = live(known, HOURS, {7: slot(known, 7, 0.8, 0.3), 8: slot(known, 8, 0.8, 0.3)})
+def test_what_leans_on_the_day_grows_with_its_slots_and_falls_with_the_time_since(model: Learned) -> None:
+    one = live(model, HOURS, {8: slot(model, 8, 0.8, 0.3)})
+    two = live(model, HOURS, {7: slot(model, 7, 0.8, 0.3), 8: slot(model, 8, 0.8, 0.3)})
     assert np.all(two.leans[:, 8] >= one.leans[:, 8] - 1e-12)
     assert one.leans[:, 8].mean() > one.leans[:, 20].mean() > 0
 
 
-def test_the_order_in_which_slots_are_given_changes_nothing(known: Learned) -> None:
-    slots = {hour: slot(known, hour, 0.7, 0.3) for hour in (6, 7, 8)}
-    before = live(known, HOURS, {6: slots[6], 7: slots[7]}).field.values[:, 7]
-    again = live(known, HOURS, {7: slots[7], 6: slots[6]}).field.values[:, 7]
+def test_the_order_in_which_slots_are_given_changes_nothing(model: Learned) -> None:
+    slots = {hour: slot(model, hour, 0.7, 0.3) for hour in (6, 7, 8)}
+    before = live(model, HOURS, {6: slots[6], 7: slots[7]}).field.values[:, 7]
+    again = live(model, HOURS, {7: slots[7], 6: slots[6]}).field.values[:, 7]
     assert np.allclose(before, again)
 
 
-def test_a_profile_that_is_wrong_about_how_long_vehicles_drive_is_found_out(known: Learned) -> None:
-    slots = {hour: slot(known, hour, 0.6, 0.1, weight=0.6) for hour in range(24)}
-    assert drop(known, slots, 12) > 0.3
+def test_a_profile_that_is_wrong_about_how_long_vehicles_drive_is_found_out(model: Learned) -> None:
+    slots = {hour: slot(model, hour, 0.6, 0.1, weight=0.6) for hour in range(24)}
+    assert drop(model, slots, 12) > 0.3
 
 
-def test_levels_without_a_share_say_nothing(known: Learned) -> None:
-    with_both, cells = slot(known, 8, 0.6, 0.3), None
+def test_levels_without_a_share_say_nothing(model: Learned) -> None:
+    with_both, cells = slot(model, 8, 0.6, 0.3), None
     for level in with_both.levels:
         if level.groups.shape == (CELLS, 1):
             cells = level
@@ -85,6 +85,6 @@ def test_levels_without_a_share_say_nothing(known: Learned) -> None:
     silent = LevelValues(
         groups=cells.groups, weights=cells.weights, speeds=cells.speeds, weight_variance=np.inf, speed_variance=np.inf
     )
-    found = live(known, HOURS, {8: StageValues(centre=with_both.centre, levels=(with_both.levels[0], silent))})
-    alone = live(known, HOURS, {8: StageValues(centre=with_both.centre, levels=with_both.levels[:1])})
-    assert np.array_equal(found.field.values, alone.field.values)
+    today = live(model, HOURS, {8: StageValues(centre=with_both.centre, levels=(with_both.levels[0], silent))})
+    alone = live(model, HOURS, {8: StageValues(centre=with_both.centre, levels=with_both.levels[:1])})
+    assert np.array_equal(today.field.values, alone.field.values)

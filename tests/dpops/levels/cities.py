@@ -19,7 +19,9 @@ Visit = tuple[int, int, int, int]
 
 def rows(days: "list[list[Visit]]") -> Rows:
     """One vehicle-day per list of visits."""
-    entries = sorted((at, cell, slot, n, n * mean) for at, day in enumerate(days) for cell, slot, n, mean in day)
+    entries = sorted(
+        (vehicle, cell, slot, n, n * mean) for vehicle, day in enumerate(days) for cell, slot, n, mean in day
+    )
     return Rows(*(np.array(column, np.int64) for column in zip(*entries, strict=True)) if entries else [_NONE] * 5)
 
 
@@ -41,7 +43,7 @@ def stage(
 ) -> Stage:
     """Levels with unequal shares, constant centres."""
     whole = sum(range(1, len(names) + 1))
-    shares = [Fraction(at + 1, whole) for at in range(len(names))]
+    shares = [Fraction(index + 1, whole) for index in range(len(names))]
     weights = weight_shares or tuple(shares)
     planned = Stage(
         kind=kind,
@@ -62,17 +64,17 @@ def days_of(speeds: tuple[int, ...] = (0, 2700, 3400, 6500), reports: tuple[int,
     single = [[(*hat, *kind)] for hat in hats for kind in kinds]
     double = [[(*hats[0], *one), (*other, *two)] for other in hats[1:] for one in kinds for two in kinds]
     everywhere = [[(*hat, n, speed) for hat in hats] for n, speed in kinds]
-    mixed = [[(*hat, n, 6500 * (at % 2)) for at, hat in enumerate(hats)] for n in reports]
-    heavy = [[(*hat, 5000 if at == 3 else 1, 6500) for at, hat in enumerate(hats)]]
+    mixed = [[(*hat, n, 6500 * (index % 2)) for index, hat in enumerate(hats)] for n in reports]
+    heavy = [[(*hat, 5000 if index == 3 else 1, 6500) for index, hat in enumerate(hats)]]
     return [*single, *double, *everywhere, *mixed, *heavy]
 
 
 def random_days(seed: int, count: int, hats: PublicHats = HATS) -> "list[list[Visit]]":
     rng = np.random.default_rng(seed)
     places = list(product(range(hats.cells), range(hats.slots)))
-    found = []
+    days = []
     for _ in range(count):
         chosen = rng.choice(len(places), rng.integers(1, len(places) + 1), replace=False)
-        visits = [(*places[at], int(rng.integers(1, 40)), int(rng.integers(0, 6501))) for at in chosen]
-        found.append(visits)
-    return found
+        visits = [(*places[place], int(rng.integers(1, 40)), int(rng.integers(0, 6501))) for place in chosen]
+        days.append(visits)
+    return days

@@ -19,10 +19,10 @@ ALONE = [(0, 0, 1, 6500)]
 
 def excess(stages: list[Stage], days: list[list[Visit]]) -> Fraction:
     """The largest norm of a vehicle-day's stacked integers over all stages, as a part of what is allowed (1)."""
-    found = rows(days)
+    visits = rows(days)
     norms = [Fraction(0)] * len(days)
     for one in stages:
-        made = unchecked(found, one)
+        made = unchecked(visits, one)
         for vehicle, query, value in zip(*(column.tolist() for column in made), strict=True):
             if one.counts_public and query < one.groups:
                 continue
@@ -38,7 +38,7 @@ def two_stages(kind: Kind, *, shares: tuple[str, str] = (".3", ".7")) -> list[St
 
 
 def with_least(norm: int, stages: list[Stage]) -> list[Stage]:
-    return [replace(each, least_norm=norm) for each in stages]
+    return [replace(planned, least_norm=norm) for planned in stages]
 
 
 # the bound
@@ -81,24 +81,24 @@ def test_under_public_counts_speeds_have_half_the_bound(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_check_in_integers_finds_nothing_wrong(kind: Kind) -> None:
-    found = rows([*days_of(), *random_days(3, 500)])
+    visits = rows([*days_of(), *random_days(3, 500)])
     for one in (*two_stages(kind), stage(kind, LEVELS), stage(kind, counts_public=True)):
-        assert all(np.array_equal(a, b) for a, b in zip(vectors(found, one), unchecked(found, one), strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(vectors(visits, one), unchecked(visits, one), strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vehicle_that_broke_the_bound_would_count_as_nothing_and_the_others_stay(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    some, found = stage(kind), rows([ALONE, [(1, 1, 2, 3000)], ALONE])
-    honest = vectors(found, some)
+    some, visits = stage(kind), rows([ALONE, [(1, 1, 2, 3000)], ALONE])
+    honest = vectors(visits, some)
 
     def twice_for_the_middle_one(rows: Rows, stage: Stage) -> Vectors:
         made = unchecked(rows, stage)
         return made._replace(value=np.where(made.vehicle == 1, 2 * made.value, made.value))
 
     monkeypatch.setattr(bounded, "unchecked", twice_for_the_middle_one)
-    broken = vectors(found, some)
+    broken = vectors(visits, some)
     assert not broken.value[broken.vehicle == 1].any()
     assert np.array_equal(broken.value[broken.vehicle != 1], honest.value[honest.vehicle != 1])
 
@@ -241,9 +241,9 @@ def test_any_split_of_the_vehicles_gives_the_same_sums(kind: Kind) -> None:
     days, some = random_days(6, 80), stage(kind, LEVELS)
     whole = sum_up(rows(days), some)
     for parts in (2, 3, 7):
-        sums = [sum_up(rows(days[at::parts]), some) for at in range(parts)]
-        assert np.array_equal(sum(each.weights for each in sums), whole.weights)
-        assert np.array_equal(sum(each.speeds for each in sums), whole.speeds)
+        sums = [sum_up(rows(days[part::parts]), some) for part in range(parts)]
+        assert np.array_equal(sum(partial.weights for partial in sums), whole.weights)
+        assert np.array_equal(sum(partial.speeds for partial in sums), whole.speeds)
 
 
 def test_nobody_at_all_gives_zeros() -> None:
@@ -263,8 +263,8 @@ def test_the_integers_are_those_of_the_formulas_in_fifty_digits(kind: Kind, coun
     getcontext().prec = 50
     some = stage(kind, LEVELS, Fraction(7, 10), counts_public=counts_public)
     for day in random_days(7, 40):
-        found = vectors(rows([day]), some)
-        made = dict(zip(found.query.tolist(), found.value.tolist(), strict=True))
+        vector = vectors(rows([day]), some)
+        made = dict(zip(vector.query.tolist(), vector.value.tolist(), strict=True))
         for query, exact in _literally(day, some).items():
             assert abs(made.get(query, 0) - exact) < Decimal("1.001"), (query, exact)
             assert abs(made.get(query, 0)) <= abs(exact) + Decimal("1e-6")
@@ -281,37 +281,37 @@ def _literally(day: list[Visit], stage: Stage) -> dict[int, Decimal]:
     def norm(sums: dict[tuple[int, int], Decimal], share: Callable[[Level], Fraction]) -> Decimal:
         power = 2 if stage.kind == "gaussian" else 1
         return root(
-            sum((_decimal(share(stage.levels[at])) * abs(x) ** power for (at, _), x in sums.items()), Decimal(0))
+            sum((_decimal(share(stage.levels[index])) * abs(x) ** power for (index, _), x in sums.items()), Decimal(0))
         )
 
     def sums(values: list[Decimal]) -> dict[tuple[int, int], Decimal]:
-        found: dict[tuple[int, int], Decimal] = {}
-        for at, level in enumerate(stage.levels):
+        totals: dict[tuple[int, int], Decimal] = {}
+        for index, level in enumerate(stage.levels):
             for (cell, slot, _, _), value in zip(day, values, strict=True):
-                key = at, int(level.groups()[cell, slot])
-                found[key] = found.get(key, Decimal(0)) + value
-        return found
+                key = index, int(level.groups()[cell, slot])
+                totals[key] = totals.get(key, Decimal(0)) + value
+        return totals
 
     u = [Decimal(isqrt(isqrt(n**3 << 80))) for _, _, n, _ in day]
     whole = norm(sums(u), lambda lv: alpha * lv.speed_share + (1 - alpha) * lv.weight_share)
-    w = [each / whole for each in u]
-    v = [each * (_decimal(mean * stage.step_kmh) - 20) for each, (_, _, _, mean) in zip(w, day, strict=True)]
+    w = [amount / whole for amount in u]
+    v = [amount * (_decimal(mean * stage.step_kmh) - 20) for amount, (_, _, _, mean) in zip(w, day, strict=True)]
     size, allowed = norm(sums(v), lambda lv: lv.speed_share), _decimal(stage.bound_kmh)
     s = min(Decimal(1), allowed / size) if size else Decimal(1)
-    start, found = 0, {}
-    for at, level in enumerate(stage.levels):
+    start, queries = 0, {}
+    for index, level in enumerate(stage.levels):
         weight = root(stage.share * (1 - alpha) * level.weight_share) * s * UNIT
         if stage.counts_public:
             weight = Decimal(UNIT)
         speed = root(stage.share * alpha * level.speed_share) / allowed * s * UNIT / (2 if stage.counts_public else 1)
         for (of, group), value in sums(w).items():
-            if of == at:
-                found[start + group] = weight * value
+            if of == index:
+                queries[start + group] = weight * value
         for (of, group), value in sums(v).items():
-            if of == at:
-                found[stage.groups + start + group] = speed * value
+            if of == index:
+                queries[stage.groups + start + group] = speed * value
         start += level.size
-    return found
+    return queries
 
 
 def _decimal(x: Fraction | Decimal) -> Decimal:
@@ -338,16 +338,16 @@ def test_integers_on_the_bound_fit_and_one_more_does_not() -> None:
         assert not within(np.array([0]), np.array([2**62]), some).any()
 
 
-def _by_vehicle(found: Vectors, vehicles: int) -> list[list[tuple[int, int]]]:
+def _by_vehicle(integers: Vectors, vehicles: int) -> list[list[tuple[int, int]]]:
     entries: list[list[tuple[int, int]]] = [[] for _ in range(vehicles)]
-    for vehicle, query, value in zip(*(_listed(column) for column in found), strict=True):
+    for vehicle, query, value in zip(*(_listed(column) for column in integers), strict=True):
         entries[vehicle].append((query, value))
     return entries
 
 
 def _listed(column: Int64s) -> list[int]:
-    found: list[int] = column.tolist()
-    return found
+    integers: list[int] = column.tolist()
+    return integers
 
 
 def test_levels_of_a_day_cover_each_hat_once_per_level() -> None:

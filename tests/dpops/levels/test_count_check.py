@@ -52,7 +52,8 @@ def test_a_smaller_share_would_not_do(kind: Kind, vehicles: int) -> None:
     distances = float(LEAST_PART) * vehicles, (USUAL_PART - float(LEAST_PART)) * vehicles
     if planned.share > Fraction(1, 100):  # else it is a step of a thousandth
         assert any(
-            chance_below(less, at) > most for at, most in zip(distances, (EMPTY_PASSES, USUAL_STOPS), strict=True)
+            chance_below(less, distance) > most
+            for distance, most in zip(distances, (EMPTY_PASSES, USUAL_STOPS), strict=True)
         )
 
 
@@ -98,5 +99,5 @@ def test_the_count_and_the_looks_after_it_spend_no_more_than_the_whole(kind: Kin
 def test_the_threshold_is_a_part_of_the_declared_fleet() -> None:
     planned = counting("gaussian", 200)
     for vehicles, is_few in ((0, True), (49, True), (51, False)):
-        found = sum_up(rows([[(0, 0, 1, 2_000)]] * vehicles), planned)
-        assert is_too_few(read(np.concatenate(found), planned), 200) is is_few
+        sums = sum_up(rows([[(0, 0, 1, 2_000)]] * vehicles), planned)
+        assert is_too_few(read(np.concatenate(sums), planned), 200) is is_few

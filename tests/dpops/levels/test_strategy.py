@@ -15,33 +15,35 @@ PROFILE = Profile(hats=30, cells=8, parents=4, grandparents=2, hours=10, parts=3
 
 @cache
 def city(vehicles: int, cells: int = 140) -> BoundsOnly:
-    parents = tuple(at // 7 for at in range(cells))
-    hats = PublicHats(parents=parents, grandparents=tuple(at // 49 for at in range(cells)), hours=tuple(range(24)))
+    parents = tuple(cell // 7 for cell in range(cells))
+    hats = PublicHats(parents=parents, grandparents=tuple(cell // 49 for cell in range(cells)), hours=tuple(range(24)))
     return BoundsOnly(hats=hats, fleet=Fleet(vehicles=vehicles, profile=PROFILE))
 
 
-def table(kind: Kind, epsilon: str, known: BoundsOnly) -> Recipe:
+def table(kind: Kind, epsilon: str, bounds: BoundsOnly) -> Recipe:
     total = Fraction(epsilon)
-    return recipe(kind, total, total * total / 20 if kind == "gaussian" else None, known)
+    return recipe(kind, total, total * total / 20 if kind == "gaussian" else None, bounds)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 @pytest.mark.parametrize("epsilon", ["1", "2.64", "10"])
 def test_more_vehicles_never_have_a_larger_expected_error(kind: Kind, epsilon: str) -> None:
-    found = [ranked(table(kind, epsilon, city(each)), city(each))[0].kmh for each in (50, 200, 800, 3200)]
-    assert all(more <= 1.02 * fewer for fewer, more in itertools.pairwise(found))
+    errors_kmh = [
+        ranked(table(kind, epsilon, city(vehicles)), city(vehicles))[0].kmh for vehicles in (50, 200, 800, 3200)
+    ]
+    assert all(more <= 1.02 * fewer for fewer, more in itertools.pairwise(errors_kmh))
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 @pytest.mark.parametrize("vehicles", [50, 200, 800, 3200])
 def test_a_larger_total_never_has_a_larger_expected_error(kind: Kind, vehicles: int) -> None:
-    known = city(vehicles)
-    found = [ranked(table(kind, each, known), known)[0].kmh for each in ("1", "2.64", "5", "10", "20")]
-    assert all(more <= 1.02 * less for less, more in itertools.pairwise(found))
+    bounds = city(vehicles)
+    errors_kmh = [ranked(table(kind, epsilon, bounds), bounds)[0].kmh for epsilon in ("1", "2.64", "5", "10", "20")]
+    assert all(more <= 1.02 * less for less, more in itertools.pairwise(errors_kmh))
 
 
 def test_a_dense_city_gets_wider_bounds_and_a_sparse_one_the_usual_ones() -> None:
-    dense, sparse = (chosen(table("gaussian", "2.64", city(each)), city(each)) for each in (4000, 100))
+    dense, sparse = (chosen(table("gaussian", "2.64", city(vehicles)), city(vehicles)) for vehicles in (4000, 100))
     assert sparse.later[0].bound_kmh == 5
     assert dense.later[0].bound_kmh > 5
     assert dense.first[0].bound_kmh > 7
@@ -49,8 +51,8 @@ def test_a_dense_city_gets_wider_bounds_and_a_sparse_one_the_usual_ones() -> Non
 
 def test_single_hats_are_released_where_they_are_told_and_nowhere_else() -> None:
     names = [
-        {name for name, _ in chosen(table("gaussian", "10", city(each)), city(each)).later[0].shares}
-        for each in (40, 4000)
+        {name for name, _ in chosen(table("gaussian", "10", city(vehicles)), city(vehicles)).later[0].shares}
+        for vehicles in (40, 4000)
     ]
     assert "hat" not in names[0]
     assert "hat" in names[1]
@@ -74,27 +76,27 @@ def test_small_cells_get_more_than_hours_and_nothing_else_changes() -> None:
 
 
 def test_what_a_specification_names_stays() -> None:
-    known = city(4000)
-    fixed = table("gaussian", "2.64", known)
-    assert chosen(fixed, known, Free(bounds=False, levels=False)) == fixed
-    assert chosen(fixed, known, Free(bounds=False)).first[0].bound_kmh == fixed.first[0].bound_kmh
-    assert chosen(fixed, known, Free(levels=False)).later[0].shares == fixed.later[0].shares
+    bounds = city(4000)
+    fixed = table("gaussian", "2.64", bounds)
+    assert chosen(fixed, bounds, Free(bounds=False, levels=False)) == fixed
+    assert chosen(fixed, bounds, Free(bounds=False)).first[0].bound_kmh == fixed.first[0].bound_kmh
+    assert chosen(fixed, bounds, Free(levels=False)).later[0].shares == fixed.later[0].shares
 
 
 def test_levels_that_are_coarse_for_a_small_fleet_stay() -> None:
-    known = city(3)
-    small = table("laplace", "0.5", known)
+    bounds = city(3)
+    small = table("laplace", "0.5", bounds)
     assert "cell" not in dict(small.later[0].shares)
-    assert chosen(small, known).later[0].shares == small.later[0].shares
+    assert chosen(small, bounds).later[0].shares == small.later[0].shares
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 @pytest.mark.parametrize("epsilon", ["2.64", "10"])
 def test_every_candidate_spends_the_same_total(kind: Kind, epsilon: str) -> None:
-    known = city(200)
-    usual = table(kind, epsilon, known)
-    for each in ranked(usual, known):
-        assert each.recipe.spread == usual.spread
-        for stages in (each.recipe.first, each.recipe.later):
+    bounds = city(200)
+    usual = table(kind, epsilon, bounds)
+    for candidate in ranked(usual, bounds):
+        assert candidate.recipe.spread == usual.spread
+        for stages in (candidate.recipe.first, candidate.recipe.later):
             assert sum(stage.share for stage in stages) == 1
             assert all(sum(share for _, share in stage.shares) == 1 for stage in stages)

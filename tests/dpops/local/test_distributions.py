@@ -31,11 +31,11 @@ def assert_agrees(reports: Reports, rows: ReportRows) -> None:
     for seed in (1, 2):
         shares = np.random.default_rng(seed).dirichlet(np.full(rows.buckets, 0.3)) + 1e-6
         shares /= shares.sum()
-        found = rows.evaluate(shares, curvature=True)
+        evaluation = rows.evaluate(shares, curvature=True)
         scaled = likelihood / (likelihood @ shares)[:, None]
-        assert found.gradient == pytest.approx(scaled.mean(axis=0), rel=1e-9)
-        assert found.curvature == pytest.approx(scaled.T @ scaled / len(scaled), rel=1e-8)
-        constants.append(found.log_likelihood - dense_mean(dense, shares))
+        assert evaluation.gradient == pytest.approx(scaled.mean(axis=0), rel=1e-9)
+        assert evaluation.curvature == pytest.approx(scaled.T @ scaled / len(scaled), rel=1e-8)
+        constants.append(evaluation.log_likelihood - dense_mean(dense, shares))
     assert constants[0] == pytest.approx(constants[1], abs=1e-10)
 
 
@@ -68,16 +68,16 @@ def test_equal_reports_are_one_row() -> None:
 def test_the_maximum_meets_its_conditions_and_no_em_climbs_higher(epsilon: float) -> None:
     reports = reports_of(beta_values(4_000), [(kind, epsilon) for kind, _ in THREE])
     rows = aggregate(reports, 64)
-    found = maximum_likelihood(rows)
-    at = rows.evaluate(found.shares)
-    assert found.converged
-    assert found.gap <= 1e-9
-    assert found.shares.sum() == pytest.approx(1)
-    assert at.gradient.max() <= 1 + 1e-9
-    assert at.gradient[found.shares > 1e-9] == pytest.approx(1, abs=1e-6)
+    maximum = maximum_likelihood(rows)
+    evaluation = rows.evaluate(maximum.shares)
+    assert maximum.converged
+    assert maximum.gap <= 1e-9
+    assert maximum.shares.sum() == pytest.approx(1)
+    assert evaluation.gradient.max() <= 1 + 1e-9
+    assert evaluation.gradient[maximum.shares > 1e-9] == pytest.approx(1, abs=1e-6)
     dense = dense_log_likelihood(reports, 64)
     by_em = dense_em(dense, 3_000)
-    best, reached = dense_mean(dense, found.shares), dense_mean(dense, by_em)
+    best, reached = dense_mean(dense, maximum.shares), dense_mean(dense, by_em)
     assert reached <= best + 1e-12
     assert best - reached <= 1e-3
     assert best - reached <= rows.evaluate(by_em).gap  # the gap bounds what is left to gain
@@ -87,10 +87,10 @@ def test_the_maximum_meets_its_conditions_and_no_em_climbs_higher(epsilon: float
 def test_ems_arrives_where_many_plain_steps_lead(epsilon: float) -> None:
     reports = reports_of(beta_values(4_000), [(kind, epsilon) for kind, _ in THREE], missing=0.1)
     heard = ~np.isnan(reports.values).all(axis=0)
-    found = smoothed(aggregate(reports, 32))
+    fused = smoothed(aggregate(reports, 32))
     plain = dense_em(dense_log_likelihood(reports, 32)[heard], 6_000, smooth(np.eye(32)))
-    assert found.converged
-    assert found.shares == pytest.approx(plain, abs=1e-7)
+    assert fused.converged
+    assert fused.shares == pytest.approx(plain, abs=1e-7)
 
 
 def test_the_order_of_services_changes_no_bit() -> None:
@@ -117,12 +117,12 @@ def test_extreme_epsilons_converge(epsilon: float, method: object) -> None:
     """At 50 the reports are the values; the fused distribution is theirs."""
     values = beta_values(3_000)
     rows = aggregate(reports_of(values, [(kind, epsilon) for kind, _ in THREE]), 128)
-    found = maximum_likelihood(rows) if method is maximum_likelihood else smoothed(rows)
-    assert found.converged
-    assert np.isfinite(found.shares).all()
+    fused = maximum_likelihood(rows) if method is maximum_likelihood else smoothed(rows)
+    assert fused.converged
+    assert np.isfinite(fused.shares).all()
     if epsilon == 50:
         true = np.histogram(values, 128, (-1, 1))[0] / values.size
-        assert np.abs(found.shares - true).sum() < (0.15 if method is maximum_likelihood else 0.2)
+        assert np.abs(fused.shares - true).sum() < (0.15 if method is maximum_likelihood else 0.2)
 
 
 def test_sr_alone_tells_the_mean_only() -> None:

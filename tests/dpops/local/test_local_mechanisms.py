@@ -50,11 +50,11 @@ def test_density_integrates_to_one_and_gives_the_stated_moments(name: str, epsil
     mechanism = LOCAL_MECHANISMS[name](epsilon)
     for value in VALUES:
         reports, mass = outcomes(mechanism, float(value))
-        at = np.array(value)
+        point = np.array(value)
         assert mass.sum() == pytest.approx(1, abs=1e-5)
         unbiased = mechanism.unbiased(reports)
         assert float(unbiased @ mass) == pytest.approx(value, abs=1e-4 / epsilon)
-        assert float((unbiased - value) ** 2 @ mass) == pytest.approx(float(mechanism.variance(at)), rel=1e-4)
+        assert float((unbiased - value) ** 2 @ mass) == pytest.approx(float(mechanism.variance(point)), rel=1e-4)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])

@@ -51,7 +51,7 @@ def test_users_without_reports_are_left_out_and_nobody_is_an_error(method: Metho
 
 def test_fixed_weights_are_inverse_variances_averaged_over_a_uniform_prior() -> None:
     reports = reports_of(np.zeros(1), FOUR)
-    averaged = [float(np.mean(each.mechanism.variance(middles(10_000)))) for each in reports.services]
+    averaged = [float(np.mean(service.mechanism.variance(middles(10_000)))) for service in reports.services]
     expected = 1 / np.array(averaged)
     assert fixed_weights(reports) == pytest.approx(expected / expected.sum(), rel=1e-6)
 
@@ -94,8 +94,8 @@ def test_posterior_moments_are_those_of_the_dense_posterior(epsilon: float) -> N
     log_posterior = dense_log_likelihood(reports, GRID)
     posterior = np.exp(log_posterior - log_posterior.max(axis=1, keepdims=True))
     expected = posterior @ values**2 / posterior.sum(axis=1)
-    found = second_moments(reports)
-    near = np.abs(found / expected - 1) < 1e-10
+    moments = second_moments(reports)
+    near = np.abs(moments / expected - 1) < 1e-10
     # A window narrower than the grid may hold no value of it; the fast way then takes the nearest one.
     assert near.all() if epsilon < 4 else near.mean() > 0.5
 

@@ -20,7 +20,7 @@ def beta_values(users: int, seed: int = 1) -> Float64s:
 def reports_of(values: Float64s, kinds: Sequence[tuple[str, float]], *, missing: float = 0.0, seed: int = 2) -> Reports:
     """One service for each (mechanism, epsilon), named by its place; that share of reports is missing."""
     noise = seeded(seed)
-    services = [Service(f"{at:02d}-{kind}", LOCAL_MECHANISMS[kind](eps)) for at, (kind, eps) in enumerate(kinds)]
+    services = [Service(f"{place:02d}-{kind}", LOCAL_MECHANISMS[kind](eps)) for place, (kind, eps) in enumerate(kinds)]
     table = np.stack([service.mechanism.sample(values, noise) for service in services])
     table[np.random.default_rng(seed).random(table.shape) < missing] = np.nan
     return Reports(services, table)

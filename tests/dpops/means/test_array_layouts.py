@@ -17,7 +17,7 @@ from dpops.types import CountsKnown, Grid
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(3, 10)
-COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=12).map(lambda each: sorted(each, reverse=True))
+COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=12).map(lambda counts: sorted(counts, reverse=True))
 
 
 def known_of(lists, more=0):
@@ -68,12 +68,12 @@ def test_large_hats_and_large_numbers_of_them_have_theirs_too():
 @pytest.mark.parametrize("mechanism", ArrayAverage.examples(), ids=str)
 def test_plans_made_together_are_stored_as_those_made_alone(mechanism):
     rng = np.random.default_rng(2)
-    known = known_of([np.sort(rng.integers(1, 30, 9))[::-1].tolist() for _ in range(20)])
-    plans = mechanism.plans(known, GRID, EPSILON)
-    assert [plan.document() for plan in plans] == [mechanism.plan(each, GRID, EPSILON).document() for each in known]
+    hats = known_of([np.sort(rng.integers(1, 30, 9))[::-1].tolist() for _ in range(20)])
+    plans = mechanism.plans(hats, GRID, EPSILON)
+    assert [plan.document() for plan in plans] == [mechanism.plan(hat, GRID, EPSILON).document() for hat in hats]
 
 
 def test_a_hat_without_a_plan_is_refused_among_others():
-    known = [*known_of([[3, 2]] * 8), CountsKnown(np.array([3, 2], np.int64), 4)]
+    hats = [*known_of([[3, 2]] * 8), CountsKnown(np.array([3, 2], np.int64), 4)]
     with pytest.raises(PlanError, match="more samples kept than reported"):
-        lay_out_together(known, GRID, EPSILON, "median")
+        lay_out_together(hats, GRID, EPSILON, "median")

@@ -60,7 +60,7 @@ def test_opt_is_the_cap_of_least_bias_plus_noise_and_of_equal_ones_the_largest(
     reported = int(counts.sum()) + dropped
     costs = {most: cost(kind, counts, most, reported, epsilon) for most in set(counts.tolist())}
     plan = kind(m_ub="opt").plan(CountsKnown(counts, reported), GRID, epsilon)
-    best = max(most for most, each in costs.items() if each == min(costs.values()))
+    best = max(most for most, error in costs.items() if error == min(costs.values()))
     assert plan.facts.get("m_ub", plan.facts["heaviest"]) == best
     assert plan.public() == kind(m_ub=best).plan(CountsKnown(counts, reported), GRID, epsilon).public()
 
@@ -95,8 +95,8 @@ def test_a_cap_that_nobody_reaches_is_no_cap(kind: type[Baseline] | type[Baselin
     """Equal counts, as one user alone has: every cap among the counts is the count."""
     for counts in (np.array([7]), np.array([7] * 9)):
         for reported in (counts.sum(), counts.sum() + 5):
-            known = CountsKnown(counts, int(reported))
-            plain, capped = (kind(m_ub=m).plan(known, GRID, Fraction(1, 9)) for m in ("none", rule))
+            hat = CountsKnown(counts, int(reported))
+            plain, capped = (kind(m_ub=m).plan(hat, GRID, Fraction(1, 9)) for m in ("none", rule))
             assert capped.public() == plain.public()
 
 
@@ -165,7 +165,7 @@ def test_a_hundred_thousand_users_of_thousands_of_counts_are_capped_in_seconds(
     counts = np.sort(np.random.default_rng(3).integers(1, 5_000, 100_000))[::-1].astype(np.int64)
     start = time.process_time()
     best, plan = (kind(m_ub=rule).plan(CountsKnown.all_of(counts), GRID, Fraction(1, 100)) for rule in ("opt", 100))
-    costs = [each.bias_bound + float(each.scale * each.step) for each in (best, plan)]
+    costs = [capped.bias_bound + float(capped.scale * capped.step) for capped in (best, plan)]
     assert costs[0] <= costs[1]
     totals = Totals(counts, counts * 3_000, counts * 3_000**2)
     value = value_of([released(kind(), plan, totals)], plan)

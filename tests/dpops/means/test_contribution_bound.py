@@ -56,9 +56,9 @@ def test_argmax_scales_with_samples_and_ignores_replicated_users(counts: list[in
 
 
 @given(st.integers(1, 100), st.integers(1, 20))
-def test_equal_counts_give_that_count(each: int, users: int) -> None:
-    counts = np.full(users, each, np.int64)
-    assert length("median", counts) == length("argmax", counts) == each
+def test_equal_counts_give_that_count(count: int, users: int) -> None:
+    counts = np.full(users, count, np.int64)
+    assert length("median", counts) == length("argmax", counts) == count
 
 
 @given(count_lists)
@@ -90,9 +90,9 @@ def test_user_means_lower_the_worst_clipping_bias_of_the_published_counts() -> N
 def _bias_of_first_samples(counts: Int64s, weights: np.ndarray) -> float:  # type: ignore[type-arg]
     """U times the transport bias sample by sample: those beyond the 53rd of a user have weight 0."""
     kept = np.minimum(counts, 53)
-    each = np.repeat(weights / kept, kept)
+    kept_weights = np.repeat(weights / kept, kept)
     dropped = np.zeros(int((counts - kept).sum()))
-    samples = np.concatenate([each, dropped])
+    samples = np.concatenate([kept_weights, dropped])
     return transport_bias(samples, np.full(samples.size, 1 / counts.sum())) * UPPER_KMH
 
 

@@ -79,8 +79,8 @@ def test_hats_that_no_mechanism_can_plan_are_refused_among_others():
 
 
 def test_noise_beyond_bounds_leaves_a_hat_its_constant():
-    known = [CountsKnown.all_of(np.array([90_000, 50_000]))] * 5
-    assert {plan.mechanism for plan in Auto(prior=PRIOR).plans(known, GRID, Fraction(1, 10**9))} == {"constant"}
+    hats = [CountsKnown.all_of(np.array([90_000, 50_000]))] * 5
+    assert {plan.mechanism for plan in Auto(prior=PRIOR).plans(hats, GRID, Fraction(1, 10**9))} == {"constant"}
 
 
 @settings(max_examples=60, deadline=None)

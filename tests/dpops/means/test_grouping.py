@@ -89,9 +89,9 @@ def test_wrap_around_equals_the_published_pointer_loop(counts: list[int], m_ub: 
 def test_wrap_around_touches_at_most_two_arrays_a_user_and_they_are_neighbours(counts: list[int], m_ub: int) -> None:
     group = wrap_around(vector(counts), min(m_ub, counts[0]))
     for user in set(group.user.tolist()):
-        mine = group.array[group.user == user].tolist()
-        assert len(mine) <= 2
-        assert all(after == before + 1 for before, after in pairwise(mine))
+        arrays = group.array[group.user == user].tolist()
+        assert len(arrays) <= 2
+        assert all(after == before + 1 for before, after in pairwise(arrays))
 
 
 def test_wrap_around_drops_the_tail() -> None:
@@ -128,10 +128,10 @@ def test_scaling_all_samples_changes_no_array(group, counts: list[int], m_ub: in
 
 
 @pytest.mark.parametrize("group", [best_fit, wrap_around])
-@given(users=st.integers(1, 30), each=st.integers(1, 30))
-def test_equal_counts_get_one_array_a_user(group, users: int, each: int) -> None:  # type: ignore[no-untyped-def]
-    made = group(vector([each] * users), each)
-    assert reference.arrays_of(made) == [[user] * each for user in range(users)]
+@given(users=st.integers(1, 30), count=st.integers(1, 30))
+def test_equal_counts_get_one_array_a_user(group, users: int, count: int) -> None:  # type: ignore[no-untyped-def]
+    made = group(vector([count] * users), count)
+    assert reference.arrays_of(made) == [[user] * count for user in range(users)]
 
 
 def test_replicating_users_does_not_simply_multiply_the_arrays() -> None:

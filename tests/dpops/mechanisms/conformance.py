@@ -78,8 +78,14 @@ COUNTS = [
         sorted((1 + (i * i) % 23 for i in range(30)), reverse=True),
     )
 ]
-PLAIN = [each for each in EXAMPLES if each.name not in {"akmv", "epsilon-quantile", "fixed-quantile", "levy"}]
-PLAIN = [each for each in PLAIN if not (isinstance(each, Auto) and each.prior and each.statistic == "mean")]
+PLAIN = [
+    mechanism for mechanism in EXAMPLES if mechanism.name not in {"akmv", "epsilon-quantile", "fixed-quantile", "levy"}
+]
+PLAIN = [
+    mechanism
+    for mechanism in PLAIN
+    if not (isinstance(mechanism, Auto) and mechanism.prior and mechanism.statistic == "mean")
+]
 every_example = pytest.mark.parametrize("mechanism", EXAMPLES, ids=repr)
 # Those that choose nothing privately, so that the plan alone settles the noise; the others: test_private_choices.py.
 every_plain = pytest.mark.parametrize("mechanism", PLAIN, ids=repr)
@@ -203,8 +209,8 @@ def worst_neighbours(mechanism: Mechanism, plan: Plan, counts: Int64s) -> tuple[
     pairs = []
     for sums, end in itertools.product(backgrounds, (top, half)):
         for user in range(counts.size):
-            mine = np.arange(counts.size) == user
-            ends = (spread(mechanism, counts, np.where(mine, x, sums)) for x in (0, end))
+            is_user = np.arange(counts.size) == user
+            ends = (spread(mechanism, counts, np.where(is_user, x, sums)) for x in (0, end))
             pairs.append((next(ends), next(ends)))
     answers = noiseless_of(mechanism, plan, [totals for pair in pairs for totals in pair])
     moved = np.abs(np.array(answers[::2]) - np.array(answers[1::2]))

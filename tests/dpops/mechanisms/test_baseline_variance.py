@@ -89,8 +89,8 @@ def test_equal_samples_have_no_variance_and_half_at_either_end_the_largest() -> 
     for counts in ([1], [9], [4, 4, 4], [1 << 20, 3]):
         vector = np.array(counts, np.int64)
         for m_ub in ("none", 2):
-            for each in (0, 1, 3_333, 6_500):
-                assert released(plan_of(counts, m_ub), Totals(vector, vector * each, vector * each**2)) == [0]
+            for steps in (0, 1, 3_333, 6_500):
+                assert released(plan_of(counts, m_ub), Totals(vector, vector * steps, vector * steps**2)) == [0]
     half = np.array([1 << 30, 1 << 29], np.int64)
     assert released(plan_of(half.tolist()), unlike(half, half // 2 * 6_500, 6_500)) == [RANGE]
 
@@ -136,13 +136,13 @@ def test_one_sample_kept_of_two_varies_by_the_whole_range() -> None:
     assert plan.sensitivity == RANGE
 
 
-@pytest.mark.parametrize("each", [3, 5, 7, 101])
-def test_a_capped_user_passes_the_odd_refinement_and_approaches_the_whole_range(each: int) -> None:
+@pytest.mark.parametrize("samples", [3, 5, 7, 101])
+def test_a_capped_user_passes_the_odd_refinement_and_approaches_the_whole_range(samples: int) -> None:
     """An odd number of samples, three of them kept: beyond 1 - 1/9 of the range as soon as there are five."""
-    plan = plan_of([each], 3)
-    [reached] = released(plan, totals_of([[0] * (each // 2) + [6_500] * (each - each // 2)]))
-    assert reached == RANGE * (each**2 - 1) // each**2
-    assert (reached > RANGE * 8 // 9) == (each > 3)
+    plan = plan_of([samples], 3)
+    [reached] = released(plan, totals_of([[0] * (samples // 2) + [6_500] * (samples - samples // 2)]))
+    assert reached == RANGE * (samples**2 - 1) // samples**2
+    assert (reached > RANGE * 8 // 9) == (samples > 3)
     assert reached <= plan.sensitivity <= RANGE
 
 
@@ -168,7 +168,7 @@ def test_the_audit_of_the_worst_neighbours_stays_below_the_claim_and_sees_a_quar
 
     def bound(made: Plan) -> float:
         first = np.arange(vector.size) == 0
-        one, other = (unlike(vector, first * at * 6_500, 6_500) for at in (0, moved))
+        one, other = (unlike(vector, first * count * 6_500, 6_500) for count in (0, moved))
         return epsilon_lower_bound(draws(made, one, noise), draws(made, other, noise), DRAWS)
 
     assert bound(plan) <= plan.claim().epsilon == 2
@@ -207,8 +207,8 @@ def _moments(sets: Sequence[NDArray[np.float64]], weights: Sequence[float]) -> N
 
 
 def _variance(moments: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = moments[..., 1] - moments[..., 0] ** 2
-    return found
+    variances: NDArray[np.float64] = moments[..., 1] - moments[..., 0] ** 2
+    return variances
 
 
 @pytest.mark.parametrize("dropped", [0, 1, 2, 3, 7])
@@ -302,8 +302,8 @@ def test_auto_of_the_variance_chooses_among_mechanisms_that_release_it() -> None
         for counts in ([1], [5, 3, 1], [200] + [3] * 40):
             vector = np.array(counts, np.int64)
             ranking = auto.ranking(CountsKnown.all_of(vector), GRID, Fraction(1, 4))
-            assert {each.plan.mechanism for each in ranking} == {"baseline-variance"}
-            assert [each.error for each in ranking] == sorted(each.error for each in ranking)
+            assert {candidate.plan.mechanism for candidate in ranking} == {"baseline-variance"}
+            assert [candidate.error for candidate in ranking] == sorted(candidate.error for candidate in ranking)
             plan = auto.plan(CountsKnown.all_of(vector), GRID, Fraction(1, 4))
             totals = unlike(vector, vector // 2 * 6_500, 6_500)
             [[integer]] = auto.release([totals], [plan], Silent())
@@ -313,8 +313,8 @@ def test_auto_of_the_variance_chooses_among_mechanisms_that_release_it() -> None
 
 def test_auto_of_the_mean_never_plans_a_variance() -> None:
     ranking = Auto().ranking(CountsKnown(np.array([5, 3, 1]), 9), GRID, Fraction(1))
-    assert "baseline-variance" not in {each.plan.mechanism for each in ranking}
-    assert {each.plan.upper for each in ranking} == {65}
+    assert "baseline-variance" not in {candidate.plan.mechanism for candidate in ranking}
+    assert {candidate.plan.upper for candidate in ranking} == {65}
 
 
 # refusals

@@ -158,10 +158,10 @@ def test_a_hat_is_released_alike_alone_and_among_others(mechanism: Mechanism, da
     hats = data.draw(st.lists(count_vectors, min_size=1, max_size=6))
     shares = st.integers(0, GRID.upper_steps)
     sums = [counts * np.array([data.draw(shares) for _ in counts]) for counts in hats]
-    totals = [unlike(*each, GRID.upper_steps) for each in zip(hats, sums, strict=True)]
+    totals = [unlike(*hat, GRID.upper_steps) for hat in zip(hats, sums, strict=True)]
     plans = [plan_for(mechanism, counts) for counts in hats]
     together = noiseless_many(mechanism, plans, totals)
-    assert together == [noiseless_of(mechanism, plan, [each])[0] for plan, each in zip(plans, totals, strict=True)]
+    assert together == [noiseless_of(mechanism, plan, [hat])[0] for plan, hat in zip(plans, totals, strict=True)]
 
 
 @every_example
@@ -213,9 +213,9 @@ def test_what_costs_nothing_is_the_same_for_all_speeds_and_said_by_the_plan(
         speed = data.draw(st.integers(0, GRID.upper_steps))
         [integers] = mechanism.release([alike(counts, counts * speed)], [plan], Noise())
         assert integers == [plan.facts["constant"]]
-        found = stored_estimates(plan.mechanism, [integers], [plan.document()], 0.05)
-        assert (found.status, found.epsilon, found.noise_std) == (["constant"], [0], [0])
-        assert found.number(0)[1:].ravel().tolist() == [0, 65], "it may be anything"
+        estimates = stored_estimates(plan.mechanism, [integers], [plan.document()], 0.05)
+        assert (estimates.status, estimates.epsilon, estimates.noise_std) == (["constant"], [0], [0])
+        assert estimates.number(0)[1:].ravel().tolist() == [0, 65], "it may be anything"
 
 
 def test_every_mechanism_has_a_name_of_its_own_and_an_example() -> None:

@@ -88,18 +88,18 @@ def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: s
     sums = np.minimum(counts * np.array(speeds) + spare % counts, counts * GRID.upper_steps)
     dropped = data.draw(st.integers(0, 40))
     reported = int(counts.sum()) + dropped
-    at = data.draw(extremes)
+    dropped_speed = data.draw(extremes)
     plan = mechanism.plan(CountsKnown(counts, reported), GRID, EPSILON)
     made = data.draw(st.sampled_from([even, spread]))
     totals = made(mechanism, counts, sums)
-    with_lost = made(mechanism, np.append(counts, dropped), np.append(sums, dropped * at))
+    with_lost = made(mechanism, np.append(counts, dropped), np.append(sums, dropped * dropped_speed))
     truth = float(truth_of(mechanism, with_lost))
     value = value_of(noiseless_of(mechanism, plan, [totals]), plan)
     assert abs(value - truth) <= plan.bias_bound + float(plan.step) + 1e-9
 
 
 @every_counts
-@pytest.mark.parametrize("mechanism", [each for each in PLAIN if isinstance(each, EXACT)], ids=repr)
+@pytest.mark.parametrize("mechanism", [example for example in PLAIN if isinstance(example, EXACT)], ids=repr)
 def test_the_bias_bound_is_attained(mechanism: Mechanism, counts: Int64s) -> None:
     """With each user at 0 or U, as is worst, the distance comes within rounding of the bound."""
     plan = plan_for(mechanism, counts)
@@ -147,10 +147,10 @@ def test_a_plan_survives_storage(mechanism: Mechanism) -> None:
 
 
 @pytest.mark.parametrize("users", [1, 3, 20])
-@pytest.mark.parametrize("each", [1, 4, 11])
+@pytest.mark.parametrize("count", [1, 4, 11])
 @pytest.mark.parametrize("kind", ["median", "argmax"])
-def test_baseline_and_array_average_agree_when_all_counts_are_equal(users: int, each: int, kind: str) -> None:
-    counts = np.full(users, each, np.int64)
+def test_baseline_and_array_average_agree_when_all_counts_are_equal(users: int, count: int, kind: str) -> None:
+    counts = np.full(users, count, np.int64)
     one, other = (plan_for(m, counts) for m in (Baseline(), ArrayAverage(m_ub=kind)))  # type: ignore[arg-type]
     assert one.scale * one.step == other.scale * other.step == GRID.upper / (users * EPSILON)
     assert one.bias_bound == 0

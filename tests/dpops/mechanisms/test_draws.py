@@ -33,15 +33,17 @@ MECHANISMS = [*ArrayAverage.examples(), Baseline(), Auto(), Auto(prior=Prior(20.
 )
 def test_one_call_draws_the_same_plans_noise_and_integers(mechanism, lists, copies, dropped, shares, epsilon):
     rng = np.random.default_rng(shares)
-    hats = [np.array(sorted(each)[::-1], np.int64) for each in lists for _ in range(copies)]
+    hats = [np.array(sorted(counts)[::-1], np.int64) for counts in lists for _ in range(copies)]
     totals = [unlike(counts, counts * rng.integers(0, 6_501, counts.size), GRID.upper_steps) for counts in hats]
     reported = [int(counts.sum()) + dropped for counts in hats]
-    known = [CountsKnown(counts, samples) for counts, samples in zip(hats, reported, strict=True)]
-    plans = mechanism.plans(known, GRID, epsilon)
+    public_counts = [CountsKnown(counts, samples) for counts, samples in zip(hats, reported, strict=True)]
+    plans = mechanism.plans(public_counts, GRID, epsilon)
     drawn = mechanism.draw(Hats.of(totals, reported), GRID, epsilon, seeded(3))
     assert drawn.plans == [plan.document() for plan in plans]
-    assert [[*each] for each in drawn.plans] == [[*plan.document()] for plan in plans], "in the order of stored bytes"
-    assert [[*each["facts"]] for each in drawn.plans] == [[*plan.document()["facts"]] for plan in plans]
+    assert [[*document] for document in drawn.plans] == [[*plan.document()] for plan in plans], (
+        "in the order of stored bytes"
+    )
+    assert [[*document["facts"]] for document in drawn.plans] == [[*plan.document()["facts"]] for plan in plans]
     assert drawn.mechanisms == [plan.mechanism for plan in plans]
     assert drawn.integers == mechanism.release(totals, plans, seeded(3))
 

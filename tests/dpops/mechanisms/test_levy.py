@@ -91,8 +91,8 @@ def test_levys_noise_shrinks_with_the_root_of_the_samples_only_while_its_interva
     """Erratum E11: claimed is 1 / sqrt(factor) always; with two samples each the interval is all of [0, U] before and
     after, so four times the samples change nothing."""
 
-    def noise(each: int, users: int) -> float:
-        plan = LEVY.plan(CountsKnown.all_of(np.full(users, each, np.int64)), GRID, Fraction(2))
+    def noise(count: int, users: int) -> float:
+        plan = LEVY.plan(CountsKnown.all_of(np.full(users, count, np.int64)), GRID, Fraction(2))
         return float(plan.scale * plan.step)
 
     assert noise(8, 100) == noise(2, 100)
@@ -106,13 +106,15 @@ def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
     totals = Totals(counts, counts * (np.arange(counts.size) * 997 % 6_500))
     drawn = LEVY.release([totals] * 20_000, [plan] * 20_000, seeded(44))
     for index in range(plan.facts["bins"]):
-        mine = [integers for integers in drawn if integers[0] == index]
-        if len(mine) > 1_000:
+        of_bin = [integers for integers in drawn if integers[0] == index]
+        if len(of_bin) > 1_000:
             tau, upper = plan.facts["tau"], GRID.upper_steps * FINE
             middle = (index * tau + min((index + 1) * tau, upper)) // 2
             low, high = (0, upper) if plan.facts["bins"] == 1 else (middle - 3 * tau // 2, middle + 3 * tau // 2)
             exact = int(np.clip(array_means([totals], [plan]).means, max(low, 0), min(high, upper)).sum())
             assert (
-                laplace_fit(np.array([integers[-1] for integers in mine]) - exact, Levy.resolve([index, 0], plan).scale)
+                laplace_fit(
+                    np.array([integers[-1] for integers in of_bin]) - exact, Levy.resolve([index, 0], plan).scale
+                )
                 > 1e-6
             )

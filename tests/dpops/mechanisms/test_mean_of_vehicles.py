@@ -38,7 +38,7 @@ FINE = 1000
 
 
 def test_the_conformance_tests_run_on_it():
-    assert [each for each in EXAMPLES if statistic_of(each) == "mean-of-vehicles"] == [MECHANISM]
+    assert [example for example in EXAMPLES if statistic_of(example) == "mean-of-vehicles"] == [MECHANISM]
     assert "mean-of-vehicles" in registered()["baseline"].statistics
 
 
@@ -83,8 +83,8 @@ def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught(counts):
     mutant, noise = replace(plan, scale=plan.scale * Fraction(4, 5)), seeded(41)
     pair = worst_neighbours(MECHANISM, plan, counts)
     bounds = [
-        epsilon_lower_bound(*(releases_of(MECHANISM, each, totals, noise) for totals in pair), DRAWS)
-        for each in (plan, mutant)
+        epsilon_lower_bound(*(releases_of(MECHANISM, planned, totals, noise) for totals in pair), DRAWS)
+        for planned in (plan, mutant)
     ]
     assert bounds[0] <= plan.claim().epsilon < bounds[1]
 
@@ -127,7 +127,7 @@ def test_the_forecast_is_the_error_of_speeds_that_are_drawn_so():
     plan = MECHANISM.plan(CountsKnown.all_of(counts), GRID, Fraction(4))
     hats = rng.normal(30, 3, (draws, 1)) + rng.normal(0, 1, (draws, 12)) * prior.mean_sd(counts)
     sums = np.rint(np.clip(hats, 0, 65) * 100).astype(np.int64) * counts
-    released = MECHANISM.release([Totals(counts, each) for each in sums], [plan] * draws, seeded(42))
+    released = MECHANISM.release([Totals(counts, hat_sums) for hat_sums in sums], [plan] * draws, seeded(42))
     values = values_of(released, [plan] * len(released))
     error = np.abs(values - (sums / counts).mean(axis=1) / 100).mean()
     assert MECHANISM.forecast(CountsKnown.all_of(counts), GRID, Fraction(4), prior) == pytest.approx(error, rel=0.03)
@@ -135,8 +135,8 @@ def test_the_forecast_is_the_error_of_speeds_that_are_drawn_so():
 
 def test_an_estimate_is_a_mean_with_an_interval_of_noise_and_rounding():
     plan = plan_for(MECHANISM, COUNTS[3])
-    found = stored_estimates("baseline", [[int(20 / plan.step)]], [plan.document()], 0.05)
-    value, lower, upper = found.number(0)[:, 0]
+    estimates = stored_estimates("baseline", [[int(20 / plan.step)]], [plan.document()], 0.05)
+    value, lower, upper = estimates.number(0)[:, 0]
     assert value == pytest.approx(20, abs=float(plan.step))
     assert (lower, upper) == (max(0, value - plan.half_width(0.05)), min(65, value + plan.half_width(0.05)))
 

@@ -65,9 +65,12 @@ def released(mechanism: Mechanism, plan: Plan, totals: Totals, draws: int, noise
 def pairs(counts: Int64s) -> list[tuple[Totals, Totals]]:
     """The heaviest user at 0 and at U, with half of the others at either end, or all at 0."""
     top = counts * GRID.upper_steps
-    mine = np.arange(counts.size) == 0
+    is_heaviest = np.arange(counts.size) == 0
     backgrounds = [top * (np.arange(counts.size) % 2), top * 0]
-    return [(Totals(counts, np.where(mine, 0, b)), Totals(counts, np.where(mine, top, b))) for b in backgrounds]
+    return [
+        (Totals(counts, np.where(is_heaviest, 0, b)), Totals(counts, np.where(is_heaviest, top, b)))
+        for b in backgrounds
+    ]
 
 
 def bounds_of(mechanism: Mechanism, plan: Plan, one: Totals, other: Totals, noise: Noise) -> list[float]:
@@ -145,10 +148,10 @@ def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
     drawn = released(Akmv(), plan, Totals(counts, counts), 40_000, seeded(49))
     assert {integers[0] for integers in drawn} == {1, 2, 3, 4}
     for bound in range(1, 5):
-        mine = [integers for integers in drawn if integers[0] == bound]
+        of_bound = [integers for integers in drawn if integers[0] == bound]
         scale = Akmv.resolve([bound, 0], plan).scale
         assert scale == 2 * bound
-        assert laplace_fit(VIEWS["query"](mine) - int(np.minimum(counts, bound).sum()), scale) > 1e-6
+        assert laplace_fit(VIEWS["query"](of_bound) - int(np.minimum(counts, bound).sum()), scale) > 1e-6
 
 
 # what is published
@@ -229,7 +232,7 @@ def test_auto_releases_with_the_mechanism_that_its_plan_names() -> None:
         best = auto.ranking(CountsKnown.all_of(counts), GRID, EPSILON)
         assert plan.public() == best[0].plan.public()
         assert plan.mechanism == best[0].mechanism.name
-        assert [each.error for each in best] == sorted(each.error for each in best)
+        assert [candidate.error for candidate in best] == sorted(candidate.error for candidate in best)
     totals = [Totals(counts, counts * 3_000) for counts in COUNTS]
     for integers, plan in zip(auto.release(totals, plans, Noise()), plans, strict=True):
         assert len(integers) == {"akmv": 2, "levy": 2, "fixed-quantile": 3, "epsilon-quantile": 3}.get(
@@ -240,7 +243,7 @@ def test_auto_releases_with_the_mechanism_that_its_plan_names() -> None:
 def test_without_a_prior_auto_takes_the_best_worst_case() -> None:
     for counts in COUNTS:
         ranking = Auto().ranking(CountsKnown.all_of(counts), GRID, EPSILON)
-        assert ranking[0].plan.error() == min(each.plan.error() for each in ranking)
+        assert ranking[0].plan.error() == min(candidate.plan.error() for candidate in ranking)
         assert ranking[0].mechanism.name not in {"levy", "akmv", "fixed-quantile", "epsilon-quantile"}
 
 
@@ -294,11 +297,11 @@ def test_a_constant_is_forecast_as_well_as_any_mechanism() -> None:
 
 
 def test_auto_takes_the_constant_of_the_prior_where_noise_would_drown_a_hat_and_of_equal_ones_the_free_one() -> None:
-    known = CountsKnown.all_of(np.array([5]))
-    assert plan_of(Auto(prior=Prior(20.0, 12.0)), known.counts, Fraction(1)).public()["epsilon"] == "0"
-    best, *others = Auto().ranking(known, GRID, Fraction(2))
+    hat = CountsKnown.all_of(np.array([5]))
+    assert plan_of(Auto(prior=Prior(20.0, 12.0)), hat.counts, Fraction(1)).public()["epsilon"] == "0"
+    best, *others = Auto().ranking(hat, GRID, Fraction(2))
     assert (best.mechanism.name, best.error) == ("constant", 32.5)
-    assert "baseline" in {each.mechanism.name for each in others if each.error == 32.5}
+    assert "baseline" in {candidate.mechanism.name for candidate in others if candidate.error == 32.5}
 
 
 def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
@@ -307,8 +310,8 @@ def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
     stored = {"epsilon": "1", "step": "1/1000", "scale": "0", "upper": "65", "bias_bound": 32.5, "facts": facts}
     old = Plan.from_public("worst-case-optimal", stored)
     assert (claim_told(*Plan.told([stored])[0]).epsilon, old.is_constant) == (1, False)
-    found = WorstCaseOptimal.estimates([[32_500]], [stored], 0.05)
-    assert (found.status, found.epsilon, found.number(0)[0]) == (["ok"], [1], [32.5])
+    estimates = WorstCaseOptimal.estimates([[32_500]], [stored], 0.05)
+    assert (estimates.status, estimates.epsilon, estimates.number(0)[0]) == (["ok"], [1], [32.5])
 
 
 @pytest.mark.parametrize("mechanism", [*CHOOSERS, Auto()], ids=repr)
@@ -380,18 +383,18 @@ def test_the_bias_of_a_drawn_bound_is_the_worst_over_all_speeds_and_no_more(
 
 def test_a_plan_that_was_stored_before_plans_had_a_version_publishes_what_it_did() -> None:
     released = [[9_000, 21_000], [20_000, 40_000], [32_500, 61_234]]
-    found = Akmv.estimates(released, [OLD_PLAN] * 3, 0.05)
-    assert found.bias_bound.tolist() == [65.0, 55.833333333333336, 10.833333333333334]
-    assert found.noise_std.tolist() == [25.455844119442066, 56.56854249345066, 91.92388155334464]
-    assert found.number(0)[0].tolist() == [21.0, 40.0, 61.234]
+    estimates = Akmv.estimates(released, [OLD_PLAN] * 3, 0.05)
+    assert estimates.bias_bound.tolist() == [65.0, 55.833333333333336, 10.833333333333334]
+    assert estimates.noise_std.tolist() == [25.455844119442066, 56.56854249345066, 91.92388155334464]
+    assert estimates.number(0)[0].tolist() == [21.0, 40.0, 61.234]
 
 
 def test_a_new_plan_publishes_the_bias_with_rounding_and_says_so_by_its_version() -> None:
     new = Akmv().plan(CountsKnown(np.array([5, 3, 1, 1]), 12), GRID, Fraction(1))
     assert new.document() == {**new.public(), "version": 2}
     read = Plan.from_public("akmv", new.document())
-    found = Akmv.estimates([[20_000, 40_000]], [new.document()], 0.05)
-    assert found.bias_bound == pytest.approx(215 / 12 + 0.005)
+    estimates = Akmv.estimates([[20_000, 40_000]], [new.document()], 0.05)
+    assert estimates.bias_bound == pytest.approx(215 / 12 + 0.005)
     assert Akmv.resolve([20_000, 0], read).half_width(0.05) == pytest.approx(
         Akmv.resolve([20_000, 0], replace(read, version=1)).half_width(0.05)
     )  # the interval counted rounding before

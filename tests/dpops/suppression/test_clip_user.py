@@ -168,7 +168,10 @@ def test_wrong_readings_are_caught() -> None:
         broken.update(broken_promises(case, case.by_reference(may_empty=True)))
         broken.update(broken_promises(case, case.by_reference(undo=False)))
         reset.update(broken_promises(case, case.by_reference(reset=True)))
-        others += not same(case.clip(), case.by_reference(choose=lambda found: min(found, key=lambda each: each[1])))
+        others += not same(
+            case.clip(),
+            case.by_reference(choose=lambda candidates: min(candidates, key=lambda candidate: candidate[1])),
+        )
     assert broken >= {"a HAT is empty", "a vehicle that was not at the top lost a HAT"}
     assert "an error above the threshold" in reset
     assert others > 30
@@ -218,8 +221,8 @@ def test_the_heavy_hitters_figures() -> None:
 
 def test_the_heavy_hitter_keeps_more_hats_at_a_larger_epsilon() -> None:
     rows = rows_of(heavy_hitter())
-    found = [clip_user(*rows, None, Fraction(n, 20), BOTH).most_hats for n in range(1, 60)]
-    assert found == sorted(found)
+    most_hats = [clip_user(*rows, None, Fraction(n, 20), BOTH).most_hats for n in range(1, 60)]
+    assert most_hats == sorted(most_hats)
 
 
 def test_rounds_are_greedy_not_optimal() -> None:
@@ -229,9 +232,9 @@ def test_rounds_are_greedy_not_optimal() -> None:
     for _ in range(20):
         counts = rng.integers(1, 10, (3, 4)).tolist()
         best = reference.smallest_reachable(counts, Fraction(1, 10), Fraction(65), (HALF, HALF))
-        found = Case(counts, [0] * 3, Fraction(1, 10), BOTH).clip().most_hats
-        assert best <= found
-        smaller += best < found
+        reached = Case(counts, [0] * 3, Fraction(1, 10), BOTH).clip().most_hats
+        assert best <= reached
+        smaller += best < reached
     assert smaller >= 5
 
 
@@ -259,8 +262,8 @@ def worst_errors(
 def test_errors_are_those_of_the_formulas() -> None:
     for case in cases(200, seed=9):
         kept = case.clip().kept
-        found = worst_errors(*case.rows, case.samples, kept, case.epsilon, case.errors)
-        assert found.tolist() == pytest.approx([float(error) for error in exact_errors(case, kept)], rel=1e-14)
+        errors = worst_errors(*case.rows, case.samples, kept, case.epsilon, case.errors)
+        assert errors.tolist() == pytest.approx([float(error) for error in exact_errors(case, kept)], rel=1e-14)
 
 
 def test_what_is_missing_already_belongs_to_the_threshold() -> None:

@@ -73,7 +73,7 @@ def test_the_data_sets_of_these_tests_reach_every_case_of_the_formulas() -> None
 def test_a_user_whose_moments_are_scaled_acts_like_a_distribution(shares: tuple[Fraction, ...]) -> None:
     """Each user has 12 samples, scaled to shares 1 of 1; 1, 1, 1 of 3; and 2, 3 of 5. With t >= 1/2 the variance moves
     by U^2 / 4, or as close to it as 12 samples can divide the share, whatever the parity of K."""
-    each = 12
+    samples = 12
     kept = {1: 1, 3: 3, 2: 5}[len(shares)]
     most = Fraction(0)
     for user, share in enumerate(shares):
@@ -81,8 +81,14 @@ def test_a_user_whose_moments_are_scaled_acts_like_a_distribution(shares: tuple[
         for ends in itertools.product((0, 1), repeat=len(others)):
             rest = [(w, Fraction(x)) for w, x in zip(others, ends, strict=True)]
             answers = [
-                mixed([*rest, (share * at_upper / each, Fraction(1)), (share * (each - at_upper) / each, Fraction(0))])
-                for at_upper in range(each + 1)
+                mixed(
+                    [
+                        *rest,
+                        (share * at_upper / samples, Fraction(1)),
+                        (share * (samples - at_upper) / samples, Fraction(0)),
+                    ]
+                )
+                for at_upper in range(samples + 1)
             ]
             most = max(most, max(answers) - min(answers))
     bound = quarter(variance_sensitivity(int(max(shares) * kept), kept, whole=False))

@@ -73,7 +73,7 @@ def small(kind: type[Mechanism], counts: Int64s, deep: bool) -> Plan:
 def prefix_variances(tree: shape.Tree, shares: Sequence[Fraction]) -> Float64s:
     """Variance of the count of the first t bins, t = 1, .., K - 1: the sum of d_i(t) 2 (s / eps_i)^2, at epsilon 1."""
     t = np.arange(1, tree.bins)
-    found = np.zeros(t.size)
+    variances = np.zeros(t.size)
     for width, factor, variance in zip(tree.widths, tree.branching, level_variances(shares), strict=True):
-        found += t // width % factor * variance
-    return found
+        variances += t // width % factor * variance
+    return variances

@@ -29,7 +29,7 @@ UNEVEN = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 8), Fraction(1, 8))
 
 def _shares(tree: Tree) -> tuple[Fraction, ...]:
     depth = len(tree.branching)
-    return tuple(each / sum(UNEVEN[:depth]) for each in UNEVEN[:depth])
+    return tuple(part / sum(UNEVEN[:depth]) for part in UNEVEN[:depth])
 
 
 def _least_squares(noisy: Float64s, total: float, tree: Tree, shares: tuple[Fraction, ...]) -> Float64s:
@@ -51,29 +51,29 @@ def test_two_passes_equal_generalised_least_squares(tree: Tree) -> None:
     for shares in (_shares(tree), best_shares(tree)):
         noisy = generator.normal(20, 30, (5, tree.nodes))
         totals = generator.uniform(50, 500, 5)
-        found = cumulative(noisy, totals, tree, shares)
+        combined = cumulative(noisy, totals, tree, shares)
         for row in range(5):
             expected = _least_squares(noisy[row], totals[row], tree, shares)
-            assert found[row] == pytest.approx(expected, abs=1e-9, rel=1e-9)
+            assert combined[row] == pytest.approx(expected, abs=1e-9, rel=1e-9)
 
 
 @pytest.mark.parametrize("tree", SHAPES, ids=str)
 def test_without_noise_the_true_function_is_returned(tree: Tree) -> None:
     leaves = np.random.default_rng(2).integers(0, 1000, (4, tree.bins))
-    found = cumulative(node_counts(leaves, tree), leaves.sum(axis=1), tree, best_shares(tree))
-    assert found == pytest.approx(np.cumsum(leaves, axis=1)[:, :-1].astype(float), rel=1e-12, abs=1e-9)
+    combined = cumulative(node_counts(leaves, tree), leaves.sum(axis=1), tree, best_shares(tree))
+    assert combined == pytest.approx(np.cumsum(leaves, axis=1)[:, :-1].astype(float), rel=1e-12, abs=1e-9)
 
 
 @pytest.mark.parametrize("tree", SHAPES, ids=str)
 def test_the_law_is_that_of_simulated_noise_and_no_prefix_is_worse_than_its_plain_sum(tree: Tree) -> None:
     """40,000 draws, seeded; standard deviations have standard errors below 1 % each."""
     shares = _shares(tree)
-    found = law(tree, shares)
-    noise = np.random.default_rng(3).laplace(size=(40_000, tree.nodes)) * np.sqrt(found.variances / 2)
+    noise_law = law(tree, shares)
+    noise = np.random.default_rng(3).laplace(size=(40_000, tree.nodes)) * np.sqrt(noise_law.variances / 2)
     combined = cumulative(noise, 0.0, tree, shares)
-    assert combined.std(axis=0) == pytest.approx(found.prefix_sd(), rel=0.04)
-    assert np.abs(combined.mean(axis=0)).max() < 5 * found.prefix_sd().max() / 200
-    assert np.all(found.prefix_sd() ** 2 <= examples.prefix_variances(tree, shares) * (1 + 1e-9))
+    assert combined.std(axis=0) == pytest.approx(noise_law.prefix_sd(), rel=0.04)
+    assert np.abs(combined.mean(axis=0)).max() < 5 * noise_law.prefix_sd().max() / 200
+    assert np.all(noise_law.prefix_sd() ** 2 <= examples.prefix_variances(tree, shares) * (1 + 1e-9))
 
 
 def test_the_weights_are_the_best_of_all_unbiased_ones() -> None:
@@ -88,8 +88,8 @@ def test_the_weights_are_the_best_of_all_unbiased_ones() -> None:
 def test_a_histogram_of_known_total_has_the_bridges_variance() -> None:
     """t (K - t) / K times that of a bin."""
     t = np.arange(1, 10)
-    found = law(Tree(10, (10,)), (Fraction(1),)).prefix_sd() ** 2
-    assert found == pytest.approx(8 * t * (10 - t) / 10)
+    variances = law(Tree(10, (10,)), (Fraction(1),)).prefix_sd() ** 2
+    assert variances == pytest.approx(8 * t * (10 - t) / 10)
 
 
 # consistency
@@ -107,8 +107,8 @@ def _min_max(row: Float64s) -> list[float]:
 
 @given(sequences)
 def test_isotonic_regression_is_that_of_the_min_max_formula(noisy: Float64s) -> None:
-    for row, found in zip(noisy, isotonic(noisy), strict=True):
-        assert found == pytest.approx(_min_max(row), abs=1e-9)
+    for row, fitted in zip(noisy, isotonic(noisy), strict=True):
+        assert fitted == pytest.approx(_min_max(row), abs=1e-9)
 
 
 @settings(max_examples=60)
@@ -116,22 +116,22 @@ def test_isotonic_regression_is_that_of_the_min_max_formula(noisy: Float64s) -> 
 def test_no_distribution_function_lies_nearer(noisy: Float64s, seed: int) -> None:
     """It is the projection on a convex set: what is left makes an obtuse angle with every way into the set. So the
     distance to any true function can only fall."""
-    found = consistent(noisy)
+    projected = consistent(noisy)
     inside = np.sort(np.random.default_rng(seed).uniform(size=(50, noisy.shape[1])), axis=1)
     inside = np.concatenate([inside, np.round(inside)])
-    for row, near in zip(noisy, found, strict=True):
+    for row, near in zip(noisy, projected, strict=True):
         assert np.all((inside - near) @ (row - near) <= 1e-6)
-        before, after = (((inside - each) ** 2).sum(axis=1) for each in (row, near))
+        before, after = (((inside - point) ** 2).sum(axis=1) for point in (row, near))
         assert np.all(after <= before + 1e-6)
 
 
 @given(sequences)
 def test_the_result_is_a_distribution_function_and_stays_when_projected_again(noisy: Float64s) -> None:
-    found = consistent(noisy)
-    assert found.min() >= 0
-    assert found.max() <= 1
-    assert np.all(np.diff(found, axis=1) >= -1e-12)
-    np.testing.assert_allclose(consistent(found), found, atol=1e-12)
+    projected = consistent(noisy)
+    assert projected.min() >= 0
+    assert projected.max() <= 1
+    assert np.all(np.diff(projected, axis=1) >= -1e-12)
+    np.testing.assert_allclose(consistent(projected), projected, atol=1e-12)
 
 
 def test_rows_do_not_reach_one_another() -> None:

@@ -32,7 +32,7 @@ def test_every_level_covers_every_bin_once(tree: Tree) -> None:
     low, high = tree.edges()
     assert low.size == tree.nodes
     for level in tree.split(range(tree.nodes)):
-        assert [int(each) for each in low[level]] == [0, *high[level][:-1].tolist()]
+        assert [int(edge) for edge in low[level]] == [0, *high[level][:-1].tolist()]
         assert high[level][-1] == tree.bins
 
 
@@ -91,12 +91,12 @@ def _simulated(tree: Tree, shares: tuple[Fraction, ...], draws: int) -> float:
     low, high = tree.edges()
     total = 0.0
     for t in range(1, tree.bins):
-        nodes, at = [], 0
+        nodes, covered = [], 0
         for level in tree.split(range(tree.nodes)):
             columns = np.arange(tree.nodes)[level]
-            inside = columns[(low[columns] >= at) & (high[columns] <= t)]
+            inside = columns[(low[columns] >= covered) & (high[columns] <= t)]
             nodes += inside.tolist()
-            at = max(at, *high[inside].tolist()) if inside.size else at
+            covered = max(covered, *high[inside].tolist()) if inside.size else covered
         assert sum(high[nodes] - low[nodes]) == t
         total += float((noise[:, nodes].sum(axis=1) ** 2).mean())
     return total

@@ -31,20 +31,23 @@ def test_without_noise_the_readings_are_those_of_the_samples(mechanism: Mechanis
     hat = examples.totals(
         np.stack([np.bincount(Histogram(bins, 6_500).bins_of(own), minlength=bins) for own in speeds])
     )
-    found = read(examples.noiseless(mechanism, plan, [hat]), [plan], 0.05)[0]
+    estimates = read(examples.noiseless(mechanism, plan, [hat]), [plan], 0.05)[0]
     pooled = np.concatenate(speeds) / 100
     width, bias = 65 / bins, plan.bias_bound + plan.rounding
     edges = np.arange(1, bins) * width
-    assert np.abs(found["cdf"].value - (pooled[:, None] < edges).mean(axis=0)).max(initial=0) <= bias + 1e-9
-    assert abs(found["mean"].value - pooled.mean()) <= 65 * bias + width / 2 + 1e-9
-    assert abs(found["variance"].value - pooled.var()) <= 65**2 * min(0.25, bias) + 65 * width / 2 + width**2 / 4 + 1e-6
+    assert np.abs(estimates["cdf"].value - (pooled[:, None] < edges).mean(axis=0)).max(initial=0) <= bias + 1e-9
+    assert abs(estimates["mean"].value - pooled.mean()) <= 65 * bias + width / 2 + 1e-9
+    assert (
+        abs(estimates["variance"].value - pooled.var())
+        <= 65**2 * min(0.25, bias) + 65 * width / 2 + width**2 / 4 + 1e-6
+    )
     for name, level in QUANTILES.items():
         for off, side in ((-bias - 1e-9, -width), (bias + 1e-9, width)):
             rank = np.quantile(pooled, min(max(level + off, 0), 1), method="inverted_cdf")
             if side < 0:
-                assert found[name].value >= rank - width - 1e-9
+                assert estimates[name].value >= rank - width - 1e-9
             else:
-                assert found[name].value <= rank + width + 1e-9
+                assert estimates[name].value <= rank + width + 1e-9
 
 
 @examples.few_counts
@@ -63,7 +66,7 @@ def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, 
         hat = examples.totals(rows)
         true = np.cumsum(rows.sum(axis=0))[:-1] / counts.sum()
         released = mechanism.release([hat] * draws, [plan] * draws, seeded(6))
-        found = read_alike(released, [plan] * draws, shape_of(plan), miss)
+        estimates = read_alike(released, [plan] * draws, shape_of(plan), miss)
         least = 1 - miss - 5.5 * (miss * (1 - miss) / draws) ** 0.5
         width = 65 / bins
         truths = {
@@ -72,11 +75,11 @@ def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, 
             "variance": readings.variance(true[None])[0] * width**2,
         }
         for name, truth in truths.items():
-            low, high = found[name].low, found[name].high
+            low, high = estimates[name].low, estimates[name].high
             assert ((low <= truth + 1e-9) & (truth <= high + 1e-9)).mean(axis=0).min() >= least
         for name, level in QUANTILES.items():
-            at = readings.quantile(true[None], level)[0] * width
-            held = (found[name].low <= at + 1e-9) & (at <= found[name].high + 1e-9)
+            true_quantile = readings.quantile(true[None], level)[0] * width
+            held = (estimates[name].low <= true_quantile + 1e-9) & (true_quantile <= estimates[name].high + 1e-9)
             assert held.mean() >= least
 
 
@@ -96,7 +99,7 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
     plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, epsilon)
     generator = np.random.default_rng(7)
     centres = generator.choice(prior.hat_means(65.0), hats)
-    found = []
+    drawn = []
     for centre in centres:
         own = generator.normal(0, (0.3 * 144) ** 0.5, counts.size)
         rows = []
@@ -104,9 +107,9 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
             speed = np.clip(centre + offset + generator.normal(0, (0.7 * 144) ** 0.5, n), 0, 65)
             bins = Histogram(plan.facts["bins"], 6_500)
             rows.append(bins.add_up((speed * 100).astype(np.int64), np.zeros(n, np.int64), 1)[0])
-        found.append(examples.totals(np.stack(rows)))
-    true = np.array([np.cumsum(hat.histograms.sum(axis=0))[:-1] / counts.sum() for hat in found])
-    released = mechanism.release(found, [plan] * hats, seeded(8))
+        drawn.append(examples.totals(np.stack(rows)))
+    true = np.array([np.cumsum(hat.histograms.sum(axis=0))[:-1] / counts.sum() for hat in drawn])
+    released = mechanism.release(drawn, [plan] * hats, seeded(8))
     off = np.abs(read_alike(released, [plan] * hats, shape_of(plan), 0.05)["cdf"].value - true).mean()
     assert mechanism.forecast(CountsKnown.all_of(counts), examples.GRID, epsilon, prior) == pytest.approx(off, rel=0.15)
 
@@ -184,19 +187,19 @@ def test_one_vehicle_and_any_bins_have_readings(kind: type[CappedTree | ArrayTre
     mechanism = kind(bins=bins)
     counts = np.array([4], np.int64)
     plan = examples.plan(mechanism, counts)
-    found = read(mechanism.release([examples.spread(counts, bins)], [plan], seeded(9)), [plan], 0.05)[0]
-    assert found["cdf"].value.shape == (bins - 1,)
+    estimates = read(mechanism.release([examples.spread(counts, bins)], [plan], seeded(9)), [plan], 0.05)[0]
+    assert estimates["cdf"].value.shape == (bins - 1,)
     for name in ("p50", "p85", "mean"):
-        assert 0 <= found[name].low <= found[name].value <= found[name].high <= 65
-    assert 0 <= found["variance"].low <= found["variance"].value <= found["variance"].high <= 65**2 / 4
+        assert 0 <= estimates[name].low <= estimates[name].value <= estimates[name].high <= 65
+    assert 0 <= estimates["variance"].low <= estimates["variance"].value <= estimates["variance"].high <= 65**2 / 4
 
 
 @examples.every_example
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10**6), Fraction(10**6)])
 def test_extreme_epsilons_have_readings(mechanism: Mechanism, epsilon: Fraction) -> None:
     plan = mechanism.plan(CountsKnown.all_of(examples.COUNTS[4]), examples.GRID, epsilon)
-    found = read(
+    estimates = read(
         mechanism.release([examples.spread(examples.COUNTS[4], plan.facts["bins"])], [plan], seeded(10)), [plan], 0.05
     )[0]
-    assert np.all(np.isfinite(found["cdf"].value))
-    assert np.isfinite([found[name].value for name in ("p50", "p85", "mean", "variance")]).all()
+    assert np.all(np.isfinite(estimates["cdf"].value))
+    assert np.isfinite([estimates[name].value for name in ("p50", "p85", "mean", "variance")]).all()

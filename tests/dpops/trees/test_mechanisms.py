@@ -89,7 +89,7 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
     generator = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     user = data.draw(st.integers(0, counts.size - 1))
     base = np.stack([generator.multinomial(n, np.full(bins, 1 / bins)) for n in counts])
-    ends = [np.eye(bins, dtype=np.int64)[at] * counts[user] for at in (0, bins - 1)]
+    ends = [np.eye(bins, dtype=np.int64)[end] * counts[user] for end in (0, bins - 1)]
     ends += [generator.multinomial(counts[user], generator.dirichlet(np.full(bins, 0.3))) for _ in range(6)]
     hats = []
     for own in ends:
@@ -123,9 +123,9 @@ def test_every_node_has_noise_of_its_own_level_and_hat() -> None:
     tree, shares = shape_of(plans[0])
     released = np.array(mechanism.release(hats * repeats, plans * repeats, seeded(3))).reshape(repeats, 2, -1)
     noise = released - np.array(mechanism.release(hats, [replace(plan, scale=Fraction(0)) for plan in plans], Noise()))
-    for at, plan in enumerate(plans):
+    for index, plan in enumerate(plans):
         for level, share in zip(tree.split(range(tree.nodes)), shares, strict=True):
-            drawn = noise[:, at, level]
+            drawn = noise[:, index, level]
             assert laplace_fit(drawn.ravel(), plan.sensitivity / (examples.EPSILON * share)) > 1e-8
             signs = np.corrcoef(np.sign(drawn[:, :4]).T) - np.eye(4)
             assert np.abs(signs).max() < 6.5 / repeats**0.5
@@ -157,7 +157,7 @@ def test_the_plan_cannot_see_a_value_and_survives_storage(mechanism: Mechanism) 
         released = mechanism.release([hat], [plan], seeded(4))
         assert examples.plan(mechanism, counts).public() == plan.public()
         stored_plan = Plan.from_public(plan.mechanism, json.loads(json.dumps(plan.public())))
-        fresh, again = (read(released, [each], 0.05)[0] for each in (plan, stored_plan))
+        fresh, again = (read(released, [planned], 0.05)[0] for planned in (plan, stored_plan))
         for name, output in fresh.items():
             for one, other in zip(output, again[name], strict=True):
                 np.testing.assert_array_equal(one, other)
@@ -173,10 +173,10 @@ def test_a_hat_is_released_and_read_alike_alone_and_among_others(mechanism: Mech
     together = mechanism.release(hats, silent, Noise())
     assert together == [mechanism.release([h], [p], Noise())[0] for h, p in zip(hats, silent, strict=True)]
     readings_ = read(together, plans, 0.05)
-    for at, plan in enumerate(plans):
-        alone = read([together[at]], [plan], 0.05)[0]
+    for index, plan in enumerate(plans):
+        alone = read([together[index]], [plan], 0.05)[0]
         for name, output in alone.items():
-            np.testing.assert_allclose(readings_[at][name].value, output.value, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(readings_[index][name].value, output.value, rtol=1e-12, atol=1e-12)
 
 
 def _audited(plan: Plan, counts: Int64s, draws: int) -> float:
@@ -185,9 +185,9 @@ def _audited(plan: Plan, counts: Int64s, draws: int) -> float:
     rows = np.zeros((counts.size, 4), np.int64)
     rows[:, 1] = counts
     pair = []
-    for at in (0, 3):
+    for end in (0, 3):
         own = rows.copy()
-        own[0] = np.eye(4, dtype=np.int64)[at] * counts[0]
+        own[0] = np.eye(4, dtype=np.int64)[end] * counts[0]
         pair.append(examples.totals(own))
     exact = [np.array(nodes) for nodes in examples.noiseless(mechanism, plan, pair)]
     tree, shares = shape_of(plan)

@@ -77,9 +77,9 @@ def test_any_noisy_integers_give_a_distribution(tree: Tree, data: st.DataObject)
     assert np.all(np.diff(cdf) >= 0)
     assert np.all((cdf >= 0) & (cdf <= 1))
     levels = [0.01, 0.15, 0.5, 0.85, 0.99]
-    found = [quantile(cdf, level)[0] for level in levels]
-    assert found == sorted(found)
-    assert 0 <= found[0] <= found[-1] <= tree.bins
+    quantiles = [quantile(cdf, level)[0] for level in levels]
+    assert quantiles == sorted(quantiles)
+    assert 0 <= quantiles[0] <= quantiles[-1] <= tree.bins
     assert 0.5 - 1e-9 <= mean(cdf)[0] <= tree.bins - 0.5 + 1e-9
     assert -1e-12 <= variance(cdf)[0] <= (tree.bins / 2) ** 2 + 1e-6
     half = np.full_like(raw, data.draw(st.floats(0, 3)))
@@ -91,8 +91,8 @@ def test_any_noisy_integers_give_a_distribution(tree: Tree, data: st.DataObject)
 # intervals
 
 
-def _exact_tail(weights: Float64s, at: Float64s) -> Float64s:
-    """P(|S| > at) of a sum of independent Laplace draws of these scales, by inverting 1 / prod(1 + (a t)^2).
+def _exact_tail(weights: Float64s, points: Float64s) -> Float64s:
+    """P(|S| > point) of a sum of independent Laplace draws of these scales, by inverting 1 / prod(1 + (a t)^2).
 
     P(|S| <= x) = 2 / pi times the integral of sin(x t) / t times that, cut where it is below 1e-9 of its start.
     """
@@ -101,7 +101,7 @@ def _exact_tail(weights: Float64s, at: Float64s) -> Float64s:
     for weight in weights[np.abs(weights) > 1e-12]:
         logs += np.log1p((weight * t) ** 2)
     kernel = np.exp(-logs) / t
-    inside = [2 / np.pi * (np.sin(x * t) * kernel).sum() * (t[1] - t[0]) + x * (t[1] - t[0]) / np.pi for x in at]
+    inside = [2 / np.pi * (np.sin(x * t) * kernel).sum() * (t[1] - t[0]) + x * (t[1] - t[0]) / np.pi for x in points]
     return 1 - np.array(inside)
 
 
@@ -172,10 +172,10 @@ def test_intervals_hold_what_they_are_of(shape: str, bins: int, epsilon: float) 
     assert ((low <= variance(true) + 1e-9) & (variance(true) <= high + 1e-9)).mean() >= least
     for level in (0.15, 0.5, 0.85):
         low, high = quantile_interval(raw, half, level)
-        at = quantile(true, level)[0]
+        true_quantile = quantile(true, level)[0]
         if (true == level).any():  # an edge is a quantile as much as all that follows up to the next sample
             continue
-        assert ((low <= at) & (at <= high)).mean() >= least
+        assert ((low <= true_quantile) & (true_quantile <= high)).mean() >= least
 
 
 def test_the_noise_of_the_mean_is_that_of_simulation() -> None:

@@ -19,7 +19,7 @@ START = np.zeros(1, np.int64)
 
 def _histograms(samples: int, bins: int) -> list[tuple[int, ...]]:
     """All histograms of so many samples."""
-    return [each for each in itertools.product(range(samples + 1), repeat=bins) if sum(each) == samples]
+    return [histogram for histogram in itertools.product(range(samples + 1), repeat=bins) if sum(histogram) == samples]
 
 
 def _nodes(user: tuple[int, ...], mass: int, tree: Tree) -> Int64s:
@@ -31,7 +31,7 @@ def _nodes(user: tuple[int, ...], mass: int, tree: Tree) -> Int64s:
 def test_no_level_moves_by_more_than_twice_the_mass(samples: int, mass: int) -> None:
     """Every pair of distributions of one user is enumerated. Moving all from the first bin to the last attains it."""
     tree = Tree(5, (3, 2))
-    released = [_nodes(each, mass, tree) for each in _histograms(samples, 5)]
+    released = [_nodes(histogram, mass, tree) for histogram in _histograms(samples, 5)]
     for level in tree.split(range(tree.nodes)):
         moved = [int(np.abs(one[level] - other[level]).sum()) for one, other in itertools.combinations(released, 2)]
         assert max(moved) == 2 * mass
@@ -40,7 +40,7 @@ def test_no_level_moves_by_more_than_twice_the_mass(samples: int, mass: int) -> 
 def test_rounding_each_bin_on_its_own_would_break_the_bound() -> None:
     """A mutant: shares rounded to the nearest unit, bin by bin, move a level by more than twice the mass."""
     mass = 3
-    rounded = [[round(count * mass / 6 + 1e-9) for count in each] for each in _histograms(6, 6)]
+    rounded = [[round(count * mass / 6 + 1e-9) for count in histogram] for histogram in _histograms(6, 6)]
     moved = max(sum(abs(a - b) for a, b in zip(*pair, strict=True)) for pair in itertools.combinations(rounded, 2))
     assert moved > 2 * mass
 
