@@ -70,7 +70,9 @@ class LearnedHats:
         a usual one.
 
         What describes the HAT, moved towards its own noisy mean as far as that is to be believed, less the usual pull,
-        as far as releases show one.
+        as far as releases show one. What a mechanism does beside that, and its own variance, come of the same reports
+        that it takes away: it counts against the noisy mean as far as the pull is shown. Of the interval all of it
+        counts, since the pull hardly tells how uneven it is.
         Not known is a city whose pattern, by the model's own account, is missed by more than MOST_HAT_UNKNOWN of what
         its true mean misses; in that slot, or in a whole day.
         """
@@ -94,10 +96,10 @@ class LearnedHats:
 
     def _believed(self, means: HatMeans, described: Float64s, variances: Float64s) -> tuple[Float64s, Float64s]:
         """True means and their variances, (hats,) each, from what describes the released ones and its variances."""
-        noisy, pull = means.is_noisy, self.pulls * self.own.of_one / USUAL.of_one * means.errors.pull_kmh
-        true = np.where(noisy, described - pull, described)
+        noisy, shown = means.is_noisy, self.pulls * self.own.of_one / USUAL.of_one
+        true = np.where(noisy, described - shown * means.errors.pull_kmh, described)
         own = self.own.of(means.vehicles, means.reports, true)
-        part = np.where(noisy, own / (own + means.variances), 0.0)
+        part = np.where(noisy, own / (own + means.errors.noise + min(shown, 1.0) * means.otherwise), 0.0)
         uneven = uneven_variances(self.own, means.vehicles, means.reports, means.heaviest, true)
         beside = np.where(noisy, fitted.OF_TRUE * means.uneven + means.errors.pull_sd_kmh**2, uneven)
         of_described = np.where(noisy, 1.0, fitted.UNLIKE) * variances

@@ -76,8 +76,14 @@ class HatMeans:
 
         The mean of vehicles that weigh alike and the mean of reports each vary around the mean that both stand for.
         """
-        total: Float64s = self.errors.noise + fitted.OF_RELEASED * self.uneven + self.errors.pull_sd_kmh**2
+        total: Float64s = self.errors.noise + self.otherwise
         return total
+
+    @property
+    def otherwise(self) -> Float64s:
+        """What of these is not noise: what a mechanism does, beside its usual pull."""
+        variance: Float64s = fitted.OF_RELEASED * self.uneven + self.errors.pull_sd_kmh**2
+        return variance
 
     @property
     def dwell(self) -> Float64s:

@@ -57,6 +57,19 @@ def test_releases_that_show_no_pull_are_not_moved_by_one() -> None:
     assert np.abs(values - true).mean() < 0.6
 
 
+def test_where_no_pull_is_shown_a_bias_that_may_be_moves_no_value_and_widens_intervals() -> None:
+    """At worst each HAT of five vehicles might be 20 km/h off; releases lie off by noise alone, and show no pull."""
+    rng, slots = np.random.default_rng(6), []
+    for hour in [*HOURS.tolist()] * 3:
+        means, true = slot(hour, 0.3, rng, vehicles=5)
+        pull = rng.uniform(0, 4, CELLS.size)
+        slots.append((replace(means, errors=errors(0.3, 20.0)._replace(pull_kmh=pull)), true))
+    (values, lower95, upper95), true = believed(slots)
+    released = np.concatenate([means.values for means, _ in slots[-HOURS.size :]])
+    assert np.abs(values - true).mean() < 1.1 * np.abs(released - true).mean()
+    assert np.median(upper95 - lower95) / 2 > 1.96 * np.sqrt(0.7 * 20**2 / (3 * 5))
+
+
 def believed(slots: list[tuple[HatMeans, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Values and both ends of the last day's HATs, (3, hats), from whole days; and their true means."""
     state = HatState.new()
