@@ -35,7 +35,8 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
     described = described + _of_day(belief, groups, share)
     values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
     apart = share * (belief.values - groups.spread(values))
-    more = shared * (fitted.MORE * described + fitted.APART_KMH**2) + _through_weights(learned, belief, groups, apart)
+    more = _of_several_cells(groups, share) * fitted.MORE * described + shared * fitted.APART_KMH**2
+    more = more + _through_weights(learned, belief, groups, apart)
     deviations, repeats = groups.totals(share**2 * belief.deviations), _repeats(learned.state.facts, belief, groups)
     through_standing = _through_standing(learned, belief, groups, apart)
     made_of_hats = replace(
@@ -116,6 +117,12 @@ def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:
     np.add.at(by_hour, (groups.cells[:, None], groups.slots, belief.hours), share)
     variances: Float64s = np.sum((by_hour @ belief.day.more) * by_hour, axis=-1)
     return variances
+
+
+def _of_several_cells(groups: Groups, share: Float64s) -> Float64s:
+    """From 0, of a group that is one cell, up to 1: how little one cell makes up of it, (cell groups, slot groups)."""
+    of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(share)
+    return 1 - Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
 
 
 def _through_weights(learned: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:

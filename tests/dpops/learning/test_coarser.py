@@ -56,7 +56,8 @@ def test_variances_are_those_of_the_joint_covariance_and_of_weights(model: Learn
         members = (groups.cells[:, None] == pair[0]) & (groups.slots == pair[1])
         share = np.where(members, belief.weights, 0.0) / belief.weights[members].sum()
         described, shared = covariance(model, belief, share), 1 - np.sum(share**2)
-        more = shared * (fitted.MORE * described + fitted.APART_KMH**2)
+        several = 1 - np.sum(share.sum(axis=1) ** 2)
+        more = several * fitted.MORE * described + shared * fitted.APART_KMH**2
         assert coarse.variances[pair] == pytest.approx(
             described + more + through_weights(model, belief, members), rel=1e-4
         )
