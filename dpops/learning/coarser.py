@@ -28,15 +28,14 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
     """
     weights, design = groups.totals(belief.weights), learned.state.design
     share = belief.weights / groups.spread(weights)
-    usual = learned.counts.hats(design, belief.hours)
     rows = GroupRows(groups, columns_of(design, belief.hours), learned.state.layouts.means, b"")
-    made = rows(share[..., None] * coefficients_of(traffic_of(usual)))
+    made = rows(share[..., None] * coefficients_of(traffic_of(learned.counts.hats(design, belief.hours))))
     described = made.variances(learned.means.solved, border_of(learned.means.solved, belief.day)).reshape(groups.shape)
     described = described + _of_day(belief, groups, share)
-    values, shared = groups.totals(share * belief.values), 1 - groups.totals(share**2)
+    values = groups.totals(share * belief.values)
     apart = share * (belief.values - groups.spread(values))
-    more = _of_several_cells(groups, share) * fitted.MORE * described + shared * fitted.APART_KMH**2
-    more = more + _through_weights(learned, belief, groups, apart)
+    more = (1 - groups.totals(share**2)) * fitted.APART_KMH**2 + _through_weights(learned, belief, groups, apart)
+    more = more + _of_several_cells(groups, share) * fitted.MORE * described
     deviations, repeats = groups.totals(share**2 * belief.deviations), _repeats(learned.state.facts, belief, groups)
     through_standing = _through_standing(learned, belief, groups, apart)
     made_of_hats = replace(
