@@ -1,98 +1,56 @@
-"""The options that say on which engine a pipeline runs. An engine, and Beam with it, is imported when it starts."""
+"""The options that say on which engine a pipeline runs: those of all engines, of which one is chosen by its name."""
 
 import importlib
-import re
-import tempfile
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from pipelines.commands.options import packed
+from pipelines.engines import EngineOptions, Option, engines_with
 from pipelines.errors import UsageError
 from pipelines.runs.beam.runners import RUNNERS, SAID
 
 if TYPE_CHECKING:
-    from pipelines.engine import BoundedEngine, Engine
+    from pipelines.engine import BoundedEngine
 
-LOCAL, FLINK = "local", "flink"
-
-
-def address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and re.fullmatch(r"[^\s/@]+:\d{1,5}", value) is None:
-        raise click.BadParameter(f"{value!r} is not like host:8081")
-    return value
+LOCAL = "local"
 
 
-@dataclass(frozen=True)
-class AskedEngine:
-    """A Flink cluster of the operator's, or with `local` one that is started for as long as the command runs.
+def chosen_of(engines: Mapping[str, EngineOptions], chosen: str, by: str, given: Mapping[str, Any]) -> Any:
+    """Makes the engine of that name of its own options' values; None where no engine has the name.
 
-    Raises UsageError for options that do not go together.
+    by: the option that names it. Raises UsageError where an option was given that only another engine has.
     """
-
-    local: bool
-    job_server: str | None
-    worker_pool: str | None
-    rest: str | None
-    parallelism: int
-    checkpoint_s: float
-    restarts: int
-    savepoint: str | None
-
-    def __post_init__(self) -> None:
-        addresses = self.job_server, self.worker_pool, self.rest
-        if self.local == any(addresses) or any(addresses) != all(addresses):
-            raise UsageError("give either --local, or --job-server, --worker-pool and --rest")
-        if self.local and self.savepoint:
-            raise UsageError("--savepoint goes with a cluster of your own: the one of --local begins anew")
-
-    def start(self, stack: ExitStack) -> "Engine":
-        """Servers that this starts end with the stack. Raises MissingTool or ServerError."""
-        from pipelines.runs.flink.engine import Flink
-        from pipelines.servers.worker_pool import local_servers
-
-        job_server, worker_pool, rest = self.job_server or "", self.worker_pool or "", self.rest or ""
-        if self.local:
-            state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
-            flink, pool = stack.enter_context(local_servers(state, self.parallelism))
-            job_server, worker_pool, rest = flink.address, pool.address, flink.rest
-        return Flink(
-            job_server=job_server,
-            worker_pool=worker_pool,
-            rest=rest,
-            parallelism=self.parallelism,
-            checkpoint_s=self.checkpoint_s,
-            restarts=self.restarts,
-            savepoint=self.savepoint,
-        )
+    own = engines[chosen].by_parameter if chosen in engines else {}
+    source_of = click.get_current_context().get_parameter_source
+    for name, engine in engines.items():
+        others = [parameter for parameter in engine.by_parameter if parameter not in own]
+        if any(source_of(parameter) is not ParameterSource.DEFAULT for parameter in others):
+            flags = [f"--{parameter.replace('_', '-')}" for parameter in others]
+            listed = " and ".join(filter(None, (", ".join(flags[:-1]), flags[-1])))
+            raise UsageError(f"{listed} {'go' if flags[1:] else 'goes'} with {by} {name}")
+    return engines[chosen].made_by(**{parameter: given[parameter] for parameter in own}) if own else None
 
 
-def bounded_engine(
-    runner: str,
-    job_server: str | None,
-    worker_pool: str | None,
-    rest: str | None,
-    parallelism: int | None,
-    beam_options: tuple[str, ...] = (),
-) -> "BoundedEngine | None":
+def options_of(engines: Mapping[str, EngineOptions]) -> dict[str, Option]:
+    """All engines' options by parameter; one that several engines have is the first one's."""
+    options: dict[str, Option] = {}
+    for engine in engines.values():
+        options |= {parameter: option for parameter, option in engine.by_parameter.items() if parameter not in options}
+    return options
+
+
+def _of_range(runner: str, beam_options: tuple[str, ...], **given: Any) -> "BoundedEngine | None":
     """Who releases a closed range: a cluster, a runner of Beam's, or, None, processes of this machine.
 
     Raises UsageError.
     """
     if beam_options and (runner not in RUNNERS or not beam_options[0].startswith("--")):
         raise click.UsageError(f"Got unexpected extra argument ({beam_options[0]})")
-    if runner != FLINK:
-        if job_server or worker_pool or rest or parallelism:
-            raise UsageError("--job-server, --worker-pool, --rest and --parallelism go with --runner flink")
-        return _of_beam(runner, beam_options) if runner in RUNNERS else None
-    if not (job_server and worker_pool and rest):
-        raise UsageError("--runner flink needs --job-server, --worker-pool and --rest")
-    from pipelines.runs.flink.bounded import BoundedFlink
-
-    return BoundedFlink(job_server=job_server, worker_pool=worker_pool, rest=rest, parallelism=parallelism or 1)
+    engine: BoundedEngine | None = chosen_of(_BOUNDED, runner, "--runner", given)
+    return _of_beam(runner, beam_options) if runner in RUNNERS else engine
 
 
 def _of_beam(runner: str, options: tuple[str, ...]) -> "BoundedEngine":
@@ -106,49 +64,33 @@ def _of_beam(runner: str, options: tuple[str, ...]) -> "BoundedEngine":
     return engine
 
 
-_ADDRESSES = (
-    click.option("--job-server", metavar="HOST:PORT", callback=address, help="Beam's Flink job server."),
-    click.option(
-        "--worker-pool",
-        metavar="HOST:PORT",
-        callback=address,
-        help="The worker pool, as every task manager reaches its own.",
-    ),
-    click.option(
-        "--rest",
-        metavar="HOST:PORT",
-        callback=address,
-        help="The REST of the Flink cluster, to watch and to end the job.",
-    ),
-)
+_STREAM, _BOUNDED = engines_with("STREAM"), engines_with("BOUNDED")
+_STREAM_OPTIONS, _BOUNDED_OPTIONS = options_of(_STREAM), options_of(_BOUNDED)
+_USUAL = next(iter(_STREAM))
+_SEVERAL = (click.option("--engine", "named", type=click.Choice(list(_STREAM)), default=_USUAL, show_default=True),)
 
 engine_options = packed(
     "engine",
-    AskedEngine,
-    click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
-    *_ADDRESSES,
-    click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True),
-    click.option("--checkpoint-s", type=click.FloatRange(min=0.1), default=10.0, show_default=True),
-    click.option(
-        "--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set."
-    ),
-    click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream."),
+    lambda named=_USUAL, **given: chosen_of(_STREAM, named, "--engine", given),
+    *(_SEVERAL if len(_STREAM) > 1 else ()),
+    *_STREAM_OPTIONS.values(),
+    takes=("named", *_STREAM_OPTIONS),
 )
+"""Give `engine`, the AskedEngine that --engine names; that option is there where there are several."""
 
 runner_options = packed(
     "engine",
-    bounded_engine,
+    _of_range,
     click.option(
         "--runner",
-        type=click.Choice([LOCAL, FLINK, *RUNNERS]),
+        type=click.Choice([LOCAL, *_BOUNDED, *RUNNERS]),
         default=LOCAL,
         show_default=True,
         help="local: the same tasks in processes of this machine, without Beam. flink: a cluster, by the options "
         "below. The others are Beam's own runners, with Beam's own options behind --.",
     ),
     click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM OPTIONS]"),
-    *_ADDRESSES,
-    click.option(
-        "--parallelism", type=click.IntRange(min=1), help="Of a job on a cluster: how many read and count. [default: 1]"
-    ),
+    *_BOUNDED_OPTIONS.values(),
+    takes=("runner", "beam_options", *_BOUNDED_OPTIONS),
 )
+"""Give `engine`, the BoundedEngine that --runner names; None for processes of this machine."""

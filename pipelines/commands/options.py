@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 
-def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+def packed(
+    name: str, made_by: Command, *options: Callable[[Command], Command], takes: Sequence[str] = ()
+) -> Callable[[Command], Command]:
     """A decorator of commands, which take these options as one value of that name.
 
     made_by: makes it of the options' values, as its parameters name them; those that are no option keep their defaults.
+    takes: the options' names where its parameters do not say them.
     """
-    names = tuple(inspect.signature(made_by).parameters)
+    names = takes or tuple(inspect.signature(made_by).parameters)
 
     def decorate(command: Command) -> Command:
         @wraps(command)

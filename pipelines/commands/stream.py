@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pipelines.commands.engine_options import AskedEngine, address, engine_options
+from pipelines.commands.engine_options import engine_options
 from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.options import (
     AskedOutputs,
@@ -23,12 +23,14 @@ from pipelines.commands.options import (
     spec_option,
 )
 from pipelines.commands.terminal import note
+from pipelines.engines import address
 from pipelines.errors import UsageError
 from pipelines.exit_codes import DONE
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
     from pipelines.build import Source
+    from pipelines.engines import AskedEngine
     from pipelines.runs.stream.health import Say
     from pipelines.specification import Specification
     from transforms.public import Summary

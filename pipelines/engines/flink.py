@@ -1,0 +1,112 @@
+"""Apache Flink: a cluster of the operator's, or one that is started on this machine to try a stream."""
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipelines.engines import EngineOptions, address
+from pipelines.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipelines.engine import BoundedEngine, Engine
+
+
+@dataclass(frozen=True)
+class AskedFlink:
+    """A Flink cluster of the operator's, or with `local` one that is started for as long as the command runs.
+
+    Raises UsageError for options that do not go together.
+    """
+
+    local: bool
+    job_server: str | None
+    worker_pool: str | None
+    rest: str | None
+    parallelism: int
+    checkpoint_s: float
+    restarts: int
+    savepoint: str | None
+
+    def __post_init__(self) -> None:
+        addresses = self.job_server, self.worker_pool, self.rest
+        if self.local == any(addresses) or any(addresses) != all(addresses):
+            raise UsageError("give either --local, or --job-server, --worker-pool and --rest")
+        if self.local and self.savepoint:
+            raise UsageError("--savepoint goes with a cluster of your own: the one of --local begins anew")
+
+    def start(self, stack: ExitStack) -> "Engine":
+        from pipelines.runs.flink.engine import Flink
+        from pipelines.servers.worker_pool import local_servers
+
+        job_server, worker_pool, rest = self.job_server or "", self.worker_pool or "", self.rest or ""
+        if self.local:
+            state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
+            flink, pool = stack.enter_context(local_servers(state, self.parallelism))
+            job_server, worker_pool, rest = flink.address, pool.address, flink.rest
+        return Flink(
+            job_server=job_server,
+            worker_pool=worker_pool,
+            rest=rest,
+            parallelism=self.parallelism,
+            checkpoint_s=self.checkpoint_s,
+            restarts=self.restarts,
+            savepoint=self.savepoint,
+        )
+
+
+def bounded_flink(
+    job_server: str | None, worker_pool: str | None, rest: str | None, parallelism: int | None
+) -> "BoundedEngine":
+    """Makes the engine of a closed range. Raises UsageError."""
+    if not (job_server and worker_pool and rest):
+        raise UsageError("--runner flink needs --job-server, --worker-pool and --rest")
+    from pipelines.runs.flink.bounded import BoundedFlink
+
+    return BoundedFlink(job_server=job_server, worker_pool=worker_pool, rest=rest, parallelism=parallelism or 1)
+
+
+_ADDRESSES = (
+    click.option("--job-server", metavar="HOST:PORT", callback=address, help="Beam's Flink job server."),
+    click.option(
+        "--worker-pool",
+        metavar="HOST:PORT",
+        callback=address,
+        help="The worker pool, as every task manager reaches its own.",
+    ),
+    click.option(
+        "--rest",
+        metavar="HOST:PORT",
+        callback=address,
+        help="The REST of the Flink cluster, to watch and to end the job.",
+    ),
+)
+
+STREAM = EngineOptions(
+    AskedFlink,
+    (
+        click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
+        *_ADDRESSES,
+        click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True),
+        click.option("--checkpoint-s", type=click.FloatRange(min=0.1), default=10.0, show_default=True),
+        click.option(
+            "--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set."
+        ),
+        click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream."),
+    ),
+)
+
+BOUNDED = EngineOptions(
+    bounded_flink,
+    (
+        *_ADDRESSES,
+        click.option(
+            "--parallelism",
+            type=click.IntRange(min=1),
+            help="Of a job on a cluster: how many read and count. [default: 1]",
+        ),
+    ),
+)
