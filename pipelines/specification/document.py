@@ -114,7 +114,7 @@ class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PriorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is publicly believed of speeds; decides nothing but which mechanism is chosen."""
+    """What is publicly believed of speeds, for plans and mechanism auto: it decides only which mechanism is chosen."""
 
     mean_kmh: Annotated[Fraction, about("usual mean of a HAT")]
     sd_kmh: Annotated[Fraction, about("standard deviation of single reports")]
@@ -126,7 +126,7 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     upper_kmh: Annotated[Fraction, about("speeds are clamped into [0, upper_kmh]; public, not the fastest report")]
     grid_kmh: Annotated[Fraction, about("speeds are rounded to multiples of it")] = Fraction(1, 100)
-    prior: Annotated[PriorTable | None, about("for mechanism auto and for plans")] = None
+    prior: PriorTable | None = None
 
 
 class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -160,14 +160,16 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class DerivedSpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """For feeds without speeds, under add-remove: speeds between a vehicle's consecutive positions. Public limits."""
+    """For feeds without speeds, under add-remove: limits, which are public, of speeds that are derived from a vehicle's
+    consecutive positions. `columns` then has no speed."""
 
     max_gap_s: Annotated[int, about("a position that follows later has no speed, in seconds; 1 to 3600")]
     max_kmh: Annotated[Fraction, about("what would be faster is an error of a position, and has no speed")]
 
 
 class DerivedHeadingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """For feeds without headings, where places are directed: the way between a vehicle's consecutive positions."""
+    """For feeds without headings, where places are directed: limits of headings that are derived from a vehicle's
+    consecutive positions. `columns` then has no heading."""
 
     max_gap_s: Annotated[int, about("after a position that follows later nothing is known, in seconds; 1 to 3600")]
     min_m: Annotated[int, about("what is nearer in metres is no way, but an error of a position; 1 to 1000")]
@@ -198,12 +200,8 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         about("texts that are no ISO 8601, as strptime has it: %d.%m.%Y %H:%M:%S, or %m/%d/%Y %I:%M:%S %p"),
     ] = None
     decimal: Annotated[str | None, about("of numbers in CSV; a point if left out", *get_args(DecimalMark))] = None
-    derived_speed: Annotated[
-        DerivedSpeedTable | None, about("speeds from consecutive positions; columns then has no speed")
-    ] = None
-    derived_heading: Annotated[
-        DerivedHeadingTable | None, about("headings from consecutive positions; columns then has no heading")
-    ] = None
+    derived_speed: DerivedSpeedTable | None = None
+    derived_heading: DerivedHeadingTable | None = None
     records: Annotated[
         str | None,
         about("with json: path of the array of objects in each document, such as entity; columns are named from there"),
@@ -238,9 +236,9 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     privacy: PrivacyTable
     statistic: Annotated[list[dict[str, Any]], about("one table [[statistic]] for each statistic")]
     input: InputTable
-    fleet: Annotated[FleetTable | None, about("with mechanism levels: what is publicly known of the fleet")] = None
-    live: Annotated[LiveTable | None, about("with mechanism levels: how a stream gives slots before a day ends")] = None
-    places: Annotated[PlacesTable | None, about("with mechanism levels: places smaller than cells")] = None
+    fleet: FleetTable | None = None
+    live: LiveTable | None = None
+    places: PlacesTable | None = None
     output: Annotated[list[OutputTable], about("one table [[output]] for each coarser product")] = []
 
 

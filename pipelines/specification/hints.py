@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 
-from pipelines.specification.type_parts import item_of, struct_of, values_of
+from pipelines.specification.types_schema import Schema, table_type, values_of
 from transforms.errors import did_you_mean
 
 
@@ -15,35 +15,29 @@ def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) 
 
     document: the whole specification, whose tables a key may belong to.
     """
-    return next(_hints(data, kind, document, ""), "")
+    return next(_hints(data, table_type(kind), table_type(document)["properties"], ""), "")
 
 
-def _hints(data: Any, kind: Any, document: type[msgspec.Struct], where: str) -> Iterator[str]:
+def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], where: str) -> Iterator[str]:
     if isinstance(data, str):
-        if (values := values_of(kind)) and data not in values:
+        if (values := values_of(schema)) and data not in values:
             yield from filter(None, [did_you_mean(data, values)])
-        return
-    if isinstance(data, list):
+    elif isinstance(data, list):
         for item in data:
-            yield from _hints(item, item_of(kind), document, where)
-        return
-    struct = struct_of(kind)
-    if struct is None or not isinstance(data, Mapping):
-        return
-    hints = get_type_hints(struct, include_extras=True)
-    for key in data:
-        if key not in hints:
-            yield from filter(None, [did_you_mean(key, hints) or _elsewhere(key, document, where)])
-    for key, inner in hints.items():
-        if key in data:
-            yield from _hints(data[key], inner, document, f"{where}.{key}" if where else key)
+            yield from _hints(item, schema.get("items", {}), tables, where)
+    elif isinstance(data, Mapping) and (properties := schema.get("properties")):
+        for key in data:
+            if key not in properties:
+                yield from filter(None, [did_you_mean(key, properties) or _elsewhere(key, tables, where)])
+        for key, inner in properties.items():
+            if key in data:
+                yield from _hints(data[key], inner, tables, f"{where}.{key}" if where else key)
 
 
-def _elsewhere(key: str, document: type[msgspec.Struct], where: str) -> str:
+def _elsewhere(key: str, tables: Mapping[str, Schema], where: str) -> str:
     """Names the other table that a key belongs to."""
-    for table, kind in get_type_hints(document, include_extras=True).items():
-        struct = struct_of(kind)
-        if struct is not None and table != where and key in struct.__struct_fields__:
+    for table, schema in tables.items():
+        if table != where and key in schema.get("properties", ()):
             return f"; it belongs to [{table}]"
-    names = get_close_matches(key, document.__struct_fields__, 1)
+    names = get_close_matches(key, tables, 1)
     return f"; did you mean [{names[0]}]?" if names and not where else ""

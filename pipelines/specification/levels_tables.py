@@ -30,9 +30,7 @@ class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """With mechanism levels: public facts of the fleet, from timetables or the register of vehicles, never counted."""
 
     vehicles: Annotated[int, msgspec.Meta(description="that drive on a day, roughly")] = Fleet.vehicles
-    profile: Annotated[ProfileTable, msgspec.Meta(description="of one vehicle's day")] = msgspec.field(
-        default_factory=ProfileTable
-    )
+    profile: ProfileTable = ProfileTable()
 
 
 class LiveTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from dpops import statistics as registry
-from pipelines.specification.document import Document, OutputTable
-from pipelines.specification.fields import Key, fields_of, tables, variants
-from pipelines.specification.type_parts import struct_of
+from pipelines.specification.document import Document, OutputTable, document_type
+from pipelines.specification.schema import variants
+from pipelines.specification.types_schema import Schema, table_type, values_of
 
 _HEAD = """# The specification
 
@@ -28,25 +26,35 @@ def reference() -> str:
 
 def _lines() -> Iterator[str]:
     yield "## At the top\n"
-    yield from _table(Document)
-    for name, table, required in tables():
+    yield from _table(table_type(Document))
+    for name, table, required in _tables("", table_type(document_type())):
         yield f"## [{name}]\n"
-        yield f"{(table.__doc__ or '').strip()}{'' if required else ' May be left out.'}\n"
+        yield f"{table['description']}{'' if required else ' May be left out.'}\n"
         yield from _table(table)
     yield from _statistics()
     yield "## [[output]]\n"
-    yield f"{(OutputTable.__doc__ or '').strip()} [products.md](products.md) says more.\n"
-    yield from _table(OutputTable)
+    output = table_type(OutputTable)
+    yield f"{output['description']} [products.md](products.md) says more.\n"
+    yield from _table(output)
 
 
-def _table(table: type[msgspec.Struct]) -> Iterator[str]:
+def _tables(where: str, table: Schema) -> Iterator[tuple[str, Schema, bool]]:
+    """Every table in a table, by the name that TOML gives it, and whether it must be there."""
+    for key, inner in table["properties"].items():
+        if "properties" in inner:
+            name = f"{where}.{key}" if where else key
+            yield name, inner, key in table["required"]
+            yield from _tables(name, inner)
+
+
+def _table(table: Schema) -> Iterator[str]:
     yield "| key | value | if left out | |"
     yield "|---|---|---|---|"
-    for field in fields_of(table):
-        if struct_of(field.kind) is not None:
-            continue
-        default = "must be there" if field.required else f"`{field.default}`" if field.default else "-"
-        yield f"| `{field.name}` | {_escaped(field.type_text)} | {default} | {_escaped(field.text)} |"
+    for key, inner in table["properties"].items():
+        if "properties" not in inner:
+            default = f"`{_shown(inner['default'])}`" if "default" in inner else "-"
+            default = "must be there" if key in table["required"] else default
+            yield f"| `{key}` | {_escaped(_words(inner))} | {default} | {_escaped(inner.get('description', ''))} |"
     yield ""
 
 
@@ -65,16 +73,43 @@ def _statistics() -> Iterator[str]:
     yield "| mechanism | statistics | fits | options |"
     yield "|---|---|---|---|"
     for variant in variants():
-        options = "; ".join(_option(field) for field in variant.options) or "-"
+        options = "; ".join(_option(*option) for option in variant.options.items()) or "-"
         statistics = ", ".join(f"`{name}`" for name in variant.statistics)
         yield f"| `{variant.mechanism}` | {statistics} | {', '.join(variant.adjacencies)} | {_escaped(options)} |"
     yield ""
 
 
-def _option(field: Key) -> str:
-    default = f", `{field.default}` if left out" if field.default else ""
-    text = f": {field.text}" if field.text else ""
-    return f"`{field.name}` ({field.type_text}{default}){text}"
+def _option(name: str, schema: Schema) -> str:
+    default = f", `{_shown(schema['default'])}` if left out" if "default" in schema else ""
+    text = f": {schema['description']}" if "description" in schema else ""
+    return f"`{name}` ({_words(schema)}{default}){text}"
+
+
+_PLAIN = {"string": "text", "boolean": "true or false", "integer": "whole number", "number": "number", "date": "date"}
+
+
+def _words(schema: Schema) -> str:
+    """The type of a value, in words."""
+    if values := values_of(schema):
+        return " or ".join(f'"{value}"' for value in values)
+    if parts := schema.get("anyOf"):
+        return " or ".join(map(_words, parts))
+    if parts := schema.get("prefixItems"):
+        return f"{len(parts)} {_words(parts[0])}s"
+    if schema["type"] == "array":
+        item = _words(schema["items"])
+        return "tables" if item.startswith("table") else f"list of {item}s"
+    if schema["type"] == "object":
+        item = schema["additionalProperties"]
+        return f"table of {_words(item)}s" if isinstance(item, dict) else schema.get("title", "table")
+    return _PLAIN[str(schema.get("format", schema["type"]))]
+
+
+def _shown(default: object) -> str:
+    """A default as TOML writes it."""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f'"{default}"' if isinstance(default, str) else f"{default:g}"
 
 
 def _escaped(text: str) -> str:
