@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,8 @@ from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results, resu
 from pipelines.lab.evaluation.reference import REFERENCE
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dpops.types import Int64s
     from pipelines.lab.evaluation import datasets, real
     from pipelines.lab.evaluation.dwell import OfVehicles
@@ -122,8 +124,7 @@ def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> N
     if results.output is not None:
         from pipelines.lab.evaluation import pictures  # matplotlib takes a second to import
 
-        paths = [pictures.draw_errors(name, _of(cells, name), results.output) for name in _names(cells)]
-        click.echo(f"wrote {len(paths)} pictures to {results.output}", err=True)
+        results.drew([pictures.draw_errors(name, _of(cells, name), results.output) for name in _names(cells)])
     results.keep(document(cells, exact=exact), "evaluation.json")
 
 
@@ -190,35 +191,27 @@ def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) ->
     grid = spec.value.grid
     once = [of_vehicles(hats.totals, hats.truth, hats.rows, grid, epsilon, runs) for epsilon in epsilons]
     plain = {
-        "not_private": NOT_PRIVATE,
         "hats": len(hats.totals),
         "city_mean_kmh": hats.city_mean,
         "classes": tables.class_names(),
         "errors_kmh": [asdict(error) for error in errors],
         "mean_of_vehicles": [asdict(row) for row in once],
     }
-    results.keep(plain, "evaluation.json")
-    if not results.as_json:
-        _show_mechanisms(hats, errors, once, runs)
+    results.tell(plain, "evaluation.json", *_of_mechanisms(hats, errors, once, runs))
 
 
-def _show_mechanisms(
+def _of_mechanisms(
     hats: real.RealHats, errors: Sequence[real.MechanismErrors], once: Sequence[OfVehicles], runs: int
-) -> None:
+) -> Iterator[str | Table]:
     from pipelines.lab.evaluation import real
 
-    out = console()
-    out.print(NOT_PRIVATE, style="bold")
-    out.print(
-        f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
-    )
+    yield f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
     for beside in once:
         at_epsilon = [error for error in errors if error.epsilon == beside.epsilon]
-        out.print(real.error_table(beside.epsilon, at_epsilon, beside))
-        out.print(real.class_table(beside.epsilon, at_epsilon, hats))
+        yield real.error_table(beside.epsilon, at_epsilon, beside)
+        yield real.class_table(beside.epsilon, at_epsilon, hats)
         worse = [of_mechanism.label for of_mechanism in at_epsilon if of_mechanism.worse_than_constant]
-        out.print(f"Worse than a constant over all HATs at epsilon {beside.epsilon}: {', '.join(worse) or 'none'}.")
-    out.print(NOT_PRIVATE)
+        yield f"Worse than a constant over all HATs at epsilon {beside.epsilon}: {', '.join(worse) or 'none'}."
 
 
 def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
@@ -231,25 +224,16 @@ def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) ->
         truth, errors, spent = compositions.compare(feed, totals, runs, bars)
     statistics = [stat.name for stat in spec.statistics]
     plain = {
-        "not_private": NOT_PRIVATE,
         "hats": len(truth.keys),
         "constants": {name: truth.constant(name) for name in statistics},
         "classes": tables.class_names(),
         "spent": [asdict(row) for row in spent],
         "errors": [asdict(error) for error in errors],
     }
-    results.keep(plain, "evaluation.json")
-    if results.as_json:
-        return
-    out = console()
-    out.print(NOT_PRIVATE, style="bold")
     constants = ", ".join(f"{name} {truth.constant(name):.2f}" for name in statistics)
-    out.print(f"{len(truth.keys):,} HATs, {int(truth.reports.sum()):,} reports, whole city: {constants}; {runs} runs")
-    out.print(compositions.spent_table(spent))
-    for name in statistics:
-        for table in compositions.error_tables(name, errors, truth):
-            out.print(table)
-    out.print(NOT_PRIVATE)
+    what = f"{len(truth.keys):,} HATs, {int(truth.reports.sum()):,} reports, whole city: {constants}; {runs} runs"
+    shown = [table for name in statistics for table in compositions.error_tables(name, errors, truth)]
+    results.tell(plain, "evaluation.json", what, compositions.spent_table(spent), *shown)
 
 
 def _names(cells: Sequence[SimulatedCell]) -> list[str]:

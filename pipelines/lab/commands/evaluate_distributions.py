@@ -52,7 +52,7 @@ def evaluate_distributions(
     if results.as_json:
         click.echo(msgspec.json.encode(document).decode())
     if drawn:
-        click.echo(f"wrote {len(drawn)} pictures to {results.output}", err=True)
+        results.drew(drawn)
 
 
 def _dense(

@@ -1,13 +1,14 @@
 """`hatstream evaluate --learned` and `--live`: what `levels`, a past and live slots would be worth on telemetry."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 
-import click
+from rich.table import Table
 
-from pipelines.commands.options import console, progress_bars
+from pipelines.commands.options import progress_bars
 from pipelines.errors import UsageError
-from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results
+from pipelines.lab.commands.evaluation_results import Results
 from pipelines.lab.evaluation import learned_tables as tables
 from pipelines.lab.evaluation.classes import read_spread_city, spread_errors
 from pipelines.lab.evaluation.feed import Feed
@@ -23,7 +24,6 @@ def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results,
         city = read_city(feed, bars)
         evaluation = evaluated(city, totals, runs, partial(bars, "totals simulated"), span_days)
     plain = {
-        "not_private": NOT_PRIVATE,
         "span_days": span_days,
         "days": [day.name for day in city.days],
         "cells": len(city.region),
@@ -34,28 +34,22 @@ def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results,
     if results.output is not None:
         from pipelines.lab.evaluation.learned_pictures import draw_learned  # matplotlib takes a second to import
 
-        paths = draw_learned(evaluation, city, results.output)
-        click.echo(f"wrote {len(paths)} pictures to {results.output}", err=True)
-    results.keep(plain, "learned.json")
-    if not results.as_json:
-        _show(evaluation, city, runs)
+        results.drew(draw_learned(evaluation, city, results.output))
+    results.tell(plain, "learned.json", *_shown(evaluation, city, runs))
 
 
-def _show(evaluated: Evaluated, city: TrueCity, runs: int) -> None:
-    out = console()
-    out.print(NOT_PRIVATE, style="bold")
+def _shown(evaluated: Evaluated, city: TrueCity, runs: int) -> Iterator[str | Table]:
     region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
-    out.print(f"{_several(len(city.days), 'day')}, {len(city.region):,} cells ({region}), {_several(runs, 'run')}")
-    out.print(tables.error_table(evaluated.errors))
-    out.print(tables.class_table(evaluated.errors))
-    out.print(tables.day_table(evaluated.errors, city))
+    yield f"{_several(len(city.days), 'day')}, {len(city.region):,} cells ({region}), {_several(runs, 'run')}"
+    yield tables.error_table(evaluated.errors)
+    yield tables.class_table(evaluated.errors)
+    yield tables.day_table(evaluated.errors, city)
     if evaluated.coverage:
-        out.print(tables.coverage_table(evaluated.coverage))
+        yield tables.coverage_table(evaluated.coverage)
     else:
-        out.print("No HAT is known well enough for the status ok.")
+        yield "No HAT is known well enough for the status ok."
     if evaluated.products:
-        out.print(tables.product_table(evaluated.products))
-    out.print(NOT_PRIVATE)
+        yield tables.product_table(evaluated.products)
 
 
 def _several(number: int, name: str) -> str:
@@ -68,14 +62,8 @@ def evaluate_spread(feed: Feed, totals: list[str], runs: int, results: Results) 
         asked = feed.spec.classes or classes_asked({}, feed.spec.value.grid)
         city = read_spread_city(feed, asked, bars)
         errors = spread_errors(city, totals, runs, bars)
-    days = [day.name for day in city.city.days]
-    results.keep({"not_private": NOT_PRIVATE, "days": days, "errors": [asdict(row) for row in errors]}, "spread.json")
-    if results.as_json:
-        return
-    out = console()
-    out.print(NOT_PRIVATE, style="bold")
-    out.print(tables.spread_table(errors))
-    out.print(NOT_PRIVATE)
+    plain = {"days": [day.name for day in city.city.days], "errors": [asdict(row) for row in errors]}
+    results.tell(plain, "spread.json", tables.spread_table(errors))
 
 
 def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
@@ -86,15 +74,8 @@ def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) ->
             raise UsageError("--live needs telemetry of two days or more: the first one has no live slots")
         errors, storms = evaluated_live(city, totals, runs, partial(bars, "totals simulated"))
     plain = {
-        "not_private": NOT_PRIVATE,
         "days": [day.name for day in city.days],
         "errors": [asdict(error) for error in errors],
         "storms": [asdict(storm) for storm in storms],
     }
-    results.keep(plain, "live.json")
-    if results.as_json:
-        return
-    out = console()
-    out.print(NOT_PRIVATE, style="bold")
-    out.print(live_table(errors, storms))
-    out.print(NOT_PRIVATE)
+    results.tell(plain, "live.json", live_table(errors, storms))

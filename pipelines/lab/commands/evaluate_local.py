@@ -5,7 +5,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import click
 import numpy as np
 
 from dpops.types import Float64s
@@ -41,8 +40,7 @@ def evaluate_local(
     if not results.as_json:
         _show(cells, sets)
     if results.output is not None:
-        paths = local_report.draw(cells, results.output)
-        click.echo(f"wrote {len(paths)} pictures to {results.output}", err=True)
+        results.drew(local_report.draw(cells, results.output))
     results.keep({"users": USERS, "cells": document}, "fusion.json")
 
 

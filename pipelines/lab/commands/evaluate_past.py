@@ -2,8 +2,8 @@
 
 from dataclasses import asdict
 
-from pipelines.commands.options import console, progress_bars
-from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results
+from pipelines.commands.options import progress_bars
+from pipelines.lab.commands.evaluation_results import Results
 from pipelines.lab.evaluation import past
 from pipelines.lab.evaluation.feed import Feed
 
@@ -12,17 +12,5 @@ def evaluate_past(feed: Feed, totals: list[str], runs: int, results: Results) ->
     """Tables on standard output, past.json into the folder."""
     with progress_bars(quiet=results.as_json) as bars:
         errors, coverage = past.evaluated(feed, totals, runs, bars)
-    plain = {
-        "not_private": NOT_PRIVATE,
-        "errors": [asdict(error) for error in errors],
-        "coverage": [asdict(row) for row in coverage],
-    }
-    results.keep(plain, "past.json")
-    if results.as_json:
-        return
-    out = console()
-    out.print(NOT_PRIVATE, style="bold")
-    out.print(f"{runs} runs")
-    out.print(past.error_table(errors))
-    out.print(past.coverage_table(coverage))
-    out.print(NOT_PRIVATE)
+    plain = {"errors": [asdict(error) for error in errors], "coverage": [asdict(row) for row in coverage]}
+    results.tell(plain, "past.json", f"{runs} runs", past.error_table(errors), past.coverage_table(coverage))

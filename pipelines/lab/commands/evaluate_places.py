@@ -13,9 +13,9 @@ from rich.table import Table
 
 from dpops.levels import Kind
 from dpops.noise import Noise
-from pipelines.commands.options import console, progress_bars
+from pipelines.commands.options import progress_bars
 from pipelines.errors import InputError, UsageError
-from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results
+from pipelines.lab.commands.evaluation_results import Results
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.learned import recipe_for
 from pipelines.lab.evaluation.learned_errors import DELTA, KINDS
@@ -60,7 +60,6 @@ def evaluate_places(feed: Feed, which: str, totals: list[str], runs: int, result
         city = _city(feed, asked, bars)
         tables = evaluated_places(city, asked.share, totals, runs, partial(bars, "days simulated"), days)
     plain = {
-        "not_private": NOT_PRIVATE,
         "days": [day.name for day in city.city.days],
         "cells": len(city.city.region),
         "places": city.pieces.places.cell.size,
@@ -68,9 +67,9 @@ def evaluate_places(feed: Feed, which: str, totals: list[str], runs: int, result
         "share": float(asked.share),
         "tables": [asdict(table) for table in tables],
     }
-    results.keep(plain, "places.json")
-    if not results.as_json:
-        _show(tables, city, runs)
+    places, cells, number = city.pieces.places.cell.size, len(city.city.region), len(city.city.days)
+    what = f"{places:,} places in {cells:,} cells, {number} day{'s' * (number != 1)}, {runs} run{'s' * (runs != 1)}"
+    results.tell(plain, "places.json", what, *map(place_table, tables))
 
 
 def evaluated_places(
@@ -153,16 +152,6 @@ def _city(feed: Feed, asked: AskedPlaces, report: Report) -> PlaceCity:
         return read_place_city(feed, asked.resolution, asked.pieces_of, report)
     except ValueError as error:
         raise InputError(f"--places: {error}") from None
-
-
-def _show(tables: Sequence[PlaceTable], city: PlaceCity, runs: int) -> None:
-    out = console()
-    out.print(NOT_PRIVATE, style="bold")
-    places, cells, days = city.pieces.places.cell.size, len(city.city.region), len(city.city.days)
-    out.print(f"{places:,} places in {cells:,} cells, {days} day{'s' * (days != 1)}, {runs} run{'s' * (runs != 1)}")
-    for table in tables:
-        out.print(place_table(table))
-    out.print(NOT_PRIVATE)
 
 
 def place_table(of_total: PlaceTable) -> Table:

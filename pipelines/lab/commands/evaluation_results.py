@@ -1,15 +1,16 @@
 """Where `hatstream evaluate` puts its figures."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+from rich.table import Table
 
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import json_option, packed
+from pipelines.commands.options import console, json_option, packed
 from transforms.extras import require
 
 NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
@@ -35,6 +36,19 @@ class Results:
             click.echo(f"wrote {self.output / name}", err=True)
         if self.as_json:
             click.echo(encoded.decode())
+
+    def tell(self, document: Mapping[str, Any], name: str, *shown: str | Table) -> None:
+        """Keeps figures that are functions of true values, and shows them, between two warnings."""
+        self.keep({"not_private": NOT_PRIVATE, **document}, name)
+        if self.as_json:
+            return
+        out = console()
+        out.print(NOT_PRIVATE, style="bold")
+        for part in (*shown, NOT_PRIVATE):
+            out.print(part)
+
+    def drew(self, pictures: Sequence[Path]) -> None:
+        click.echo(f"wrote {len(pictures)} pictures to {self.output}", err=True)
 
 
 results_options = packed(
