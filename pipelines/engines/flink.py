@@ -2,7 +2,7 @@
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,20 +42,12 @@ class AskedFlink:
         from pipelines.runs.flink.engine import Flink
         from pipelines.servers.worker_pool import local_servers
 
-        job_server, worker_pool, rest = self.job_server or "", self.worker_pool or "", self.rest or ""
-        if self.local:
+        settings = asdict(self)
+        if settings.pop("local"):
             state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
             flink, pool = stack.enter_context(local_servers(state, self.parallelism))
-            job_server, worker_pool, rest = flink.address, pool.address, flink.rest
-        return Flink(
-            job_server=job_server,
-            worker_pool=worker_pool,
-            rest=rest,
-            parallelism=self.parallelism,
-            checkpoint_s=self.checkpoint_s,
-            restarts=self.restarts,
-            savepoint=self.savepoint,
-        )
+            settings |= {"job_server": flink.address, "worker_pool": pool.address, "rest": flink.rest}
+        return Flink(**settings)
 
 
 def bounded_flink(

@@ -4,26 +4,25 @@ read -> parse -> join per user -> fuse per group -> one file per format, written
 """
 
 import os
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import apache_beam as beam
 import msgspec
-from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.errors import InputError, UsageError
 from pipelines.input_files import paths_of
+from pipelines.outcome import reporting
 from pipelines.output_folder import make_writable
 from pipelines.progress import Report
+from pipelines.runs.beam.results import finished
 from pipelines.runs.crew.spool import Spool
 from pipelines.specification.fusion import FusionSpecification
 from transforms import counters
@@ -67,7 +66,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
     paths = paths_of(pattern)
     make_writable(output)
     with Spool() as kept:
-        with _watched(kept, report):
+        with reporting(partial(_tell, kept, report)):
             fused = _run(spec, paths, kept)
         groups = [msgspec.json.decode(data, type=tuple[Group, list[Row]]) for data in kept.read(_GROUPS)]
         spent = [msgspec.json.decode(data, type=UserLoss) for data in kept.read(SPENT)]
@@ -95,37 +94,20 @@ def _run(spec: FusionSpecification, paths: Sequence[str], kept: Spool) -> Fused:
         _ = (read[REFUSED], parsed[REFUSED], joined[REFUSED]) | "all refused" >> beam.Flatten() | CountRefused()
         _ = fused | "keep groups" >> beam.Map(_keep, _GROUPS, kept)
         _ = joined[SPENT] | "keep spent" >> beam.Map(_keep, SPENT, kept)
-    counted = Fused()
-    _count(counted, p.result)
-    return counted
+    counts, prefix = finished(p.result).counts, counters.REFUSED
+    refused = {name.removeprefix(prefix): rows for name, rows in counts.items() if name.startswith(prefix)}
+    return Fused(read=counts.get(counters.ROWS, 0), refused=refused)
 
 
 def _count_rows(batch: RawBatch, kept: Spool) -> None:
     kept.append(_ROWS, b"", rows=batch.rows)
 
 
-@contextmanager
-def _watched(kept: Spool, report: Report) -> Iterator[None]:
-    """Says twice a second how far the pipeline is: its runner does not."""
-
-    def watch() -> None:
-        while not ended.wait(0.5):
-            tell()
-
-    def tell() -> None:
-        for phase, key in (("read rows", _ROWS), ("fuse groups", _GROUPS)):
-            if kept.rows(key):
-                report(phase, kept.rows(key), None)
-
-    ended = threading.Event()
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watching.join()
-        tell()
+def _tell(kept: Spool, report: Report) -> None:
+    """Says how far the pipeline is: its runner does not."""
+    for phase, key in (("read rows", _ROWS), ("fuse groups", _GROUPS)):
+        if kept.rows(key):
+            report(phase, kept.rows(key), None)
 
 
 def _keep(element: tuple[Group, list[Row]] | UserLoss, key: str, kept: Spool) -> None:
@@ -143,16 +125,6 @@ def _place(group: Group, spec: FusionSpecification) -> Row:
             (begin.astimezone(UTC) + timedelta(seconds=spec.reports.hours.slot_s)).astimezone(begin.tzinfo).isoformat()
         )
     return {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
-
-
-def _count(fused: Fused, result: Any) -> None:
-    for counter in result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))["counters"]:
-        name, value = counter.key.metric.name, counter.committed
-        if name == counters.ROWS:
-            fused.read += value
-        elif name.startswith(counters.REFUSED):
-            reason = name.removeprefix(counters.REFUSED)
-            fused.refused[reason] = fused.refused.get(reason, 0) + value
 
 
 def _listed(refused: dict[str, int]) -> str:

@@ -258,39 +258,3 @@ def _shares(option: str, table: Mapping[str, Fraction] | None) -> Shares | None:
 def _need(holds: bool, rule: str) -> None:
     if not holds:
         raise ValueError(rule)
-
-
-def refusal(
-    *,
-    adjacency: str,
-    unit: str,
-    region: Sequence[int] | None,
-    per: str,
-    whole_periods: bool,
-    composition: str,
-    release_shards: int,
-    statistics: Sequence[str],
-) -> str | None:
-    """The first thing of a specification that does not go together with levels, as "field rule", or nothing."""
-    rules = [
-        (
-            sorted(statistics) in (["mean"], ["distribution", "mean"]),
-            "statistic",
-            "must be 'mean' alone, or with 'distribution' beside it: one total is spent on one look",
-        ),
-        (unit != "vehicle-ever", "account.unit", "must be 'vehicle-day' or 'vehicle-week': an estimate needs days"),
-        (
-            region is not None,
-            "cells.region",
-            "must be a GeoJSON file or a list of cells: which cells have reports is secret",
-        ),
-        (per == "period", "privacy.per", "must be 'period': epsilon is the total of a vehicle and period"),
-        (whole_periods, "privacy.scope", "must be 'period': a vehicle's whole period is one vector"),
-        (composition == "none", "privacy.composition", "must be 'none': a vector is bounded by its own norm"),
-        (release_shards == 1, "privacy.release_shards", "must be 1: a period is a few hundred sums"),
-    ]
-    broken = next(((field, rule) for holds, field, rule in rules if not holds), None)
-    if broken is None:
-        return None
-    why = "under account.adjacency = 'add-remove'" if adjacency == "add-remove" else "with mechanism 'levels'"
-    return f"{broken[0]} {broken[1]} ({why})"

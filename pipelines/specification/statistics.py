@@ -18,7 +18,7 @@ from pipelines.specification.classes import STATISTIC, ClassesAsked, ClassOption
 from pipelines.specification.document import Document
 from pipelines.specification.errors import SpecificationError, need
 from pipelines.specification.hints import hint
-from pipelines.specification.levels import LevelsRelease, levels_release, refusal
+from pipelines.specification.levels import LevelsRelease, levels_release
 from pipelines.specification.levels_tables import Options
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.span_total import SpanTotal
@@ -210,18 +210,30 @@ def _check_levels(document: Document, allocation: Allocation, region: tuple[int,
     wanted = [table.get("mechanism", "levels") for table in tables]
     other = next((name for name in wanted if name != "levels"), None)
     need(other is None, "statistic.mechanism", "must be 'levels', alone, under add-remove", other)
-    refused = refusal(
-        adjacency=account.adjacency,
-        unit=account.unit,
-        region=region,
-        per=privacy.per,
-        whole_periods=allocation.whole_periods,
-        composition=privacy.composition,
-        release_shards=privacy.release_shards,
-        statistics=[str(table.get("name")) for table in tables],
+    names = sorted(str(table.get("name")) for table in tables)
+    is_one_look = names in (["mean"], ["distribution", "mean"])
+    rules = (
+        (
+            is_one_look,
+            "statistic must be 'mean' alone, or with 'distribution' beside it: one total is spent on one look",
+        ),
+        (
+            account.unit != "vehicle-ever",
+            "account.unit must be 'vehicle-day' or 'vehicle-week': an estimate needs days",
+        ),
+        (
+            region is not None,
+            "cells.region must be a GeoJSON file or a list of cells: which cells have reports is secret",
+        ),
+        (privacy.per == "period", "privacy.per must be 'period': epsilon is the total of a vehicle and period"),
+        (allocation.whole_periods, "privacy.scope must be 'period': a vehicle's whole period is one vector"),
+        (privacy.composition == "none", "privacy.composition must be 'none': a vector is bounded by its own norm"),
+        (privacy.release_shards == 1, "privacy.release_shards must be 1: a period is a few hundred sums"),
     )
-    if refused is not None:
-        raise SpecificationError(refused)
+    why = "under account.adjacency = 'add-remove'" if account.adjacency == "add-remove" else "with mechanism 'levels'"
+    for holds, rule in rules:
+        if not holds:
+            raise SpecificationError(f"{rule} ({why})")
     delta = privacy.delta
     need(delta is None or 0 < delta < Fraction(1, 100), "privacy.delta", "must be above 0 and below 0.01", delta)
     _check_live(document)

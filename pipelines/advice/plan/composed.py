@@ -1,7 +1,7 @@
 """HATs of a plan: the epsilon that sealing would give each, and what adds up for a vehicle in all of them."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
@@ -67,25 +67,20 @@ def _largest(composed: Sequence[Composed]) -> Composed:
     first, *others = composed
     if not others:
         return first
+    dearest = max(composed, key=lambda period: _size(period.debit_of_a_period))
     return Composed(
-        epsilon_per_hat_least=min(composed_period.epsilon_per_hat_least for composed_period in composed),
-        epsilon_per_hat_most=max(composed_period.epsilon_per_hat_most for composed_period in composed),
-        most_hats_of_a_vehicle_in_a_slot=_most(
-            composed_period.most_hats_of_a_vehicle_in_a_slot for composed_period in composed
-        ),
-        most_hats_of_a_vehicle_in_a_period=_most(
-            composed_period.most_hats_of_a_vehicle_in_a_period for composed_period in composed
-        ),
-        vehicle_and_slot=max((composed_period.vehicle_and_slot for composed_period in composed), key=_size),
-        vehicle_and_period=max((composed_period.vehicle_and_period for composed_period in composed), key=_size),
-        debit_of_a_period=max((composed_period.debit_of_a_period for composed_period in composed), key=_size),
+        epsilon_per_hat_least=min(period.epsilon_per_hat_least for period in composed),
+        epsilon_per_hat_most=max(period.epsilon_per_hat_most for period in composed),
+        most_hats_of_a_vehicle_in_a_slot=max((period.most_hats_of_a_vehicle_in_a_slot or 0) for period in composed)
+        or None,
+        most_hats_of_a_vehicle_in_a_period=max((period.most_hats_of_a_vehicle_in_a_period or 0) for period in composed)
+        or None,
+        vehicle_and_slot=max((period.vehicle_and_slot for period in composed), key=_size),
+        vehicle_and_period=max((period.vehicle_and_period for period in composed), key=_size),
+        debit_of_a_period=dearest.debit_of_a_period,
         account_limit=first.account_limit,
-        within_limit=max(composed, key=lambda composed_period: _size(composed_period.debit_of_a_period)).within_limit,
+        within_limit=dearest.within_limit,
     )
-
-
-def _most(numbers: Iterable[int | None]) -> int | None:
-    return max((number for number in numbers if number is not None), default=None)
 
 
 def _size(total: ComposedTotal) -> float:

@@ -21,6 +21,7 @@ from pipelines.advice.plan.composed import Composed, PlannedHat, lay_out, may_ha
 from pipelines.advice.plan.counts import SampleCounts
 from pipelines.advice.plan.guarantees import Guarantee, translated
 from pipelines.advice.plan.needs import MechanismNeeds
+from pipelines.advice.plan.wanted import FACTORS
 from pipelines.errors import InputError
 from pipelines.progress import Report
 from pipelines.specification import Specification
@@ -32,7 +33,6 @@ PER_CLASS = 250
 """Most HATs of a class that are planned, taken evenly: ten thousand HATs with ten candidates each take too long."""
 PER_CHOICE = 300
 """Most HATs that are planned for each other choice."""
-FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 RUNNERS_UP = 2
 AS_IS = " (now)"
 

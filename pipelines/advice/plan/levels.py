@@ -1,6 +1,5 @@
 """What a `levels` specification would give, and how many vehicles it needs: from public facts, before any release."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
@@ -23,12 +22,11 @@ from pipelines.advice.plan.counts import SampleCounts
 from pipelines.advice.plan.distributions import of_distributions
 from pipelines.advice.plan.places import PlannedPlaces, plan_places
 from pipelines.advice.plan.spans import SpanWorth, first_days, worth_of_spans
+from pipelines.advice.plan.wanted import FACTORS, VEHICLES, fewest
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from transforms.places.hierarchy import hats_of
 
-VEHICLES = (3, 10, 30, 100, 300)
-FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 MOST_VEHICLES = 1_000_000
 WEEK = 7
 MOST_CHOICES = 5
@@ -213,9 +211,9 @@ def _total(
         levels={name: float(share) for name, share in stage.shares},
         half_widths_kmh=shown.kmh.tolist(),
         reliable=shown.reliable.tolist(),
-        hat_vehicles=_fewest(of_hat),
-        place_vehicles=_fewest(partial(of_place, stage, bounds)),
-        fleet=_fewest(of_fleet),
+        hat_vehicles=fewest(of_hat, MOST_VEHICLES),
+        place_vehicles=fewest(partial(of_place, stage, bounds), MOST_VEHICLES),
+        fleet=fewest(of_fleet, MOST_VEHICLES),
     )
 
 
@@ -224,42 +222,27 @@ def _recipe(asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Recip
 
     Not the strategy's: that is chosen by all that levels teach together, of which half-widths count the nearest alone.
     """
-    return _recipe_at(asked, bounds, asked.epsilon * factor, None if asked.delta is None else _budget(asked, factor))
+    return _recipe_at(asked, bounds, asked.epsilon * factor, _rho(asked, factor))
 
 
 def _recipe_at(asked: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
     """rho: with delta, what epsilon comes to."""
-    if asked.recipe != _default(asked, replace(bounds, fleet=asked.fleet), Fraction(1)):
-        return asked.recipe.with_spread(spread_of(asked.recipe.kind, epsilon if rho is None else rho))
-    return recipe(asked.recipe.kind, epsilon, rho, bounds)
-
-
-def _default(asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Recipe:
-    rho = None if asked.delta is None else _budget(asked, factor)
-    return recipe(asked.recipe.kind, asked.epsilon * factor, rho, bounds)
+    kind = asked.recipe.kind
+    usual = recipe(kind, asked.epsilon, _rho(asked, Fraction(1)), replace(bounds, fleet=asked.fleet))
+    if asked.recipe != usual:
+        return asked.recipe.with_spread(spread_of(kind, epsilon if rho is None else rho))
+    return recipe(kind, epsilon, rho, bounds)
 
 
 @cache
-def _budget(asked: LevelsRelease, factor: Fraction) -> Fraction:
-    """So many times the total: an epsilon, or the rho that it comes to."""
-    epsilon = asked.epsilon * factor
-    return epsilon if asked.delta is None else rho_within(epsilon, asked.delta)
+def _rho(asked: LevelsRelease, factor: Fraction) -> Fraction | None:
+    """What so many times the total comes to; None without delta."""
+    return None if asked.delta is None else rho_within(asked.epsilon * factor, asked.delta)
 
 
 def tells_cells_apart(stage: Stage, bounds: BoundsOnly) -> bool:
     grouped = level(place_level(stage, bounds), bounds.hats, Fraction(1))
     return grouped.size == bounds.hats.cells * grouped.slot_groups
-
-
-def _fewest(holds: Callable[[int], bool]) -> int | None:
-    """The smallest number that it holds for, if it holds from there on; None where it never does."""
-    if not holds(MOST_VEHICLES):
-        return None
-    low, high = 0, MOST_VEHICLES
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
 
 
 # --- sentences ----------------------------------------------------------------------------------------------------

@@ -14,10 +14,9 @@ from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown, Int64s
 from pipelines.advice.plan.counts import TYPICAL_COUNTS
+from pipelines.advice.plan.wanted import FACTORS, VEHICLES, fewest
 from pipelines.specification import Specification
 
-VEHICLES = (3, 10, 30, 100, 300)
-FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 MOST_VEHICLES = 3_000
 MISS = 0.05
 
@@ -96,13 +95,7 @@ def typical_hat(vehicles: int) -> CountsKnown:
 
 def _fewest(half: "partial[float]", within: float) -> int | None:
     """The smallest number of vehicles whose interval is as narrow as wanted, if all larger ones' are."""
-    if half(MOST_VEHICLES) > within:
-        return None
-    low, high = 0, MOST_VEHICLES
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if half(middle) <= within else (middle, high)
-    return high
+    return fewest(lambda vehicles: half(vehicles) <= within, MOST_VEHICLES)
 
 
 def _answer(name: str, rows: Sequence[Need], within: float) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
 from dpops.levels import BoundsOnly, Fleet, Stage, with_places
+from pipelines.advice.plan.wanted import first_above
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import SHARE
@@ -159,15 +160,15 @@ def _is_useful(worth: PlacesWorth) -> bool:
 
 
 def _not_worth_it(kind: _Kind, stage: Stage, fleet: Fleet) -> str:
-    low, high = fleet.vehicles, MOST_FLEET
-    while high - low > 1:
-        middle = (low + high) // 2
-        (last,) = kind.expected(stage, replace(fleet, vehicles=middle), CONCENTRATED, DAY_NUMBERS[-1:])
-        low, high = (low, middle) if last.ok >= WELL else (middle, high)
+    def is_worth(vehicles: int) -> bool:
+        (last,) = kind.expected(stage, replace(fleet, vehicles=vehicles), CONCENTRATED, DAY_NUMBERS[-1:])
+        return last.ok >= WELL
+
+    needed = first_above(fleet.vehicles, MOST_FLEET, is_worth)
     return (
         "Places are not worth it for this fleet and total: even where few of them have most of the traffic, less than "
         "half of all reports are at known places after four weeks. Leave [places] out, then hexagons and hours keep "
-        f"the whole total. At {kind.what} it needs some {high:,} vehicles, or a larger total."
+        f"the whole total. At {kind.what} it needs some {needed:,} vehicles, or a larger total."
     )
 
 
