@@ -1,25 +1,37 @@
 """A drafted specification: TOML with a comment wherever a person has to decide, and what was found, in words."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
+
+import jinja2
 
 from dpops.levels.defaults import Profile
-from pipelines.advice.draft.budget import PLACES, limits, total
 from pipelines.advice.draft.by_file import BEWARE
-from pipelines.advice.draft.columns import DraftedColumns
 from pipelines.advice.draft.feed import RESOLUTION, DraftedFeed, as_text, feed_of
-from pipelines.advice.draft.streets import places_table, said
+from pipelines.advice.draft.streets import said
 from pipelines.advice.draft.units import same_clock
-from pipelines.advice.timetable.town import REGION, Town, read_town
+from pipelines.advice.timetable.town import Town, read_town
 from pipelines.errors import InputError
 from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS, HEADING, with_heading
 from transforms.layouts.by_file import FILE
 from transforms.layouts.columns import TimeUnit
 
-_PER_LINE = 5
+SPAN_VEHICLES = 150
+"""A limit for 28 days is drafted for fleets of at least so many vehicles."""
+
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("pipelines.advice.draft"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_TEMPLATES.filters["toml"] = as_text
 
 
 @dataclass(frozen=True)
@@ -56,166 +68,66 @@ def draft(
         )
     origins = [file.name for file in (timetable, path) if file is not None]
     name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
-    parts = [
-        f"# Drafted from {' and '.join(origins)}. Look at every line with a comment before `hatstream init`.",
-        f"name = {as_text(name)}\n",
-        _account(name, feed, town, adds_and_removes),
-        _slot(town),
-        _cells(feed, town, adds_and_removes, stem or name),
-        "[speed]\nupper_kmh = 65      # speeds are clamped to it: a public choice, not the fastest report\n",
-        _privacy(feed, town, adds_and_removes),
-        _places(town, adds_and_removes, streets, stem or name),
-        _input(feed, heading),
-    ]
+    toml = _toml(name, origins, stem or name, feed, town, secret=adds_and_removes, streets=streets)
     files = town.files(stem or name) if town else {}
     told = (*_said(feed, town), *([said(town.segments, heading)] if town and streets else []))
-    return Draft("\n".join(filter(None, parts)), told, _warnings(feed, town, adds_and_removes), files)
+    return Draft(toml, told, _warnings(feed, town, adds_and_removes), files)
 
 
-# --- tables of the specification ----------------------------------------------------------------------------------
-
-
-def _account(name: str, feed: DraftedFeed | None, town: Town | None, secret: bool) -> str:
+def _toml(
+    name: str,
+    origins: Sequence[str],
+    stem: str,
+    feed: DraftedFeed | None,
+    town: Town | None,
+    *,
+    secret: bool,
+    streets: bool,
+) -> str:
+    """Fills in templates/specification.toml. stem: of the names of files beside it."""
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
-    why = "of the timetable's agency" if town else f"the zone where the sample lies{others}: check"
-    limit = limits(_vehicles(feed, town)) if secret else "limit = 300.0\n"
-    adjacency = "add-remove" if secret else "counts-public"
-    hidden = "that a vehicle drove at all is hidden" if secret else "speeds are hidden, presence is not"
-    return (
-        f"[account]\nname = {as_text(name + '-speeds')}\n"
-        'unit = "vehicle-day"\n'
-        f"timezone = {as_text(zones[0] if zones else 'Etc/UTC')}  # {why}\n"
-        f'adjacency = "{adjacency}"  # {hidden}\n'
-        f"{limit}"
+    return _TEMPLATES.get_template("specification.toml").render(
+        name=name,
+        origins=origins,
+        stem=stem,
+        feed=feed,
+        town=town,
+        secret=secret,
+        streets=streets,
+        zone=zones[0] if zones else "Etc/UTC",
+        zone_is="of the timetable's agency" if town else f"the zone where the sample lies{others}: check",
+        resolution=RESOLUTION,
+        span_vehicles=SPAN_VEHICLES,
+        vehicles=town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0,
+        profile=_inline(asdict(town.service.profile if town else Profile(reports=20))),
+        **({} if feed is None else _columns(feed, headed=streets)),
     )
 
 
-def _slot(town: Town | None) -> str:
-    if town is None:
-        return "[slot]\nminutes = 60\n"
-    start, end = town.service.hours
-    left = f"; {town.service.outside:.1%} of its stops are at other hours" if town.service.outside else ""
-    return f'[slot]\nminutes = 60\nservice = "{start:02d}:00-{end:02d}:00"  # of the timetable{left}\n'
+def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
+    """What is said of a feed's columns."""
+    drafted, heading = feed.columns, feed.heading if headed else None
+    columns = drafted.names if heading is None else {**drafted.names, HEADING: heading}
+    return {
+        "columns": _inline({field: as_text(columns[field]) for field in with_heading(FIELDS) if field in columns}),
+        "guessed": drafted.guessed,
+        "formats": drafted.time_formats,
+        "has_speed": "speed" in drafted.names,
+        "is_by_file": drafted.names["vehicle"] == FILE,
+        "is_fixed": feed.sample.layout in FIXED,
+    }
 
 
-def _cells(feed: DraftedFeed | None, town: Town | None, secret: bool, stem: str) -> str:
-    head = f"[cells]\nresolution = {RESOLUTION}\n"
-    if town:
-        file = as_text(f"{stem}-{REGION}.geojson")
-        return (
-            f"{head}region = {file}  # the cells of the timetable's lines and stops: public\n"
-            'region_source = "timetable"\n'
-        )
-    if not secret or feed is None:
-        return f'{head}region = "occupied"\n'
-    lines = [feed.cells[index : index + _PER_LINE] for index in range(0, len(feed.cells), _PER_LINE)]
-    listed = "\n".join("  " + " ".join(f'"{cell}",' for cell in line) for line in lines)
-    return (
-        f"{head}"
-        "# WARNING: these are the cells of the sample. A region is public, and must not be made from reports that are\n"
-        "# to be protected: keep it only if the sample is older than the account, else name a GeoJSON of the service\n"
-        "# area, or draft with --gtfs.\n"
-        'region_source = "sample"  # refused by `hatstream init` unless --region-is-public\n'
-        f"region = [\n{listed}\n]\n"
-    )
-
-
-def _privacy(feed: DraftedFeed | None, town: Town | None, secret: bool) -> str:
-    if not secret:
-        return (
-            "[privacy]\nepsilon = 1.0  # of each HAT; `hatstream plan` says what adds up\n"
-            'per = "hat"\n\n'
-            '[[statistic]]\nname = "mean"\nmechanism = "auto"\n'
-        )
-    return (
-        f"[privacy]\n{total(_vehicles(feed, town))}"
-        'per = "period"\nscope = "period"\n\n'
-        '[[statistic]]\nname = "mean"\nmechanism = "levels"\n'
-        f'target = "reports"  # the mean of all reports; "vehicles": each vehicle counts once\n\n'
-        f"{_fleet(feed, town)}"
-    )
-
-
-def _places(town: Town | None, secret: bool, streets: bool, stem: str) -> str:
-    if streets:
-        return places_table(stem, has_visits=bool(town and town.visits))
-    return PLACES if secret else ""
-
-
-def _vehicles(feed: DraftedFeed | None, town: Town | None) -> int:
-    """That drive on a day, roughly: the timetable's, else those of the sample."""
-    return town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0
-
-
-def _fleet(feed: DraftedFeed | None, town: Town | None) -> str:
-    if town is None:
-        why = "seen in the sample, roughly: replace it by the timetable's number"
-        return f"[fleet]\nvehicles = {_vehicles(feed, town)}  # {why}\n{_PROFILE}"
-    service = town.service
-    touched = ", ".join(f"{name} = {number}" for name, number in asdict(service.profile).items() if number)
-    return (
-        f"[fleet]\nvehicles = {service.vehicles}  # under way at once on {service.day}, the day with the most trips; "
-        f"{service.blocks:,} duties in all: put what you know\n"
-        f"profile = {{ {touched} }}  # what one of them touches on that day\n"
-    )
-
-
-_PROFILE = (
-    "# profile = { "
-    + ", ".join(f"{name} = {number}" for name, number in asdict(Profile(reports=20)).items())
-    + " }  # what a vehicle touches on a day: put the timetable's, which makes better figures\n"
-)
+def _inline(table: Mapping[str, Any]) -> str:
+    """What stands between the braces of a table on one line."""
+    return ", ".join(f"{name} = {value}" for name, value in table.items() if value)
 
 
 def _roughly(number: int) -> int:
     """Rounded up to one digit."""
     power = 10 ** (len(str(number)) - 1)
     return int(-(-number // power) * power)
-
-
-def _input(feed: DraftedFeed | None, heading: str | None) -> str:
-    if feed is None:
-        return (
-            "# No sample was given: say what the feed is like (docs/specification.md), or draft again with --sample.\n"
-            '[input]\nlayout = "gtfs-realtime"\n'
-        )
-    sample, columns_drafted = feed.sample, feed.columns
-    lines = ["[input]", f"layout = {as_text(sample.layout)}"]
-    derived = f"{feed.derived}  # public limits: no position that follows later, nothing that would be faster"
-    if sample.records is not None:
-        lines.append(f"records = {as_text(sample.records)}  # the array of which each object is a report")
-    if sample.layout in FIXED:
-        return "\n".join([*lines, *([] if "speed" in columns_drafted.names else [derived]), ""])
-    columns = columns_drafted.names if heading is None else {**columns_drafted.names, HEADING: heading}
-    names = ", ".join(f"{field} = {as_text(columns[field])}" for field in with_heading(FIELDS) if field in columns)
-    guess = f"  # {', '.join(columns_drafted.guessed)} by values alone: check" if columns_drafted.guessed else ""
-    guess += (
-        "  # each file is of one vehicle and named by it: check" if columns_drafted.names["vehicle"] == FILE else ""
-    )
-    lines += [f"columns = {{ {names} }}{guess}", _times(columns_drafted)]
-    if "speed" in columns_drafted.names:
-        lines.append(f"speed_unit = {as_text(feed.unit)}  # {feed.unit_why}")
-    else:
-        lines.append(derived)
-    if feed.zone_needed and columns_drafted.time_unit == "iso":
-        zone = feed.zones[0] if feed.zones else "Etc/UTC"
-        lines.append(f"time_zone = {as_text(zone)}  # times have no offset: check whose clock they show")
-    if sample.delimiter is not None:
-        lines.append(f"delimiter = {as_text(sample.delimiter)}")
-    if sample.decimal is not None:
-        lines.append(f"decimal = {as_text(sample.decimal)}")
-    if sample.header is not None:
-        lines.append("header = false")
-    return "\n".join([*lines, ""])
-
-
-def _times(columns: DraftedColumns) -> str:
-    if not columns.time_formats:
-        return f"time_unit = {as_text(columns.time_unit)}"
-    form, *others = columns.time_formats
-    also = f"  # or {as_text(others[0])}: all of the sample fits both" if others else ""
-    return f"time_format = {as_text(form)}{also}"
 
 
 # --- words --------------------------------------------------------------------------------------------------------

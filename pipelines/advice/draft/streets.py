@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.advice.draft.columns import as_array
-from pipelines.advice.timetable.town import SEGMENTS, VISITS
 from transforms.layouts.columns import numbers
 
 _HEADINGS = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
@@ -25,17 +24,6 @@ def _share(values: Sequence[Any]) -> float:
     if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
         return 0.0
     return float((degrees.valid & (degrees.values > 0)).mean())
-
-
-def places_table(stem: str, *, has_visits: bool) -> str:
-    """Tables of the specification."""
-    visits = f'visits = "{stem}-{VISITS}.csv"  # vehicles a day by the timetable: public; releases correct it\n'
-    return (
-        f'[places]\nfile = "{stem}-{SEGMENTS}.geojson"  # from stop to stop along the timetable\'s lines: public\n'
-        f"{visits if has_visits else ''}"
-        "share = 0.3  # of the total: `hatstream plan` says whether a map of them is worth it (docs/streets.md)\n\n"
-        '[[output]]\nproduct = "place-standing"\n\n[[output]]\nproduct = "place-slot"\n'
-    )
 
 
 def said(segments: int, heading: str | None) -> str:
