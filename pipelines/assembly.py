@@ -20,7 +20,7 @@ from transforms.time.calendar import Calendar, CalendarError, Locator
 
 
 def admitted(spec: Specification, location: AccountLocation) -> Secret:
-    """The account's secret, once key, ledger, chain, account and head were found to belong together.
+    """Gives the account's secret, once key, ledger, chain, account and head were found to belong together.
 
     Raises AccountRefusal or LedgerError.
     """
@@ -65,7 +65,7 @@ def assemble(
     *,
     in_slots: bool = False,
 ) -> Job:
-    """The specification, as what the road needs. in_slots: slots are released one by one, as they end."""
+    """Makes of the specification what the road needs. in_slots: slots are released one by one, as they end."""
     asked = asked_of(spec, slots, secret, account, learns=outputs.shape.model)
     return Job(
         layout=spec.input.layout,

@@ -10,6 +10,7 @@ class InputError(Exception):
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """For messages: what is long keeps its beginning and its end; nothing in it moves a terminal's cursor."""
+    """Shortens a text for messages: what is long keeps its beginning and its end; nothing in it moves a terminal's
+    cursor."""
     kept = text if len(text) <= most else f"{text[: most // 2]} .. {text[-most // 4 :]}"
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in kept)

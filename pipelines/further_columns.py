@@ -11,8 +11,8 @@ FURTHER = ("times", "counts", "model", "traffic")
 
 
 def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool = False) -> Shape:
-    """columns: of FURTHER. Raises UsageError for others, for counts where these are secret, and for a model where
-    nothing is learned beside what is released."""
+    """Says what rows shall have. columns: of FURTHER. Raises UsageError for others, for counts where these are secret,
+    and for a model where nothing is learned beside what is released."""
     if unknown := sorted(set(columns) - set(FURTHER)):
         raise UsageError(f"columns {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
     if "counts" in columns and not spec.counts_are_public:
@@ -43,13 +43,13 @@ _TARGETS = {
 
 
 def value_meaning(spec: Specification) -> str:
-    """Which mean a mean is."""
+    """Says which mean a mean is."""
     meaning: str = of_kind(spec, "value")(spec)
     return meaning
 
 
 def meaning_of_levels(spec: Specification) -> str:
-    """Which mean `levels` estimates."""
+    """Says which mean `levels` estimates."""
     levels = spec.by_levels
     if levels.target is not None:
         return _TARGETS[levels.target]
@@ -61,7 +61,7 @@ def meaning_of_levels(spec: Specification) -> str:
 
 
 def meaning_of_hats(spec: Specification) -> str:
-    """Which mean the statistics of HATs are."""
+    """Says which mean the statistics of HATs are."""
     names = {stat.name for stat in spec.statistics}
     if names == {"mean-of-vehicles"}:
         return "Mean over vehicles of each vehicle's own mean speed: every vehicle counts once"

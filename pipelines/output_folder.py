@@ -63,7 +63,7 @@ def _remove_parts(folder: Path) -> None:
 
 
 def _sweep_temporary_folders() -> None:
-    """Those that Beam made for runs that were killed: empty, our own, and old."""
+    """Removes folders that Beam made for runs that were killed: empty, our own, and old."""
     folders: list[os.DirEntry[str]] = []
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:  # which may be many
         folders = [entry for entry in entries if entry.name.startswith("beam-pipeline-temp")]

@@ -38,7 +38,7 @@ def yesterday(timetable: Timetable, now: datetime) -> Calendar:
 
 
 def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
-    """A local date's first instant (or with `last` the next one's), or an ISO time. Raises UsageError."""
+    """Reads a local date's first instant (or with `last` the next one's), or an ISO time. Raises UsageError."""
     day = _parsed(date, text)
     instant = day or _parsed(datetime, text)
     if instant is None:

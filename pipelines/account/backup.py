@@ -171,7 +171,7 @@ def _has_its_entries(book: Ledger, backup: Backup) -> bool:
 
 
 def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evidence) -> None:
-    """A ledger that lacks what was released would release it again, with fresh noise.
+    """Refuses a ledger that lacks what was released: it would release that again, with fresh noise.
 
     backup: with the entries of the ledger that is there, where one is.
     """
@@ -346,7 +346,7 @@ def _read_password(path: Path) -> bytes:
 
 
 def _refuse_other_files(path: Path) -> None:
-    """A backup replaces an older one, and nothing else."""
+    """Refuses to replace what is no older backup."""
     if not path.exists():
         return
     if path.is_file():

@@ -21,7 +21,7 @@ class Cost(NamedTuple):
 
 
 def debits(spent: Iterable[Spent]) -> dict[str, Accountant]:
-    """All claims on each period together, of every specification of the account."""
+    """Adds up the claims on each period, of every specification of the account."""
     periods: dict[str, Accountant] = {}
     for entry in spent:
         periods[entry.period] = periods.get(entry.period, Accountant()) + entry.debited
@@ -29,7 +29,8 @@ def debits(spent: Iterable[Spent]) -> dict[str, Accountant]:
 
 
 def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
-    """unit: of the account. by_period: what was debited; the dearest period stands for each."""
+    """Says what so many days in a row cost. unit: of the account. by_period: what was debited; the dearest period
+    stands for each."""
     dearest = Accountant()
     for total in by_period.values():
         dearest = dearest.largest(total)
@@ -42,7 +43,7 @@ def _cost(days: int, spent: Accountant, limit: Limit) -> Cost:
 
 
 def periods_in(unit: str, days: int) -> int:
-    """How many periods so many days in a row touch at most."""
+    """Counts the periods that so many days in a row touch at most."""
     if unit == "vehicle-ever":
         return 1
     return days if unit == "vehicle-day" else (days + _WEEK - 2) // _WEEK + 1

@@ -48,7 +48,8 @@ class Loss(NamedTuple):
         return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}{warning}){but}"
 
     def definition(self, other: str) -> str:
-        """A further sentence where there is a delta. other: the inputs that are compared, in words."""
+        """Says the definition in a further sentence where there is a delta. other: the inputs that are compared, in
+        words."""
         if not self.delta:
             return ""
         delta = f"{float(self.delta):g}"
@@ -180,7 +181,7 @@ def _most_loss(limit: Limit) -> Loss:
 
 
 def said(chance: float) -> str:
-    """To two digits, rounded up."""
+    """Writes a chance with two digits, rounded up."""
     return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(chance)):g}"
 
 

@@ -26,7 +26,8 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
 
 
 def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Spend | None]:
-    """All debits of a period on the account; exactly what vehicles spent, if that was noted and nothing came after."""
+    """Adds up the debits of a period on the account; tells exactly what vehicles spent, if that was noted and nothing
+    came after."""
     limit, spent = ledger.limit(spec.account.name, spec.account.limit), ledger.spent(spec.account.name, period)
     total = sum((by.debited for by in spent), Accountant())
     debits = loss_of(total, limit)

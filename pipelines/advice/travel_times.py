@@ -60,7 +60,8 @@ class Lacking:
 
 
 def read_route(path: Path, places: NamedPlaces, cells: Mapping[str, int]) -> DrivenRoute:
-    """A CSV file with a column `place`, and `length_m` for places that are no lines; or a GeoJSON file of the places.
+    """Reads a CSV file with a column `place`, and `length_m` for places that are no lines; or a GeoJSON file of the
+    places.
 
     cells: which of the region's cells each place lies in. Raises InputError.
     """
@@ -79,7 +80,7 @@ def read_route(path: Path, places: NamedPlaces, cells: Mapping[str, int]) -> Dri
 
 
 def travel_times(rows: pa.Table, route: DrivenRoute) -> tuple[list[TravelTime], list[Lacking]]:
-    """One for each time that the rows have, in their order, or what is lacking then. rows: of one product of places;
+    """Computes a travel time for each slot of the rows, or says what is lacking then. rows: of one product of places;
     see `read_rows`.
 
     Raises InputError where no time has a value of each of the route's places.
@@ -101,7 +102,7 @@ def travel_times(rows: pa.Table, route: DrivenRoute) -> tuple[list[TravelTime], 
 def _without_value(
     told: Mapping[tuple[str, str], Sequence[float | str | None]], route: DrivenRoute, start: str
 ) -> tuple[str, ...]:
-    """The route's places without a value and its standard deviation in a slot."""
+    """Names the route's places without a value or its standard deviation in a slot."""
     numbers_of = {name: told.get((start, name), (None, None)) for name in route.names}
     return tuple(
         name

@@ -43,7 +43,7 @@ def options_of(engines: Mapping[str, EngineOptions]) -> dict[str, Option]:
 
 
 def _of_range(runner: str, beam_options: tuple[str, ...], **given: Any) -> "BoundedEngine | None":
-    """Who releases a closed range: a cluster, a runner of Beam's, or, None, processes of this machine.
+    """Says who releases a closed range: a cluster, a runner of Beam's, or, None, processes of this machine.
 
     Raises UsageError.
     """

@@ -62,7 +62,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, r
 def read_telemetry(
     spec: FusionSpecification, pattern: str, vehicle_key: bytes, report: Report
 ) -> tuple[Observations, Counter[str]]:
-    """All accepted rows of the files that match, and how many were refused for each reason."""
+    """Reads the files that match: all accepted rows, and how many were refused for each reason."""
     if spec.telemetry is None:
         raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
     hours = spec.reports.hours or Hours("UTC", 3600)

@@ -13,7 +13,8 @@ _LINES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
 
 
 def rows_about(paths: Sequence[str]) -> int | None:
-    """From the footers of Parquet files and the first lines of texts; None where a file tells neither."""
+    """Estimates rows from the footers of Parquet files and the first lines of texts; None where a file tells
+    neither."""
     total = 0.0
     line_bytes: dict[str, list[float]] = {}
     for path in paths:

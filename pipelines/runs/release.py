@@ -106,7 +106,7 @@ def _run(
     engine: "BoundedEngine | None",
     progress: Report,
 ) -> Outcome:
-    """The job, on this machine or on an engine; what it needs is imported when it runs."""
+    """Runs the job on this machine or on an engine; what it needs is imported when it runs."""
     if engine is not None:
         from pipelines.runs.beam import on_engine
 
@@ -117,7 +117,7 @@ def _run(
 
 
 def _files(spec: Specification, job: Job) -> Iterator[Path]:
-    """One of each format for each slot, then for each period and product."""
+    """Names a file of each format for each slot, then for each period and product."""
     first = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.plan[0]]
     of = [(facts.start, HATS) for facts in job.slots.values()]
     of += [(start, product.name) for start in first for product in spec.products]

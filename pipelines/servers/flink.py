@@ -109,7 +109,7 @@ def job_server_jar(path: Path) -> Path:
 
 
 def _folded(line: str, most: int = 70) -> str:
-    """A manifest's lines are short; what goes on begins with a space."""
+    """Folds a manifest's line: what goes on begins with a space."""
     return "\n ".join(line[i : i + most] for i in range(0, len(line), most))
 
 

@@ -82,7 +82,7 @@ def compiled(sources: Sequence[Path], classes: str) -> Path:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """One process at a time; the lock ends with its holder."""
+    """Lets one process in at a time; the lock ends with its holder."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

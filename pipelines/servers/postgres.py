@@ -41,7 +41,7 @@ class Postgres:
         return f"postgresql://postgres@{LOOPBACK}:{self.port}/{database}"
 
     def new_database(self) -> str:
-        """The URL of an empty database."""
+        """Makes an empty database, and gives its URL."""
         name = f"ledger{next(self._names)}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
@@ -73,7 +73,7 @@ class Postgres:
         self._end(signal.SIGQUIT)
 
     def kill(self) -> None:
-        """With all that serve its connections: one of these alone would still finish a commit."""
+        """Kills the server with all that serve its connections: one of these alone would still finish a commit."""
         serving = [] if self._process is None else _children(self._process.pid)
         self._end(signal.SIGKILL)
         for pid in serving:
@@ -109,7 +109,7 @@ class Postgres:
 
 
 def _children(pid: int) -> list[int]:
-    """Children as Linux says them; none where it does not."""
+    """Lists a process's children where Linux says them."""
     with suppress(OSError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
@@ -117,7 +117,7 @@ def _children(pid: int) -> list[int]:
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
-    """A started server, gone with its folder at the end. Raises MissingTool or ServerError."""
+    """Starts a server, which goes with its folder at the end. Raises MissingTool or ServerError."""
     programs = _programs()
     if programs is None:
         raise MissingTool("; ".join(missing_programs()))

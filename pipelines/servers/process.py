@@ -34,7 +34,8 @@ class Server:
         return self._process.pid
 
     def wait(self, is_ready: Callable[[], bool], seconds: float) -> None:
-        """Until it is ready. Raises ServerError, and leaves no process behind, if it ends first or takes longer."""
+        """Waits until it is ready. Raises ServerError, and leaves no process behind, if it ends first or takes
+        longer."""
         until = time.monotonic() + seconds
         while not is_ready():
             if self._process.poll() is not None:

@@ -38,6 +38,6 @@ class WorkerPool:
 
 @contextmanager
 def local_servers(folder: Path, parallelism: int = 1) -> Iterator[tuple[JobServer, WorkerPool]]:
-    """A job server with an embedded cluster, and a worker pool. Raises MissingTool or ServerError."""
+    """Starts a job server with an embedded cluster, and a worker pool. Raises MissingTool or ServerError."""
     with JobServer(folder / "flink", slots=parallelism) as flink, WorkerPool(folder / "pool") as pool:
         yield flink, pool

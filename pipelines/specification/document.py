@@ -38,7 +38,8 @@ _DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")
 
 
 def about(text: str, *values: str) -> msgspec.Meta:
-    """What reference and JSON Schema say of a field. values: all that it may be, where its type does not say."""
+    """Describes a field for the reference and the JSON Schema. values: all that it may be, where its type does not
+    say."""
     return msgspec.Meta(description=text, extra_json_schema={"enum": list(values)} if values else None)
 
 

@@ -152,7 +152,7 @@ def _rules(document: FusionDocument, services: list[Service]) -> ReportRules:
 
 
 def _reports(table: TableTable, fields: tuple[str, ...]) -> Layout:
-    """Columns are called as the fields are, where nothing else is said."""
+    """Finds the layout of reports, whose columns are called as the fields are where nothing else is said."""
     columns = {name: name for name in fields} if table.columns is None or not fields else table.columns
     return report_layout(table.layout, columns, table.time_unit, fields)
 

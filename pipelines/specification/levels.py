@@ -81,7 +81,7 @@ class LevelsRelease:
         return ZCDP.of_gaussian(Fraction(UNIT), self.recipe.spread)
 
     def epsilon_of(self, period: str) -> Fraction:
-        """What a period has."""
+        """The epsilon of one period."""
         by_weekday = () if self.span is None else self.span.by_weekday()
         return share_of(period, by_weekday).epsilon if by_weekday else self.epsilon
 
@@ -106,7 +106,7 @@ class LevelsRelease:
 
     @property
     def target(self) -> str | None:
-        """Which mean the release is made for; None where it is between that of reports and that of vehicles."""
+        """Says which mean the release is made for; None where it is between that of reports and that of vehicles."""
         return next((name for name, exponent in EXPONENTS.items() if exponent == self.exponent), None)
 
     @property
@@ -122,7 +122,7 @@ class LevelsRelease:
         return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
 
     def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        """With those of classes and of places, each of which has its share of the total."""
+        """Adds the stages of classes and of places, each of which has its share of the total."""
         of_places = Fraction(0) if self.places is None else self.places.share
         if self.classes is not None:
             stages = with_classes(stages, self.classes.share / (1 - of_places), self.classes.edges)

@@ -61,7 +61,8 @@ class PlacesAsked:
 
 
 def places_asked(table: PlacesTable, region: Sequence[int], document: Any, visits: str | None = None) -> PlacesAsked:
-    """document: of the file. visits: text of that file. Raises ValueError, which names the key."""
+    """Cuts a region by the places. document: of their file. visits: text of that file. Raises ValueError, which names
+    the key."""
     asked = _places_asked(table, region, document)
     if visits is None:
         return asked
@@ -72,7 +73,7 @@ def places_asked(table: PlacesTable, region: Sequence[int], document: Any, visit
 
 
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
-    """Vehicles a day of each place, HARDLY of the mean where the table has less."""
+    """Reads the vehicles a day of each place, HARDLY of the mean where the table has less."""
     rows = csv.DictReader(io.StringIO(content))
     if not {"place", "vehicles"} <= set(rows.fieldnames or ()):
         raise ValueError("visits needs the columns place and vehicles")
@@ -111,7 +112,7 @@ def _checked(resolution: int, region: Sequence[int]) -> int:
 
 
 def _digest(pieces: Pieces) -> str:
-    """Digest of which places there are and which fine cells each has, in 16 hex digits."""
+    """Digests which places there are and which fine cells each has, in 16 hex digits."""
     result = hashlib.sha256("\n".join(pieces.places.names).encode())
     for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell):
         result.update(column.astype("<i8").tobytes())

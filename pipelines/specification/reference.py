@@ -20,7 +20,7 @@ cells. Names, the account's limit, the allowed lateness and further outputs are 
 
 
 def reference() -> str:
-    """Markdown."""
+    """Writes the page as Markdown."""
     return "\n".join([_HEAD, *_lines()])
 
 
@@ -39,7 +39,7 @@ def _lines() -> Iterator[str]:
 
 
 def _tables(where: str, table: Schema) -> Iterator[tuple[str, Schema, bool]]:
-    """Every table in a table, by the name that TOML gives it, and whether it must be there."""
+    """Lists every table in a table, by the name that TOML gives it, and whether it must be there."""
     for key, inner in table["properties"].items():
         if "properties" in inner:
             name = f"{where}.{key}" if where else key
@@ -106,7 +106,7 @@ def _words(schema: Schema) -> str:
 
 
 def _shown(default: object) -> str:
-    """A default as TOML writes it."""
+    """Writes a default as TOML does."""
     if isinstance(default, bool):
         return str(default).lower()
     return f'"{default}"' if isinstance(default, str) else f"{default:g}"

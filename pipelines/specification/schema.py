@@ -46,7 +46,7 @@ def variants() -> list[Variant]:
 
 
 def schema() -> Schema:
-    """Keys, types and words. What several fields say together is for `hatstream spec check`."""
+    """Describes keys, types and words. What several fields say together is for `hatstream spec check`."""
     document: Schema = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(document_type())
     named = [item for variant in variants() for item in _with_mechanism(variant)]
     items = {"anyOf": [*named, *map(_default_mechanism, registry.registered().values())]}
@@ -55,7 +55,7 @@ def schema() -> Schema:
 
 
 def _with_mechanism(variant: Variant) -> Iterator[Schema]:
-    """One entry for the statistics without options, and one for each that has its own."""
+    """Describes the statistics without options together, and each that has its own apart."""
     statistics = [registry.registered()[name] for name in variant.statistics]
     plain = [statistic.name for statistic in statistics if not statistic.options]
     for names, options in [

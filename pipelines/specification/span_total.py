@@ -42,7 +42,7 @@ class SpanTotal:
         return cls(days, timetable.heaviest(days, shares), *total, shares=() if alike else (*shares.values(),))
 
     def of_a_day(self, part: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
-        """A day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho.
+        """Computes a day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho.
 
         part: of the largest share.
         """
@@ -52,5 +52,5 @@ class SpanTotal:
         return self.epsilon if part == self.parts else ZCDP(rho).approx(self.delta).epsilon, rho
 
     def by_weekday(self) -> tuple[DayShare, ...]:
-        """From Monday on; none where all days have the same."""
+        """Lists the shares of the weekdays from Monday on; none where all days have the same."""
         return tuple(DayShare(part, self.of_a_day(part)[0]) for part in self.shares)

@@ -240,7 +240,7 @@ def _check_levels(document: Document, allocation: Allocation, region: tuple[int,
 
 
 def _check_live(document: Document) -> None:
-    """Where counts are public, slots are released one by one at full length; live slots go with secret ones."""
+    """Checks [live], which goes with secret counts: where they are public, slots are released one by one anyway."""
     live = document.live
     if live is None:
         return

@@ -91,7 +91,7 @@ def _answered(question: Question) -> tuple[ExchangeResult, bytes]:
 
 
 def _asked(question: Question) -> requests.Response:
-    """The answer, after redirects that stay where they began."""
+    """Asks, and follows redirects that stay where they began."""
     url, session = question.url, _Session()
     for _ in range(REDIRECTS + 1):
         answer = session.get(

@@ -16,7 +16,7 @@ class Keep(Protocol):
 
 @contextmanager
 def in_folder(folder: Path) -> Iterator[Keep]:
-    """A file each, named by the UTC time of its arrival, so that names sort by time."""
+    """Keeps each message as a file that is named by the UTC time of its arrival, so that names sort by time."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def keep(message: bytes) -> None:

@@ -15,7 +15,7 @@ DELIVERY_S = 60.0
 
 @contextmanager
 def in_topic(topic: Topic) -> Iterator[Keep]:
-    """A message each, confirmed before the next question is asked."""
+    """Sends each message, and waits until it is confirmed before the next question is asked."""
     try:
         starts(topic)
     except KafkaSourceError as error:

@@ -32,7 +32,7 @@ class Poller:
     _retry_after_s: float = 0.0
 
     def poll(self, is_stopped: Callable[[], bool] = _never) -> tuple[Outcome, bytes]:
-        """One question. "new" with the message; "unchanged" where the service or the bytes say so; or "failed"."""
+        """Asks once. "new" with the message; "unchanged" where the service or the bytes say so; or "failed"."""
         headers = {**self.headers, **self._conditions}
         head, message = exchanged(Question(self.url, headers, WHOLE_S), is_stopped)
         self.reason, self._retry_after_s = head.reason, head.retry_after_s
@@ -50,6 +50,7 @@ class Poller:
         return "new", message
 
     def wait_s(self) -> float:
-        """Seconds until the next question: doubled with each failure in a row, at least what the service asks for."""
+        """Says how many seconds the next question waits: doubled with each failure in a row, at least what the service
+        asks for."""
         backed_off = self.every_s * 2.0 ** min(self.failures, 16)
         return max(self.every_s, min(max(backed_off, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s)))

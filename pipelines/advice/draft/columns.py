@@ -77,7 +77,8 @@ LOOKED_FOR = {
 
 
 def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> DraftedColumns | None:
-    """None where vehicles, times or positions cannot be told. A speed may be missing. vehicle: the column, if known."""
+    """Finds the column of each field; None where vehicles, times or positions cannot be told. A speed may be missing.
+    vehicle: the column, if known."""
     arrays = _arrays(columns)
     names, guessed = _assigned(arrays, vehicle)
     if any(field not in names for field in LOOKED_FOR):
@@ -162,7 +163,7 @@ def _instants(times: Any) -> Instants:
 
 
 def as_array(values: Sequence[Any]) -> Any:
-    """An Arrow array of one type; None where there is none."""
+    """Makes an Arrow array of one type; None where there is none."""
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, OverflowError):
@@ -174,7 +175,7 @@ def as_array(values: Sequence[Any]) -> Any:
 
 
 def _by_name(field: str, names: Sequence[str]) -> list[str]:
-    """Names that say the field, the plainest first."""
+    """Finds the names that say the field, the plainest first."""
     columns = []
     for name in names:
         plain = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in _spoken(name)]

@@ -203,7 +203,7 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
 
 
 def _disagreements(feed: DraftedFeed, town: Town) -> list[str]:
-    """Where the sample is not as the timetable has it."""
+    """Says where the sample is not as the timetable has it."""
     warnings = []
     outside = len(set(feed.cells) - town.cells)
     if outside:

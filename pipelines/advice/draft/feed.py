@@ -82,7 +82,7 @@ def feed_of(path: Path) -> DraftedFeed:
 
 
 def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
-    """Which rows have a time and a place, and these rows; a speed that is missing is NaN."""
+    """Finds the rows with a time and a place; of these the positions, in which a speed that is missing is NaN."""
     time = columns.instants(arrays["time"], "UTC")
     lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
     fits = time.valid & lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
@@ -95,7 +95,7 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
-    """A round number of seconds, at least twice what usually lies between two reports of a vehicle."""
+    """Proposes a round number of seconds, at least twice what usually lies between two reports of a vehicle."""
     order = np.lexsort((us, vehicle))
     steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
     usual = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
@@ -127,5 +127,5 @@ def _columns_of(path: Path, sample: Sample) -> DraftedColumns:
 
 
 def as_text(value: str) -> str:
-    """In TOML."""
+    """Writes a text as TOML does."""
     return json.dumps(value, ensure_ascii=False)

@@ -76,7 +76,7 @@ def _sample(path: str, data: bytes) -> Sample:
 
 
 def _decoded(form: Form, path: str) -> Sample:
-    """By the first layout of that form that can read it. Raises UnreadableFile."""
+    """Reads the file by the first layout of that form that can. Raises UnreadableFile."""
     for name, own in FIXED.items():
         if own.form != form:
             continue
@@ -146,7 +146,7 @@ def _documents(text: str) -> list[dict[str, Any]]:
 
 
 def _array_of_objects(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | None:
-    """Where most objects are: the keys of the array that holds them."""
+    """Finds where most objects are: the keys of the array that holds them."""
     counts: Counter[tuple[str, ...]] = Counter()
     for record in records:
         todo: list[tuple[tuple[str, ...], Any]] = [((), record)]
@@ -262,7 +262,7 @@ def _single_blanks(line: str) -> str:
 
 
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:
-    """How many lines have the usual number of fields, and that number."""
+    """Counts which part of the lines has the usual number of fields, and that number."""
     widths = Counter(len(row) for row in csv.reader(lines, delimiter=mark))
     width, times = widths.most_common(1)[0] if widths else (1, 0)
     return (times / len(lines) if width >= 4 else 0.0, width)

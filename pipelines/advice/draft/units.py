@@ -53,7 +53,8 @@ def speed_unit(name: str, rows: DraftPositions) -> tuple[str, str]:
 
 
 def speed_ratio(rows: DraftPositions) -> float | None:
-    """Median of speeds over metres per second between consecutive positions, where vehicles move; None for too few."""
+    """Compares speeds with positions: the median of speeds over metres per second between consecutive positions, where
+    vehicles move; None for too few."""
     order = np.lexsort((rows.us, rows.vehicle))
     vehicle, us = rows.vehicle[order], rows.us[order]
     lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]

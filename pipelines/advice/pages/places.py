@@ -83,7 +83,8 @@ class GroundLine:
 
 
 def read_places(path: Path | None) -> NamedPlaces:
-    """Names and shapes of places: a feature each, with `place` (or `cell`, `id`, or `name` alone), `name` and `note`.
+    """Reads names and shapes of places: a feature each, with `place` (or `cell`, `id`, or `name` alone), `name` and
+    `note`.
 
     Raises InputError.
     """
@@ -102,7 +103,8 @@ def read_places(path: Path | None) -> NamedPlaces:
 
 
 def read_ground(path: Path | None) -> Sequence[GroundLine]:
-    """Lines under a map: features with `name` and `colour`, or `route_color` as GTFS has it. Raises InputError."""
+    """Reads lines under a map: features with `name` and `colour`, or `route_color` as GTFS has it. Raises
+    InputError."""
     lines = []
     for feature in [] if path is None else _features(path):
         said = _said(Path(str(path)), feature)

@@ -89,13 +89,14 @@ def is_live(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _without_empty(table: pa.Table) -> pa.Table:
-    """Without columns that another product's rows brought."""
+    """Leaves out the columns that another product's rows brought."""
     there = [name for name in table.column_names if name not in _EXTRAS or table[name].null_count < table.num_rows]
     return table.select(there)
 
 
 def each_once(table: pa.Table) -> pa.Table:
-    """One row a HAT and statistic: not the live one where there is another. Raises InputError for contradictions."""
+    """Keeps one row a HAT and statistic: not the live one where there is another. Raises InputError for
+    contradictions."""
     first = table.append_column("live", is_live(table)).sort_by([("live", "ascending")]).drop(["live"])
     keys = first.select(list(_KEY)).append_column("at", pa.array(range(first.num_rows)))
     grouped = keys.group_by(list(_KEY)).aggregate([("at", "min"), ("at", "count")])
@@ -117,7 +118,7 @@ def _refuse_different(rows: pa.Table) -> None:
 
 
 def read_one(path: Path) -> pa.Table:
-    """A result file, or a table of a published folder. Raises InputError."""
+    """Reads a result file, or a table of a published folder. Raises InputError."""
     kind = path.suffix.removeprefix(".")
     if kind not in _READERS:
         raise InputError(f"{path} is no result file: it must end in {', '.join(f'.{name}' for name in _READERS)}")
@@ -135,7 +136,7 @@ def read_one(path: Path) -> pa.Table:
 
 
 def _as_released(table: pa.Table) -> pa.Table:
-    """Rows of a published folder in the columns of result files, but for what was not published."""
+    """Puts rows of a published folder into the columns of result files, but for what was not published."""
     is_beside = pc.not_equal(table["value_of"], "place")
     area = table["area"] if "area" in table.column_names else pa.nulls(table.num_rows, pa.string())
     columns = {name: table[name] for name in table.column_names if name not in ("value_of", "area")}

@@ -24,8 +24,8 @@ _NOT_SHOWN = ("parent", "parent_value", "parent_lower95", "parent_upper95", "eps
 
 
 def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Table:
-    """Columns without geometry, by slot and place. everything: values that are not to be used as well, and what each
-    place's own value is. Where nothing is left the table has no column."""
+    """Gives rows as they are published, by slot and place. everything: values that are not to be used as well, and what
+    each place's own value is. Where nothing is left the table has no column."""
     if not everything:
         rows = rows.filter(pc.and_(pc.is_in(rows["status"], pa.array(USABLE)), pc.is_valid(rows["value"])))
     if not rows.num_rows:
@@ -65,7 +65,7 @@ def _with_instants(rows: pa.Table) -> pa.Table:
 
 
 def of_each(column: pa.ChunkedArray, value: Callable[[str], Any]) -> Any:
-    """A column of what follows from few texts."""
+    """Makes a column of what follows from each of few texts."""
     coded = column.combine_chunks().dictionary_encode()
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     return pa.array([value(text) for text in coded.dictionary.to_pylist()]).take(coded.indices)

@@ -67,7 +67,7 @@ class SampleCounts(NamedTuple):
 
 
 def typical_counts() -> SampleCounts:
-    """A few HATs whose vehicles report between 2 and 40 times each, spread geometrically."""
+    """Makes up a few HATs whose vehicles report between 2 and 40 times each, spread geometrically."""
     low, high = TYPICAL_COUNTS
     spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
     numbers = ", ".join(map(str, TYPICAL_VEHICLES))
@@ -85,13 +85,14 @@ def _unnamed(hats: list[Int64s], origin: str) -> SampleCounts:
 
 
 def sample_day(spec: Specification) -> tuple[pa.Table, MadeUpFleet]:
-    """A day of the made-up fleet in the specification's time zone: its vehicles, times and positions count."""
+    """Simulates a day of the made-up fleet in the specification's time zone: its vehicles, times and positions
+    count."""
     fleet = MadeUpFleet(zone=spec.timetable.zone)
     return simulate(fleet), fleet
 
 
 def sample_counts(day: pa.Table, fleet: MadeUpFleet, spec: Specification) -> SampleCounts:
-    """The fleet's day, cut into the cells and slots of a specification by the road's own steps.
+    """Counts the fleet's day in the cells and slots of a specification, by the road's own steps.
 
     Region and bounding box are left out: the made-up town lies elsewhere.
     """
@@ -252,7 +253,7 @@ def _whole_numbers(path: Path, column: Any) -> Int64s:
 
 
 def _codes(path: Path, table: pa.Table, name: str) -> Int64s:
-    """A code for each distinct value of a column, in the order of first appearance."""
+    """Numbers the distinct values of a column in the order of first appearance."""
     column = table.column(name).combine_chunks()
     if not pa.types.is_dictionary(column.type):
         try:

@@ -21,7 +21,8 @@ WORTH = 0.8
 
 
 def of_distributions(asked: LevelsRelease, facts: BoundsOnly, grid: Grid) -> list[str]:
-    """By how much the 85th percentile of a cell's day is expected to be missed; nothing where none is asked for."""
+    """Says by how much the 85th percentile of a cell's day is expected to be missed; nothing where none is asked
+    for."""
     if asked.classes is None:
         return []
     first, later, constant = (_error(asked, asked.classes, facts, grid, days) for days in (1, DAYS, 0))

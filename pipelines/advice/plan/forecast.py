@@ -140,7 +140,7 @@ class Forecaster:
 
 
 def label(mechanism: Mechanism) -> str:
-    """The name, and the options of its own that are not the default."""
+    """Names a mechanism, with those of its own options that are not the default."""
     own = [f for f in fields(mechanism) if f.name not in ("statistic", "prior")]  # type: ignore[arg-type]
     given = [(f.name, getattr(mechanism, f.name)) for f in own if getattr(mechanism, f.name) != f.default]
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in given)])
@@ -214,7 +214,7 @@ def _by_class(hats: list[PlannedHat]) -> list[list[PlannedHat]]:
 
 
 def _evenly(hats: list[PlannedHat], most: int) -> list[PlannedHat]:
-    """So many of the HATs, evenly from the smallest to the largest."""
+    """Takes so many of the HATs, evenly from the smallest to the largest."""
     if len(hats) <= most:
         return hats
     ordered = sorted(hats, key=lambda hat: (hat.kept.size, hat.reported, hat.kept.tobytes()))
@@ -337,7 +337,7 @@ def _notes_on_delta(spec: Specification, composed: Composed) -> list[str]:
 
 
 def _note_on_periods(spec: Specification, counts: SampleCounts) -> str:
-    """Which periods the slots of the counts were taken for."""
+    """Says which periods the slots of the counts were taken for."""
     unit, period = spec.account.unit, spec.account.unit.removeprefix("vehicle-")
     if of_several_periods(spec, counts):
         return (

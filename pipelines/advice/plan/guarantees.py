@@ -19,7 +19,8 @@ class Guarantee(msgspec.Struct, frozen=True):
 
 
 def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
-    """One release as epsilon per HAT, and per vehicle and slot, day, (calendar) week, and period where that is longer.
+    """Says one release as epsilon per HAT, and per vehicle and slot, day, (calendar) week, and period if that is
+    longer.
 
     What differs in less is protected by at least as much. What differs in several periods costs the sum of them, so a
     week under `vehicle-day` is seven days.

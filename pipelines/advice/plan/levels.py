@@ -150,7 +150,8 @@ def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
 
 
 def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[float, Float64s, Float64s]]:
-    """By total, on a later day: its epsilon, and half-widths of a HAT and of a cell's day. vehicles: in a HAT."""
+    """Computes by total, on a later day: its epsilon, and half-widths of a HAT and of a cell's day. vehicles: in a
+    HAT."""
     asked = spec.by_levels
     bounds, upper, curves = known_of(spec, asked), float(spec.value.grid.upper), []
     for factor in FACTORS:

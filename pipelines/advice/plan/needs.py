@@ -42,7 +42,8 @@ class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_of(spec: Specification, within_kmh: float, epsilon: Fraction) -> MechanismNeeds | None:
-    """For the mean, if it is asked for. epsilon: of a whole HAT, of which the mean has its share."""
+    """Says how many vehicles the mean needs, if it is asked for. epsilon: of a whole HAT, of which the mean has its
+    share."""
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
@@ -87,7 +88,7 @@ def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, ve
 
 
 def typical_hat(vehicles: int) -> CountsKnown:
-    """A HAT of so many vehicles with 2 to 40 reports each, spread geometrically."""
+    """Makes up a HAT of so many vehicles with 2 to 40 reports each, spread geometrically."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
     return CountsKnown.all_of(counts)

@@ -70,7 +70,7 @@ class _Kind(NamedTuple):
 
 
 def plan_places(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -> PlannedPlaces | None:
-    """None where a specification can have no places: under public counts, and with live slots."""
+    """Plans a map of places; None where a specification can have none: under public counts, and with live slots."""
     if asked.counts_public or asked.live is not None:
         return None
     share = SHARE if asked.places is None else asked.places.share
@@ -121,7 +121,7 @@ def _worth(kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth
 
 
 def _answers(worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage, fleet: Fleet) -> list[str]:
-    """Which hexagons are worth it; what to expect of the specification's own places."""
+    """Says which hexagons are worth it, and what to expect of the specification's own places."""
     of = {(kind.what, kind.traffic): kind for kind in worth}
     hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
     anyway = [what for what in hexagons if _is_useful(of[what, "spread"])]

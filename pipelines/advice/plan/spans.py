@@ -41,7 +41,7 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worth_of_spans(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
-    """For each of SPANS, and for the specification's own."""
+    """Says what the total is worth for each of SPANS, and for the specification's own."""
     epsilon = asked.epsilon if asked.span is None else asked.span.epsilon
     own = 1 if asked.span is None else asked.span.days
     weights = {} if asked.span is None else dict(zip(WEEKDAYS, asked.span.shares, strict=False))
@@ -51,7 +51,7 @@ def worth_of_spans(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly
 
 
 def first_days(spans: Sequence[SpanWorth]) -> str:
-    """Which days are expected to be held back, and why."""
+    """Says which days are expected to be held back, and why."""
     own = next(span for span in spans if span.as_specified)
     if own.first_published == 1:
         return (

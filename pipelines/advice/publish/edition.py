@@ -117,7 +117,7 @@ class Edition:
         return said
 
     def privacy(self) -> Mapping[str, Any]:
-        """The card, for programs."""
+        """Says what the privacy card does, for programs."""
         account = self.spec.account
         return {
             "guarantee": self.promise.guarantee,
@@ -139,7 +139,7 @@ class Edition:
         }
 
     def provenance(self) -> Mapping[str, Any]:
-        """Where the values come from, for programs."""
+        """Says where the values come from, for programs."""
         return {
             "software": "hatstream",
             "version": self.origin.version,

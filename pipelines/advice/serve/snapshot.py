@@ -160,7 +160,7 @@ class Follower:
                 raise InputError(f"{secret} lies in the folder that would be served: keep ledgers and keys elsewhere")
 
     def _files(self) -> list[Path]:
-        """One file a slot: of several formats the first of KINDS."""
+        """Picks one file a slot: of several formats the first of KINDS."""
         best: dict[str, Path] = {}
         for kind in reversed(KINDS):
             for prefix in PREFIXES:
@@ -170,7 +170,7 @@ class Follower:
 
 
 def _together(tables: Mapping[Stamp, pa.Table], files: Mapping[str, Sequence[Stamp]]) -> pa.Table:
-    """All rows, each HAT once: only slots of several files are looked at. Raises InputError."""
+    """Joins the rows, each HAT once: only slots of several files are looked at. Raises InputError."""
     shared = {stamp for stamps in files.values() if len(stamps) > 1 for stamp in stamps}
     alone = [table for stamp, table in tables.items() if stamp not in shared]
     several = [table for stamp, table in tables.items() if stamp in shared]
@@ -180,7 +180,7 @@ def _together(tables: Mapping[Stamp, pa.Table], files: Mapping[str, Sequence[Sta
 
 
 def _slices(rows: pa.Table) -> dict[str, tuple[int, int]]:
-    """Where the rows of each slot begin, and how many they are; rows are in the order of their slots."""
+    """Finds where the rows of each slot begin, and how many they are; rows are in the order of their slots."""
     if not rows.num_rows:
         return {}
     runs = pc.run_end_encode(rows["slot_start"].combine_chunks())

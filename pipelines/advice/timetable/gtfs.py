@@ -87,7 +87,7 @@ class Gtfs:
         return times
 
     def rows_of(self, table: str, column: str, of: str) -> Int64s:
-        """For each row's id in a column, which row of the table `of` has it; -1 for none. `of` has ids of that name."""
+        """Finds for each row's id in a column the row of the table `of` that has it; -1 for none."""
         places = pc.index_in(self.tables[table][column], self.tables[of][column].combine_chunks())
         rows: Int64s = pc.fill_null(places, -1).to_numpy().astype(np.int64)
         return rows
@@ -101,7 +101,7 @@ class Gtfs:
 
     @cached_property
     def stop_times(self) -> StopTimes:
-        """Times that a feed leaves out between others lie evenly between them."""
+        """Orders the stop times; those that a feed leaves out between others lie evenly between them."""
         trip, stop = (self.rows_of("stop_times", f"{of}_id", f"{of}s") for of in ("trip", "stop"))
         arrival, departure = (self.seconds("stop_times", f"{of}_time") for of in ("arrival", "departure"))
         s = np.where(np.isnan(arrival), departure, arrival)
@@ -136,7 +136,7 @@ class Gtfs:
 
 
 def read_gtfs(path: Path) -> Gtfs:
-    """A zip or a folder. Raises InputError."""
+    """Reads a feed, a zip or a folder. Raises InputError."""
     tables, skipped = {}, 0
     for name, columns in _COLUMNS.items():
         try:

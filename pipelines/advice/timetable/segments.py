@@ -48,7 +48,8 @@ class Segments(NamedTuple):
 
 
 def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], int], *, directed: bool) -> Segments:
-    """Segments in a region's cells (sorted). directed: of one direction each; else of both. runs: of a day, by stops.
+    """Cuts the segments in a region's cells (sorted). directed: of one direction each; else of both. runs: of a day, by
+    stops.
 
     Where several run along one street, the shorter ones stay. Raises InputError for a feed without any, or of lines
     that are too long or too detailed, and ModuleNotFoundError without shapely.
@@ -122,7 +123,7 @@ def _at(xy: Float64s, along_m: Float64s, m: Float64s) -> Float64s:
 
 
 def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) -> Iterator[Segment]:
-    """Segments between stops one after another, but for the pairs that are known, to which they are added."""
+    """Cuts segments between stops one after another, but for the pairs that are known, to which they are added."""
     lat, lon = feed.stop_positions
     stops = stops[~np.isnan(lat[stops])]
     where = np.column_stack([lon[stops], lat[stops]]) * track.scale
@@ -140,7 +141,7 @@ def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) 
 
 
 def _passed(steps: Float64s, stops: Float64s) -> Int64s:
-    """Where a line passes each stop, in their order: the steps with the least sum of squared distances.
+    """Finds where a line passes each stop, in their order: the steps with the least sum of squared distances.
 
     So a stop that a line passes twice, there and back, is where its neighbours say.
     """
@@ -197,7 +198,8 @@ def _visits(
     *,
     directed: bool,
 ) -> list[float]:
-    """How many vehicles a day come to each segment that is kept: its own, and what runs along it, as far as it does."""
+    """Counts the vehicles that come to each kept segment on a day: its own, and what runs along it, as far as it
+    does."""
     vehicles = dict.fromkeys(kept, 0.0)
     for of_segment, along in zip(runs, ways, strict=True):
         passed = Counter(_taken_by(way, taken, directed=directed) for way in along) if of_segment else Counter()

@@ -84,7 +84,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
 
 
 def _services(feed: Gtfs) -> Int64s:
-    """Each trip's service, numbered."""
+    """Numbers each trip's service."""
     numbers: Int64s = (
         pc.fill_null(feed.tables["trips"]["service_id"], "")
         .dictionary_encode()
@@ -163,7 +163,7 @@ def _visits(feed: Gtfs, trips: Int64s) -> tuple[_Visits, Int64s]:
 
 
 def _runs(feed: Gtfs, visits: _Visits) -> dict[tuple[int, int], int]:
-    """Counts by pairs of stops, one after the other, that have positions."""
+    """Counts the runs by pairs of stops, one after the other, that have positions."""
     there = ~np.isnan(feed.stop_positions[0][visits.stop])
     run, stop = visits.run[there], visits.stop[there]
     goes_on = run[1:] == run[:-1]
@@ -172,7 +172,7 @@ def _runs(feed: Gtfs, visits: _Visits) -> dict[tuple[int, int], int]:
 
 
 def _offsets(feed: Gtfs) -> dict[int, list[int]]:
-    """Departures of trips that run by frequency, seconds."""
+    """Lists the departures of trips that run by frequency, in seconds."""
     table = feed.tables["frequencies"]
     trip = feed.rows_of("frequencies", "trip_id", "trips")
     start, end = feed.seconds("frequencies", "start_time"), feed.seconds("frequencies", "end_time")
@@ -247,5 +247,5 @@ def _middle(vehicle: Int64s, first: Int64s, second: Int64s) -> int:
 
 
 def one_digit(number: float) -> int:
-    """At least 1."""
+    """Rounds to one digit, at least 1."""
     return max(1, int(float(f"{number:.1g}")))

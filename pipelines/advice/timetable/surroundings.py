@@ -52,13 +52,13 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> tuple[Int64s, Int64s]:
 
 
 def region_document(cells: Int64s) -> dict[str, Any]:
-    """The cells' outline as GeoJSON; at their resolution it holds exactly these cells."""
+    """Draws the cells' outline as GeoJSON; at their resolution it holds exactly these cells."""
     shape = h3.cells_to_geo([cell_text(cell) for cell in cells.tolist()])
     return {"type": "Feature", "properties": {"cells": int(cells.size)}, "geometry": shape}
 
 
 def places_document(feed: Gtfs, cells: Int64s, of_line: tuple[Int64s, Int64s], resolution: int) -> dict[str, Any]:
-    """Names of cells: the stop there that is served most often, else the nearest one; and the routes that pass."""
+    """Names cells: by the stop there that is served most often, else the nearest one; and the routes that pass."""
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
     served = np.bincount(feed.stop_times.stop, minlength=lat.size)
@@ -106,7 +106,7 @@ def _routes_text(routes: Sequence[str] | set[str]) -> str:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """Route 9 before route 10."""
+    """Sorts route 9 before route 10."""
     return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", text)]
 
 
@@ -148,7 +148,7 @@ def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> Feature | Non
 
 
 def simplified(lat: Float64s, lon: Float64s) -> Int64s:
-    """Which positions of a line to keep, so that it moves by at most SIMPLE_M.
+    """Chooses the positions of a line to keep, so that it moves by at most SIMPLE_M.
 
     Source: Douglas and Peucker, Algorithms for the reduction of the number of points, 1973.
     """

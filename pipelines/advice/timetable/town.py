@@ -43,11 +43,11 @@ class Town:
 
     @property
     def segments(self) -> int:
-        """How many there are, where they are asked for."""
+        """Counts the segments, where they are asked for."""
         return len(self.documents[SEGMENTS]["features"]) if SEGMENTS in self.documents else 0
 
     def files(self, stem: str) -> dict[str, bytes]:
-        """By file name."""
+        """Encodes all documents, by file name."""
         files = {f"{stem}-{of}.geojson": msgspec.json.encode(document) for of, document in self.documents.items()}
         return files | ({f"{stem}-{VISITS}.csv": _table(self.visits)} if self.visits else {})
 
@@ -78,7 +78,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
 
 
 def _table(visits: Mapping[str, float]) -> bytes:
-    """A CSV as `[places] visits` has it."""
+    """Writes the CSV that `[places] visits` names."""
     text = io.StringIO()
     csv.writer(text).writerows([("place", "vehicles"), *((name, f"{number:g}") for name, number in visits.items())])
     return text.getvalue().encode()

@@ -139,7 +139,7 @@ def data_sets(seed: int, counts: Int64s | None, folder: Path | None) -> list[dat
 def simulate(
     source: partial[list[datasets.DataSet]], runs: int, seed: int, processes: int, *, quiet: bool
 ) -> list[SimulatedCell]:
-    """All cells of all data sets, with a progress bar on standard error."""
+    """Simulates all cells of all data sets, with a progress bar on standard error."""
     from pipelines.lab.evaluation.simulate import contenders, run_all
 
     plan = [

@@ -67,7 +67,7 @@ def evaluate_spread(feed: Feed, totals: list[str], runs: int, results: Results) 
 
 
 def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
-    """A table on standard output, live.json into the folder."""
+    """Shows a table, and writes live.json into the folder."""
     with progress_bars(quiet=results.as_json) as bars:
         city = read_city(feed, bars)
         if len(city.days) < 2:

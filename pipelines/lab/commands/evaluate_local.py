@@ -54,7 +54,7 @@ def _show(cells: Sequence[local.LocalCell], sets: Sequence[str]) -> None:
 
 
 def _speeds(pattern: str, spec_path: Path) -> Float64s:
-    """All speeds of the telemetry, clamped into [0, U], as values in [-1, 1]."""
+    """Reads all speeds of the telemetry, clamped into [0, U], as values in [-1, 1]."""
     spec = load_fusion(spec_path)
     observed, _ = read_telemetry(spec, pattern, b"not kept", lambda *_: None)
     if not observed.speed.size:

@@ -33,7 +33,7 @@ class Replay(NamedTuple):
 
 
 def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> Replay:
-    """Some seconds of the fleet's day from an hour on, SPEED_UP times as fast."""
+    """Prepares some seconds of the fleet's day from an hour on, SPEED_UP times as fast."""
     day = simulate(fleet)
     first = datetime.combine(fleet.day, clock(first_hour), ZoneInfo(fleet.zone)).timestamp()
     stamp_s = day["ts"].cast("int64").to_numpy() / 1e6

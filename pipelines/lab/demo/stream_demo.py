@@ -97,7 +97,7 @@ def demo(minutes: float, vehicles: int, parallelism: int, output: Path) -> int:
 def set_up(
     stack: ExitStack, folder: Path, parallelism: int, slot_minutes: int = 1, zone: str = ZONE
 ) -> tuple[Specification, location.AccountLocation, Topic, Flink]:
-    """The servers, an account on their ledger and a topic, and where the stream runs; all of it ends with the stack."""
+    """Starts servers, an account on their ledger and a topic; says where the stream runs. All ends with the stack."""
     with _timed("PostgreSQL"):
         url = stack.enter_context(postgres_server()).new_database()
     with _timed("Kafka"):

@@ -12,7 +12,7 @@ from pipelines.made_up_fleet import STREET_M, MadeUpFleet, Route, degrees, draw_
 
 
 def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:
-    """A GeoJSON FeatureCollection of lines of so many metres; the last of each route is shorter."""
+    """Makes a GeoJSON FeatureCollection of lines of so many metres; the last of each route is shorter."""
     routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
     lines = [line for number, route in enumerate(routes) for line in _lines(fleet, number, route, length_m)]
     return {"type": "FeatureCollection", "features": lines}

@@ -63,7 +63,7 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
 
 
 def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], list[float]]:
-    """Lines of a route's stops, and where they lie along it."""
+    """Writes the lines of a route's stops, and says where they lie along it."""
     along_m = route.halts_m[np.isin(route.kinds, (TERMINUS, STOP))]
     east_m, north_m = route.place(along_m)
     lat, lon = degrees(fleet, east_m, north_m)
@@ -75,7 +75,8 @@ def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], li
 
 
 def _crossing(east_m: float, north_m: float) -> str:
-    """A numbered avenue north or south of the centre, or street east or west of it, whichever is farther."""
+    """Names a crossing: a numbered avenue north or south of the centre, or street east or west of it, whichever is
+    farther."""
     is_avenue = abs(north_m) >= abs(east_m)
     metres, sides = (north_m, ("North", "South")) if is_avenue else (east_m, ("East", "West"))
     number = round(abs(metres) / BLOCK_M) + 1
@@ -84,7 +85,7 @@ def _crossing(east_m: float, north_m: float) -> str:
 
 
 def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
-    """One there and one back."""
+    """Writes the line of each route, there and back."""
     for number, route in enumerate(routes):
         lat, lon = degrees(fleet, route.line_m[:, 1], route.line_m[:, 2])
         for direction, order in ((0, range(lat.size)), (1, range(lat.size - 1, -1, -1))):
@@ -97,7 +98,7 @@ def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
 def _trips(
     routes: Sequence[Route], stops_m: Sequence[Sequence[float]], duties: Sequence[Duty]
 ) -> tuple[list[str], list[str]]:
-    """A block for each duty: to and fro until it ends."""
+    """Writes a block for each duty: to and fro until it ends."""
     trips, times = [], []
     for duty in duties:
         start_s, direction, length_m = round(duty.start_s), 0, routes[duty.route].length_m

@@ -250,7 +250,7 @@ def _by_slot(packed: PackedEvents, kept: Spool | None) -> KeyedEvents:
 
 
 def _fetch(kept: Spool | None) -> Callable[[bytes], bytes] | None:
-    """How packed events are had again that were kept in a file."""
+    """Says how packed events are had again that were kept in a file."""
     return None if kept is None else kept.get
 
 

@@ -54,7 +54,7 @@ def run(
 
 
 def _outcome(finished: Finished) -> Outcome:
-    """The verdict's outcome, and what was counted after it."""
+    """Adds what was counted after the verdict to its outcome."""
     verdicts = finished.told.get(VERDICT, frozenset())
     if not verdicts:
         raise EngineError("the job came to no verdict: do its workers run the same version?")
@@ -73,7 +73,7 @@ def _sealed(job: Job) -> set[tuple[int, int]]:
 
 
 def _missing(job: Job, periods: Collection[str]) -> list[str]:
-    """Those with a slot that is not recorded."""
+    """Picks the periods with a slot that is not recorded."""
     sealed = {slot_s for slot_s, _ in _sealed(job)}
     return [
         period

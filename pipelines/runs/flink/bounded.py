@@ -95,7 +95,7 @@ class _Watching:
 
 
 def fault(faults: Sequence[str], rest: str) -> Exception | None:
-    """Why the job should not be tried again, if it should not."""
+    """Says why the job should not be tried again, if it should not."""
     reason = next((said for text in faults if (said := reason_of(text))), None)
     return reason or (_unknown(rest) if len(faults) >= MOST_FAULTS else None)
 

@@ -128,7 +128,7 @@ class Cluster:
             raise self._odd(error) from None
 
     def _asked(self, path: str, kind: type[T]) -> T:
-        """An answer of that form. Raises OSError."""
+        """Asks for an answer of that form. Raises OSError."""
         try:
             return msgspec.convert(self.ask(path), kind)
         except msgspec.ValidationError as error:

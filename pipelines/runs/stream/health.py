@@ -101,7 +101,7 @@ class _Watch:
         return self._turned(False, "answers") + lines + self._missing()
 
     def _turned(self, is_away: bool, word: str) -> list[Summary]:
-        """One line if the ledger went or came since the last look."""
+        """Says a line if the ledger went or came since the last look."""
         before, self._is_away = self._is_away, is_away
         return [] if before == is_away else [Summary({"ledger": word})]
 
@@ -117,7 +117,7 @@ class _Watch:
         return [self._of_slot(*line) for line in zip(new, whys, counted, strict=True)]
 
     def _with_data(self, slots: list[int]) -> set[int]:
-        """Those in which a HAT has data; all of them where counts are secret."""
+        """Picks the slots in which a HAT has data; all of them where counts are secret."""
         if not self._spec.counts_are_public:
             return set(slots)
         units = self._ledger.released_of(self._spec.spec_id, slots)
@@ -152,12 +152,13 @@ class _Watch:
             return 0
 
     def _awaited(self, slots: list[int]) -> list[int]:
-        """Those that may still be released live: of a period that is not released, and not before the first one."""
+        """Picks the slots that may still be released live: of a period that is not released, and not before the first
+        one."""
         ended = self._ended_since(0)
         return [slot_s for slot_s in slots if ended - {self._first(slot_s)} and self._first(slot_s) not in ended]
 
     def _new_periods(self) -> list[Summary]:
-        """A line for each period that was released since the last look, with its live slots or without."""
+        """Says a line for each period that was released since the last look, with its live slots or without."""
         if not self._spec.has_live:
             return []
         new, zone = self._ended_since(self._first(self._from_s)) - self._ended, ZoneInfo(self._spec.timetable.zone)
@@ -189,7 +190,7 @@ class _Watch:
         return Summary({"slot": self._spec.timetable.text(slot_s)}, Operator(own))
 
     def _counters(self) -> dict[str, int]:
-        """The job's, under the names of health lines. Raises OSError."""
+        """Reads the job's counters, under the names of health lines. Raises OSError."""
         return {counters.as_told(name): count for name, count in self._job.counters().opened().items()}
 
     def _since_the_last(self) -> dict[str, Fact]:
@@ -216,7 +217,7 @@ class _Watch:
 
 
 def _why(since: Mapping[str, Any]) -> str:
-    """Why a slot has no data, as far as what was counted since the line before can tell."""
+    """Says why a slot has no data, as far as what was counted since the line before can tell."""
     if not since:
         return "not known: the counters cannot be had"
     if not since["rows"]:

@@ -92,7 +92,7 @@ def prepare(
     outputs: Outputs,
     vehicle_shards: int = VEHICLE_SHARDS,
 ) -> Stream:
-    """A stream of the slots from `start_s` on.
+    """Makes a stream of the slots from `start_s` on.
 
     vehicle_shards: see `Job`; a savepoint fits the number it was made with, for with another one a vehicle would be
     counted in two of them.
@@ -169,7 +169,7 @@ def run(
 
 
 def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka":
-    """Every partition from the first message that may matter on. Raises SpecificationError or InputError."""
+    """Reads every partition from the first message that may matter on. Raises SpecificationError or InputError."""
     from transforms.sources.kafka import ReadKafka  # and Kafka's client with it
     from transforms.sources.kafka_clock import check_clock
     from transforms.sources.kafka_partition import KafkaSourceError, starts
@@ -199,7 +199,7 @@ def _watermark(spec: Specification, start_s: int) -> Watermark:
 
 
 def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
-    """Where the stream's slots begin: at `text`, or with the first slot that has not begun.
+    """Says where the stream's slots begin: at `text`, or with the first slot that has not begun.
 
     A slot of which a part is over is not whole any more, unless who starts the stream knows that its reports are
     still in the topic or folder. Raises UsageError, or AccountRefusal outside of the account's life.
@@ -250,7 +250,7 @@ def _check_clock(spec: Specification, start_s: int) -> None:
 
 
 def life_of(spec: Specification) -> tuple[int, int]:
-    """The account's first second and the one after its last, else those of plausible events; since 1970 UTC."""
+    """Tells the account's first second and the one after its last, else those of plausible events; since 1970 UTC."""
     since, until = spec.account.since, spec.account.until
     from_s = FROM_US // 1_000_000 if since is None else int(spec.timetable.midnight(since).timestamp())
     to_s = TO_US // 1_000_000 if until is None else int(spec.timetable.midnight(until).timestamp())
