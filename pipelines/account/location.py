@@ -45,7 +45,7 @@ class AccountLocation:
 
     @property
     def shown(self) -> str:
-        """The ledger's place for people: without a password."""
+        """Says where the ledger is, without a password."""
         return database_of(self.url).shown
 
     @property
@@ -58,7 +58,7 @@ class AccountLocation:
         return signature_of(read_key(self.key)) if os.path.lexists(self.key) else None
 
     def reader(self) -> Ledger:
-        """A look at the ledger, for anybody who may read it: with the signatures if the key can be read too.
+        """Opens the ledger read-only, for anybody who may read it: with the signatures if the key can be read too.
 
         Raises LedgerError where the key was named and cannot be used, or is of no account in the ledger.
         """
@@ -69,6 +69,13 @@ class AccountLocation:
         except (LedgerError, AccountRefusal):
             signature = None
         return Ledger(self.url, self.head, signature, read_only=True)
+
+    def read(self) -> Ledger:
+        """Looks at a ledger as `reader` does. Raises LedgerError also where there is none."""
+        book = self.reader()
+        if not book.exists():
+            raise LedgerError(f"there is no ledger at {self.shown}")
+        return book
 
     def _reader_with_key(self) -> Ledger:
         try:
@@ -90,12 +97,10 @@ def find(ledger: str | None, key: Path | None) -> AccountLocation:
     folder = user_state_path("hatstream")
     named = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
     file = database_of(named).path if "://" in named else Path(named)
-    url = named if file is None else _sqlite(file)  # absolute: workers may stand in another folder
+    url = named
+    if file is not None:  # absolute: workers may stand in another folder
+        url = sa.URL.create("sqlite", database=str(file.absolute())).render_as_string()
     return AccountLocation(url, key or (file or folder / "ledger").with_suffix(".key"), key is not None)
-
-
-def _sqlite(path: Path) -> str:
-    return sa.URL.create("sqlite", database=str(path.absolute())).render_as_string()
 
 
 def read_key(path: Path) -> Secret:
@@ -162,7 +167,7 @@ def other_accounts(place: AccountLocation, account: str) -> list[str]:
 
 
 def that_void(place: AccountLocation, table: "AccountTerms") -> list[str]:
-    """The ledger's accounts with public counts beside one that hides whether a vehicle drove."""
+    """Names the ledger's accounts with public counts, beside one that hides whether a vehicle drove."""
     if table.adjacency != "add-remove":
         return []
     return sorted(other.name for other in place.ledger.accounts() if other.adjacency == "counts-public")
@@ -179,7 +184,7 @@ def _has_key(place: AccountLocation) -> bool:
 
 
 def _make_key(place: AccountLocation, account: str) -> None:
-    """A new key (0600) and its head, for an account that no key was made for yet."""
+    """Makes a key (0600) and its head, for an account that no key was made for yet."""
     if any(other.name == account for other in place.ledger.accounts()):
         raise AccountRefusal(
             f"account {account!r} was opened with a key file, and there is none at {place.key}: name it with --key"

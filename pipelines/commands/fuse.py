@@ -19,6 +19,7 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
+from pipelines.commands.terminal import table_of
 
 if TYPE_CHECKING:
     from pipelines.fusion.fuse import Fused
@@ -106,11 +107,7 @@ def _table(fused: Fused) -> Table:
     from transforms.reports.fuse import FUSED
 
     names = sorted({row["service"] for row in fused.rows} - {FUSED})
-    table = Table(title="mean, km/h (95 % interval)", title_justify="left")
-    for name in ("slot", "cell", "users", "fused", *names):
-        table.add_column(
-            name, justify="left" if name in ("slot", "cell") else "right", no_wrap=name in ("slot", "cell")
-        )
+    table = table_of("mean, km/h (95 % interval)", None, ("slot", "cell"), ("users", "fused", *names))
     means = [row for row in fused.rows if row["statistic"] == "mean"]
     places = list(dict.fromkeys((row["slot_start"], row["cell"]) for row in means))
     by_place = {(row["slot_start"], row["cell"], row["service"]): row for row in means}

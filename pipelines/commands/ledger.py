@@ -30,15 +30,6 @@ def ledger() -> None:
     """
 
 
-def _open(place: AccountLocation) -> Ledger:
-    from transforms.ledger.head import LedgerError
-
-    book = place.reader()
-    if not book.exists():
-        raise LedgerError(f"there is no ledger at {place.shown}")
-    return book
-
-
 @ledger.command()
 @account_options
 @json_option
@@ -49,7 +40,7 @@ def show(place: AccountLocation, as_json: bool) -> None:
     Example:
       hatstream ledger show --ledger austin.sqlite
     """
-    book = _open(place)
+    book = place.read()
     checked = {"signatures": book.verify_chain().said(), "head": book.head_said()}
     accounts = [_describe(book, account) | checked for account in book.accounts()]
     if as_json:
@@ -150,7 +141,7 @@ def verify(place: AccountLocation, as_json: bool) -> None:
     Example:
       hatstream ledger verify --ledger austin.sqlite
     """
-    book = _open(place)
+    book = place.read()
     walked, head = book.verify(), book.head_said()
     lines = [f"the ledger is whole: {walked.entries:,} entries"]
     if 0 < walked.signed < walked.entries:
@@ -187,7 +178,7 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
     spec = load(spec_path)
     when = range_of(spec.timetable, start, end)
     now_s = int(datetime.now(UTC).timestamp())
-    gaps_left = gaps(spec, when, _open(place), now_s)
+    gaps_left = gaps(spec, when, place.read(), now_s)
     summary = {
         "name": spec.name,
         "spec_id": spec.spec_id,

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from pipelines.account.guarantee import levels_sentence
 from pipelines.account.location import AccountLocation
+from pipelines.commands.terminal import table_of
 from pipelines.outcome import Outcome
 from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
@@ -61,7 +62,8 @@ def _operators_part(outcome: Outcome, periods: Sequence[str], entries: Sequence[
 
 
 def _stages_of(period: str, entries: Sequence[StageEntry]) -> list[dict[str, Fact]]:
-    """In their order; they and those that they rest on are counted among the specification's stages: 1, 2, .."""
+    """Lists a period's stages in their order; they and those that they rest on are counted among the specification's
+    stages: 1, 2, .."""
     places = counted(entries)
     return [
         {"share": _share(entry), "sequence": places[entry.sequence], "rests_on": places[rests_on(entry.unit)]}
@@ -71,7 +73,7 @@ def _stages_of(period: str, entries: Sequence[StageEntry]) -> list[dict[str, Fac
 
 
 def _entries_of(period: str, entries: Sequence[StageEntry]) -> list[dict[str, Fact]]:
-    """With the ledger's own sequence numbers, which audit events shift."""
+    """Lists a period's stages with the ledger's own sequence numbers, which audit events shift."""
     return [
         {"share": _share(entry), "sequence": int(entry.sequence), "rests_on": int(rests_on(entry.unit))}
         for entry in entries
@@ -85,9 +87,8 @@ def _share(entry: StageEntry) -> str:
 
 def show_levels(summary: dict[str, Any], out: Console) -> None:
     """The summary as tables, with the operator's part last."""
-    table = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
-    for title in ("period", "slots", "cells", "stages", "epsilon", "delta"):
-        table.add_column(title, justify="left" if title == "period" else "right")
+    columns = ("slots", "cells", "stages", "epsilon", "delta")
+    table = table_of(f"{summary['name']} ({summary['spec_id']})", None, ("period",), columns)
     for period in summary["periods"]:
         numbers = (f"{period['slots']:,}", f"{period['cells']:,}", f"{len(period['stages'])}")
         table.add_row(period["period"], *numbers, f"{period['epsilon']:g}", f"{period['delta']:g}")
@@ -103,9 +104,7 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
 
 def rows_table(title: str, counted: dict[str, Any]) -> Table:
     """What was read and what became of it."""
-    rows = Table(title=title, title_justify="left")
-    rows.add_column("rows")
-    rows.add_column("number", justify="right")
+    rows = table_of(title, None, ("rows",), ("number",))
     for name in ("rows", "observations", "duplicates"):
         rows.add_row({"rows": "read"}.get(name, name), f"{counted[name]:,}")
     for reason, number in counted["refused"].items():
@@ -120,7 +119,7 @@ def show_left_out(counted: dict[str, Any], out: Console) -> None:
 
 
 def show_files(summary: dict[str, Any], out: Console) -> None:
-    """Where the results are."""
+    """Says where the results are."""
     files = summary["files"]
     out.print(f"{len(files):,} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):

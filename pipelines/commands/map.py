@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import answer, json_option
-from pipelines.commands.surroundings import surroundings_options, with_specified
+from pipelines.commands.options import answer, html_option, json_option, results_option
+from pipelines.commands.surroundings import credit_option, surroundings_options, tiles_option, with_specified
 from pipelines.input_files import paths_of
 
 if TYPE_CHECKING:
     from pipelines.advice.pages.map import Surroundings
-    from pipelines.specification import Specification
 
 NOISY = "All figures carry noise that hides what any single vehicle did (differential privacy)."
 
 
 @click.command("map")
-@click.option(
-    "--input", "pattern", required=True, metavar="GLOB", help="Result files: a folder, or files as a quoted pattern."
-)
-@click.option("--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file to write.")
+@results_option
+@html_option
 @click.option(
     "--spec",
     "spec_path",
@@ -31,12 +27,8 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
     help="Their specification: the page then says whom its account protects, and draws its own places.",
 )
 @click.option("--title", default="Speeds of buses", show_default=True, help="What the page is called.")
-@click.option(
-    "--tiles",
-    metavar="URL",
-    help="Raster tiles to draw under the places, with {z}, {x} and {y}: the browser then loads them from there.",
-)
-@click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
+@tiles_option
+@credit_option
 @surroundings_options
 @json_option
 def map_(
@@ -60,7 +52,9 @@ def map_(
 
     rows, standing = read_days_of_places(paths_of(pattern))
     if spec_path is not None:
-        around = _with_own_places(around, spec_path)
+        from pipelines.specification import load
+
+        around = with_specified(around, load(spec_path), spec_path)
     places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit), around, standing)
     slots = len(rows["slot_start"].unique())
     size = output.stat().st_size
@@ -69,23 +63,13 @@ def map_(
     return 0
 
 
-def _with_own_places(around: Surroundings, spec_path: Path) -> Surroundings:
-    from pipelines.specification import load
-
-    return with_specified(around, load(spec_path), spec_path)
-
-
 def claim_of(spec_path: Path | None) -> str:
     """What protects vehicles, and with a specification whom and how much."""
     if spec_path is None:
         return NOISY
     from pipelines.specification import load
 
-    return f"{NOISY} {protected(load(spec_path))}"
-
-
-def protected(spec: Specification) -> str:
-    account = spec.account
+    account = load(spec_path).account
     what = "that it drove at all, where and when included" if account.adjacency == "add-remove" else "its speeds"
     most = f"epsilon at most {account.limit.said()}"
-    return f"They protect a vehicle's whole {account.unit.removeprefix('vehicle-')}, {what}, with {most}."
+    return f"{NOISY} They protect a vehicle's whole {account.unit.removeprefix('vehicle-')}, {what}, with {most}."

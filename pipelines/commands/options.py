@@ -31,7 +31,7 @@ Command = Callable[..., Any]
 def packed(
     name: str, made_by: Command, *options: Callable[[Command], Command], takes: Sequence[str] = ()
 ) -> Callable[[Command], Command]:
-    """A decorator of commands, which take these options as one value of that name.
+    """Decorates commands, which then take these options as one value of that name.
 
     made_by: makes it of the options' values, as its parameters name them; those that are no option keep their defaults.
     takes: the options' names where its parameters do not say them.
@@ -159,6 +159,14 @@ _FILES = (output_folder_option, formats_option, _columns_option, _by_date_option
 files_options = packed("asked", AskedOutputs, *_FILES)
 """Give `asked`, the AskedOutputs, as `outputs_options` do that take a topic too."""
 outputs_options = packed("asked", AskedOutputs, *_FILES, _kafka_output_option)
+
+
+results_option = click.option(
+    "--input", "pattern", required=True, metavar="GLOB", help="Result files: a folder, or files as a quoted pattern."
+)
+html_option = click.option(
+    "--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file to write."
+)
 
 
 def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:

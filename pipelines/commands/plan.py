@@ -41,7 +41,8 @@ class AskedCounts:
     pattern: str | None
 
     def of(self, spec: Specification, progress: Report) -> tuple[sources.SampleCounts, Recount | None] | None:
-        """The counts, and how to count again in other cells and slots. Raises UsageError where they are too many."""
+        """Takes the counts, and says how to count again in other cells and slots. Raises UsageError where they are too
+        many."""
         from pipelines.advice.plan import counts as sources
         from pipelines.advice.plan.feed import fullest_period
 
@@ -112,16 +113,6 @@ def plan(
       hatstream plan --spec austin.toml --input 'feed/*.csv' --output build
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
-    _run(spec_path, asked, within_kmh, output, as_json)
-
-
-def _run(
-    spec_path: Path,
-    asked: AskedCounts,
-    within_kmh: float,
-    output: Path | None,
-    as_json: bool,
-) -> None:
     from pipelines.specification import load
     from transforms.extras import require
 
@@ -132,7 +123,13 @@ def _run(
         given = asked.of(spec, report)
         made: Made = of_kind(spec, "plan")(spec, within_kmh, given, report)
         picture = None if output is None or made.draw is None else made.draw(output)
-    _tell(made.planned, picture, as_json, made.show)
+    if as_json:
+        click.echo(msgspec.json.encode(made.planned).decode())
+        return
+    out = console()
+    made.show(out)
+    if picture is not None:
+        out.print(f"The chart: {picture}", highlight=False)
 
 
 class Made(NamedTuple):
@@ -174,16 +171,6 @@ def _draw(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, 
     from pipelines.advice.plan.chart import draw_plan  # and matplotlib with it
 
     return draw_plan(spec, within_kmh, needs, folder)
-
-
-def _tell(planned: msgspec.Struct, picture: Path | None, as_json: bool, show: Callable[[Console], None]) -> None:
-    if as_json:
-        click.echo(msgspec.json.encode(planned).decode())
-        return
-    out = console()
-    show(out)
-    if picture is not None:
-        out.print(f"The chart: {picture}", highlight=False)
 
 
 def show(planned: Planned, out: Console) -> None:
@@ -252,7 +239,8 @@ def _composed(composed: Composed) -> Table:
     table.add_row("a vehicle in a slot, at most", _number(of_slot), _total(composed.vehicle_and_slot))
     table.add_row("a vehicle in the period, at most", _number(of_period), _total(composed.vehicle_and_period))
     table.add_row("the account in the period (sum of slot maxima)", "", _total(composed.debit_of_a_period))
-    table.add_row(f"the account's limit: {_verdict(composed)}", "", f"{composed.account_limit:g}")
+    verdict = {True: "kept", False: "exceeded", None: "not known"}[composed.within_limit]
+    table.add_row(f"the account's limit: {verdict}", "", f"{composed.account_limit:g}")
     return table
 
 
@@ -315,7 +303,3 @@ def _total(total: ComposedTotal) -> str:
     if total.epsilon is None:
         return "?"
     return f"{_KNOWN.get(total.known, '')}{total.epsilon:.4g}"
-
-
-def _verdict(composed: Composed) -> str:
-    return {True: "kept", False: "exceeded", None: "not known"}[composed.within_limit]

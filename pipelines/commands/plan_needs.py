@@ -10,6 +10,7 @@ from pipelines.advice.plan.levels import Choice, CountedFleet, PlannedLevels, To
 from pipelines.advice.plan.needs import MechanismNeeds
 from pipelines.advice.plan.places import PlannedPlaces
 from pipelines.advice.plan.spans import DAY_NUMBERS
+from pipelines.commands.terminal import table_of
 
 _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
 
@@ -49,27 +50,18 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
 
 
 def _levels(planned: PlannedLevels) -> Table:
-    table = Table(
-        title="Half of a HAT's 95 % interval, ± km/h, by vehicles in it and by total of a vehicle and period",
-        title_justify="left",
-    )
-    table.add_column("total", no_wrap=True)
-    for number in planned.vehicles_in_a_hat:
-        table.add_column(str(number), justify="right", no_wrap=True)
-    for name in ("HAT", "cell", "fleet"):
-        table.add_column(f"±{planned.within_kmh:g}\n{name}", justify="right", no_wrap=True)
+    title = "Half of a HAT's 95 % interval, ± km/h, by vehicles in it and by total of a vehicle and period"
+    needed = (f"±{planned.within_kmh:g}\n{name}" for name in ("HAT", "cell", "fleet"))
+    table = table_of(title, None, ("total",), (*map(str, planned.vehicles_in_a_hat), *needed), whole=True)
     for total in planned.totals:
         table.add_row(*_row(total), style="bold" if total.as_specified else None)
     return table
 
 
 def _spans(planned: PlannedLevels) -> Table:
-    table = Table(
-        title="This total as that of several days: mean error by reports that is expected, km/h, by released day",
-        title_justify="left",
-    )
-    for name in ("days", "released", "a day's\nepsilon", *(f"day\n{number}" for number in DAY_NUMBERS)):
-        table.add_column(name, justify="right", no_wrap=True)
+    title = "This total as that of several days: mean error by reports that is expected, km/h, by released day"
+    numbers = ("days", "released", "a day's\nepsilon", *(f"day\n{number}" for number in DAY_NUMBERS))
+    table = table_of(title, None, (), numbers, whole=True)
     for span in planned.spans:
         published = [span.first_published is not None and number >= span.first_published for number in DAY_NUMBERS]
         errors = [
@@ -96,15 +88,11 @@ def _choices(choices: Sequence[Choice]) -> Table:
 
 
 def _show_places(planned: PlannedPlaces, out: Console) -> None:
-    table = Table(
-        title=f"A map of places, for {planned.share:g} of the total: half width that half of all reports have at most, "
-        "± km/h, and reports at places that are ok, by released day",
-        title_justify="left",
+    title = (
+        f"A map of places, for {planned.share:g} of the total: half width that half of all reports have at most, "
+        "± km/h, and reports at places that are ok, by released day"
     )
-    table.add_column("places", no_wrap=True)
-    table.add_column("traffic", no_wrap=True)
-    for number in planned.days:
-        table.add_column(f"day\n{number}", justify="right", no_wrap=True)
+    table = table_of(title, None, ("places", "traffic"), [f"day\n{number}" for number in planned.days], whole=True)
     for kind in planned.kinds:
         shown = (f"{half:.0f}\n{100 * ok:.0f}%" for half, ok in zip(kind.half_width_kmh, kind.ok, strict=True))
         row = f"{kind.what}\n{kind.places:,}", kind.traffic, *shown
@@ -135,9 +123,7 @@ def _show_counted(planned: PlannedLevels, counted: CountedFleet, out: Console) -
         f"{counted.slots_of_a_vehicle:.0f} slots on average.",
         highlight=False,
     )
-    table = Table(title="HATs by number of vehicles", title_justify="left")
-    for name in counted.hats:
-        table.add_column(name, justify="right")
+    table = table_of("HATs by number of vehicles", None, (), [*counted.hats])
     table.add_row(*(f"{hats:,}" for hats in counted.hats.values()))
     out.print(table)
     out.print(
@@ -147,7 +133,7 @@ def _show_counted(planned: PlannedLevels, counted: CountedFleet, out: Console) -
 
 
 def show_needs(needs: MechanismNeeds, out: Console) -> None:
-    """How many vehicles a HAT needs where counts are public."""
+    """Shows how many vehicles a HAT needs where counts are public."""
     table = Table(
         title=f"Half of a HAT's 95 % interval by {needs.mechanism}, ± km/h, clipping at its worst: by vehicles in it",
         title_justify="left",

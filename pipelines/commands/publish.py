@@ -13,8 +13,8 @@ import click
 
 from pipelines.advice.publish.licences import NAMES, licence
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import account_options, answer, json_option, packed, spec_option
-from pipelines.commands.surroundings import surroundings_options, with_specified
+from pipelines.commands.options import account_options, answer, json_option, packed, results_option, spec_option
+from pipelines.commands.surroundings import credit_option, surroundings_options, tiles_option, with_specified
 from pipelines.errors import InputError, UsageError
 from pipelines.input_files import paths_of
 
@@ -70,8 +70,8 @@ _texts_options = packed(
     click.option("--contact", default="", help="An email or an address of theirs."),
     click.option("--licence", "--license", "licence_name", required=True, help=f"Such as {', '.join(NAMES)}."),
     click.option("--url", default="", help="Where the folder will be found; without it addresses are relative."),
-    click.option("--tiles", metavar="URL", help="Raster tiles under the map, with {z}, {x} and {y}."),
-    click.option("--credit", default="", help="Whom the tiles are by."),
+    tiles_option,
+    credit_option,
     click.option("--all", "everything", is_flag=True, help="Also values that are not to be used, marked as such."),
 )
 
@@ -90,9 +90,7 @@ Example:
 
 @click.command(help=_HELP)
 @spec_option
-@click.option(
-    "--input", "pattern", required=True, metavar="GLOB", help="Result files: a folder, or files as a quoted pattern."
-)
+@results_option
 @click.option("--from", "start", metavar="DATE", help="First local date. [default: of the files]")
 @click.option("--to", "end", metavar="DATE", help="Last local date (included). [default: of the files]")
 @account_options
@@ -145,7 +143,7 @@ def _told(output: Path, files: Mapping[str, bytes], rows: Mapping[str, tuple[int
 
 
 def _between(results: Mapping[str, pa.Table], start: str | None, end: str | None) -> dict[str, pa.Table]:
-    """Rows of local dates, both included. Raises UsageError and InputError."""
+    """Keeps the rows of local dates, both included. Raises UsageError and InputError."""
     import pyarrow.compute as pc
 
     from pipelines.advice.pages.rows import HATS
@@ -166,7 +164,7 @@ def _between(results: Mapping[str, pa.Table], start: str | None, end: str | None
 
 
 def _without_forecasts(rows: pa.Table) -> pa.Table:
-    """Without slots of which anything is a forecast: nothing of them is released."""
+    """Leaves out slots of which anything is a forecast: nothing of them is released."""
     import pyarrow.compute as pc
 
     forecast = rows.filter(pc.equal(rows["status"], "forecast"))["slot_start"].unique()
@@ -190,9 +188,7 @@ def _edition(
     from pipelines.advice.publish.edition import Edition, Origin
     from transforms.ledger.head import LedgerError
 
-    book = place.reader()
-    if not book.exists():
-        raise LedgerError(f"there is no ledger at {place.shown}")
+    book = place.read()
     record, text = walked(book, spec), spec_path.read_text(encoding="utf-8")
     if not record.newest:
         raise LedgerError(

@@ -18,6 +18,7 @@ from pipelines.commands.levels_summary import (
     show_left_out,
 )
 from pipelines.commands.options import console
+from pipelines.commands.terminal import table_of
 from pipelines.kinds import of_kind
 from pipelines.outcome import Spend
 from pipelines.runs.crew.check_input import InputCheck
@@ -116,9 +117,8 @@ def show(summary: dict[str, Any], out: Console) -> None:
 
 
 def _spending_table(periods: Sequence[dict[str, Any]]) -> Table:
-    spent = Table()
-    for title in ("period", "slots", "HATs", "no data", "sum of slot maxima", "most spent by a vehicle"):
-        spent.add_column(title, justify="left" if title == "period" else "right")
+    numbers = ("slots", "HATs", "no data", "sum of slot maxima", "most spent by a vehicle")
+    spent = table_of(None, None, ("period",), numbers)
     for period in periods:
         spent.add_row(
             period["period"],
@@ -148,9 +148,7 @@ def show_check(checked: InputCheck, *, as_json: bool) -> None:
         facts: dict[str, Fact] = {"periods": [period._asdict() for period in checked.periods], "refused": refused}
         click.echo(Summary({}, Operator({"rows": checked.outcome.rows} | facts)).json())
         return
-    table = Table(title=OPERATOR_ONLY, title_justify="left")
-    for title in ("period", "slots", "with observations", "observations"):
-        table.add_column(title, justify="left" if title == "period" else "right")
+    table = table_of(OPERATOR_ONLY, None, ("period",), ("slots", "with observations", "observations"))
     for period in checked.periods:
         table.add_row(period.period, f"{period.slots:,}", f"{period.slots_with_rows:,}", f"{period.rows:,}")
     out = console()

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import account_options, answer, json_option, spec_option
+from pipelines.commands.options import account_options, answer, html_option, json_option, spec_option
 from pipelines.errors import UsageError
 from pipelines.input_files import paths_of
 
 if TYPE_CHECKING:
-    from pipelines.account.guarantee import Loss
     from pipelines.account.location import AccountLocation
     from pipelines.advice.pages.report import ReportFacts
     from pipelines.specification import Specification
@@ -43,7 +40,7 @@ Example:
 )
 @click.option("--from", "start", metavar="DATE", help="First local date of the slots to look for.")
 @click.option("--to", "end", metavar="DATE", help="Last local date of them.")
-@click.option("--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file.")
+@html_option
 @json_option
 def report(
     spec_path: Path,
@@ -71,22 +68,19 @@ def report(
 def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, pattern: str | None) -> ReportFacts:
     """Walks the ledger. Raises LedgerError where there is none, or it is not whole."""
     from pipelines.account.cost import costs, debits
-    from pipelines.account.guarantee import loss_of
+    from pipelines.account.guarantee import Loss, loss_of, sentence
     from pipelines.account.missing_slots import gaps
     from pipelines.account.record import walked
     from pipelines.advice.pages.report import ReportFacts
     from pipelines.advice.pages.rows import read_rows
-    from transforms.ledger.head import LedgerError
 
-    book = place.reader()
-    if not book.exists():
-        raise LedgerError(f"there is no ledger at {place.shown}")
+    book = place.read()
     record = walked(book, spec)
     limit, by_period = book.limit(spec.account.name, spec.account.limit), debits(book.spent(spec.account.name))
     spent = {period: loss_of(total, limit) for period, total in by_period.items()}
     return ReportFacts(
         spec=spec,
-        guarantee=_guarantee(spec, spent),
+        guarantee=sentence(spec, spec.privacy.allocation.epsilon, max(spent.values(), default=Loss())),
         spent=spent,
         limit=limit,
         gaps=gaps(spec, when, book, int(datetime.now(UTC).timestamp())) if when else [],
@@ -95,9 +89,3 @@ def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, p
         record=record,
         costs=costs(spec.account.unit, limit, by_period, HABIT_DAYS) if by_period else [],
     )
-
-
-def _guarantee(spec: Specification, spent: Mapping[str, Loss]) -> str:
-    from pipelines.account.guarantee import Loss, sentence
-
-    return sentence(spec, spec.privacy.allocation.epsilon, max(spent.values(), default=Loss()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.commands.options import answer, json_option, packed
-from pipelines.commands.surroundings import surroundings_options
+from pipelines.commands.surroundings import credit_option, surroundings_options, tiles_option
 from pipelines.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def _texts(title: str, claim: str | None, spec_path: Path | None, tiles: str | N
         help="Their specification: the page then says whom its account protects, and each of its limits.",
     ),
     click.option("--claim", help="A sentence on what protects the vehicles, in place of that."),
-    click.option("--tiles", metavar="URL", help="Raster tiles under the map, with {z}, {x} and {y}."),
-    click.option("--credit", default="", help="Whom the tiles are by."),
+    tiles_option,
+    credit_option,
 )
 @surroundings_options
 @json_option

@@ -23,7 +23,7 @@ def _read(places_path: Path | None, ground_path: Path | None) -> Surroundings:
 
 
 def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
-    """With the shapes of places that the specification names by a file. path: of the specification."""
+    """Adds the shapes of places that the specification names by a file. path: of the specification."""
     asked = spec.places
     if asked is None or not asked.pieces.places.geometries:
         return around
@@ -31,6 +31,13 @@ def with_specified(around: Surroundings, spec: Specification, path: Path) -> Sur
     shapes = dict(zip(places.names, places.geometries, strict=True))
     return replace(around, places=around.places.with_shapes(shapes, path))
 
+
+tiles_option = click.option(
+    "--tiles",
+    metavar="URL",
+    help="Raster tiles to draw under the places, with {z}, {x} and {y}: the browser then loads them from there.",
+)
+credit_option = click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
 
 _file = click.Path(path_type=Path, dir_okay=False)
 surroundings_options = packed(

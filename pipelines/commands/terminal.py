@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,13 +62,13 @@ def _verbosity() -> int:
 
 
 def note(text: str) -> None:
-    """A line for the person who watches, on standard error; not under --quiet."""
+    """Says a line to the person who watches, on standard error; not under --quiet."""
     if not is_quiet():
         click.echo(text, err=True)
 
 
 def detail(text: str) -> None:
-    """A line on standard error under -v alone. Never a vehicle's data."""
+    """Says a line on standard error under -v alone. Never a vehicle's data."""
     if _verbosity() > 0:
         click.echo(text, err=True)
 
@@ -79,6 +79,21 @@ def console() -> Console:
     if out.is_terminal or os.environ.get("COLUMNS", "").isdigit():
         return out if out.width >= LEAST_COLUMNS else _Results(width=LEAST_COLUMNS, markup=False, emoji=False)
     return _Results(width=LOG_COLUMNS, soft_wrap=True, markup=False, emoji=False)
+
+
+def table_of(
+    title: str | None, caption: str | None, left: Sequence[str], right: Sequence[str], *, whole: bool = False
+) -> Table:
+    """A table without rows. left: the columns of names, which are never broken. right: those of numbers.
+
+    whole: numbers are not broken either.
+    """
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    for name in left:
+        table.add_column(name, no_wrap=True)
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=whole)
+    return table
 
 
 class _Results(Console):
@@ -92,7 +107,7 @@ class _Results(Console):
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[Report]:
-    """How far long work is, on standard error: bars while a terminal watches, a line a minute in a log."""
+    """Shows how far long work is, on standard error: bars while a terminal watches, a line a minute in a log."""
     errors = Console(stderr=True)
     if quiet or is_quiet() or sys.stderr is None:
         yield _unheard

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -93,19 +93,14 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         place = location.find(self.ledger, None if self.key is None else Path(self.key))
         place = replace(place, key=place.key.absolute())  # workers may stand in another folder
         secret = admitted(spec, place)
-        road = self._closed if elements.is_bounded else self._open
-        estimates = road(elements, spec, place, secret, outputs)
+        estimates = (self._closed if elements.is_bounded else self._open)(
+            elements, _Opened(spec, place, secret, outputs)
+        )
         schema = _schema_of(spec, outputs.shape) if self.typed else None
         return estimates | "rows" >> ToRows(outputs.shape, schema, may_be_late=elements.is_bounded)
 
-    def _closed(
-        self,
-        elements: PCollection[Any],
-        spec: Specification,
-        place: AccountLocation,
-        secret: Secret,
-        outputs: Outputs,
-    ) -> PCollection[SlotEstimates]:
+    def _closed(self, elements: PCollection[Any], opened: "_Opened") -> PCollection[SlotEstimates]:
+        spec, place, secret, outputs = opened
         if self.start is None or self.end is None:
             raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
         when = closed_range(spec.timetable, self.start, self.end, datetime.now(UTC))
@@ -118,15 +113,13 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
             observe(read, job).events, job, _AsCalled(spec, when, spec.counts_are_public and not self.allow_empty)
         )
 
-    def _open(
-        self,
-        elements: PCollection[Any],
-        spec: Specification,
-        place: AccountLocation,
-        secret: Secret,
-        outputs: Outputs,
-    ) -> PCollection[SlotEstimates]:
-        _refuse_unknown_lateness(spec)
+    def _open(self, elements: PCollection[Any], opened: "_Opened") -> PCollection[SlotEstimates]:
+        spec, place, secret, outputs = opened
+        if lateness_s := spec.input.allowed_lateness_s:
+            raise SpecificationError(
+                f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
+                "waits for reports is decided by the watermark of its source"
+            )
         start_s = first_slot(spec, self.start, datetime.now(UTC))
         check(spec, start_s)
         from_s, to_s = life_of(spec)
@@ -142,6 +135,15 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         pane_s = job.slot_s if job.release.keeps_late else PANE_S
         both = [estimates for _, estimates in released(read, beats, start_s, job, later_of(spec, job, secret), pane_s)]
         return both[0] if len(both) == 1 else both | "live and whole" >> beam.Flatten()
+
+
+class _Opened(NamedTuple):
+    """A specification with its account, which was admitted. outputs: what rows are to have."""
+
+    spec: Specification
+    place: AccountLocation
+    secret: Secret
+    outputs: Outputs
 
 
 def _heartbeat(
@@ -165,18 +167,6 @@ def names_of(spec: Specification) -> tuple[str, ...]:
     return tuple(columns.get(name, name) for name in spec.input.fields)
 
 
-def _refuse_unknown_lateness(spec: Specification) -> None:
-    if lateness_s := spec.input.allowed_lateness_s:
-        raise SpecificationError(
-            f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
-            "waits for reports is decided by the watermark of its source"
-        )
-
-
-def _keyed(packed: PackedEvents) -> KeyedEvents:
-    return packed.key, packed.data
-
-
 @dataclass(frozen=True)
 class _AsCalled:
     """The runner of a caller's bounded pipeline. needs_rows: see `Record`."""
@@ -186,7 +176,7 @@ class _AsCalled:
     needs_rows: bool
 
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
-        keyed = events | "by shard" >> beam.Map(_keyed).with_output_types(KeyedEvents)
+        keyed = events | "by shard" >> beam.Map(lambda packed: (packed.key, packed.data)).with_output_types(KeyedEvents)
         return with_beats(keyed | "by vehicle" >> ByVehicle(job.release), job)
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:

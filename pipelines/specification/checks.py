@@ -132,13 +132,16 @@ def _limit_of(account: AccountTable) -> Limit:
     need(min(days) >= 1 and max(days) <= LONGEST_SPAN, "account.limits", f"must be of 1 to {LONGEST_SPAN} days", days)
     need(len({*days}) == len(days), "account.limits", "must name each length once", days)
     try:
-        return SpanLimits(tuple(Span(span.days, _limit_in(span)) for span in sorted(account.limits, key=_days)))
+        return SpanLimits(
+            tuple(Span(span.days, _limit_in(span)) for span in sorted(account.limits, key=lambda span: span.days))
+        )
     except ClaimError as error:
         raise SpecificationError(f"account.limits: {error}") from None
 
 
 def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
-    """A total of a span of days is within the account's limit for that span, whichever of its days are released."""
+    """Checks that a total of a span of days is within the account's limit for it, whichever of its days are
+    released."""
     if levels.span is None:
         return
     of_days = Accountant().compose([levels.claim.times(levels.span.parts)])
@@ -148,10 +151,6 @@ def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
     rule = f"must give each day what the account allows it, {account.limit.said()}"
     of_day = f"{float(levels.epsilon):.4g} a day"
     need(account.limit.fits(Accountant().compose([levels.claim])), "privacy.epsilon", rule, of_day)
-
-
-def _days(span: SpanTable) -> int:
-    return span.days
 
 
 def _limit_in(span: SpanTable) -> Limit:
@@ -171,7 +170,7 @@ def grid_of(speed: SpeedTable) -> Grid:
 
 
 def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
-    """Without `levels`."""
+    """Checks how the budget is divided, without what `levels` adds."""
     need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     cap = None
     if privacy.composition == "cap":

@@ -74,7 +74,7 @@ def packed(
 
     Raises InputError where a place has no shape.
     """
-    grid = _grid(rows)
+    grid, codes = _grid(rows), _Codes()
     of_grid = [places.place(place_id) for place_id in grid.ids]
     arrays: dict[str, Array] = {
         **_shapes("places", [place.shape for place in of_grid if place.shape is not None]),
@@ -82,7 +82,7 @@ def packed(
         **({} if standing is None else _usual(standing, grid)),
         **_vehicles(rows, grid),
     }
-    layers = _packed_layers(rows, grid, codes := _Codes(), arrays)
+    layers = [_packed_layer(rows, grid, *numbered, codes, arrays) for numbered in enumerate(_layers(rows))]
     head = {
         **_standing(rows, grid),
         "slots": list(map(list, zip(grid.starts, grid.ends, strict=True))),
@@ -129,7 +129,7 @@ def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
 
 
 def _vehicles(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """How many vehicles were at a place at least, where rows say it of any; 0 where they do not."""
+    """Tells how many vehicles were at a place at least, where rows say it of any; 0 where they do not."""
     if "vehicles_at_least" not in rows.column_names or not pc.any(pc.is_valid(rows["vehicles_at_least"])).as_py():
         return {}
     matrix = np.zeros(grid.shape, np.uint8)
@@ -199,7 +199,7 @@ def _code(text: str) -> dict[str, Any]:
 
 
 def _layers(rows: pa.Table) -> Iterable[_Layer]:
-    """Each statistic's value, and whatever else has an interval of its own."""
+    """Lists what can be shown: each statistic's value, and whatever else has an interval of its own."""
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
         yield _Layer(statistic, ("value", *_BOUNDS), statistic=statistic)
     for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
@@ -209,17 +209,11 @@ def _layers(rows: pa.Table) -> Iterable[_Layer]:
             yield _Layer(name, (name, f"{name}_lower95", f"{name}_upper95"))
 
 
-def _packed_layers(rows: pa.Table, grid: _Grid, codes: _Codes, arrays: dict[str, Array]) -> list[dict[str, Any]]:
-    return [
-        _packed_layer(rows, grid, layer, f"layer{index}", codes, arrays) for index, layer in enumerate(_layers(rows))
-    ]
-
-
 def _packed_layer(
-    rows: pa.Table, grid: _Grid, layer: _Layer, name: str, codes: _Codes, arrays: dict[str, Array]
+    rows: pa.Table, grid: _Grid, number: int, layer: _Layer, codes: _Codes, arrays: dict[str, Array]
 ) -> dict[str, Any]:
     """Adds a layer's matrices; answers with what its head says. Numbers are stored as (number - origin) / step."""
-    chosen = _chosen(rows, layer)
+    name, chosen = f"layer{number}", _chosen(rows, layer)
     some = rows.filter(pa.array(chosen))
     slot, place = grid.slot[chosen], grid.place[chosen]
     beside = _beside(some) if layer.status == "status" else np.zeros(some.num_rows, np.bool_)
@@ -239,7 +233,7 @@ def _packed_layer(
 
 
 def _chosen(rows: pa.Table, layer: _Layer) -> Array:
-    """Which rows a layer shows."""
+    """Chooses the rows that a layer shows."""
     if layer.statistic is None:
         chosen: Array = pc.is_valid(rows[layer.columns[0]]).to_numpy()
         return chosen
@@ -262,7 +256,7 @@ def _drawn(rows: pa.Table, column: str, beside: Array) -> Array:
 
 
 def _known(rows: pa.Table, layer: _Layer, beside: Array) -> pa.ChunkedArray:
-    """How each row is known: its status, its mechanism, and what its drawn value is about."""
+    """Says how each row is known: its status, its mechanism, and what its drawn value is about."""
     about: pa.Array = pa.array([""] * rows.num_rows)
     if beside.any():
         which = pc.if_else(pc.equal(pc.fill_null(rows["parent"], ""), DAY), DAY, "area")

@@ -29,14 +29,11 @@ def write_page(path: Path, template: str, **texts: Any) -> None:
 
 
 def render(template: str, *, images: str | None = None, connects: bool = False, **texts: Any) -> bytes:
-    """A page whose Content-Security-Policy names the hashes of its own program and style, and nothing more.
+    """Makes a page whose Content-Security-Policy names the hashes of its own program and style, and nothing more.
 
     images: an address that pictures may come from. connects: the program may ask the server that the page is from.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pipelines.advice.pages"), autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    page = environment.get_template(template).render(policy=_POLICY, **texts)
+    page = text_of(template, policy=_POLICY, **texts)
     allowed = {name: " ".join(map(_hash, pattern.findall(page))) or "'none'" for name, pattern in _INLINE.items()}
     allowed |= {
         "img-src": f"data: blob: {_origin(images)}".strip(),
@@ -46,6 +43,17 @@ def render(template: str, *, images: str | None = None, connects: bool = False, 
     }
     policy = "; ".join(["default-src 'none'", *(f"{name} {sources}" for name, sources in allowed.items())])
     return page.replace(_POLICY, policy, 1).encode()
+
+
+def text_of(template: str, **texts: Any) -> str:
+    """Fills in a template; what is filled into HTML is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pipelines.advice.pages"),
+        autoescape=jinja2.select_autoescape(),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=template.endswith(".md"),
+    )
+    return environment.get_template(template).render(**texts)
 
 
 def script_json(data: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ class PlannedHat(NamedTuple):
 
 
 def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
-    """The HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
+    """Lays out the HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
     hats, composed = zip(*(_lay_out(spec, period) for period in counts.by_period()), strict=True)
     return [hat for some in hats for hat in some], _largest(composed)
 
@@ -165,7 +165,8 @@ def _composed(
         if in_period is not None and spec.privacy.allocation.total is None:
             period = ComposedTotal(float(rates[0] * in_period), "exact")
             slot = slot if slot.epsilon is not None else ComposedTotal(period.epsilon, "at most")
-    fits = debit.known != "if alike" and debit.epsilon is not None and _fits(spec, debit.epsilon)
+    is_told = debit.known != "if alike" and debit.epsilon is not None
+    fits = is_told and spec.account.limit.fits(Accountant(pure=Fraction(debit.epsilon or 0)))
     return Composed(
         epsilon_per_hat_least=float(min(rates)),
         epsilon_per_hat_most=float(max(rates)),
@@ -186,10 +187,6 @@ def may_have_constants(spec: Specification) -> bool:
 
 def _at_most(total: ComposedTotal) -> ComposedTotal:
     return ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
-
-
-def _fits(spec: Specification, epsilon: float) -> bool:
-    return spec.account.limit.fits(Accountant(pure=Fraction(epsilon)))
 
 
 def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
@@ -258,7 +255,8 @@ def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
 
 
 def period_lengths(spec: Specification) -> tuple[int, int] | None:
-    """Fewest and most slots of service that a period has, with days on which the clock changes; None as above."""
+    """Counts the fewest and the most slots of service that a period has, with days on which the clock changes; None as
+    above."""
     table, account = spec.timetable, spec.account
     if table.unit == "vehicle-ever":
         if account.since is None or account.until is None:

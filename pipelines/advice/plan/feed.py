@@ -42,7 +42,7 @@ class FeedPeriod:
     refused: dict[str, int]
 
     def counts(self, spec: Specification) -> SampleCounts:
-        """In the cells and slots of a specification; the region and the box are those it was read with."""
+        """Counts in the cells and slots of a specification; the region and the box are those it was read with."""
         table = spec.timetable
         start = table.midnight(self.first_day)
         try:
@@ -70,7 +70,8 @@ class FeedPeriod:
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
     """Reads a feed and keeps the period with the most observations. Raises InputError, which shows no content."""
-    when = StreamCalendar(spec.timetable, _edge_s(spec), FROM_US // 1_000_000, TO_US // 1_000_000)
+    edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())
+    when = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
     rules = Rules(
         grid=spec.value.grid,
         units=spec.input.layout.units,
@@ -113,10 +114,6 @@ def _by_period(observations: Observations, when: Locator) -> Iterator[tuple[str,
     where = when.locate(observations.event_us)
     for index in np.unique(where.period).tolist() if observations.event_us.size else ():
         yield where.periods[index], observations.take(where.period == index)
-
-
-def _edge_s(spec: Specification) -> int:
-    return int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())
 
 
 def _span(spec: Specification, event_us: int) -> tuple[date, int]:

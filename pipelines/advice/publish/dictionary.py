@@ -30,17 +30,14 @@ _PERCENTILES = {
 
 
 def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
-    """In the order of the table's schema. Raises KeyError for a column that nobody has described."""
+    """Describes the columns in the order of the table's schema. Raises KeyError for a column that nobody has
+    described."""
     entry_of = {column.name: column for column in _columns(spec)}
     return [entry_of[name] for name in table.names]
 
 
-def _interval(spec: Specification) -> str:
-    return _LEARNED_INTERVAL if spec.is_learned else _INTERVAL
-
-
 def _columns(spec: Specification) -> list[ColumnEntry]:
-    resolution, interval = spec.cells.resolution, _interval(spec)
+    resolution, interval = spec.cells.resolution, _LEARNED_INTERVAL if spec.is_learned else _INTERVAL
     listed = "; ".join(f"{status}: {meaning}" for status, meaning in STATUSES.items())
     return [
         ColumnEntry("slot_start", "Local time at which the slot begins, with its offset from UTC", "ISO 8601"),

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipelines.account.cost import Cost
 from pipelines.advice.pages.map import MapTexts, Surroundings, map_page
 from pipelines.advice.pages.pack import packed
-from pipelines.advice.pages.page import render
+from pipelines.advice.pages.page import render, text_of
 from pipelines.advice.pages.places import NamedPlaces
 from pipelines.advice.pages.rows import HATS
 from pipelines.advice.pages.usable import USABLE, csv_bytes, published
@@ -78,7 +77,7 @@ def write_folder(output: Path, files: Mapping[str, bytes]) -> None:
 def made(
     edition: Edition, results: Mapping[str, pa.Table], around: Surroundings, texts: MapTexts
 ) -> tuple[dict[str, bytes], dict[str, int]]:
-    """Every file of the folder by name; and how many rows each table has. results: see `read_results`.
+    """Makes every file of the folder, by name; and says how many rows each table has. results: see `read_results`.
 
     Raises InputError where nothing is left to publish.
     """
@@ -88,7 +87,9 @@ def made(
     files = {name: content for table in tables.values() for name, (content, _) in table.files.items()}
     schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
     files["places.geojson"] = places_geojson(results.values(), around.places)
-    files["map.html"] = map_page(texts, data=packed(_drawn(edition, results[HATS]), around.places, around.ground))
+    rows = results[HATS]
+    shown_rows = rows if edition.wishes.everything else rows.filter(pc.is_in(rows["status"], pa.array(USABLE)))
+    files["map.html"] = map_page(texts, data=packed(shown_rows, around.places, around.ground))
     about_privacy = f"{edition.wishes.title}: privacy"
     files["privacy.html"] = render("privacy.html", edition=edition, shown=shown, title=about_privacy)
     files["privacy.json"] = _json(edition.privacy())
@@ -98,7 +99,7 @@ def made(
     parts = [_part(name, content, schemas.get(name)) for name, content in files.items()]
     files["dcat.jsonld"] = _json(dcat_record(edition, parts))
     files[PACKAGE] = _json(data_package(edition, parts))
-    files["README.md"] = _readme(edition, parts).encode()
+    files["README.md"] = text_of("readme.md", edition=edition, parts=parts, shown=shown).encode()
     files["SHA256SUMS"] = "".join(f"{_hash(content)}  {name}\n" for name, content in sorted(files.items())).encode()
     return files, {name: table.rows for name, table in tables.items()}
 
@@ -112,7 +113,7 @@ class _Table(NamedTuple):
 
 
 def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundings) -> dict[str, _Table]:
-    """Those that are not empty, by name."""
+    """Makes the tables that are not empty, by name."""
     tables: dict[str, _Table] = {}
     about = {"title": edition.wishes.title, "privacy": edition.privacy(), "provenance": edition.provenance()}
     for name, rows in results.items():
@@ -132,11 +133,6 @@ def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundi
     return tables
 
 
-def _drawn(edition: Edition, rows: pa.Table) -> pa.Table:
-    """What the map shows: the rows that the tables have."""
-    return rows if edition.wishes.everything else rows.filter(pc.is_in(rows["status"], pa.array(USABLE)))
-
-
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -148,7 +144,7 @@ def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> Publis
 
 
 def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> bytes:
-    """Every place of the tables with its shape, name and note."""
+    """Lists every place of the tables with its shape, name and note."""
     features = []
     for cell in sorted({cell for rows in results for cell in rows["cell"].unique().to_pylist()} - {CITY}):
         place = places.place(cell)
@@ -160,55 +156,3 @@ def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> bytes:
 
 def _json(document: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
-
-
-_README = """# {wishes.title}
-
-{wishes.description}
-
-{shown} Columns are described in `dictionary.csv`, in `datapackage.json` and in the Parquet files themselves. `map.html`
-opens in any browser, without a network.
-
-Licence: {wishes.licence.title} {wishes.licence.url}
-Publisher: {publisher}
-
-## Privacy
-
-{promise.guarantee}
-
-Epsilon of a vehicle over days in a row that are alike: {costs}. Not protected:
-
-{limits}
-
-`privacy.html` says more.
-
-## Files
-
-| file | | bytes |
-|---|---|---:|
-{listed}
-
-Made by hatstream {origin.version} from specification `{spec_id}` (`specification.toml`).
-Slots: {covers.first} to {covers.last}.
-"""
-_ALL = "All values are here, those too that are not to be used (column status)."
-_USABLE = "Only values that are known well enough are here; a place and slot without a row is not known."
-
-
-def _readme(edition: Edition, parts: list[PublishedFile]) -> str:
-    return _README.format(
-        wishes=edition.wishes,
-        publisher=" ".join(filter(None, (edition.wishes.publisher, edition.wishes.contact))),
-        promise=edition.promise,
-        origin=edition.origin,
-        covers=edition.covers,
-        spec_id=edition.spec.spec_id,
-        shown=_ALL if edition.wishes.everything else _USABLE,
-        costs=", ".join(map(_cost_text, edition.promise.costs)),
-        listed="\n".join(f"| `{part.path}` | {part.title} | {part.size:,} |" for part in parts),
-        limits="\n".join(f"* {line}" for line in edition.not_protected),
-    )
-
-
-def _cost_text(cost: Cost) -> str:
-    return f"{cost.days} day{'' if cost.days == 1 else 's'} {shown(float(cost.total.epsilon)):g}"

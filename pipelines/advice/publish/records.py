@@ -40,7 +40,13 @@ def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, 
         "created": edition.origin.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "keywords": list(KEYWORDS),
         "licenses": [licence | ({"path": wishes.licence.url} if wishes.licence.url else {})],
-        "contributors": [{"title": wishes.publisher, "role": "publisher", **_email(wishes.contact)}],
+        "contributors": [
+            {
+                "title": wishes.publisher,
+                "role": "publisher",
+                **({"email": wishes.contact} if "@" in wishes.contact else {}),
+            }
+        ],
         "temporal": {"start": edition.covers.first, "end": edition.covers.last},
         "bbox": list(edition.covers.bbox),
         "privacy": edition.privacy(),
@@ -50,10 +56,6 @@ def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, 
 
 
 KEYWORDS = ("speed", "public transport", "traffic", "differential privacy", "H3")
-
-
-def _email(contact: str) -> dict[str, str]:
-    return {"email": contact} if "@" in contact else {}
 
 
 def _resource(part: PublishedFile) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def _field(field: pa.Field, column: ColumnEntry) -> dict[str, Any]:
 
 
 def dictionary_csv(tables: Mapping[str, Sequence[ColumnEntry]]) -> bytes:
-    """Every column of every table: meaning and unit."""
+    """Lists every column of every table with its meaning and unit."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(["table", "column", "meaning", "unit"])

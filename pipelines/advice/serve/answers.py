@@ -28,7 +28,7 @@ class Answer:
 
 
 def places(snapshot: Snapshot) -> Answer:
-    """Every place: id, name, note, bounds and shape."""
+    """Lists every place: id, name, note and shape."""
     listed = []
     for cell, place in snapshot.places.items():
         shape = None if place.shape is None else place.shape.geometry
@@ -37,7 +37,7 @@ def places(snapshot: Snapshot) -> Answer:
 
 
 def slots(snapshot: Snapshot) -> Answer:
-    """Every slot: start, end, how many usable values, and whether it is live or a forecast."""
+    """Lists every slot: start, end, how many usable values, and whether it is live or a forecast."""
     ends = snapshot.rows.group_by("slot_start").aggregate([("slot_end", "min")])
     end = dict(zip(ends["slot_start"].to_pylist(), ends["slot_end_min"].to_pylist(), strict=True))
     usable = snapshot.usable
@@ -97,7 +97,7 @@ def _starts(snapshot: Snapshot, query: Mapping[str, str]) -> list[str]:
 
 
 def _lies(start: datetime, first: datetime | None, last: datetime | None) -> bool:
-    """A bound without an offset is local, as slots are."""
+    """Whether a start lies within the bounds; one without an offset is local, as slots are."""
     local = start.replace(tzinfo=None)
     if first is not None and (start < first if first.tzinfo else local < first):
         return False
@@ -118,14 +118,6 @@ def _json(document: Any) -> Answer:
     return Answer(msgspec.json.encode(document), "application/json")
 
 
-def _rows_json(snapshot: Snapshot, rows: pa.Table) -> Answer:
-    return _json({"newest": snapshot.starts[-1], "values": rows.to_pylist()})
-
-
-def _rows_csv(_snapshot: Snapshot, rows: pa.Table) -> Answer:
-    return Answer(csv_bytes(rows), "text/csv; charset=utf-8")
-
-
 def _rows_geojson(snapshot: Snapshot, rows: pa.Table) -> Answer:
     features = []
     for row in rows.to_pylist():
@@ -135,7 +127,7 @@ def _rows_geojson(snapshot: Snapshot, rows: pa.Table) -> Answer:
 
 
 _FORMS: Mapping[str, Callable[[Snapshot, pa.Table], Answer]] = {
-    "json": _rows_json,
-    "csv": _rows_csv,
+    "json": lambda snapshot, rows: _json({"newest": snapshot.starts[-1], "values": rows.to_pylist()}),
+    "csv": lambda _snapshot, rows: Answer(csv_bytes(rows), "text/csv; charset=utf-8"),
     "geojson": _rows_geojson,
 }

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import answer, console, json_option, progress_bars
+from pipelines.commands.terminal import table_of
 from pipelines.input_files import InputFiles
 from transforms.extras import lacking
 
@@ -176,7 +176,7 @@ def _specification(out: Console, output: Path, fleet: MadeUpFleet) -> Specificat
 
 
 def _samples(out: Console, output: Path, fleets: list[MadeUpFleet]) -> list[str]:
-    """A file a day; the first is named without its date, as README.md's example releases it."""
+    """Writes a file a day; the first is named without its date, as README.md's example releases it."""
     from pipelines.made_up_fleet import write_sample
 
     paths, reports = [], 0
@@ -193,9 +193,8 @@ def _samples(out: Console, output: Path, fleets: list[MadeUpFleet]) -> list[str]
 
 
 def _tell(out: Console, classes: list[ClassError], city_kmh: float, guarantee: str) -> None:
-    table = Table(title="How far from the truth, by vehicles in the hexagon and hour", title_justify="left")
-    for title in ("vehicles", "HATs", "estimate", "constant", "interval", "holds the truth"):
-        table.add_column(title, justify="left" if title == "vehicles" else "right")
+    numbers = ("HATs", "estimate", "constant", "interval", "holds the truth")
+    table = table_of("How far from the truth, by vehicles in the hexagon and hour", None, ("vehicles",), numbers)
     for row in classes:
         table.add_row(
             row.name,

@@ -14,6 +14,7 @@ from rich.table import Table
 from dpops.levels import Kind
 from dpops.noise import Noise
 from pipelines.commands.options import progress_bars
+from pipelines.commands.terminal import table_of
 from pipelines.errors import InputError, UsageError
 from pipelines.lab.commands.evaluation_results import Results
 from pipelines.lab.evaluation.feed import Feed
@@ -80,7 +81,7 @@ def evaluated_places(
     report: Callable[[int, int], None],
     days: int | None = None,
 ) -> list[PlaceTable]:
-    """Every total, pure and with delta, `runs` times; the one without noise once."""
+    """Simulates every total, pure and with delta, `runs` times; the one without noise once."""
     number = days or len(city.days)
     done, whole = 0, number * (1 + len(totals) * len(KINDS) * runs)
 
@@ -107,7 +108,7 @@ def evaluated_places(
 
 
 def _means(runs: Sequence[Sequence[PlaceErrors]]) -> list[PlaceErrors]:
-    """By day; nan of `held` where no run knows a place."""
+    """Averages the runs by day; nan of `held` where no run knows a place."""
     names = [field.name for field in fields(PlaceErrors) if field.name != "day"]
     result = []
     for of_day in zip(*runs, strict=True):
@@ -155,20 +156,17 @@ def _city(feed: Feed, asked: AskedPlaces, report: Report) -> PlaceCity:
 
 
 def place_table(of_total: PlaceTable) -> Table:
-    """A row for each day, 80 columns wide."""
+    """Shows a row for each day, 80 columns wide."""
     with_delta = "" if of_total.delta is None else f", delta {of_total.delta}"
-    table = Table(
-        title=f"NOT PRIVATE: error of the map of places by reports, km/h; total {of_total.total}{with_delta}",
-        caption=(
-            "Of all days until then. learned: `value`. as shown: the cell's value where a place is not ok. cell: the "
-            "released cell's value everywhere. constant: the city's true mean. ok: reports at places that are ok, of "
-            "all; held: these places' intervals that hold the truth."
-        ),
-        title_justify="left",
-        caption_justify="left",
+    table = table_of(
+        f"NOT PRIVATE: error of the map of places by reports, km/h; total {of_total.total}{with_delta}",
+        "Of all days until then. learned: `value`. as shown: the cell's value where a place is not ok. cell: the "
+        "released cell's value everywhere. constant: the city's true mean. ok: reports at places that are ok, of "
+        "all; held: these places' intervals that hold the truth.",
+        (),
+        ("day", "learned", "as shown", "cell", "constant", "no noise", "ok", "held"),
+        whole=True,
     )
-    for name in ("day", "learned", "as shown", "cell", "constant", "no noise", "ok", "held"):
-        table.add_column(name, justify="right", no_wrap=True)
     for noisy, exact in zip(of_total.days, of_total.exact, strict=True):
         errors = (noisy.learned, noisy.published, noisy.copied, noisy.constant, exact.learned)
         held = "-" if np.isnan(noisy.held) else f"{noisy.held:.2f}"

@@ -1,12 +1,10 @@
 """Tables of errors: of HATs by how many vehicles each has, and beside those of a constant."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from dpops.types import Float64s
+from pipelines.commands.terminal import table_of as table_of
 
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, None))
 """HATs by number of vehicles, from and to, both included."""
@@ -40,13 +38,3 @@ def against(value: float | None, level: float | None, digits: int = 2) -> str:
     if value is None or level is None:
         return "-"
     return f"{value:.{digits}f}{' *' if value > level else '  '}"
-
-
-def table_of(title: str, caption: str | None, left: Sequence[str], right: Sequence[str]) -> Table:
-    """A table without rows. left: the columns of names, which are never broken. right: those of numbers."""
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    for name in left:
-        table.add_column(name, no_wrap=True)
-    for name in right:
-        table.add_column(name, justify="right")
-    return table
