@@ -22,6 +22,7 @@ from benchmarks.learning import DELTA, TOTAL, made_up
 from dpops.accountant import PureLimit, limit_of
 from dpops.claims import ZCDP, PureDP, rho_within
 from dpops.levels import UNIT, BoundsOnly, Fleet, recipe, sum_up
+from dpops.mechanism import plan_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid
@@ -113,7 +114,7 @@ def _unit(day: int, hour: int, region: tuple[int, ...], rng: np.random.Generator
     """A third of the cells has eight vehicles."""
     cells = np.sort(rng.choice(np.array(region), len(region) // 3, replace=False)).tolist()
     known = CountsKnown(np.full(8, 4, np.int64), 32)
-    plan = ArrayAverage().plan(known, GRID, EPSILON)
+    plan = plan_of_one(ArrayAverage(), known, GRID, EPSILON)
     kmh = 20 + 5 * np.sin(np.array(cells) % 97) + float(plan.noise_std()) * rng.normal(size=len(cells))
     integers = np.rint(kmh / float(plan.step)).astype(np.int64).tolist()
     slot = _slots(day)[hour]

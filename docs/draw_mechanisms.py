@@ -18,7 +18,7 @@ from dpops.means.arrays import array_means, length_of
 from dpops.means.forecasts import expected_quantiles
 from dpops.means.grouping import Grouping, best_fit, wrap_around
 from dpops.means.quantile_interval import QuantileInterval
-from dpops.mechanism import Mechanism, Totals
+from dpops.mechanism import Mechanism, Totals, forecast_of_one, plan_of_one
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
@@ -73,7 +73,7 @@ def draw_baseline() -> Figure:
         noise = []
         for most in heaviest.tolist():
             counts = np.array([most] + [5] * 20)
-            plan = mechanism.plan(CountsKnown.all_of(counts), GRID, Fraction(1))
+            plan = plan_of_one(mechanism, CountsKnown.all_of(counts), GRID, Fraction(1))
             noise.append(float(plan.scale * plan.step))
         label = mechanism.name + ("" if mechanism.name == "baseline" else " (and a clipping bias)")
         axes.plot(heaviest, noise, label=label, color=COLOURS[mechanism.name], lw=2)
@@ -167,7 +167,7 @@ def draw_levy() -> Figure:
     totals = example(60, 120)
     epsilon = Fraction(1, 2)
     mechanism = Levy()
-    plan = mechanism.plan(CountsKnown.all_of(totals.counts), GRID, epsilon)
+    plan = plan_of_one(mechanism, CountsKnown.all_of(totals.counts), GRID, epsilon)
     unit = float(plan.step * plan.facts["arrays"])
     means = array_means([totals], [plan]).means * unit
     tau, bins = plan.facts["tau"] * unit, plan.facts["bins"]
@@ -207,7 +207,7 @@ def _draw_quantiles(mechanism: QuantileInterval, title: str) -> Figure:
     figure = Figure(figsize=(7.2, 5), layout="constrained")
     rows: Sequence[Axes] = figure.subplots(2, 1, sharex=True)
     for axes, epsilon in zip(rows, (Fraction(1), Fraction(4)), strict=True):
-        plan = mechanism.plan(CountsKnown.all_of(totals.counts), GRID, epsilon)
+        plan = plan_of_one(mechanism, CountsKnown.all_of(totals.counts), GRID, epsilon)
         means = np.sort(array_means([totals], [plan]).means * float(plan.step * plan.facts["arrays"]))
         rank = float(mechanism.rank(means.size, epsilon))
         ends = np.unique(np.concatenate([[0.0], means, [float(UPPER)]]))
@@ -231,7 +231,7 @@ def draw_opt_array() -> Figure:
     counts = np.sort(itms_counts())[::-1].copy()
     figure, axes = _one(6.4, 3.8)
     epsilons = [Fraction(number, 1000) for number in range(2, 1500, 2)]
-    lengths = [OptArray().plan(CountsKnown.all_of(counts), GRID, epsilon).facts["m_ub"] for epsilon in epsilons]
+    lengths = [plan_of_one(OptArray(), CountsKnown.all_of(counts), GRID, epsilon).facts["m_ub"] for epsilon in epsilons]
     axes.step([float(epsilon) for epsilon in epsilons], lengths, where="post", color=COLOURS["opt-array"], lw=2)
     high = float(epsilons[lengths.index(int(counts.max()))])
     axes.axvline(high, color="black", ls="--", lw=1)
@@ -278,7 +278,7 @@ def _draw_clipping(axes: Axes, counts: Int64s) -> None:
     count = np.geomspace(1, 64, 200)
     shades = mpl.colormaps["Purples"]
     for depth, epsilon in enumerate(("2", "1", "0.5", "0.2")):
-        bound = WorstCaseOptimal().plan(CountsKnown.all_of(counts), GRID, Fraction(epsilon)).facts["bound"]
+        bound = plan_of_one(WorstCaseOptimal(), CountsKnown.all_of(counts), GRID, Fraction(epsilon)).facts["bound"]
         half = np.minimum(bound / 100 / count, UPPER) / 2
         name = f"epsilon {epsilon}: T = {bound // GRID.upper_steps} U"
         axes.fill_between(count, UPPER / 2 - half, UPPER / 2 + half, color=shades(0.25 + 0.2 * depth), label=name)
@@ -295,7 +295,7 @@ def draw_akmv() -> Figure:
     totals = example(40, 20)
     epsilon = Fraction(1)
     mechanism = Akmv()
-    plan = mechanism.plan(CountsKnown.all_of(totals.counts), GRID, epsilon)
+    plan = plan_of_one(mechanism, CountsKnown.all_of(totals.counts), GRID, epsilon)
     runs = 20_000
     bound = np.array([integers[0] for integers in mechanism.release([totals] * runs, [plan] * runs, _seeded())]) / 100
     sums = np.sort(totals.sums)[::-1] / 100
@@ -361,7 +361,7 @@ def _shade(axes: Axes, numbers: Float64s, winners: Sequence[str]) -> None:
 
 
 def _forecast(mechanism: Mechanism, counts: Int64s, epsilon: Fraction, prior: Prior) -> float:
-    return mechanism.forecast(CountsKnown.all_of(counts), GRID, epsilon, prior)
+    return forecast_of_one(mechanism, CountsKnown.all_of(counts), GRID, epsilon, prior)
 
 
 def _one(width: float, height: float) -> tuple[Figure, Axes]:

@@ -109,7 +109,7 @@ class Plan:
 
     >>> from dpops.mechanisms.baseline import Baseline
     >>> counts, grid = CountsKnown.all_of(np.array([5, 3, 1])), Grid(step=Fraction(1), upper_steps=65)
-    >>> Baseline().plan(counts, grid, Fraction(1)).sensitivity
+    >>> plan_of_one(Baseline(), counts, grid, Fraction(1)).sensitivity
     325
     """
 
@@ -244,8 +244,9 @@ class Mechanism(Protocol):
     of what is asked for. The metadata `DECIDES` of the latter puts it among what a specification's id is the hash of.
 
     statistics: which it can release, by name (dpops.statistics). outputs: what it gives of them, by name and in order;
-    none where it gives the one number of a statistic that has but one. chooses: whether a private choice decides its
-    bias, so that its plans bound that by all of U. pull: see `Pull`.
+    none where it gives the one number of a statistic that has but one. may_be_constant: whether some of its plans draw
+    nothing, and so cost nothing. chooses: whether a private choice decides its bias, so that its plans bound it by U.
+    pull: see `Pull`.
 
     >>> from dpops.mechanisms.baseline import Baseline
     >>> from dpops.noise import Noise
@@ -259,13 +260,9 @@ class Mechanism(Protocol):
     statistics: ClassVar[frozenset[str]]
     outputs: ClassVar[tuple[str, ...]] = ()
     adjacencies: ClassVar[frozenset[Adjacency]]
+    may_be_constant: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
     pull: ClassVar[Pull] = Pull()
-
-    @property
-    def may_be_constant(self) -> bool:
-        """Whether some of its plans draw nothing, and so cost nothing."""
-        return False
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
@@ -277,13 +274,9 @@ class Mechanism(Protocol):
         """The variants that `auto` compares."""
         return [cls()]
 
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        """The public plan of one HAT: it may see the counts, so it is for where these are public. Raises PlanError."""
-        return self.plans([hat], grid, epsilon)[0]
-
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """What `plan` makes of each HAT. A mechanism gives one of these two; the other follows from it."""
-        return [self.plan(hat, grid, epsilon) for hat in hats]
+        """The public plan of each HAT: it may see the counts, so it is for where these are public. Raises PlanError."""
+        ...
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Expected absolute error of the published value of each HAT, in units, if the samples are as the prior says.
@@ -292,12 +285,8 @@ class Mechanism(Protocol):
         """
         ...
 
-    def forecast(self, hat: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
-        """What `forecasts` says of one HAT."""
-        return float(self.forecasts(HatCounts.of([hat], grid, epsilon, prior)[0])[0])
-
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
-        """Noisy integers of each HAT; all noise of the call is drawn in vectors. Plans are those made by `plan`."""
+        """Noisy integers of each HAT; all noise of the call is drawn in vectors. Plans are those made by `plans`."""
         ...
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
@@ -324,6 +313,16 @@ class Mechanism(Protocol):
             made = [Plan.from_public(cls.name, plan) for plan in plans]
             plans = [cls.resolve(*pair).document() for pair in zip(released, made, strict=True)]
         return noisy_queries([integers[-1] for integers in released], plans, miss)
+
+
+def plan_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    """The plan of a HAT that stands alone. Raises PlanError."""
+    return mechanism.plans([hat], grid, epsilon)[0]
+
+
+def forecast_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
+    """The expected absolute error of a HAT that stands alone, in units."""
+    return float(mechanism.forecasts(HatCounts.of([hat], grid, epsilon, prior)[0])[0])
 
 
 def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:

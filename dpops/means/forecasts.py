@@ -1,7 +1,7 @@
 """What mechanisms for means share when they forecast the errors of many HATs, in vectors."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from statistics import fmean
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
 from dpops.means.array_layouts import USUAL, ArrayLayout, layout
 from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, Rule
+from dpops.mechanism import Plan
 from dpops.types import CountsKnown, Grid, Int64s
 
 _AT_ONCE = 1 << 13
@@ -100,6 +101,15 @@ def errors_around(hats: HatCounts, spread: Float64s, scale: Float64s, points: in
         errors = clamped_errors(means, hats.upper, bias, scale[some, None, None])
         mean_errors[some] = errors.reshape(errors.shape[0], -1).mean(axis=1)
     return mean_errors
+
+
+def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Float64s]) -> Float64s:
+    """Forecasts mean errors of HATs that were planned already.
+
+    moved: of each HAT, the weight of its users in the release less the true one, float64 (users,).
+    """
+    spread = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
+    return errors_around(hats, np.array(spread), np.array([float(plan.scale * plan.step) for plan in plans]))
 
 
 def chunks(hats: int, of_each: int) -> Iterator[slice]:

@@ -36,7 +36,10 @@ class Akmv(Mechanism):
     chooses: ClassVar[bool] = True
     pull: ClassVar[Pull] = Pull(-0.25, 0.15, clips=True)
 
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
+        return [self._plan(hat, grid, epsilon) for hat in hats]
+
+    def _plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps, epsilon)
         samples, heaviest = int(counts.sum()), int(counts.max())

@@ -17,7 +17,7 @@ from dpops.means.array_layouts import (
     sums_of_means,
 )
 from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out_wrapped
-from dpops.means.forecasts import errors_around, laid_out, quotients
+from dpops.means.forecasts import errors_around, errors_of_weights, laid_out, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
 from dpops.rationals import text
@@ -115,10 +115,8 @@ class ArrayAverage(Mechanism):
     def forecasts(self, hats: HatCounts) -> Float64s:
         if self.grouping != "best-fit":
             plans = self.plans(list(hats), hats.grid, hats.epsilon)
-            scales = np.array([float(plan.scale * plan.step) for plan in plans])
-            shares = ((plan.weight, hat.counts) for plan, hat in zip(plans, hats, strict=True))
-            spread = [hats.prior.spread(weight - counts / counts.sum(), counts) for weight, counts in shares]
-            return errors_around(hats, np.array(spread), scales)
+            weights = zip((plan.weight for plan in plans), (hat.counts for hat in hats), strict=True)
+            return errors_of_weights(hats, plans, (weight - counts / counts.sum() for weight, counts in weights))
         laid = laid_out(hats, self.m_ub)
         scale = quotients(laid.moved, laid.arrays, hats.grid.step / (FINE * hats.epsilon))
         return errors_around(hats, laid.spread, scale)

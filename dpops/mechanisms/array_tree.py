@@ -41,9 +41,12 @@ class ArrayTree(TreeMechanism):
     def examples(cls) -> Sequence["ArrayTree"]:
         return [cls(bins=65), cls(bins=5, m_ub="argmax"), cls(bins=64, m_ub=3)]
 
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
-        check_counts(hat, grid, epsilon)
-        [laid] = lay_out_together([hat], grid, epsilon, self.m_ub)
-        masses = array_masses(laid.grouping, hat.counts.size, laid.m_ub)
-        facts = {"m_ub": laid.m_ub, "arrays": laid.grouping.fills.size}
-        return tree_plan(self.name, hat, grid, epsilon, self.bins, masses, facts)
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
+        for hat in hats:
+            check_counts(hat, grid, epsilon)
+        plans = []
+        for hat, laid in zip(hats, lay_out_together(hats, grid, epsilon, self.m_ub), strict=True):
+            masses = array_masses(laid.grouping, hat.counts.size, laid.m_ub)
+            facts = {"m_ub": laid.m_ub, "arrays": laid.grouping.fills.size}
+            plans.append(tree_plan(self.name, hat, grid, epsilon, self.bins, masses, facts))
+        return plans

@@ -11,7 +11,7 @@ import numpy as np
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts, Prior
 from dpops.means.forecasts import is_usual
-from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals
+from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals, forecast_of_one, plan_of_one
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
 from dpops.registry import registered
@@ -39,13 +39,10 @@ class Auto(Mechanism):
     name: ClassVar[str] = "auto"
     statistics: ClassVar[frozenset[str]] = frozenset({"mean", "variance"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    may_be_constant: ClassVar[bool] = True
 
     prior: Prior | None = None
     statistic: Literal["mean", "variance"] = field(default="mean", metadata={DECIDES: True})
-
-    @property
-    def may_be_constant(self) -> bool:
-        return self.statistic == "mean"
 
     @classmethod
     def examples(cls) -> Sequence["Auto"]:
@@ -63,7 +60,7 @@ class Auto(Mechanism):
         hats = None if self.prior is None else HatCounts.of([hat], grid, epsilon, self.prior)[0]
         for mechanism in _candidates(self.statistic, self.prior):
             try:
-                plan = mechanism.plan(hat, grid, epsilon)
+                plan = plan_of_one(mechanism, hat, grid, epsilon)
             except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
                 refusal = reason
                 continue
@@ -73,9 +70,6 @@ class Auto(Mechanism):
         if not ranked:
             raise refusal
         return sorted(ranked, key=_order)
-
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        return self.ranking(hat, grid, epsilon)[0].plan
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Those of means in usual HATs together."""
@@ -89,7 +83,10 @@ class Auto(Mechanism):
                 plan_at |= zip(places, mechanism.plans([hats[place] for place in places], grid, epsilon), strict=True)
         elif some:
             plan_at |= zip(usual, self._safest(some, grid, epsilon), strict=True)
-        return [plan_at[place] if place in plan_at else self.plan(hat, grid, epsilon) for place, hat in enumerate(hats)]
+        return [
+            plan_at[place] if place in plan_at else self.ranking(hat, grid, epsilon)[0].plan
+            for place, hat in enumerate(hats)
+        ]
 
     def _safest(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
         """Picks what `ranking` has without a prior, for HATs of which no mechanism refuses a plan. One whose bias may
@@ -113,7 +110,7 @@ class Auto(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         chosen = [(hat, self.ranking(hat, hats.grid, hats.epsilon)[0].mechanism) for hat in hats]
-        return np.array([best.forecast(hat, hats.grid, hats.epsilon, hats.prior) for hat, best in chosen])
+        return np.array([forecast_of_one(best, hat, hats.grid, hats.epsilon, hats.prior) for hat, best in chosen])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         if len(totals) != len(plans):
@@ -145,7 +142,7 @@ def _costs(mechanism: Mechanism, hats: HatCounts) -> Int64s:
         return np.ones(len(hats.samples), np.int64)
 
     def of_size(counts: Int64s) -> Int64s:
-        plan = mechanism.plan(CountsKnown.all_of(counts[0]), hats.grid, hats.epsilon)
+        plan = plan_of_one(mechanism, CountsKnown.all_of(counts[0]), hats.grid, hats.epsilon)
         return np.full(len(counts), not plan.is_constant, np.int64)
 
     costs: Int64s = hats.of_each(of_size)

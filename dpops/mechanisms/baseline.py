@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dpops.claims import Adjacency
-from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
+from dpops.forecast import Float64s, HatCounts
 from dpops.means.arrays import FINE
 from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
-from dpops.means.forecasts import errors_around, quotients
+from dpops.means.forecasts import errors_around, errors_of_weights, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,10 @@ class Baseline(Mechanism):
     def examples(cls) -> Sequence["Baseline"]:
         return [cls(), cls(m_ub="opt"), cls(m_ub=3), cls(statistic="mean-of-vehicles")]
 
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
+        return [self._plan(hat, grid, epsilon) for hat in hats]
+
+    def _plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
         m_ub = 1 if self.counts_once else self.m_ub
         check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE), epsilon)
@@ -83,18 +86,14 @@ class Baseline(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         if self.counts_once or self.m_ub != "none":
-            return np.array([self._forecast(hat, hats) for hat in hats])
+            plans = self.plans(list(hats), hats.grid, hats.epsilon)
+            pairs = zip(plans, (hat.counts for hat in hats), strict=True)
+            return errors_of_weights(hats, plans, (weights(*pair) - self._true_weights(pair[1]) for pair in pairs))
         scale = quotients(hats.heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
         return errors_around(hats, np.zeros(scale.size), scale, points=1)
 
-    def _forecast(self, hat: CountsKnown, hats: HatCounts) -> float:
-        """What it is where users may be capped."""
-        plan, counts, prior = self.plan(hat, hats.grid, hats.epsilon), hat.counts, hats.prior
-        true = np.full(counts.size, 1 / counts.size) if self.counts_once else counts / plan.facts["samples"]
-        spread = prior.spread(weights(plan, counts) - true, counts)
-        bias = spread * normal_scores(32 if spread > 0 else 1)
-        means = prior.hat_means(hats.upper)[:, None]
-        return float(clamped_errors(means, hats.upper, bias, float(plan.scale * plan.step)).mean())
+    def _true_weights(self, counts: Int64s) -> Float64s:
+        return np.full(counts.size, 1 / counts.size) if self.counts_once else counts / counts.sum()
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)

@@ -54,7 +54,10 @@ class BaselineVariance(Mechanism):
     def candidates(cls) -> Sequence["BaselineVariance"]:
         return [cls(), cls(m_ub="opt")]
 
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
+        return [self._plan(hat, grid, epsilon) for hat in hats]
+
+    def _plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
         rate = float(epsilon)

@@ -42,13 +42,15 @@ class CappedTree(TreeMechanism):
     def examples(cls) -> Sequence["CappedTree"]:
         return [cls(bins=65, m_ub="none"), cls(bins=5), cls(bins=61, m_ub=3)]
 
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
-        check_counts(hat, grid, epsilon)
-        level = share_error(best_shape(self.bins)) / float(epsilon)
-
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
         def cost(cap: CountCap) -> float:
             return cap.moved[0] / cap.moved[1] + level * cap.most / cap.kept
 
-        cap = chosen(self.m_ub, hat.counts, hat.reported, cost)
-        masses = capped_masses(hat.counts, cap.most)
-        return tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.most})
+        plans = []
+        for hat in hats:
+            check_counts(hat, grid, epsilon)
+            level = share_error(best_shape(self.bins)) / float(epsilon)
+            cap = chosen(self.m_ub, hat.counts, hat.reported, cost)
+            masses = capped_masses(hat.counts, cap.most)
+            plans.append(tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.most}))
+        return plans

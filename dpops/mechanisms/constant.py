@@ -10,7 +10,17 @@ import numpy as np
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
 from dpops.means.forecasts import chunks
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, values_of
+from dpops.mechanism import (
+    Integers,
+    Mechanism,
+    Plan,
+    Totals,
+    check_plan_input,
+    facts_of,
+    plan_of_one,
+    stack,
+    values_of,
+)
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid
 
@@ -28,11 +38,9 @@ class Constant(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
-    prior: Prior | None = None
+    may_be_constant: ClassVar[bool] = True
 
-    @property
-    def may_be_constant(self) -> bool:
-        return True
+    prior: Prior | None = None
 
     @classmethod
     def examples(cls) -> Sequence["Constant"]:
@@ -62,7 +70,7 @@ class Constant(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         means, scores = hats.prior.hat_means(hats.upper)[:, None], normal_scores(32)
-        plan = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
+        plan = plan_of_one(self, CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
         off, mean_errors = _value(plan) - means, []
         for counts in hats.counts:
             spread = hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts)

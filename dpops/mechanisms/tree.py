@@ -35,9 +35,11 @@ class BestTree(TreeMechanism):
     def examples(cls) -> Sequence["BestTree"]:
         return [cls(), cls(bins=20, prior=Prior(20.0, 12.0))]
 
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> TreePlan:
-        plans = [mechanism.plan(hat, grid, epsilon) for mechanism in _candidates(self.bins)]
-        return min(plans, key=lambda plan: self._error(plan, hat.counts))
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
+        by_hat = zip(*(mechanism.plans(hats, grid, epsilon) for mechanism in _candidates(self.bins)), strict=True)
+        return [
+            min(plans, key=lambda plan: self._error(plan, hat.counts)) for plans, hat in zip(by_hat, hats, strict=True)
+        ]
 
     def _error(self, plan: TreePlan, counts: Int64s) -> float:
         return plan.error() if self.prior is None else forecast_share_error(plan, counts, self.prior)

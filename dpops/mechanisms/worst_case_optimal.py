@@ -34,14 +34,11 @@ class WorstCaseOptimal(Mechanism):
     name: ClassVar[str] = "worst-case-optimal"
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    may_be_constant: ClassVar[bool] = True
     pull: ClassVar[Pull] = Pull(1.5, 0.6, clips=True)
 
     tie: Literal["largest", "smallest"] = "largest"
     constant: bool = False
-
-    @property
-    def may_be_constant(self) -> bool:
-        return True
 
     @classmethod
     def examples(cls) -> Sequence["WorstCaseOptimal"]:
@@ -51,7 +48,10 @@ class WorstCaseOptimal(Mechanism):
     def candidates(cls) -> Sequence["WorstCaseOptimal"]:
         return cls.examples()
 
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
+        return [self._plan(hat, grid, epsilon) for hat in hats]
+
+    def _plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
         check_plan_input(counts, reported, 2 * grid.upper_steps, epsilon)
         ordered = np.sort(counts)[::-1]

@@ -46,19 +46,23 @@ class NoisyShare(Mechanism):
     statistics = frozenset({"share"})
     adjacencies = frozenset({"counts-public"})
 
-    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        samples, heaviest = int(hat.counts.sum()), int(hat.counts.max())
-        return Plan(
-            mechanism=self.name,
-            epsilon=epsilon,
-            step=Fraction(1, samples),
-            scale=heaviest / epsilon,
-            upper=Fraction(1),
-            bias_bound=1 - samples / hat.reported,
-            sensitivity=heaviest,
-            facts=facts_of(hat, grid),
-            rounding=0.0,
-        )
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
+        plans = []
+        for hat in hats:
+            samples, heaviest = int(hat.counts.sum()), int(hat.counts.max())
+            plan = Plan(
+                mechanism=self.name,
+                epsilon=epsilon,
+                step=Fraction(1, samples),
+                scale=heaviest / epsilon,
+                upper=Fraction(1),
+                bias_bound=1 - samples / hat.reported,
+                sensitivity=heaviest,
+                facts=facts_of(hat, grid),
+                rounding=0.0,
+            )
+            plans.append(plan)
+        return plans
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)

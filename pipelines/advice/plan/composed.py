@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from dpops.accountant import Accountant
+from dpops.mechanisms.constant import Constant
 from dpops.types import Int64s
 from pipelines.advice.plan.counts import SampleCounts
 from pipelines.specification import Specification
@@ -182,7 +183,7 @@ def _composed(
 
 def may_have_constants(spec: Specification) -> bool:
     """Whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
-    return any(stat.mechanism.may_be_constant for stat in spec.statistics)
+    return any(stat.mechanism.may_be_constant and stat.name in Constant.statistics for stat in spec.statistics)
 
 
 def _at_most(total: ComposedTotal) -> ComposedTotal:

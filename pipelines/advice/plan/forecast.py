@@ -12,7 +12,7 @@ import numpy as np
 from dpops.accountant import Accountant
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
-from dpops.mechanism import Mechanism, Plan
+from dpops.mechanism import Mechanism, Plan, forecast_of_one, plan_of_one
 from dpops.mechanisms.auto import Auto
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown
@@ -133,9 +133,9 @@ class Forecaster:
         if isinstance(mechanism, Auto):
             ranking = mechanism.ranking(counts, self._grid, epsilon)
             return [Candidate(label(ranked.mechanism), ranked.plan, ranked.error) for ranked in ranking]
-        plan = mechanism.plan(counts, self._grid, epsilon)
+        plan = plan_of_one(mechanism, counts, self._grid, epsilon)
         prior = self._prior
-        error = plan.error() if prior is None else mechanism.forecast(counts, self._grid, epsilon, prior)
+        error = plan.error() if prior is None else forecast_of_one(mechanism, counts, self._grid, epsilon, prior)
         return [Candidate(label(mechanism), plan, error)]
 
 

@@ -208,8 +208,8 @@ def _means(
         yield values_of(done, plans)
 
 
-def _plans(hats: Sequence[TrueHat], mechanism: Mechanism, grid: Grid, epsilon: Fraction) -> list[Plan]:
-    return [mechanism.plan(CountsKnown(hat.totals.counts, hat.reported), grid, epsilon) for hat in hats]
+def _plans(hats: Sequence[TrueHat], mechanism: Mechanism, grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
+    return mechanism.plans([CountsKnown(hat.totals.counts, hat.reported) for hat in hats], grid, epsilon)
 
 
 def _off(name: str, values: Float64s, truth: TrueDistributions) -> Float64s:

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from dpops.mechanism import Mechanism, Totals
+from dpops.mechanism import Mechanism, Totals, forecast_of_one, plan_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
@@ -62,7 +62,7 @@ def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> S
     mechanism = contenders(data)[label]
     counts = data.counts
     hat = CountsKnown.all_of(counts)
-    plan = mechanism.plan(hat, GRID, Fraction(epsilon))
+    plan = plan_of_one(mechanism, hat, GRID, Fraction(epsilon))
     own = hashlib.sha256(f"{seed}/{data.name}/{label}/{epsilon}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(own[:8]))
     noise = Noise(rng.bytes)
@@ -84,7 +84,7 @@ def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> S
         error=float(all_errors.mean()),
         standard_error=float(all_errors.std() / math.sqrt(runs)),
         published=float(np.concatenate(published).mean()),
-        forecast=mechanism.forecast(hat, GRID, Fraction(epsilon), data.prior),
+        forecast=forecast_of_one(mechanism, hat, GRID, Fraction(epsilon), data.prior),
         worst_case=plan.error(),
         chosen=plan.mechanism,
         runs=runs,

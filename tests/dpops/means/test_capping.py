@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpops.forecast import transport_bias
 from dpops.means.capping import CapRule, CountCap, chosen
-from dpops.mechanism import Mechanism, Plan, Totals
+from dpops.mechanism import Mechanism, Plan, Totals, plan_of_one
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
@@ -59,10 +59,10 @@ def test_opt_is_the_cap_of_least_bias_plus_noise_and_of_equal_ones_the_largest(
     """All retained counts are compared, each by the plan that it would have."""
     reported = int(counts.sum()) + dropped
     costs = {most: cost(kind, counts, most, reported, epsilon) for most in set(counts.tolist())}
-    plan = kind(m_ub="opt").plan(CountsKnown(counts, reported), GRID, epsilon)
+    plan = plan_of_one(kind(m_ub="opt"), CountsKnown(counts, reported), GRID, epsilon)
     best = max(most for most, error in costs.items() if error == min(costs.values()))
     assert plan.facts.get("m_ub", plan.facts["heaviest"]) == best
-    assert plan.public() == kind(m_ub=best).plan(CountsKnown(counts, reported), GRID, epsilon).public()
+    assert plan.public() == plan_of_one(kind(m_ub=best), CountsKnown(counts, reported), GRID, epsilon).public()
 
 
 def cost(
@@ -82,7 +82,9 @@ def test_a_cap_pays_where_one_user_is_far_busier_than_the_others(
     kind: type[Baseline] | type[BaselineVariance],
 ) -> None:
     counts = np.array([60] + [10] * 30, np.int64)
-    whole, capped = (kind(m_ub=rule).plan(CountsKnown(counts, 360), GRID, Fraction(1, 4)) for rule in ("none", "opt"))
+    whole, capped = (
+        plan_of_one(kind(m_ub=rule), CountsKnown(counts, 360), GRID, Fraction(1, 4)) for rule in ("none", "opt")
+    )
     assert capped.facts["m_ub"] == 10
     assert capped.error() < whole.error()
     assert float(capped.scale * capped.step) < 0.4 * float(whole.scale * whole.step)
@@ -96,13 +98,13 @@ def test_a_cap_that_nobody_reaches_is_no_cap(kind: type[Baseline] | type[Baselin
     for counts in (np.array([7]), np.array([7] * 9)):
         for reported in (counts.sum(), counts.sum() + 5):
             hat = CountsKnown(counts, int(reported))
-            plain, capped = (kind(m_ub=m).plan(hat, GRID, Fraction(1, 9)) for m in ("none", rule))
+            plain, capped = (plan_of_one(kind(m_ub=m), hat, GRID, Fraction(1, 9)) for m in ("none", rule))
             assert capped.public() == plain.public()
 
 
 def test_the_plain_baseline_says_and_releases_what_it_always_did() -> None:
     counts = np.array([5, 3, 1], np.int64)
-    plan = Baseline().plan(CountsKnown(counts, 12), GRID, Fraction(2))
+    plan = plan_of_one(Baseline(), CountsKnown(counts, 12), GRID, Fraction(2))
     assert plan.public() == {
         "epsilon": "2", "step": "1/900", "scale": "16250", "upper": "65", "bias_bound": 16.25, "rounding": 0.005,
         "facts": {"users": 3, "samples": 9, "heaviest": 5, "reported": 12, "upper_steps": 6_500, "sensitivity": 32_500},
@@ -116,7 +118,7 @@ def test_the_capped_mean_is_that_of_users_means_with_capped_weights(data: st.Dat
     counts = data.draw(count_vectors)
     most = data.draw(st.integers(1, int(counts.max())))
     sums = np.array([data.draw(st.integers(0, int(c) * GRID.upper_steps)) for c in counts])
-    plan = Baseline(m_ub=most).plan(CountsKnown.all_of(counts), GRID, Fraction(1))
+    plan = plan_of_one(Baseline(m_ub=most), CountsKnown.all_of(counts), GRID, Fraction(1))
     own = [min(c, most) for c in counts.tolist()]
     exact = sum(Fraction(s * k, c) for s, k, c in zip(sums.tolist(), own, counts.tolist(), strict=True)) / sum(own)
     distance = exact * GRID.step - released(Baseline(), plan, Totals(counts, sums)) * plan.step
@@ -130,7 +132,7 @@ def test_the_bias_of_a_capped_mean_is_that_of_the_worst_speeds(counts: list[int]
     """Users at 0 or U, and so what was dropped before: a mean is worst at such a corner, and there it attains it."""
     vector = np.array(sorted(counts)[::-1], np.int64)
     reported = int(vector.sum()) + dropped
-    plan = Baseline(m_ub=most).plan(CountsKnown(vector, reported), GRID, Fraction(1))
+    plan = plan_of_one(Baseline(m_ub=most), CountsKnown(vector, reported), GRID, Fraction(1))
     worst = Fraction(0)
     for ends in itertools.product((0, 6_500), repeat=vector.size + 1):
         sums = vector * np.array(ends[:-1])
@@ -144,7 +146,7 @@ def test_other_users_of_whom_the_cap_leaves_another_number_of_samples_are_refuse
     kind: type[Baseline] | type[BaselineVariance],
 ) -> None:
     """As many users and samples and the same heaviest: only what is left, here 10 or 9, tells them apart."""
-    plan = kind(m_ub=3).plan(CountsKnown(np.array([6, 4, 4, 1]), 15), GRID, Fraction(1))
+    plan = plan_of_one(kind(m_ub=3), CountsKnown(np.array([6, 4, 4, 1]), 15), GRID, Fraction(1))
     counts = np.array([6, 6, 2, 1])
     assert plan.facts["kept"] == 10
     with pytest.raises(ValueError, match="do not fit"):
@@ -164,7 +166,9 @@ def test_a_hundred_thousand_users_of_thousands_of_counts_are_capped_in_seconds(
 ) -> None:
     counts = np.sort(np.random.default_rng(3).integers(1, 5_000, 100_000))[::-1].astype(np.int64)
     start = time.process_time()
-    best, plan = (kind(m_ub=rule).plan(CountsKnown.all_of(counts), GRID, Fraction(1, 100)) for rule in ("opt", 100))
+    best, plan = (
+        plan_of_one(kind(m_ub=rule), CountsKnown.all_of(counts), GRID, Fraction(1, 100)) for rule in ("opt", 100)
+    )
     costs = [capped.bias_bound + float(capped.scale * capped.step) for capped in (best, plan)]
     assert costs[0] <= costs[1]
     totals = Totals(counts, counts * 3_000, counts * 3_000**2)

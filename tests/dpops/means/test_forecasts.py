@@ -11,7 +11,7 @@ from dpops.forecast import HatCounts, Prior
 from dpops.means.array_layouts import MANY_USERS
 from dpops.means.arrays import length_of, lengths_of
 from dpops.means.forecasts import quotients
-from dpops.mechanism import Mechanism, PlanError, Totals, values_of
+from dpops.mechanism import Mechanism, PlanError, Totals, forecast_of_one, plan_of_one, values_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto, _candidates
 from dpops.mechanisms.baseline import Baseline
@@ -45,10 +45,10 @@ def test_a_forecast_is_the_error_of_hats_that_are_drawn_as_the_prior_says(mechan
     hats = rng.choice(PRIOR.hat_means(65.0), (number, 1))
     users = hats + rng.normal(size=(number, vector.size)) * PRIOR.mean_sd(vector)
     sums = np.rint(np.clip(users, 0, 65) * 100).astype(np.int64) * vector
-    plans = [mechanism.plan(hat, GRID, epsilon)] * number
+    plans = [plan_of_one(mechanism, hat, GRID, epsilon)] * number
     released = mechanism.release([Totals(vector, row) for row in sums], plans, seeded(3))
     error = np.abs(values_of(released, plans) - sums.sum(axis=1) / vector.sum() / 100).mean()
-    assert mechanism.forecast(hat, GRID, epsilon, PRIOR) == pytest.approx(error, rel=0.15)
+    assert forecast_of_one(mechanism, hat, GRID, epsilon, PRIOR) == pytest.approx(error, rel=0.15)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
@@ -57,7 +57,7 @@ def test_a_forecast_is_the_error_of_hats_that_are_drawn_as_the_prior_says(mechan
 def test_a_forecast_of_many_hats_is_that_of_each(mechanism, lists, epsilon, dropped):
     some = known_of(lists, dropped)
     hats, places = HatCounts.of(some, GRID, epsilon, PRIOR)
-    alone = [mechanism.forecast(some[place], GRID, epsilon, PRIOR) for place in places]
+    alone = [forecast_of_one(mechanism, some[place], GRID, epsilon, PRIOR) for place in places]
     assert mechanism.forecasts(hats).tolist() == alone
 
 
@@ -68,7 +68,7 @@ def test_auto_plans_many_hats_as_it_plans_each(lists, epsilon, prior):
     hats = [*known_of(lists), CountsKnown(np.array([5, 4, 1]), 2**30)]
     auto = Auto(prior=prior)
     assert [plan.document() for plan in auto.plans(hats, GRID, epsilon)] == [
-        auto.plan(hat, GRID, epsilon).document() for hat in hats
+        plan_of_one(auto, hat, GRID, epsilon).document() for hat in hats
     ]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpops.forecast import Prior
-from dpops.mechanism import Plan, PlanError, Totals, values_of
+from dpops.mechanism import Plan, PlanError, Totals, forecast_of_one, plan_of_one, values_of
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import RANGE, BaselineVariance
@@ -41,7 +41,7 @@ def plan_of(
 ) -> Plan:
     vector = np.array(counts, np.int64)
     made = BaselineVariance(m_ub=m_ub)  # type: ignore[arg-type]
-    return made.plan(CountsKnown(vector, int(vector.sum()) + dropped), grid, Fraction(epsilon))
+    return plan_of_one(made, CountsKnown(vector, int(vector.sum()) + dropped), grid, Fraction(epsilon))
 
 
 def totals_of(users: Sequence[Sequence[int]]) -> Totals:
@@ -262,7 +262,7 @@ def test_the_interval_counts_noise_bias_and_rounding() -> None:
 
 
 def test_plans_stored_before_there_was_a_rounding_are_of_means() -> None:
-    plan = Baseline().plan(CountsKnown(np.array([5, 3, 1]), 9), GRID, Fraction(1))
+    plan = plan_of_one(Baseline(), CountsKnown(np.array([5, 3, 1]), 9), GRID, Fraction(1))
     stored = plan.public()
     del stored["rounding"]
     assert Plan.from_public("baseline", stored).rounding == plan.rounding == 0.005
@@ -289,7 +289,9 @@ def test_the_forecast_is_near_the_error_where_samples_are_as_the_prior_says(
         made = BaselineVariance().release(hats, [plan] * number, seeded(74))
         values = values_of(made, [plan] * len(made))
         error = np.abs(values - steps.var(axis=1) / 10_000).mean()
-        forecast = BaselineVariance(m_ub=m_ub).forecast(CountsKnown.all_of(vector), GRID, Fraction(epsilon), prior)
+        forecast = forecast_of_one(
+            BaselineVariance(m_ub=m_ub), CountsKnown.all_of(vector), GRID, Fraction(epsilon), prior
+        )
         assert forecast == pytest.approx(error, rel=0.2, abs=1e-3)
 
 
@@ -304,7 +306,7 @@ def test_auto_of_the_variance_chooses_among_mechanisms_that_release_it() -> None
             ranking = auto.ranking(CountsKnown.all_of(vector), GRID, Fraction(1, 4))
             assert {candidate.plan.mechanism for candidate in ranking} == {"baseline-variance"}
             assert [candidate.error for candidate in ranking] == sorted(candidate.error for candidate in ranking)
-            plan = auto.plan(CountsKnown.all_of(vector), GRID, Fraction(1, 4))
+            plan = plan_of_one(auto, CountsKnown.all_of(vector), GRID, Fraction(1, 4))
             totals = unlike(vector, vector // 2 * 6_500, 6_500)
             [[integer]] = auto.release([totals], [plan], Silent())
             assert [integer] == released(plan, totals)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.mechanism import Mechanism, Totals
+from dpops.mechanism import Mechanism, Totals, plan_of_one
 from dpops.noise import Noise
 from dpops.statistics import PowerSum
 from dpops.types import CountsKnown, Grid
@@ -28,7 +28,7 @@ from tests.dpops.reference import alike, unlike
 @pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1)])
 def test_an_epsilon_that_is_not_positive_is_refused(mechanism: Mechanism, epsilon: Fraction) -> None:
     with pytest.raises(ValueError, match="epsilon"):
-        mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
+        plan_of_one(mechanism, CountsKnown(COUNTS[3], 9), GRID, epsilon)
 
 
 @every_example
@@ -37,7 +37,7 @@ def test_an_epsilon_that_is_not_positive_is_refused(mechanism: Mechanism, epsilo
 )
 def test_counts_that_make_no_hat_are_refused(mechanism: Mechanism, counts: list[int], reported: int) -> None:
     with pytest.raises(ValueError, match="sample"):
-        mechanism.plan(CountsKnown(np.array(counts, np.int64), reported), GRID, EPSILON)
+        plan_of_one(mechanism, CountsKnown(np.array(counts, np.int64), reported), GRID, EPSILON)
 
 
 @every_example
@@ -90,7 +90,8 @@ def test_sums_that_would_overflow_are_refused_or_exact(
     """A wrapped integer would move the answer by more than any noise hides."""
     vector = np.array(counts, np.int64)
     try:
-        plan = mechanism.plan(
+        plan = plan_of_one(
+            mechanism,
             CountsKnown.all_of(vector),
             Grid(step=Fraction(65, upper_steps), upper_steps=upper_steps),
             EPSILON,

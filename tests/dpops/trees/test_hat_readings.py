@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpops.forecast import Prior
-from dpops.mechanism import Mechanism, PlanError
+from dpops.mechanism import Mechanism, PlanError, forecast_of_one, plan_of_one
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
 from dpops.noise import Noise
@@ -57,7 +57,7 @@ def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, 
     out misses nearly always at a large epsilon."""
     draws, miss = 1_500, 0.05
     for epsilon in (examples.EPSILON, Fraction(1_000)):
-        plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, epsilon)
+        plan = plan_of_one(mechanism, CountsKnown.all_of(counts), examples.GRID, epsilon)
         bins = plan.facts["bins"]
         heavy = plan.masses / plan.facts["total"] > counts / counts.sum()  # type: ignore[attr-defined]
         rows = np.zeros((counts.size, bins), np.int64)
@@ -96,7 +96,7 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
     """Within 15 %: 300 HATs of 40 users each, drawn from the prior."""
     prior, hats = Prior(25.0, 12.0, 0.3), 300
     counts = np.array(sorted((1 + (i * i) % 23 for i in range(40)), reverse=True), np.int64)
-    plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, epsilon)
+    plan = plan_of_one(mechanism, CountsKnown.all_of(counts), examples.GRID, epsilon)
     generator = np.random.default_rng(7)
     centres = generator.choice(prior.hat_means(65.0), hats)
     drawn = []
@@ -111,7 +111,9 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
     true = np.array([np.cumsum(hat.histograms.sum(axis=0))[:-1] / counts.sum() for hat in drawn])
     released = mechanism.release(drawn, [plan] * hats, seeded(8))
     off = np.abs(read_alike(released, [plan] * hats, shape_of(plan), 0.05)["cdf"].value - true).mean()
-    assert mechanism.forecast(CountsKnown.all_of(counts), examples.GRID, epsilon, prior) == pytest.approx(off, rel=0.15)
+    assert forecast_of_one(mechanism, CountsKnown.all_of(counts), examples.GRID, epsilon, prior) == pytest.approx(
+        off, rel=0.15
+    )
 
 
 @examples.every_example
@@ -119,7 +121,7 @@ def test_the_worst_case_forecast_is_never_below_the_other(mechanism: Mechanism) 
     for counts in examples.COUNTS:
         plan = examples.plan(mechanism, counts)
         hat, prior = CountsKnown.all_of(counts), Prior(20.0, 12.0)
-        assert 0 < mechanism.forecast(hat, examples.GRID, examples.EPSILON, prior) <= plan.error() * 1.2 + 0.01
+        assert 0 < forecast_of_one(mechanism, hat, examples.GRID, examples.EPSILON, prior) <= plan.error() * 1.2 + 0.01
 
 
 def test_a_cap_that_moves_nobody_is_none_and_opt_is_no_worse_than_any_number() -> None:
@@ -140,7 +142,7 @@ def test_a_cap_that_moves_nobody_is_none_and_opt_is_no_worse_than_any_number() -
 )
 def test_counts_that_make_no_hat_are_refused(mechanism: Mechanism, counts: list[int], reported: int) -> None:
     with pytest.raises(ValueError, match="sample"):
-        mechanism.plan(CountsKnown(np.array(counts, np.int64), reported), examples.GRID, examples.EPSILON)
+        plan_of_one(mechanism, CountsKnown(np.array(counts, np.int64), reported), examples.GRID, examples.EPSILON)
 
 
 @examples.every_example
@@ -197,7 +199,7 @@ def test_one_vehicle_and_any_bins_have_readings(kind: type[CappedTree | ArrayTre
 @examples.every_example
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10**6), Fraction(10**6)])
 def test_extreme_epsilons_have_readings(mechanism: Mechanism, epsilon: Fraction) -> None:
-    plan = mechanism.plan(CountsKnown.all_of(examples.COUNTS[4]), examples.GRID, epsilon)
+    plan = plan_of_one(mechanism, CountsKnown.all_of(examples.COUNTS[4]), examples.GRID, epsilon)
     estimates = read(
         mechanism.release([examples.spread(examples.COUNTS[4], plan.facts["bins"])], [plan], seeded(10)), [plan], 0.05
     )[0]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpops.forecast import Prior
+from dpops.mechanism import forecast_of_one, plan_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.registry import registered
@@ -46,7 +47,7 @@ def test_without_a_prior_the_numbers_are_those_of_the_mechanisms_plan(planned, t
     counts = [40, 30, 9, 9, 2]
     only = only_class(planned(city.SPEC, counts=json.dumps(counts), name="counts.json"))
     grid = load(tmp_path / "spec.toml").value.grid
-    made = ArrayAverage().plan(CountsKnown(np.array(counts), sum(counts)), grid, Fraction(1))
+    made = plan_of_one(ArrayAverage(), CountsKnown(np.array(counts), sum(counts)), grid, Fraction(1))
     assert (only["vehicles"], only["hats"], only["m_ub"]) == ("4-7", 1, made.facts["m_ub"])
     assert only["noise_scale"] == float(made.scale * made.step)
     assert only["bias_bound"] == made.bias_bound
@@ -61,7 +62,7 @@ def test_with_a_prior_the_error_is_the_mechanisms_forecast(planned, tmp_path):
     document = planned(spec, counts=json.dumps(counts.tolist()), name="counts.json")
     mechanism = ArrayAverage()
     hat, grid = CountsKnown.all_of(counts), load(tmp_path / "spec.toml").value.grid
-    error = mechanism.forecast(hat, grid, Fraction(1), Prior(20, 12, 0.25))
+    error = forecast_of_one(mechanism, hat, grid, Fraction(1), Prior(20, 12, 0.25))
     assert only_class(document)["forecast_error"] == error
     assert "25% of the variance" in document["forecast"]
 

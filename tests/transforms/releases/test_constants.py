@@ -130,8 +130,8 @@ def test_a_mutant_that_forgets_what_is_drawn_in_one_of_two_hats_is_refused(monke
 class Cheating(Baseline):
     """Draws as the baseline does, by plans that say that they cost nothing."""
 
-    def plan(self, hat, grid, epsilon):
-        return replace(super().plan(hat, grid, epsilon), epsilon=Fraction(0))
+    def plans(self, hats, grid, epsilon):
+        return [replace(plan, epsilon=Fraction(0)) for plan in super().plans(hats, grid, epsilon)]
 
 
 def test_a_mechanism_that_draws_by_plans_that_cost_nothing_is_refused():
