@@ -50,13 +50,13 @@ from pipelines.specification import Specification, load
 from transforms.layouts.base import RawBatch
 from transforms.records import KeyedTally, TallyBytes
 from transforms.releases.base import ReleaseKind
-from transforms.sources.kafka import _Decode
+from transforms.sources.kafka import decode
 from transforms.sources.kafka_partition import Partition, starts
 from transforms.sources.topic import Topic
-from transforms.steps.count import ByVehicle, InPanes, _ByVehicle, _InPanes
-from transforms.steps.lateness import _InTime, _RefuseLate
-from transforms.steps.observe import _Assign, _Parse
-from transforms.steps.release import ByHexagon, Estimate, Record, _ByHexagon, _Estimate, _Record
+from transforms.steps.count import ByVehicle, InPanes
+from transforms.steps.lateness import InTime, RefuseLate
+from transforms.steps.observe import Assign, Parse
+from transforms.steps.release import ByHexagon, Estimate, Record, _Estimate
 
 CONSOLE = Console(width=110)
 KINDS = {"Python worker": "forkserver", "Flink": "job-server.jar", "Kafka": "kafka.Kafka", "PostgreSQL": "postgres"}
@@ -116,21 +116,20 @@ def by_hand(spec: Specification, place: location.AccountLocation, topic: Topic, 
     made = streaming.prepare(spec, start_s, source, place, replace(NOWHERE, formats=()))
     job, later = made.job, made.later
     length_s = job.slot_s if job.release.keeps_late else PANE_S
-    decode, parse = _Decode(source.layout), _Parse(job.rules)
-    late = _RefuseLate(length_s, later.more_s if later else 0)
-    assign, in_time = _Assign(job.ground, job.vehicle_shards, PANE_S, True), _InTime(PANE_S)
+    parse, late = Parse(job.rules), RefuseLate(length_s, later.more_s if later else 0)
+    assign, in_time = Assign(job.ground, job.vehicle_shards, PANE_S), InTime(PANE_S)
     promised, steps, panes = Timestamp(start_s), Steps(), defaultdict(list)
 
     def taken(batch: RawBatch) -> None:
         with steps.of("parse"):
-            observations = main_output(parse.process(batch))
+            observations = main_output(parse.check(batch))
         with steps.of("lateness"):
-            timely = [output for element in observations for output in main_output(late.process(element, promised))]
+            timely = [output for element in observations for output in main_output(late.compare(element, promised))]
         with steps.of("cells, packed"):
-            packed = [output for element in timely for output in main_output(assign.process(element))]
+            packed = [output for element in timely for output in main_output(assign.pack(element))]
         with steps.of("lateness"):
             for element in packed:
-                for output in main_output(in_time.process(element, promised)):
+                for output in main_output(in_time.compare(element, promised)):
                     panes[output.key, output.pane_s].append(output.data)
 
     for start in starts(topic):
@@ -141,7 +140,7 @@ def by_hand(spec: Specification, place: location.AccountLocation, topic: Topic, 
             ended = 0 if poll.payloads else ended + 1
             position = poll.position
             with steps.of("decode"):
-                batches = main_output(decode.process(_messages(start.partition, poll)))
+                batches = main_output(decode(_messages(start.partition, poll), source.layout))
             for batch in batches:
                 taken(batch)
         partition.close()
@@ -161,30 +160,30 @@ def _messages(partition: int, poll: Any) -> Any:
 
 def _tallied(steps: Steps, release: ReleaseKind, panes: dict[Any, list[bytes]]) -> list[KeyedTally]:
     slots: dict[Any, list[bytes]] = defaultdict(list)
-    in_panes = _InPanes(InPanes(release))
+    in_panes = InPanes(release)
     with steps.of("panes"):
         for key, parts in panes.items():
-            for slot, partial in in_panes.process((key, parts)):
-                slots[slot].append(partial)
-    merge = _ByVehicle(ByVehicle(release, in_panes=True))
+            slot, partial = in_panes.tally((key, parts))
+            slots[slot].append(partial)
+    merge = ByVehicle(release, in_panes=True)
     with steps.of("slots"):
-        return [tally for group in slots.items() for tally in merge.process(group)]
+        return [tally for group in slots.items() for tally in merge.tally(group)]
 
 
 def _released(steps: Steps, release: ReleaseKind, job: Any, tallies: list[KeyedTally]) -> None:
     groups: dict[Any, list[bytes]] = defaultdict(lambda: [TallyBytes(b"")])
     for key, data in tallies:
         groups[key].append(data)
-    draw = _ByHexagon(ByHexagon(release, job.transaction, job.account))
-    record, estimate = _Record(Record(job.account)), _Estimate(Estimate(release, job.account))
+    draw, record = ByHexagon(release, job.transaction, job.account), Record(job.account)
+    estimate = _Estimate(Estimate(release, job.account))
     estimate.setup()
     with steps.of("drawn, recorded, estimated"):
         units: dict[str, list[bytes]] = defaultdict(list)
         for group in groups.items():
-            for key, unit in main_output(draw.process(group)):
+            for key, unit in main_output(draw.seal(group)):
                 units[key].append(unit)
         for group in units.items():
-            for slot in record.process(group):
+            for slot in record.record(group):
                 for _ in estimate.process(slot):
                     pass
 

@@ -79,7 +79,7 @@ class Stream:
         fn = kafka._ReadPartition(source.topic, source.watermark, source.poll_messages)
         reader = ByHand(fn, kafka._Offsets(), source.starts[0])
         fn._open[0] = Script(list(_polls(self._by_poll(feed, start_s), start_s)))
-        return Fed(played(reader, int(self.hours * 3600 / self.poll_s)), beam.ParDo(kafka._Decode(source.layout)))
+        return Fed(played(reader, int(self.hours * 3600 / self.poll_s)), beam.FlatMap(kafka.decode, source.layout))
 
     def _folder(self, town: Town, spec: Specification, feed: Feed, start_s: int) -> "Fed":
         """A file for all that happened in a poll, and one for what was held up: each came at the poll."""
@@ -95,7 +95,7 @@ class Stream:
                 patch.setattr(growing_folder, "time", SimpleNamespace(time_ns=lambda at_s=at_s: (at_s + 1) * 10**9))
                 patch.setattr(growing_folder, "os", SimpleNamespace(**{**vars(os), "scandir": scandir}))
                 clock = _played(clock, reader)
-        return Fed(clock.advance_watermark_to_infinity(), beam.ParDo(growing_folder._ReadFile(source.layout)))
+        return Fed(clock.advance_watermark_to_infinity(), beam.FlatMap(growing_folder.read_file, source.layout))
 
 
 def by_poll(feed: Feed, start_s: int, poll_s: int, hours: float) -> Iterator[tuple[int, list[Report]]]:

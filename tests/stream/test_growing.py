@@ -14,7 +14,7 @@ from tests.stream.by_hand import STEPS, ByHand, Counters
 from tests.transforms.inputs import good_row, json_line, mapped, table
 from transforms import counters
 from transforms.sources import growing_folder as growing
-from transforms.sources.growing_folder import VANISHED, NamesRead, _Names, _ReadFile, _Tracker, _WatchFolder
+from transforms.sources.growing_folder import VANISHED, NamesRead, _Names, _Tracker, _WatchFolder, read_file
 from transforms.time.watermark import Watermark
 
 LAG_S = 5
@@ -81,7 +81,7 @@ def test_a_name_that_is_not_utf8_is_a_name(tmp_path, layout):
     reader = ByHand(_WatchFolder(Watermark(LAG_S)), _Names(), str(tmp_path))
     (element,) = reader.step()
     assert element.value == path
-    assert sum(batch.table.num_rows for batch in _ReadFile(mapped(layout)).process(element.value)) == 1
+    assert sum(batch.table.num_rows for batch in read_file(element.value, mapped(layout))) == 1
 
 
 def test_a_restored_checkpoint_hands_over_the_same_files_again(folder):
@@ -186,10 +186,9 @@ def test_a_file_that_cannot_be_decoded_or_has_gone_is_one_refused_row(tmp_path, 
     counts = Counters(monkeypatch, "transforms.sources.growing_folder").counts
     broken = tmp_path / "x.avro"
     broken.write_bytes(b"no Avro")
-    fn = _ReadFile(mapped("avro"))
-    (refused,) = fn.process(os.fsencode(broken))
+    (refused,) = read_file(os.fsencode(broken), mapped("avro"))
     assert (refused.value.reason, refused.value.rows) == (counters.UNREADABLE_FILE, 1)
-    (refused,) = fn.process(os.fsencode(tmp_path / "absent"))
+    (refused,) = read_file(os.fsencode(tmp_path / "absent"), mapped("avro"))
     assert refused.value.reason == VANISHED
     assert counts["rows"] == 2
 
@@ -198,7 +197,7 @@ def test_a_good_file_gives_its_rows_and_counts_its_bad_ones(tmp_path, monkeypatc
     counts = Counters(monkeypatch, *STEPS).counts
     path = tmp_path / "x.jsonl"
     path.write_bytes(json_line(good_row()) + b"\nbroken\n")
-    refused, batch = _ReadFile(mapped("jsonl")).process(os.fsencode(path))
+    refused, batch = read_file(os.fsencode(path), mapped("jsonl"))
     assert (refused.value.reason, refused.value.rows) == ("malformed", 1)
     assert batch.table.num_rows == 1
     assert counts["rows"] == 2

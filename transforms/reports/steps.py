@@ -37,20 +37,13 @@ class ParseReports(Parting[PCollection[RawBatch]]):
     shards: int
 
     def expand(self, batches: PCollection[RawBatch]) -> DoOutputsTuple:
-        return batches | "parse" >> beam.ParDo(_ParseReports(self.rules, self.shards)).with_outputs(
-            REFUSED, main="reports"
-        )
+        return batches | "parse" >> beam.FlatMap(self._parsed).with_outputs(REFUSED, main="reports")
 
-
-class _ParseReports(beam.DoFn):
-    def __init__(self, rules: ReportRules, shards: int) -> None:
-        self._rules, self._shards = rules, shards
-
-    def process(self, batch: RawBatch) -> Iterator[tuple[int, bytes] | Refusal]:
-        reported, refused = parse_reports(batch.table, self._rules)
+    def _parsed(self, batch: RawBatch) -> Iterator[tuple[int, bytes] | Refusal]:
+        reported, refused = parse_reports(batch.table, self.rules)
         yield from dead_letters("parse", refused)
-        shard = reported.user % self._shards
-        for number in range(self._shards):
+        shard = reported.user % self.shards
+        for number in range(self.shards):
             part = reported.take(shard == number)
             if part.user.size:
                 yield number, part.packed()
@@ -64,15 +57,10 @@ class JoinUsers(Parting[PCollection[tuple[int, bytes]]]):
 
     def expand(self, reports: PCollection[tuple[int, bytes]]) -> DoOutputsTuple:
         shards = reports | "by user" >> beam.GroupByKey()
-        return shards | "join" >> beam.ParDo(_Join(self.rules)).with_outputs(REFUSED, SPENT, main="groups")
+        return shards | "join" >> beam.FlatMap(self._joined).with_outputs(REFUSED, SPENT, main="groups")
 
-
-class _Join(beam.DoFn):
-    def __init__(self, rules: ReportRules) -> None:
-        self._rules = rules
-
-    def process(self, shard: tuple[int, Iterable[bytes]]) -> Iterator[tuple[Group, bytes] | Refusal | Told]:
-        joined = join(list(shard[1]), self._rules.services)
+    def _joined(self, shard: tuple[int, Iterable[bytes]]) -> Iterator[tuple[Group, bytes] | Refusal | Told]:
+        joined = join(list(shard[1]), self.rules.services)
         yield from dead_letters("join", {"repeated": joined.repeated, "second-report": joined.second})
         told: Told = TaggedOutput(SPENT, UserLoss(joined.users, joined.leakage))
         yield told
@@ -86,13 +74,8 @@ class FuseGroups(beam.PTransform[PCollection[tuple[Group, bytes]], PCollection[t
     rules: FusionRules
 
     def expand(self, groups: PCollection[tuple[Group, bytes]]) -> PCollection[tuple[Group, list[Row]]]:
-        return groups | "by group" >> beam.GroupByKey() | "fuse" >> beam.ParDo(_Fuse(self.rules))
+        return groups | "by group" >> beam.GroupByKey() | "fuse" >> beam.Map(self._fused)
 
-
-class _Fuse(beam.DoFn):
-    def __init__(self, rules: FusionRules) -> None:
-        self._rules = rules
-
-    def process(self, group: tuple[Group, Iterable[bytes]]) -> Iterator[tuple[Group, list[Row]]]:
+    def _fused(self, group: tuple[Group, Iterable[bytes]]) -> tuple[Group, list[Row]]:
         Metrics.counter(counters.NAMESPACE, "groups").inc()
-        yield group[0], fuse(list(group[1]), self._rules)
+        return group[0], fuse(list(group[1]), self.rules)

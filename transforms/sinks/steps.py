@@ -21,16 +21,8 @@ class PublishFiles(beam.PTransform[PCollection[SlotEstimates], PCollection[None]
     shape: Shape = PLAIN
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[None]:
-        writing = beam.ParDo(_PublishFiles(self.folder, self.formats, self.shape))
+        writing = beam.FlatMap(publish_recorded, self.folder, self.formats, self.shape)
         return slots | "write files" >> writing.with_output_types(type(None))  # or Beam reads bytecode to find out
-
-
-class _PublishFiles(beam.DoFn):
-    def __init__(self, folder: Path, formats: tuple[str, ...], shape: Shape) -> None:
-        self._folder, self._formats, self._shape = folder, formats, shape
-
-    def process(self, slot: SlotEstimates) -> None:
-        publish_recorded(slot, self._folder, self._formats, self._shape)
 
 
 @dataclass

@@ -32,22 +32,18 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[Any]:
         kind = dict[str, Any] if self.schema is None else row_type_of(self.schema)
-        rows: PCollection[Any] = slots | "as rows" >> beam.ParDo(_ToRows(self, kind)).with_output_types(kind)
+        rows: PCollection[Any] = slots | "as rows" >> beam.FlatMap(self._rows, kind).with_output_types(kind)
         return rows
 
-
-class _ToRows(beam.DoFn):
-    def __init__(self, of: ToRows, kind: Any) -> None:
-        self._shape, self._schema, self._may_be_late, self._kind = of.shape, of.schema, of.may_be_late, kind
-
-    def process(self, slot: SlotEstimates, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
-        for row in rows_of(slot, self._shape):
+    def _rows(self, slot: SlotEstimates, kind: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+        for row in rows_of(slot, self.shape):
             end = Timestamp.from_rfc3339(row["slot_end"]).predecessor()
-            typed = row if self._schema is None else self._typed(row, self._schema)
-            yield TimestampedValue(typed, end if self._may_be_late else max(end, time))
+            typed = row if self.schema is None else _typed(row, kind, self.schema)
+            yield TimestampedValue(typed, end if self.may_be_late else max(end, time))
 
-    def _typed(self, row: Row, schema: pa.Schema) -> Any:
-        return self._kind.user_type(*(_beam_value(row.get(name)) for name in schema.names))
+
+def _typed(row: Row, kind: Any, schema: pa.Schema) -> Any:
+    return kind.user_type(*(_beam_value(row.get(name)) for name in schema.names))
 
 
 def row_type_of(schema: pa.Schema) -> RowTypeConstraint:

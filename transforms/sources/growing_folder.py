@@ -119,7 +119,7 @@ class ReadGrowing(Parting[PBegin]):
     def expand(self, begin: PBegin) -> DoOutputsTuple:
         folders = begin | "folder" >> KnownElements([str(self.folder)])
         paths = folders | "watch" >> beam.ParDo(_WatchFolder(self.watermark)).with_output_types(bytes)
-        return paths | "read" >> beam.ParDo(_ReadFile(self.layout)).with_outputs(REFUSED, main="batches")
+        return paths | "read" >> beam.FlatMap(read_file, self.layout).with_outputs(REFUSED, main="batches")
 
 
 class NamesRead(NamedTuple):
@@ -242,20 +242,17 @@ def names_after(read: frozenset[str], seen: Look) -> frozenset[str]:
     return read | {file.name for file in seen.unread}
 
 
-class _ReadFile(beam.DoFn):
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-
-    def process(self, encoded: bytes) -> Iterator[RawBatch | Refusal]:
-        path = os.fsdecode(encoded)
-        try:
-            yield from counted(read_apart(self._layout, path))
-        except UnreadableFile:
-            yield _refused_file(counters.UNREADABLE_FILE)
-        except FileNotFoundError:
-            yield _refused_file(VANISHED)
-        except OSError as error:
-            raise StepError(f"{path}: {reason_of(error)}") from None
+def read_file(encoded: bytes, layout: Layout) -> Iterator[RawBatch | Refusal]:
+    """The batches of a file of the folder, and what was refused of it. Raises StepError."""
+    path = os.fsdecode(encoded)
+    try:
+        yield from counted(read_apart(layout, path))
+    except UnreadableFile:
+        yield _refused_file(counters.UNREADABLE_FILE)
+    except FileNotFoundError:
+        yield _refused_file(VANISHED)
+    except OSError as error:
+        raise StepError(f"{path}: {reason_of(error)}") from None
 
 
 def _refused_file(reason: str) -> Refusal:

@@ -52,7 +52,7 @@ class ReadKafka(Parting[PBegin]):
         starts = begin | "partitions" >> KnownElements(self.starts)
         spread = starts | "spread" >> beam.Reshuffle()
         polled = spread | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
-        return polled | "decode" >> beam.ParDo(_Decode(self.layout)).with_outputs(REFUSED, main="batches")
+        return polled | "decode" >> beam.FlatMap(decode, self.layout).with_outputs(REFUSED, main="batches")
 
 
 class _Offsets(RestrictionProvider):
@@ -153,16 +153,13 @@ def _count(poll: Poll) -> None:
         Metrics.counter(counters.NAMESPACE, counters.AHEAD).inc(ahead)
 
 
-class _Decode(beam.DoFn):
-    def __init__(self, layout: MessageLayout) -> None:
-        self._layout = layout
-
-    def process(self, element: Messages) -> Iterator[RawBatch | Refusal]:
-        if element.refused:
-            Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(element.refused)
-            yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, element.refused))
-        for batch in messages_apart(self._layout, element.payloads):
-            Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
-            for reason, rows in batch.refused.items():
-                yield TaggedOutput(REFUSED, Refused("read", reason, rows))
-            yield batch
+def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refusal]:
+    """The batches of a poll, and what was refused of it."""
+    if polled.refused:
+        Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(polled.refused)
+        yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, polled.refused))
+    for batch in messages_apart(layout, polled.payloads):
+        Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
+        for reason, rows in batch.refused.items():
+            yield TaggedOutput(REFUSED, Refused("read", reason, rows))
+        yield batch

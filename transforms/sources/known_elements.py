@@ -1,6 +1,6 @@
 """Elements that are known when a job is built."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,7 @@ class KnownElements(beam.PTransform[PBegin, PCollection[Any]]):
     elements: Sequence[Any]
 
     def expand(self, begin: PBegin) -> PCollection[Any]:
-        return begin | "impulse" >> beam.Impulse() | "each" >> beam.ParDo(_KnownElements(tuple(self.elements)))
+        return begin | "impulse" >> beam.Impulse() | "each" >> beam.FlatMap(self._each)
 
-
-class _KnownElements(beam.DoFn):
-    def __init__(self, elements: tuple[Any, ...]) -> None:
-        self._elements = elements
-
-    def process(self, _: bytes) -> Iterator[Any]:
-        yield from self._elements
+    def _each(self, _: bytes) -> Sequence[Any]:
+        return self.elements

@@ -43,7 +43,27 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
 
     def expand(self, events: PCollection[KeyedEvents | KeyedPartial]) -> PCollection[KeyedTally]:
         grouped = events | "group" >> beam.GroupByKey()
-        return grouped | "tally" >> beam.ParDo(_ByVehicle(self)).with_output_types(KeyedTally)
+        return grouped | "tally" >> beam.FlatMap(self.tally).with_output_types(KeyedTally)
+
+    def tally(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
+        """What the vehicles of a shard did in a slot, parted by release shards."""
+        (slot_s, _), parts = group
+        if self.in_panes:
+            table = self._merged(slot_s, parts)
+        else:
+            events = parts if self.fetch is None else map(self.fetch, parts)
+            table = tasks.tallied(slot_s, events, self.release, count)
+        for number, part in tasks.parted(table, release_shard(table.cell, self.release.shards)):
+            yield (self.release.group(slot_s), number), wire.pack_tally(part)
+
+    def _merged(self, slot_s: int, parts: Iterable[PartialBytes]) -> wire.Tally:
+        cap, columns = self.release.cap, self.release.columns
+        panes = [wire.unpack_partial(part, () if cap else columns) for part in parts]
+        admitted = admit_late(panes, cap, columns)
+        for name, rows in ((counters.DUPLICATES, admitted.duplicates), (_LATE, admitted.refused)):
+            if rows:  # a counter is told as soon as it is there
+                count(name, rows)
+        return tasks.capped(merge_panes(admitted.partials, slot_s, cap, columns), count)
 
 
 @dataclass
@@ -60,23 +80,18 @@ class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]
 
     def expand(self, events: PCollection[KeyedPane]) -> PCollection[KeyedPartial]:
         grouped = events | "group" >> beam.GroupByKey()
-        return grouped | "tally the pane" >> beam.ParDo(_InPanes(self)).with_output_types(KeyedPartial)
+        return grouped | "tally the pane" >> beam.Map(self.tally).with_output_types(KeyedPartial)
 
-
-class _InPanes(beam.DoFn):
-    def __init__(self, of: InPanes) -> None:
-        self._cap, self._columns = of.release.cap, of.release.columns
-        self._fetch, self._may_be_late = of.fetch, of.may_be_late
-
-    def process(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> Iterator[KeyedPartial]:
+    def tally(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> KeyedPartial:
+        """What the vehicles of a shard did in a pane."""
         (slot_shard, _), parts = group
-        events = wire.unpack_events(parts if self._fetch is None else map(self._fetch, parts))
-        partial, duplicates = tally_pane(events, self._cap, self._columns)
+        events = wire.unpack_events(parts if self.fetch is None else map(self.fetch, parts))
+        partial, duplicates = tally_pane(events, self.release.cap, self.release.columns)
         count(counters.DUPLICATES, duplicates)
         failpoint("tally")
-        if self._may_be_late:
+        if self.may_be_late:
             partial = partial._replace(heard=heard(events))
-        yield slot_shard, wire.pack_partial(partial)
+        return slot_shard, wire.pack_partial(partial)
 
 
 @dataclass
@@ -86,41 +101,9 @@ class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedP
     release: ReleaseKind
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedPartial]:
-        return events | "keep for the slot" >> beam.ParDo(_LateForPanes(self.release)).with_output_types(KeyedPartial)
+        return events | "keep for the slot" >> beam.Map(self._kept).with_output_types(KeyedPartial)
 
-
-class _LateForPanes(beam.DoFn):
-    def __init__(self, release: ReleaseKind) -> None:
-        self._cap, self._columns = release.cap, release.columns
-
-    def process(self, packed: PackedEvents) -> Iterator[TimestampedValue[KeyedPartial]]:
-        nothing = tally_pane(wire.NO_EVENTS, self._cap, self._columns).partial
+    def _kept(self, packed: PackedEvents) -> TimestampedValue[KeyedPartial]:
+        nothing = tally_pane(wire.NO_EVENTS, self.release.cap, self.release.columns).partial
         part = nothing._replace(late=wire.unpack_events([packed.data]))
-        yield TimestampedValue((packed.key, wire.pack_partial(part)), packed.key[0])
-
-
-class _ByVehicle(beam.DoFn):
-    """in_panes: whether what comes are partial tallies of panes, not events."""
-
-    def __init__(self, of: ByVehicle) -> None:
-        self._release, self._in_panes, self._fetch = of.release, of.in_panes, of.fetch
-        self._cap, self._columns = of.release.cap, of.release.columns
-
-    def process(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
-        (slot_s, _), parts = group
-        if self._in_panes:
-            table = self._merged(slot_s, parts)
-        else:
-            events = parts if self._fetch is None else map(self._fetch, parts)
-            table = tasks.tallied(slot_s, events, self._release, count)
-        for number, part in tasks.parted(table, release_shard(table.cell, self._release.shards)):
-            yield (self._release.group(slot_s), number), wire.pack_tally(part)
-
-    def _merged(self, slot_s: int, parts: Iterable[PartialBytes]) -> wire.Tally:
-        packed_sums = () if self._cap else self._columns
-        panes = [wire.unpack_partial(part, packed_sums) for part in parts]
-        admitted = admit_late(panes, self._cap, self._columns)
-        for name, rows in ((counters.DUPLICATES, admitted.duplicates), (_LATE, admitted.refused)):
-            if rows:  # a counter is told as soon as it is there
-                count(name, rows)
-        return tasks.capped(merge_panes(admitted.partials, slot_s, self._cap, self._columns), count)
+        return TimestampedValue((packed.key, wire.pack_partial(part)), packed.key[0])

@@ -52,18 +52,14 @@ class RefuseLate(Parting[PCollection[Observations]]):
     more_s: int = 0
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
-        fn = beam.ParDo(_RefuseLate(self.length_s, self.more_s))
+        fn = beam.FlatMap(self.compare)
         return observations | "compare with the watermark" >> fn.with_outputs(REFUSED, main="observations")
 
-
-class _RefuseLate(beam.DoFn):
-    def __init__(self, length_s: int, more_s: int) -> None:
-        self._length_s, self._more_s = length_s, more_s
-
-    def process(
+    def compare(
         self, observations: Observations, promised: Any = beam.DoFn.TimestampParam
     ) -> Iterator[Observations | Refusal]:
-        late = is_late(observations, self._length_s, promised.micros, self._more_s)
+        """The observations that are not late, and how many are."""
+        late = is_late(observations, self.length_s, promised.micros, self.more_s)
         if late.any():
             yield TaggedOutput(REFUSED, Refused("lateness", LATE, int(late.sum())))
             observations = observations.take(~late)
@@ -94,17 +90,13 @@ class InTime(Parting[PCollection[PackedEvents]]):
     pane_s: int
 
     def expand(self, events: PCollection[PackedEvents]) -> DoOutputsTuple:
-        return events | "compare panes" >> beam.ParDo(_InTime(self.pane_s)).with_outputs(BEHIND, main="in_time")
+        return events | "compare panes" >> beam.FlatMap(self.compare).with_outputs(BEHIND, main="in_time")
 
-
-class _InTime(beam.DoFn):
-    def __init__(self, pane_s: int) -> None:
-        self._pane_s = pane_s
-
-    def process(
+    def compare(
         self, packed: PackedEvents, promised: Any = beam.DoFn.TimestampParam
     ) -> Iterator[PackedEvents | Behind]:
-        is_open = (packed.pane_s + self._pane_s) * _S_US - _MS_US > promised.micros
+        """Marks events whose pane is over."""
+        is_open = (packed.pane_s + self.pane_s) * _S_US - _MS_US > promised.micros
         yield packed if is_open else TaggedOutput(BEHIND, packed)
 
 

@@ -33,7 +33,14 @@ class Read(Parting[PCollection[bytes]]):
     layout: Layout
 
     def expand(self, paths: PCollection[bytes]) -> DoOutputsTuple:
-        return paths | "read files" >> beam.ParDo(_Read(self.layout)).with_outputs(REFUSED, main="batches")
+        return paths | "read files" >> beam.FlatMap(self.read).with_outputs(REFUSED, main="batches")
+
+    def read(self, path: bytes) -> Iterator[RawBatch | Refusal]:
+        """The batches of a file, and what was refused of it."""
+        try:
+            yield from counted(tasks.read(self.layout, os.fsdecode(path)))
+        except UnreadableFile as error:
+            raise StepError(str(error)) from None
 
 
 def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
@@ -45,17 +52,6 @@ def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
         failpoint("read")
 
 
-class _Read(beam.DoFn):
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-
-    def process(self, path: bytes) -> Iterator[RawBatch | Refusal]:
-        try:
-            yield from counted(tasks.read(self._layout, os.fsdecode(path)))
-        except UnreadableFile as error:
-            raise StepError(str(error)) from None
-
-
 @dataclass
 class Parse(Parting[PCollection[RawBatch]]):
     """PCollection[RawBatch] -> main: Observations; refused: Refused."""
@@ -63,15 +59,11 @@ class Parse(Parting[PCollection[RawBatch]]):
     rules: Rules
 
     def expand(self, batches: PCollection[RawBatch]) -> DoOutputsTuple:
-        return batches | "check rows" >> beam.ParDo(_Parse(self.rules)).with_outputs(REFUSED, main="observations")
+        return batches | "check rows" >> beam.FlatMap(self.check).with_outputs(REFUSED, main="observations")
 
-
-class _Parse(beam.DoFn):
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-
-    def process(self, batch: RawBatch) -> Iterator[Observations | Refusal]:
-        observations, refused = parse(batch.table, self._rules)
+    def check(self, batch: RawBatch) -> Iterator[Observations | Refusal]:
+        """The observations of a batch, and what was refused of it."""
+        observations, refused = parse(batch.table, self.rules)
         yield from dead_letters("parse", refused)
         failpoint("parse")
         yield observations
@@ -90,20 +82,15 @@ class Assign(Parting[PCollection[Observations]]):
     dense: bool = True
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
-        fn = _Assign(self.ground, self.vehicle_shards, self.pane_s, self.dense)
-        return observations | "find cells" >> beam.ParDo(fn).with_outputs(REFUSED, main="events")
+        return observations | "find cells" >> beam.FlatMap(self.pack).with_outputs(REFUSED, main="events")
 
-
-class _Assign(beam.DoFn):
-    def __init__(self, ground: Ground, shards: int, pane_s: int | None, dense: bool) -> None:
-        self._ground, self._shards, self._pane_s, self._dense = ground, shards, pane_s, dense
-
-    def process(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
-        located = locate(observations, self._ground)
+    def pack(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
+        """The events of observations that lie in cells, and what was refused of them."""
+        located = locate(observations, self.ground)
         yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: located.outside})
         failpoint("assign")
-        packing = wire.DENSE if self._dense else wire.FAST
-        for part in wire.split(located.observations, located.cell, self._shards, self._pane_s, packing):
+        packing = wire.DENSE if self.dense else wire.FAST
+        for part in wire.split(located.observations, located.cell, self.vehicle_shards, self.pane_s, packing):
             yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)
 
 
@@ -112,9 +99,8 @@ class CountRefused(beam.PTransform[PCollection[Refused], PCollection[None]]):
     """Dead letters -> counters `refused/<stage>/<reason>`; nothing else of them is kept."""
 
     def expand(self, refused: PCollection[Refused]) -> PCollection[None]:
-        return refused | "count" >> beam.ParDo(_CountRefused())
+        return refused | "count" >> beam.FlatMap(_count_refused)
 
 
-class _CountRefused(beam.DoFn):
-    def process(self, refused: Refused) -> None:
-        count(counters.refused(refused.stage, refused.reason), refused.rows)
+def _count_refused(refused: Refused) -> None:
+    count(counters.refused(refused.stage, refused.reason), refused.rows)

@@ -67,25 +67,20 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[SlotEstimates]:
         grouped = tallies | "group" >> beam.GroupByKey()
-        estimates: PCollection[SlotEstimates] = grouped | "release" >> beam.ParDo(_ReleasePeriod(self))
+        estimates: PCollection[SlotEstimates] = grouped | "release" >> beam.FlatMap(self._released)
         return estimates
 
-
-class _ReleasePeriod(beam.DoFn):
-    def __init__(self, of: ReleasePeriod) -> None:
-        self._account, self._release, self._in_stream = of.account, of.release, of.in_stream
-
-    def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
+    def _released(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
         (first_s, _), encoded = group
         parts = list(encoded)
-        if self._in_stream and not is_over(parts, len(self._release.slots[first_s].plan)):
+        if self.in_stream and not is_over(parts, len(self.release.slots[first_s].plan)):
             return
-        table = unpack_tally(filter(None, parts), self._release.columns)
-        done = release_group(self._release, (first_s, 0), lambda: [table], self._account, self._recorded)
+        table = unpack_tally(filter(None, parts), self.release.columns)
+        done = release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
         if not isinstance(done, Stopped):
             yield from done
-        elif not self._in_stream:
+        elif not self.in_stream:
             raise StepError(STOPPED_HERE.format(done.period))
 
     def _recorded(self, units: Sequence[Unit]) -> Sequence[RecordedSlot]:
-        return recorded(units, self._account, count)
+        return recorded(units, self.account, count)

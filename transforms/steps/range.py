@@ -41,21 +41,17 @@ class Derive(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
         keyed = events | "by period" >> beam.Map(_by_period, self.release.group).with_output_types(KeyedSlot)
         grouped = keyed | "group" >> beam.GroupByKey()
-        fn = _Derive(self)
-        tallies: PCollection[KeyedTally] = grouped | "tally" >> beam.ParDo(fn).with_output_types(KeyedTally)
+        tallies: PCollection[KeyedTally] = grouped | "tally" >> beam.FlatMap(self._tallied).with_output_types(
+            KeyedTally
+        )
         return tallies
 
-
-class _Derive(beam.DoFn):
-    def __init__(self, of: Derive) -> None:
-        self._rules, self._ground, self._release = of.rules, of.ground, of.release
-
-    def process(self, group: tuple[SlotShard, Iterable[tuple[int, EventBytes]]]) -> Iterator[KeyedTally]:
+    def _tallied(self, group: tuple[SlotShard, Iterable[tuple[int, EventBytes]]]) -> Iterator[KeyedTally]:
         _, parts = group
         of_slots: dict[int, list[EventBytes]] = {}
         for slot_s, data in parts:
             of_slots.setdefault(slot_s, []).append(data)
-        for plan_s, table in tasks.derived(of_slots, self._rules, self._ground, self._release, count):
+        for plan_s, table in tasks.derived(of_slots, self.rules, self.ground, self.release, count):
             yield (plan_s, 0), wire.pack_tally(table)
 
 
@@ -83,25 +79,20 @@ class ReleaseInOrder(
             consents | "consents" >> beam.Map(_consent_to_all).with_output_types(PartOfAll),
         )
         grouped = parts | "flatten" >> beam.Flatten() | "group" >> beam.GroupByKey()
-        estimates: PCollection[SlotEstimates] = grouped | "release" >> beam.ParDo(_ReleaseInOrder(self))
+        estimates: PCollection[SlotEstimates] = grouped | "release" >> beam.FlatMap(self._released)
         return estimates
 
-
-class _ReleaseInOrder(beam.DoFn):
-    def __init__(self, of: ReleaseInOrder) -> None:
-        self._account, self._release = of.account, of.release
-
-    def process(self, group: tuple[int, Iterable[tuple[int, TallyBytes]]]) -> Iterator[SlotEstimates]:
+    def _released(self, group: tuple[int, Iterable[tuple[int, TallyBytes]]]) -> Iterator[SlotEstimates]:
         periods: dict[int, list[TallyBytes]] = {}
         for first_s, part in group[1]:
             periods.setdefault(first_s, []).append(part)
         if not periods.pop(_CONSENT_S, None):
             return
         groups = (((first_s, 0), self._tallies(periods[first_s])) for first_s in sorted(periods))
-        yield from tasks.released(groups, self._release, self._account, count)
+        yield from tasks.released(groups, self.release, self.account, count)
 
     def _tallies(self, parts: Sequence[TallyBytes]) -> Tallies:
-        table = wire.unpack_tally(filter(None, parts), self._release.columns)
+        table = wire.unpack_tally(filter(None, parts), self.release.columns)
         return lambda: [table]
 
 

@@ -39,25 +39,21 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.ParDo(_ByHexagon(self)).with_outputs(EXPOSURE, main="sealed").with_output_types(
+        return grouped | "seal" >> beam.FlatMap(self.seal).with_outputs(EXPOSURE, main="sealed").with_output_types(
             KeyedUnit
         )
 
-
-class _ByHexagon(beam.DoFn):
-    def __init__(self, of: ByHexagon) -> None:
-        self._release, self._transaction, self._before = of.release, of.transaction, Before(of.account)
-
-    def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
+    def seal(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
+        """The units that are drawn of a shard, and what each vehicle spends in them."""
         key, encoded = group
         parts = list(encoded)
         if not is_over(parts):
             return
-        for unit, exposure in tasks.drawn({key: filter(None, parts)}, self._release, self._before):
+        for unit, exposure in tasks.drawn({key: filter(None, parts)}, self.release, Before(self.account)):
             if exposure is not None:
                 yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
             yield (
-                unit.period if self._transaction == "period" else str(unit.slot_s),
+                unit.period if self.transaction == "period" else str(unit.slot_s),
                 UnitBytes(encode(unit)),
             )
 
@@ -87,27 +83,22 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
-        return grouped | "record" >> beam.ParDo(_Record(self))
+        return grouped | "record" >> beam.FlatMap(self.record)
 
-
-class _Record(beam.DoFn):
-    def __init__(self, of: Record) -> None:
-        self._account, self._needs_rows, self._may_lose = of.account, of.needs_rows, of.may_lose
-        self._needs_consent = of.needs_consent
-
-    def process(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
+    def record(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
+        """What the ledger returns for the units of a key. Raises StepError."""
         encoded = list(group[1])
-        if self._needs_consent and CONSENT not in encoded:
+        if self.needs_consent and CONSENT not in encoded:
             return
         units = decoded(unit for unit in encoded if unit != CONSENT)
-        if self._needs_rows and not any(read.unit.has_data for read in units):
+        if self.needs_rows and not any(read.unit.has_data for read in units):
             raise StepError(
                 f"of the input no row is of {units[0].unit.period}: nothing was recorded and nothing was spent"
             )
-        done = tasks.recorded(units, self._account, count)
-        if not done and not self._may_lose:
+        done = tasks.recorded(units, self.account, count)
+        if not done and not self.may_lose:
             raise StepError(
-                f"account {self._account.name!r} refuses {units[0].unit.period}: its limit would be exceeded"
+                f"account {self.account.name!r} refuses {units[0].unit.period}: its limit would be exceeded"
             )
         yield from done
 

@@ -11,7 +11,7 @@ from tests.stream.by_hand import ByHand, Counters
 from transforms.counters import ROWS
 from transforms.layouts import FIXED
 from transforms.records import Messages, Refused
-from transforms.sources.kafka import _Decode, _Offsets, _ReadPartition
+from transforms.sources.kafka import _Offsets, _ReadPartition, decode
 from transforms.sources.kafka_partition import PartitionStart, Poll
 from transforms.sources.topic import Topic
 from transforms.time.watermark import GUARD_S, RECEIVED_S, Watermark
@@ -90,7 +90,7 @@ def test_messages_that_their_producers_stamped_are_refused_and_decide_nothing_fo
 def test_a_refused_message_is_a_dead_letter_of_its_own_kind(monkeypatch):
     counts = Counters(monkeypatch, "transforms.sources.kafka").counts
     element = Messages(0, [], np.zeros(0, np.int64), 0, refused=3)
-    assert [out.value for out in _Decode(FIXED["gtfs-realtime"].layout).process(element)] == [
+    assert [out.value for out in decode(element, FIXED["gtfs-realtime"].layout)] == [
         Refused("read", "producer-time", 3)
     ]
     assert counts[ROWS] == 3
