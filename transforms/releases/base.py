@@ -95,8 +95,8 @@ class Estimator(Protocol):
         ...
 
     def keep(self) -> None:
-        """Writes what was learned to the account's cache, if there is more than it had."""
-        ...
+        """Writes what was learned to the account's cache, where it was not written when it was learned."""
+        return
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
-from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
@@ -31,6 +30,7 @@ from transforms.layouts.base import RawBatch
 from transforms.layouts.decoder_process import read_apart
 from transforms.records import REFUSED, Refused
 from transforms.sources.known_elements import KnownElements
+from transforms.sources.unbounded import UnboundedProvider
 from transforms.steps.observe import counted
 from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, element_time, newest_plausible_ms
@@ -162,18 +162,12 @@ class _Tracker(RestrictionTracker):
         return False
 
 
-class _Names(RestrictionProvider):
+class _Names(UnboundedProvider):
     def initial_restriction(self, element: str) -> NamesRead:  # noqa: ARG002
         return NamesRead(frozenset())
 
     def create_tracker(self, restriction: NamesRead) -> _Tracker:
         return _Tracker(restriction)
-
-    def restriction_size(self, element: str, restriction: NamesRead) -> int:  # noqa: ARG002
-        return 1
-
-    def truncate(self, element: str, restriction: NamesRead) -> None:
-        """A drain ends the reading where it is."""
 
 
 _NAMES = beam.DoFn.RestrictionParam(_Names())

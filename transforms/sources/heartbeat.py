@@ -15,13 +15,12 @@ import apache_beam as beam
 from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.pvalue import PBegin, PCollection
-from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from transforms.records import KeyedTally, TallyBytes
 from transforms.sources.known_elements import KnownElements
-from transforms.sources.unbounded import UnboundedTracker
+from transforms.sources.unbounded import UnboundedProvider
 from transforms.steps.lateness import windows
 from transforms.time.calendar import Timetable
 from transforms.time.stream_calendar import slots_from
@@ -53,20 +52,11 @@ class Heartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
         return life | "beat" >> beat | "window" >> beam.WindowInto(windows(self.timetable.slot_s, self.start_s))
 
 
-class _Slots(RestrictionProvider):
+class _Slots(UnboundedProvider):
     """The restriction: the time from the next slot on."""
 
     def initial_restriction(self, element: tuple[int, int]) -> OffsetRange:
         return OffsetRange(*element)
-
-    def create_tracker(self, restriction: OffsetRange) -> UnboundedTracker:
-        return UnboundedTracker(restriction)
-
-    def restriction_size(self, element: tuple[int, int], restriction: OffsetRange) -> int:  # noqa: ARG002
-        return 1
-
-    def truncate(self, element: tuple[int, int], restriction: OffsetRange) -> None:
-        """A drain ends the heartbeat where it is."""
 
 
 _SLOTS = beam.DoFn.RestrictionParam(_Slots())

@@ -13,7 +13,6 @@ from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
-from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
@@ -26,7 +25,7 @@ from transforms.sources.kafka_clock import PRODUCER_TIME
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import NO_END, UnboundedTracker
+from transforms.sources.unbounded import NO_END, UnboundedProvider
 from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
 
@@ -55,20 +54,11 @@ class ReadKafka(Parting[PBegin]):
         return polled | "decode" >> beam.FlatMap(decode, self.layout).with_outputs(REFUSED, main="batches")
 
 
-class _Offsets(RestrictionProvider):
+class _Offsets(UnboundedProvider):
     """A partition's restriction: the offsets from the next one to be read on."""
 
     def initial_restriction(self, element: PartitionStart) -> OffsetRange:
         return OffsetRange(element.offset, NO_END)
-
-    def create_tracker(self, restriction: OffsetRange) -> UnboundedTracker:
-        return UnboundedTracker(restriction)
-
-    def restriction_size(self, element: PartitionStart, restriction: OffsetRange) -> int:  # noqa: ARG002
-        return 1
-
-    def truncate(self, element: PartitionStart, restriction: OffsetRange) -> None:
-        """A drain ends the reading where it is."""
 
 
 _OFFSETS = beam.DoFn.RestrictionParam(_Offsets())

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from dpops.levels import Stage
@@ -12,34 +11,21 @@ from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Debit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Asked, Before, DrawnUnit, Estimator, Tallies
+from transforms.releases.base import Before, DrawnUnit, Estimator, Tallies
 from transforms.releases.live.publish import live_estimates
 from transforms.releases.live.slot import is_closed, known_before, live_slot, recorded_stage, seal_live
 from transforms.releases.periods.learned import learned_centres
-from transforms.releases.periods.release import PeriodRelease
-from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up
+from transforms.releases.periods.release import LevelsRelease
+from transforms.releases.periods.stages import COLUMNS, add_up
 from transforms.releases.slots import SlotFacts
 from transforms.time.days_off import hours_of
 
 
 @dataclass(frozen=True)
-class LiveRelease:
-    """slots: facts of every slot, whose `plan` is all slots of its period. zone: of local hours."""
+class LiveRelease(LevelsRelease):
+    """Draws no slot before a whole period is recorded, and none of a period that is released already."""
 
-    policy: LevelsPolicy
-    slots: Mapping[int, SlotFacts]
-    zone: str
-    cap: None = None
-    shards = 1
-    shares: tuple[Fraction, ...] = ()
     in_order = False
-    learns = True
-    keeps_late = False
-
-    @classmethod
-    def of(cls, asked: Asked) -> "LiveRelease":
-        whole = PeriodRelease.of(asked)
-        return cls(whole.policy, whole.slots, whole.zone)
 
     @staticmethod
     def why_no_stream(_asked: object, options: Any) -> str | None:
@@ -50,13 +36,6 @@ class LiveRelease:
             "live is needed to stream statistics by 'levels': [live] says which part of the total slots get before "
             "their period ends; without it use `hatstream release`"
         )
-
-    @property
-    def spec_id(self) -> str:
-        return self.policy.spec_id
-
-    def continuing(self, _digest: str | None) -> "LiveRelease":
-        return self
 
     def claims(self, _before: Before) -> dict[str, list[Debit]] | None:
         return None
@@ -69,7 +48,6 @@ class LiveRelease:
         return slot_s
 
     def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
-        """None before the first whole period, and none of a period that is released already."""
         (((slot_s, _), tallies),) = groups.items()
         facts = self.slots[slot_s]
         stage = None if before.recorded else self._stage(slot_s, facts, before)
@@ -95,7 +73,7 @@ class LiveRelease:
         return live_slot(entries, len(facts.plan), hour, self.policy.on(facts.period), learned_centres)
 
 
-class _LiveEstimator:
+class _LiveEstimator(Estimator):
     """Reads a live slot by what stands before it in the ledger, whenever that is done."""
 
     def __init__(self, release: LiveRelease, account: LedgerAccount) -> None:
@@ -108,6 +86,3 @@ class _LiveEstimator:
         live = [entry for entry in ledger.live(account, unit.spec_id, unit.period) if entry.sequence <= sequence]
         facts = self._release.slots[unit.slot_s]
         yield live_estimates(stages, live, facts, self._release.policy)
-
-    def keep(self) -> None:
-        """The policy's own cache is written where it is learned."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from typing import Self
 
 from dpops.levels import is_too_few
 from dpops.noise import Noise
@@ -25,25 +26,23 @@ from transforms.time.days_off import hours_of
 
 
 @dataclass(frozen=True)
-class PeriodRelease:
-    """slots: facts of every slot, whose `plan` is all slots of its period. zone: of local hours.
+class LevelsRelease:
+    """What releases of whole periods and of live slots have in common.
 
-    run: names this run among all: what an engine tries again is the same run.
+    slots: facts of every slot, whose `plan` is all slots of its period. zone: of local hours.
     """
 
     policy: LevelsPolicy
     slots: Mapping[int, SlotFacts]
     zone: str
-    run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     cap: None = None
     shards = 1
     shares: tuple[Fraction, ...] = ()
-    in_order = True
     learns = True
     keeps_late = False
 
     @classmethod
-    def of(cls, asked: Asked) -> "PeriodRelease":
+    def of(cls, asked: Asked) -> Self:
         policy = asked.options.policy(asked.spec_id, asked.region or (), asked.value, asked.digest_key)
         kept = StateFile.beside(asked.account.head, asked.spec_id, asked.account.signature)
         return cls(replace(policy, kept=kept), asked.slots, asked.zone)
@@ -52,8 +51,16 @@ class PeriodRelease:
     def spec_id(self) -> str:
         return self.policy.spec_id
 
-    def continuing(self, _digest: str | None) -> "PeriodRelease":
+    def continuing(self, _digest: str | None) -> Self:
         return self
+
+
+@dataclass(frozen=True)
+class PeriodRelease(LevelsRelease):
+    """run: names this run among all: what an engine tries again is the same run."""
+
+    run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
+    in_order = True
 
     def claims(self, before: Before) -> dict[str, list[Debit]]:
         """The first period of the specification has another share of the total than all others."""
@@ -97,7 +104,7 @@ class PeriodRelease:
         return _PeriodEstimator(self, account)
 
 
-class _PeriodEstimator:
+class _PeriodEstimator(Estimator):
     """Reads a period by its last recorded stage and what stands before it."""
 
     def __init__(self, release: PeriodRelease, account: LedgerAccount) -> None:
@@ -112,6 +119,3 @@ class _PeriodEstimator:
         for number, slot in enumerate(facts):
             yield estimates_of_slot(estimates, number, slot, policy)
         yield from estimates.products
-
-    def keep(self) -> None:
-        """The policy's own cache is written where it is learned."""
