@@ -5,18 +5,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.estimate import OK, Estimates
 from dpops.forecast import Float64s
 from dpops.mechanism import Integers, Plan
 from dpops.trees import readings
 from dpops.trees.combine import Law, cumulative, law
 from dpops.trees.consistent import consistent
-from dpops.trees.hats import PlannedTree, shape_of, size_of, upper_of
+from dpops.trees.hats import PlannedTree, size_of, upper_of
 from dpops.trees.readings import Between
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p85": 0.85}
 OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")
-"""What `estimates` gives, in this order: numbers, and the list last."""
+"""What a tree gives, in this order: numbers, and the list last."""
 
 
 class Reading(NamedTuple):
@@ -32,46 +31,6 @@ class Reading(NamedTuple):
     high: Float64s
     noise_std: Float64s
     bias_bound: Float64s
-
-
-def estimates(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> Estimates:
-    """What is published of each HAT: p50, p85, mean, variance, and `cdf`, the shares below k U / K for k = 1, .., K.
-
-    The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it.
-    """
-    parts = []
-    for shape, places in _by_shape(plans):
-        alike = [plans[place] for place in places]
-        outputs = read_alike([released[hat] for hat in places], alike, shape, miss)
-        unknown = np.full(len(alike), np.nan)
-        part = Estimates(
-            numbers=np.array([outputs[name][:3] for name in OUTPUTS[:-1]]),
-            lists=[[(*row, 1.0) for row in outputs["cdf"].value.tolist()]],
-            noise_std=unknown,
-            bias_bound=unknown,
-            epsilon=np.array([float(plan.epsilon) for plan in alike]),
-            status=[OK] * len(alike),
-        )
-        parts.append((places, part))
-    return Estimates.placed(len(plans), parts)
-
-
-def _by_shape(plans: Sequence[Plan]) -> list[tuple[PlannedTree, list[int]]]:
-    """Each tree, and where the HATs that have it stand."""
-    places: dict[PlannedTree, list[int]] = {}
-    for index, plan in enumerate(plans):
-        places.setdefault(shape_of(plan), []).append(index)
-    return list(places.items())
-
-
-def read(released: Sequence[Integers], plans: Sequence[Plan], miss: float) -> list[dict[str, Reading]]:
-    """By HAT its outputs, of one row each: cdf (shares), p50, p85, mean (units), variance (units squared)."""
-    readings: list[dict[str, Reading]] = [{} for _ in plans]
-    for shape, places in _by_shape(plans):
-        outputs = read_alike([released[place] for place in places], [plans[place] for place in places], shape, miss)
-        for row, place in enumerate(places):
-            readings[place] = {name: Reading(*(part[row] for part in output)) for name, output in outputs.items()}
-    return readings
 
 
 def read_alike(

@@ -14,13 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.forecast import Prior, transport_bias
-from dpops.mechanism import Integers, Plan, PlanError, Totals, check_plan_input, facts_of
-from dpops.noise import Noise
+from dpops.mechanism import Plan, PlanError, Totals, check_plan_input, facts_of
 from dpops.trees.combine import law
 from dpops.trees.design import MOST_BINS, best_shares, best_tree
 from dpops.trees.forecast import errors_at, expected_cdfs
-from dpops.trees.shape import Tree, node_counts
-from dpops.trees.users import FINE, weighted_leaves
+from dpops.trees.shape import Tree
+from dpops.trees.users import FINE
 from dpops.types import CountsKnown, Grid, Int64s
 
 DEFAULT_BINS = 65
@@ -116,6 +115,14 @@ def shape_of(plan: Plan) -> PlannedTree:
     return _shape(facts["bins"], factors, tuple(facts[f"share_{level}"] for level in levels), facts["share_whole"])
 
 
+def by_shape(plans: Sequence[Plan]) -> list[tuple[PlannedTree, list[int]]]:
+    """Each tree, and where the HATs that have it stand."""
+    places: dict[PlannedTree, list[int]] = {}
+    for index, plan in enumerate(plans):
+        places.setdefault(shape_of(plan), []).append(index)
+    return list(places.items())
+
+
 @cache
 def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], whole: int) -> PlannedTree:
     return PlannedTree(Tree(bins, factors), tuple(Fraction(part, whole) for part in parts))
@@ -144,7 +151,7 @@ def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
     upper = upper_of(plan)
     noise = float(errors_at(size_of(plan), tree, shares, prior, upper).cdf)
     expected = expected_cdfs(tree.bins, prior.mean, prior.sd, upper)
-    own = _made(plan).masses / plan.facts["total"]
+    own = made(plan).masses / plan.facts["total"]
     spread = prior._replace(sd=1.0).spread(own - counts / plan.facts["samples"], counts)
     bias = spread * float(np.sqrt(expected * (1 - expected)).mean()) * math.sqrt(2 / math.pi)
     return math.hypot(noise, bias)
@@ -155,29 +162,7 @@ def upper_of(plan: Plan) -> float:
     return plan.facts["upper_steps"] * plan.facts["grid_numerator"] / plan.facts["grid_denominator"]
 
 
-def release_trees(totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-    """The noisy masses of all nodes of each HAT. All plans are of one tree. Raises ValueError for what does not fit."""
-    if len(totals) != len(plans):
-        raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
-    if not plans:
-        return []
-    made = [_made(plan) for plan in plans]
-    shape = shape_of(plans[0])
-    if any(shape_of(plan) != shape for plan in plans[1:]):
-        raise ValueError("the plans of one release are of several trees")
-    _check_fit(totals, made, shape.tree.bins)
-    users = np.array([plan.masses.size for plan in made])
-    masses = np.concatenate([plan.masses for plan in made])
-    histograms = np.concatenate([total.histograms for total in totals])
-    counts = np.concatenate([total.counts for total in totals])
-    nodes = node_counts(weighted_leaves(histograms, counts, masses, np.cumsum(users) - users), shape.tree)
-    scales = [scale for plan in plans for scale in _scales(plan, shape)]
-    drawn = noise.laplace(scales).reshape(nodes.shape)
-    released: list[Integers] = (nodes + drawn).tolist()
-    return released
-
-
-def _scales(plan: Plan, shape: PlannedTree) -> list[Fraction]:
+def scales_of(plan: Plan, shape: PlannedTree) -> list[Fraction]:
     """One of each node, level by level: 2 max M / (share of epsilon); the plan's is that of the smallest share."""
     least = min(shape.shares)
     return [
@@ -187,7 +172,7 @@ def _scales(plan: Plan, shape: PlannedTree) -> list[Fraction]:
     ]
 
 
-def _check_fit(totals: Sequence[Totals], plans: Sequence[TreePlan], bins: int) -> None:
+def check_fit(totals: Sequence[Totals], plans: Sequence[TreePlan], bins: int) -> None:
     for total, plan in zip(totals, plans, strict=True):
         fits = total.counts.size == plan.masses.size and total.histograms.shape == (total.counts.size, bins)
         facts = plan.facts
@@ -195,7 +180,7 @@ def _check_fit(totals: Sequence[Totals], plans: Sequence[TreePlan], bins: int) -
             raise ValueError("totals do not fit their plans: other users, samples or bins")
 
 
-def _made(plan: Plan) -> TreePlan:
+def made(plan: Plan) -> TreePlan:
     """The plan with its masses. Raises TypeError for a plan that was read back, which has none."""
     if not isinstance(plan, TreePlan):
         raise TypeError("this needs the plan it made, not one read back")

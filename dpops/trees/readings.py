@@ -52,10 +52,7 @@ def mean(cdf: Float64s) -> Float64s:
 
 def variance(cdf: Float64s) -> Float64s:
     """The variance with every sample at the middle of its bin: float64 (rows,), at least 0."""
-    share = np.diff(_with_ends(cdf), axis=1)
-    middle = np.arange(share.shape[1]) + 0.5 - mean(cdf)[:, None]
-    variances: Float64s = np.cumsum(share * middle**2, axis=1)[:, -1]
-    return variances
+    return variance_around(cdf, mean(cdf))
 
 
 def cdf_interval(raw: Float64s, half: Float64s) -> Between:

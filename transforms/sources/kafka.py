@@ -26,6 +26,7 @@ from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, Partiti
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.topic import Topic
 from transforms.sources.unbounded import NO_END, UnboundedProvider
+from transforms.steps.observe import counted
 from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
 
@@ -148,8 +149,4 @@ def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refus
     if polled.refused:
         Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(polled.refused)
         yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, polled.refused))
-    for batch in messages_apart(layout, polled.payloads):
-        Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(batch.rows)
-        for reason, rows in batch.refused.items():
-            yield TaggedOutput(REFUSED, Refused("read", reason, rows))
-        yield batch
+    yield from counted(messages_apart(layout, polled.payloads))

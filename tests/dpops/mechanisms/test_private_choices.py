@@ -43,8 +43,7 @@ few_counts = pytest.mark.parametrize(
 """For audits, of 2 s each: the fast run takes one count vector, the whole suite all."""
 
 Released = list[list[int]]
-View = Callable[[Released], Int64s]
-VIEWS: dict[str, View] = {
+VIEWS: dict[str, Callable[[Released], Int64s]] = {
     "choice": lambda released: np.array([integers[0] for integers in released], np.int64),
     "query": lambda released: np.array([integers[-1] for integers in released], np.int64),
     # both at once: the query decides between equal choices
@@ -289,13 +288,11 @@ def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be(
 def test_a_constant_is_forecast_as_well_as_any_mechanism() -> None:
     """Speeds drawn as the prior says: the forecast is within 2 % of the error of 20,000 HATs."""
     prior, rng, counts = Prior(20.0, 12.0, 0.3), np.random.default_rng(5), np.array([9, 4, 1])
-    constant = Constant(prior=prior)
+    forecast = forecast_of_one(Constant(prior=prior), CountsKnown.all_of(counts), GRID, Fraction(1), prior)
     hats = rng.choice(prior.hat_means(65.0), 20_000)
     users = rng.normal(size=(20_000, 3)) * prior.mean_sd(counts)
     error = np.abs(np.clip(hats + users @ (counts / 14), 0, 65) - 20.0).mean()
-    assert forecast_of_one(constant, CountsKnown.all_of(counts), GRID, Fraction(1), prior) == pytest.approx(
-        error, rel=0.02
-    )
+    assert forecast == pytest.approx(error, rel=0.02)
 
 
 def test_auto_takes_the_constant_of_the_prior_where_noise_would_drown_a_hat_and_of_equal_ones_the_free_one() -> None:

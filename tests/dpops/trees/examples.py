@@ -7,12 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.mechanism import Mechanism, Plan, Totals, plan_of_one
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, plan_of_one
 from dpops.noise import Noise
 from dpops.registry import registered
 from dpops.trees import shape
 from dpops.trees.errors import level_variances
-from dpops.trees.hats import PlannedTree, stored
+from dpops.trees.estimates import Reading, read_alike
+from dpops.trees.hats import PlannedTree, shape_of, stored
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
@@ -54,6 +55,12 @@ def spread(counts: Int64s, bins: int) -> Totals:
     for user, n in enumerate(counts.tolist()):
         np.add.at(rows[user], (np.arange(n) + user) % bins, 1)
     return totals(rows)
+
+
+def read(released: Sequence[Integers], plan: Plan) -> dict[str, Reading]:
+    """The outputs of one HAT: cdf (shares), p50, p85, mean (units), variance (units squared)."""
+    outputs = read_alike(released, [plan], shape_of(plan), 0.05)
+    return {name: Reading(*(part[0] for part in output)) for name, output in outputs.items()}
 
 
 def noiseless(mechanism: Mechanism, plan: Plan, hats: Sequence[Totals]) -> list[list[int]]:

@@ -12,7 +12,7 @@ from dpops.mechanisms.capped_tree import CappedTree
 from dpops.noise import Noise
 from dpops.statistics import Histogram
 from dpops.trees import readings
-from dpops.trees.estimates import QUANTILES, read, read_alike
+from dpops.trees.estimates import QUANTILES, read_alike
 from dpops.trees.hats import shape_of
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
@@ -31,7 +31,7 @@ def test_without_noise_the_readings_are_those_of_the_samples(mechanism: Mechanis
     hat = examples.totals(
         np.stack([np.bincount(Histogram(bins, 6_500).bins_of(own), minlength=bins) for own in speeds])
     )
-    estimates = read(examples.noiseless(mechanism, plan, [hat]), [plan], 0.05)[0]
+    estimates = examples.read(examples.noiseless(mechanism, plan, [hat]), plan)
     pooled = np.concatenate(speeds) / 100
     width, bias = 65 / bins, plan.bias_bound + plan.rounding
     edges = np.arange(1, bins) * width
@@ -189,7 +189,7 @@ def test_one_vehicle_and_any_bins_have_readings(kind: type[CappedTree | ArrayTre
     mechanism = kind(bins=bins)
     counts = np.array([4], np.int64)
     plan = examples.plan(mechanism, counts)
-    estimates = read(mechanism.release([examples.spread(counts, bins)], [plan], seeded(9)), [plan], 0.05)[0]
+    estimates = examples.read(mechanism.release([examples.spread(counts, bins)], [plan], seeded(9)), plan)
     assert estimates["cdf"].value.shape == (bins - 1,)
     for name in ("p50", "p85", "mean"):
         assert 0 <= estimates[name].low <= estimates[name].value <= estimates[name].high <= 65
@@ -200,8 +200,7 @@ def test_one_vehicle_and_any_bins_have_readings(kind: type[CappedTree | ArrayTre
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10**6), Fraction(10**6)])
 def test_extreme_epsilons_have_readings(mechanism: Mechanism, epsilon: Fraction) -> None:
     plan = plan_of_one(mechanism, CountsKnown.all_of(examples.COUNTS[4]), examples.GRID, epsilon)
-    estimates = read(
-        mechanism.release([examples.spread(examples.COUNTS[4], plan.facts["bins"])], [plan], seeded(10)), [plan], 0.05
-    )[0]
+    released = mechanism.release([examples.spread(examples.COUNTS[4], plan.facts["bins"])], [plan], seeded(10))
+    estimates = examples.read(released, plan)
     assert np.all(np.isfinite(estimates["cdf"].value))
     assert np.isfinite([estimates[name].value for name in ("p50", "p85", "mean", "variance")]).all()

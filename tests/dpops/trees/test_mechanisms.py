@@ -18,7 +18,7 @@ from dpops.mechanisms.capped_tree import CappedTree
 from dpops.mechanisms.tree import BestTree
 from dpops.noise import Noise
 from dpops.registry import registered
-from dpops.trees.estimates import read
+from dpops.trees.estimates import read_alike
 from dpops.trees.hats import PlannedTree, shape_of, stored
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
@@ -157,7 +157,7 @@ def test_the_plan_cannot_see_a_value_and_survives_storage(mechanism: Mechanism) 
         released = mechanism.release([hat], [plan], seeded(4))
         assert examples.plan(mechanism, counts).public() == plan.public()
         stored_plan = Plan.from_public(plan.mechanism, json.loads(json.dumps(plan.public())))
-        fresh, again = (read(released, [planned], 0.05)[0] for planned in (plan, stored_plan))
+        fresh, again = (examples.read(released, planned) for planned in (plan, stored_plan))
         for name, output in fresh.items():
             for one, other in zip(output, again[name], strict=True):
                 np.testing.assert_array_equal(one, other)
@@ -172,11 +172,11 @@ def test_a_hat_is_released_and_read_alike_alone_and_among_others(mechanism: Mech
     silent = [replace(plan, scale=Fraction(0)) for plan in plans]
     together = mechanism.release(hats, silent, Noise())
     assert together == [mechanism.release([h], [p], Noise())[0] for h, p in zip(hats, silent, strict=True)]
-    readings_ = read(together, plans, 0.05)
+    readings_ = read_alike(together, plans, shape_of(plans[0]), 0.05)
     for index, plan in enumerate(plans):
-        alone = read([together[index]], [plan], 0.05)[0]
+        alone = examples.read([together[index]], plan)
         for name, output in alone.items():
-            np.testing.assert_allclose(readings_[index][name].value, output.value, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(readings_[name].value[index], output.value, rtol=1e-12, atol=1e-12)
 
 
 def _audited(plan: Plan, counts: Int64s, draws: int) -> float:

@@ -15,14 +15,14 @@ from transforms.releases.base import Before, DrawnUnit, Estimator, Tallies
 from transforms.releases.live.publish import live_estimates
 from transforms.releases.live.slot import is_closed, known_before, live_slot, recorded_stage, seal_live
 from transforms.releases.periods.learned import learned_centres
-from transforms.releases.periods.release import LevelsRelease
+from transforms.releases.periods.release import VectorRelease
 from transforms.releases.periods.stages import COLUMNS, add_up
 from transforms.releases.slots import SlotFacts
 from transforms.time.days_off import hours_of
 
 
 @dataclass(frozen=True)
-class LiveRelease(LevelsRelease):
+class LiveRelease(VectorRelease):
     """Draws no slot before a whole period is recorded, and none of a period that is released already."""
 
     in_order = False

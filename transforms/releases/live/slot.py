@@ -1,16 +1,15 @@
 """A live slot: its plan from what is recorded of earlier periods, and the unit that the ledger keeps of it."""
 
-import hmac
 from collections.abc import Sequence
 
-from dpops.levels import Stage, Sums, release
+from dpops.levels import Stage, Sums
 from dpops.levels.live import of_slot
 from dpops.noise import Noise
 from transforms.places.hierarchy import hats_of
-from transforms.recorded.stage_plan import as_stored, is_complete, stage_of
+from transforms.recorded.stage_plan import is_complete, stage_of
 from transforms.recorded.units import LiveEntry, LiveUnit, StageEntry
 from transforms.releases.periods.order import CentresOf
-from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.periods.stages import LevelsPolicy, drawn_facts
 from transforms.releases.slots import SlotFacts
 
 
@@ -51,18 +50,4 @@ def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]
 
 def seal_live(sums: Sums, stage: Stage, facts: SlotFacts, slot_s: int, policy: LevelsPolicy, noise: Noise) -> LiveUnit:
     """Draws a live slot's noise."""
-    where = f"{policy.spec_id}/{slot_s}/live/".encode()
-    exact = b"".join(column.astype("<i8").tobytes() for column in sums)
-    return LiveUnit(
-        spec_id=policy.spec_id,
-        period=facts.period,
-        slot_s=slot_s,
-        slot_start=facts.start,
-        slot_end=facts.end,
-        unit=policy.value.unit,
-        plan=as_stored(stage),
-        integers=release(sums, stage, noise).tolist(),
-        digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
-        debit=stage.claim,
-        total=policy.on(facts.period).total,
-    )
+    return LiveUnit(**drawn_facts(sums, stage, [facts], slot_s, policy, noise, "live"), debit=stage.claim)

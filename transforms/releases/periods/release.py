@@ -26,7 +26,7 @@ from transforms.time.days_off import hours_of
 
 
 @dataclass(frozen=True)
-class LevelsRelease:
+class VectorRelease:
     """What releases of whole periods and of live slots have in common.
 
     slots: facts of every slot, whose `plan` is all slots of its period. zone: of local hours.
@@ -56,7 +56,7 @@ class LevelsRelease:
 
 
 @dataclass(frozen=True)
-class PeriodRelease(LevelsRelease):
+class PeriodRelease(VectorRelease):
     """run: names this run among all: what an engine tries again is the same run."""
 
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)

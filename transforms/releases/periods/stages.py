@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -220,23 +221,29 @@ def seal_stage(
     is_first: bool = False,
 ) -> StageUnit:
     """Draws a stage's noise. slots: of the period, in order; slot_s: the start of the first. is_first: of all days."""
-    integers, own = release(sums, stage, noise), policy.on(slots[0].period)
-    where = f"{policy.spec_id}/{slot_s}/{stage.number}/".encode()
+    facts = drawn_facts(sums, stage, slots, slot_s, policy, noise, str(stage.number))
+    return StageUnit(**facts, stage=stage.number, debit=policy.on(slots[0].period).cost_of_period(is_first))
+
+
+def drawn_facts(
+    sums: Sums, stage: Stage, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise, name: str
+) -> dict[str, Any]:
+    """Draws the noise of a stage or of a live slot, and says what units of both hold. name: of the look, for a digest
+    of its own."""
+    where = f"{policy.spec_id}/{slot_s}/{name}/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
-    return StageUnit(
-        spec_id=policy.spec_id,
-        period=slots[0].period,
-        slot_s=slot_s,
-        slot_start=slots[0].start,
-        slot_end=slots[-1].end,
-        stage=stage.number,
-        unit=policy.value.unit,
-        plan=as_stored(stage),
-        integers=integers.tolist(),
-        digest=hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
-        debit=own.cost_of_period(is_first),
-        total=own.total,
-    )
+    return {
+        "spec_id": policy.spec_id,
+        "period": slots[0].period,
+        "slot_s": slot_s,
+        "slot_start": slots[0].start,
+        "slot_end": slots[-1].end,
+        "unit": policy.value.unit,
+        "plan": as_stored(stage),
+        "integers": release(sums, stage, noise).tolist(),
+        "digest": hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
+        "total": policy.on(slots[0].period).total,
+    }
 
 
 def vehicles_of(unit: StageUnit, region: Sequence[int]) -> tuple[float, float]:
