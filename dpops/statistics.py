@@ -18,8 +18,8 @@ from dpops.types import Grid, Int64s
 if TYPE_CHECKING:
     from dpops.mechanism import Mechanism
 
-SPEED, SQUARED_SPEED, SHARE = "{}", "({})^2", "1"
-"""Units, as text in which the unit of a speed is filled in."""
+VALUE, SQUARED, SHARE = "{}", "({})^2", "1"
+"""Units, as text in which the unit of the measured value is filled in."""
 
 
 class Column(Protocol):
@@ -70,7 +70,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Samples in each of a few classes of speeds. edges: between them, in steps; an edge is in the class above it."""
+    """Samples in each of a few classes of values. edges: between them, in steps; an edge is in the class above it."""
 
     edges: tuple[int, ...]
     name: str = "classes"
@@ -123,7 +123,7 @@ class Output:
     """One thing that is published of a statistic: a number with an interval, or a list of numbers."""
 
     name: str
-    unit: str = SPEED
+    unit: str = VALUE
     is_list: bool = False
 
 
@@ -132,10 +132,10 @@ class Statistic:
     """A registry entry.
 
     outputs: the first is a number, and what a row shows as its value; rows have columns for all of them if there are
-    several. options: the names of numbers that a specification must give, in units of speed; values: these numbers,
-    once it did. default: the mechanism where a specification names none. forecast_unit: of its plans and forecasts,
-    where these are not of the value. weighs_as: as which error suppression counts it. takes_caps: whether a cap on
-    counts lessens a vehicle's weight in it.
+    several. options: the names of numbers that a specification must give, in units of the measured value; values: these
+    numbers, once it did. default: the mechanism where a specification names none. forecast_unit: of its plans and
+    forecasts, where these are not of the value. weighs_as: as which error suppression counts it. takes_caps: whether a
+    cap on counts lessens a vehicle's weight in it.
 
     >>> named("distribution").unit, [output.name for output in named("distribution").outputs]
     ('{}', ['p50', 'p85', 'mean', 'variance', 'cdf'])
@@ -172,12 +172,12 @@ class Statistic:
 
     @property
     def unit(self) -> str:
-        """Unit of the value, with that of a speed to be filled in."""
+        """Unit of the value, with that of the measured value to be filled in."""
         return self.outputs[0].unit
 
     @property
     def plan_unit(self) -> str:
-        """Unit of plans and forecasts, with that of a speed to be filled in."""
+        """Unit of plans and forecasts, with that of the measured value to be filled in."""
         return self.forecast_unit or self.unit
 
     @property
@@ -202,7 +202,7 @@ _ALL = (
     Statistic(
         name="variance",
         needs=Moments((SUMS, SQUARES)),
-        outputs=(Output("variance", SQUARED_SPEED),),
+        outputs=(Output("variance", SQUARED),),
         weighs_as="variance",
     ),
     Statistic(
@@ -212,7 +212,7 @@ _ALL = (
             Output("p50"),
             Output("p85"),
             Output("mean"),
-            Output("variance", SQUARED_SPEED),
+            Output("variance", SQUARED),
             Output("cdf", SHARE, is_list=True),
         ),
         default="tree",

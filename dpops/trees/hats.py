@@ -158,7 +158,7 @@ def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
 
 
 def upper_of(plan: Plan) -> float:
-    """U in units of speed."""
+    """U in units."""
     return plan.facts["upper_steps"] * plan.facts["grid_numerator"] / plan.facts["grid_denominator"]
 
 

@@ -23,13 +23,13 @@ from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.places import PlacesTable
 from transforms.layouts import FIXED, MAPPED
-from transforms.layouts.base import KMH_PER_UNIT
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.mapped.csv import DELIMITERS
 from transforms.regular_files import read_regular
 from transforms.releases.periods.products import ProductName
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Unit, Weekday
+from transforms.value import PER_UNIT
 
 SPEC_BYTES = 1 << 20
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
@@ -193,7 +193,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     time_unit: Annotated[
         str | None, about("texts or timestamps, or numbers since 1970 UTC; iso if left out", *get_args(TimeUnit))
     ] = None
-    speed_unit: Annotated[str | None, about("km/h if left out", *KMH_PER_UNIT)] = None
+    speed_unit: Annotated[str | None, about("km/h if left out", *PER_UNIT)] = None
     time_zone: Annotated[str | None, about("of the clock of times without an offset")] = None
     delimiter: Annotated[str | None, about("of CSV; a comma if left out; any number of blanks", *DELIMITERS)] = None
     time_format: Annotated[

@@ -128,7 +128,7 @@ def _input(spec: "Specification") -> dict[str, Any]:
         "layout": spec.input.name,
         "columns": spec.input.columns,
         "time_unit": units.time_unit,
-        "speed_unit": str(units.kmh_per_unit),
+        "speed_unit": str(units.value_per_unit),
     }
     if isinstance(layout, JsonRecords) and layout.records is not None:
         plain["records"] = layout.records

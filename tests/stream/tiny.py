@@ -34,7 +34,7 @@ class Tiny:
 
     def build(self, p):
         calendar = slots(*self.days)
-        units = Units("ms", LAYOUT.units.kmh_per_unit)
+        units = Units("ms", LAYOUT.units.value_per_unit)
         read = p | "read" >> self.source
         parsed = read.batches | "parse" >> Parse(rules(units, start=self.days[0], end=self.days[1]))
         timely = parsed.observations | "lateness" >> RefuseLate(calendar.slot_s)

@@ -13,7 +13,6 @@ from transforms.layouts import mapped, own
 from transforms.layouts.base import (
     FIELDS,
     HEADING,
-    KMH_PER_UNIT,
     Layout,
     MessageLayout,
     OwnLayout,
@@ -24,7 +23,7 @@ from transforms.layouts.base import (
 from transforms.layouts.by_file import FILE, ByFile
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.time_format import TimeFormat
-from transforms.value import UNIT
+from transforms.value import PER_UNIT, UNIT
 
 __all__ = [
     "FIXED",
@@ -233,8 +232,8 @@ def _units(time_unit: str, speed_unit: str, time_zone: str | None) -> Units:
     if time_unit not in _TIME_UNITS:
         said = f"{', '.join(_TIME_UNITS)}, got {time_unit!r}{did_you_mean(time_unit, _TIME_UNITS)}"
         raise ValueError(f"time_unit: must be one of {said}")
-    if speed_unit not in KMH_PER_UNIT:
-        said = f"{', '.join(KMH_PER_UNIT)}, got {speed_unit!r}{did_you_mean(speed_unit, KMH_PER_UNIT)}"
+    if speed_unit not in PER_UNIT:
+        said = f"{', '.join(PER_UNIT)}, got {speed_unit!r}{did_you_mean(speed_unit, PER_UNIT)}"
         raise ValueError(f"speed_unit: must be one of {said}")
     if time_zone is not None:
         if time_unit != "iso":
@@ -244,7 +243,7 @@ def _units(time_unit: str, speed_unit: str, time_zone: str | None) -> Units:
         except (KeyError, ValueError, OSError):
             hint = did_you_mean(time_zone, available_timezones())
             raise ValueError(f"time_zone: must be a name like America/Chicago, got {time_zone[:60]!r}{hint}") from None
-    return Units(_TIME_UNITS[time_unit], KMH_PER_UNIT[speed_unit], time_zone)
+    return Units(_TIME_UNITS[time_unit], PER_UNIT[speed_unit], time_zone)
 
 
 def _column_names(name: str, columns: Mapping[str, str] | None, fields: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 import pyarrow as pa
 
 from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, instants, numbers
-from transforms.value import NAME, UNIT
+from transforms.value import NAME
 
 if TYPE_CHECKING:
     from transforms.layouts.time_format import TimeFormat
@@ -22,13 +22,6 @@ HEADING = "heading"
 """A further field, in degrees, where public places differ by direction. It stands before the last one."""
 
 BATCH_ROWS = 131_072
-
-KMH_PER_UNIT = {
-    UNIT: Fraction(1),
-    "m/s": Fraction(18, 5),
-    "mph": Fraction(1_609_344, 1_000_000),
-    "knots": Fraction(1_852, 1_000),
-}
 
 
 class RawBatch(NamedTuple):
@@ -47,13 +40,14 @@ class RawBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a layout's columns. zone: of times that say no offset, or None.
+    """The units of a layout's columns. value_per_unit: see `transforms.value.PER_UNIT`. zone: of times that say no
+    offset, or None.
 
     time_format: of times that are texts of another form than ISO 8601. decimal: of numbers that are texts.
     """
 
     time_unit: TimeUnit
-    kmh_per_unit: Fraction
+    value_per_unit: Fraction
     zone: str | None = None
     time_format: "TimeFormat | None" = None
     decimal: DecimalMark = "."

@@ -161,7 +161,7 @@ def _snap(degrees: Floats, bound: float) -> Int64s:
 
 def _steps(speed: Floats, rules: Rules) -> Int64s:
     """Any finite speeds, clamped into [0, U] and rounded to steps of the grid; clamped first, so nothing overflows."""
-    steps_per_unit = float(rules.units.kmh_per_unit / rules.grid.step)
+    steps_per_unit = float(rules.units.value_per_unit / rules.grid.step)
     upper = rules.grid.upper_steps
     steps = np.rint(np.clip(speed, 0.0, (upper + 1) / steps_per_unit) * steps_per_unit).astype(np.int64)
     return np.minimum(steps, upper)

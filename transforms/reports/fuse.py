@@ -150,8 +150,8 @@ def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Ro
 
 
 @cache
-def _buckets(upper_kmh: float, buckets: int) -> list[tuple[float, float]]:
-    edges = [round(edge, 6) for edge in np.linspace(0, upper_kmh, buckets + 1).tolist()]
+def _buckets(upper: float, buckets: int) -> list[tuple[float, float]]:
+    edges = [round(edge, 6) for edge in np.linspace(0, upper, buckets + 1).tolist()]
     return list(pairwise(edges))
 
 

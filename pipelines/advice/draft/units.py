@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms.layouts.base import KMH_PER_UNIT
 from transforms.layouts.columns import Floats
 from transforms.places.distance import distance_m
+from transforms.value import PER_UNIT
 
 _NAMED = (
     ("km/h", r"km_?/?h|kph|kmph"),
@@ -45,7 +45,7 @@ def speed_unit(name: str, rows: DraftPositions) -> tuple[str, str]:
             return unit, "by the column's name"
     ratio = speed_ratio(rows)
     if ratio is not None:
-        unit = min(KMH_PER_UNIT, key=lambda unit_name: abs(np.log(ratio * float(KMH_PER_UNIT[unit_name]) / 3.6)))
+        unit = min(PER_UNIT, key=lambda unit_name: abs(np.log(ratio * float(PER_UNIT[unit_name]) / 3.6)))
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
     fast = float(np.quantile(rows.speed, 0.99)) if rows.speed.size else 0.0
     unit = "km/h" if fast > 35 else "m/s"

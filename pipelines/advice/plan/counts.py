@@ -20,11 +20,12 @@ from pipelines.made_up_fleet import MadeUpFleet, simulate
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import tally
-from transforms.layouts.base import KMH_PER_UNIT, Units
+from transforms.layouts.base import Units
 from transforms.observe.events import events_of
 from transforms.observe.parse import Rules
 from transforms.places.ground import Hexagons
 from transforms.time.calendar import Timetable, calendar
+from transforms.value import PER_UNIT
 
 MOST_SAMPLES = (1 << 31) - 1
 _FIRST_S, _LAST_S = 10**8, 10**10
@@ -100,7 +101,7 @@ def sample_counts(day: pa.Table, fleet: MadeUpFleet, spec: Specification) -> Sam
     when = calendar(timetable, timetable.midnight(fleet.day), timetable.midnight(fleet.day + timedelta(days=1)))
     rules = Rules(
         grid=spec.value.grid,
-        units=Units("us", KMH_PER_UNIT["km/h"]),
+        units=Units("us", PER_UNIT["km/h"]),
         bbox=None,
         calendar=when,
         vehicle_key=b"made-up vehicles have no secrets",

@@ -13,7 +13,7 @@ from dpops.spread import USUAL
 from dpops.types import Grid
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.levels import LevelsRelease
-from transforms.releases.periods.learned_classes import edges_kmh, weight_of_one
+from transforms.releases.periods.learned_classes import edges_in_units, weight_of_one
 
 VEHICLES, DAYS, LEVEL = 10, 4, 0.85
 WORTH = 0.8
@@ -41,7 +41,7 @@ def of_distributions(asked: LevelsRelease, facts: BoundsOnly, grid: Grid) -> lis
 def _error(asked: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
     """days: 0 for one constant, of which is known how far cells lie from their city."""
     *_, coarse, last = with_classes(asked.strategy.later, classes.share, classes.edges)
-    edges, before = edges_kmh(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
+    edges, before = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
     told = told_by(coarse, facts, before, math.exp(fitted.BUSIER**2 / 2))
     usual = sum(left_of(before, {part: days * precision for part, precision in told.items()}).values())
     hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells

@@ -27,7 +27,7 @@ from transforms.releases.periods.learned_classes import (
     Distributions,
     TaughtClasses,
     distributions,
-    edges_kmh,
+    edges_in_units,
     learned_classes,
 )
 from transforms.releases.periods.stages import rows_of
@@ -134,7 +134,7 @@ def _compared(city: SpreadCity, how: Recipe, noise: Noise) -> list[dict[str, Flo
     true, asked, result = city.city, city.asked, []
     first, later = (with_classes(stages, asked.share, asked.edges) for stages in (how.first, how.later))
     coarse = Recipe(first=first[:-1], later=later[:-1])
-    edges, classes = edges_kmh(asked.edges, true.grid), len(asked.edges) + 1
+    edges, classes = edges_in_units(asked.edges, true.grid), len(asked.edges) + 1
     state, taught = (
         State.new(design_of(true.region), facts_of(true.fleet)),
         TaughtClasses.none(len(true.region), classes),

@@ -140,7 +140,7 @@ def test_the_unit_of_speeds_is_told_by_the_distances_between_positions(per_mps, 
     made, spec = drafted(as_csv(tmp_path / "f.csv", rows(per_mps)), tmp_path)
     assert f'speed_unit = "{unit}"' in made.toml
     assert "by the distances" in made.toml
-    assert spec.input.layout.units.kmh_per_unit == pytest.approx(3.6 / per_mps, rel=1e-3)
+    assert spec.input.layout.units.value_per_unit == pytest.approx(3.6 / per_mps, rel=1e-3)
 
 
 @pytest.mark.parametrize(

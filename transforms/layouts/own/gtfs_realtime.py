@@ -17,7 +17,6 @@ from google.transit import gtfs_realtime_pb2
 from transforms.layouts.base import (
     FIELDS,
     HEADING,
-    KMH_PER_UNIT,
     OwnLayout,
     RawBatch,
     Units,
@@ -26,8 +25,9 @@ from transforms.layouts.base import (
     with_heading,
 )
 from transforms.layouts.lines import LINE_BYTES
+from transforms.value import PER_UNIT
 
-UNITS = Units("s", KMH_PER_UNIT["m/s"])
+UNITS = Units("s", PER_UNIT["m/s"])
 FEED_BYTES = 64 << 20
 FEED_FIELDS = 1 << 20
 """Most fields of a feed message, which are its entities."""

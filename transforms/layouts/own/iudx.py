@@ -1,12 +1,13 @@
 """The records of IUDX bus feeds: one JSON array, or JSON lines."""
 
-from transforms.layouts.base import KMH_PER_UNIT, LINES, WHOLE_ARRAY, OwnLayout, Units
+from transforms.layouts.base import LINES, WHOLE_ARRAY, OwnLayout, Units
 from transforms.layouts.mapped.json import JsonRecords
+from transforms.value import PER_UNIT
 
 COLUMNS = ("license_plate", "observationDateTime", "location.coordinates.1", "location.coordinates.0", "speed")
 
 LAYOUT = OwnLayout(
-    JsonRecords(Units("iso", KMH_PER_UNIT["km/h"]), COLUMNS),
+    JsonRecords(Units("iso", PER_UNIT["km/h"]), COLUMNS),
     form="json",
     columns=COLUMNS,
     known_by=set(COLUMNS),

@@ -9,18 +9,19 @@ from dataclasses import dataclass
 
 import msgspec
 
-from transforms.layouts.base import FIELDS, KMH_PER_UNIT, WHOLE_ARRAY, OwnLayout, RawBatch, Units, with_heading
+from transforms.layouts.base import FIELDS, WHOLE_ARRAY, OwnLayout, RawBatch, Units, with_heading
 from transforms.layouts.json_array import LOOK_BYTES, begins_array
 from transforms.layouts.mapped.json import MESSAGE_BYTES, JsonRecords
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
 from transforms.layouts.snapshots import DAMAGE, batches_of_records
+from transforms.value import PER_UNIT
 
 COLUMNS: tuple[str, ...] = ("device_id", "timestamp", "location.lat", "location.lng", "location.speed")
 HEADED: tuple[str, ...] = (*COLUMNS[:4], "location.heading", *COLUMNS[4:])
 PLACES = ("telemetry", "data.telemetry")
 """Where a document has its objects; an agency is sent the array alone."""
-UNITS = Units("ms", KMH_PER_UNIT["m/s"])
+UNITS = Units("ms", PER_UNIT["m/s"])
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from defusedxml.ElementTree import XMLParser
 from transforms.layouts.base import (
     FIELDS,
     HEADING,
-    KMH_PER_UNIT,
     OwnLayout,
     RawBatch,
     Units,
@@ -26,8 +25,9 @@ from transforms.layouts.base import (
 )
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
+from transforms.value import PER_UNIT
 
-UNITS = Units("iso", KMH_PER_UNIT["m/s"])
+UNITS = Units("iso", PER_UNIT["m/s"])
 FEED_BYTES = 128 << 20
 FEED_ELEMENTS = 1 << 22
 TOKEN_BYTES = 1 << 20

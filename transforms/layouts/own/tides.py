@@ -4,11 +4,12 @@ Source: https://tides-transit.org, table vehicle_locations. A file without speed
 read as `csv` with columns.
 """
 
-from transforms.layouts.base import FIELDS, KMH_PER_UNIT, OwnLayout, Units, with_heading
+from transforms.layouts.base import FIELDS, OwnLayout, Units, with_heading
 from transforms.layouts.mapped.csv import CsvTable
+from transforms.value import PER_UNIT
 
 COLUMNS = ("vehicle_id", "event_timestamp", "latitude", "longitude", "speed")
-UNITS = Units("iso", KMH_PER_UNIT["m/s"])
+UNITS = Units("iso", PER_UNIT["m/s"])
 
 LAYOUT = OwnLayout(
     CsvTable(UNITS, COLUMNS),

@@ -30,7 +30,7 @@ from transforms.releases.periods.fitted import MARGIN_KMH, learned_from
 from transforms.releases.periods.learned_classes import (
     TaughtClasses,
     distributions,
-    edges_kmh,
+    edges_in_units,
     learned_classes,
     notes_of,
     taught_classes,
@@ -113,7 +113,7 @@ def product_estimates(
     if taught.places is not None and taught.places.sums.days and policy.places is not None:
         places = learned_places(taught.places, models, policy.places, policy.fleet, policy.kind)
     if taught.classes is not None and taught.classes.sums.days and policy.classes is not None:
-        edges = edges_kmh(policy.classes.edges, policy.value.grid)
+        edges = edges_in_units(policy.classes.edges, policy.value.grid)
         classes = learned_classes(taught.classes, models, edges, policy.fleet, policy.kind)
     for product in policy.products:
         if product.is_of_places:

@@ -69,7 +69,7 @@ def taught_classes(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taugh
     return result
 
 
-def edges_kmh(edges: Sequence[int], grid: Grid) -> Float64s:
+def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
     """Edges of all classes. edges: those between them, in steps."""
     result: Float64s = np.array([0, *edges, grid.upper_steps]) * float(grid.step)
     return result
@@ -85,7 +85,7 @@ def class_day(read: ReleasedStage) -> ClassDay:
 def learned_classes(
     taught: TaughtClasses, models: Learned, edges: Float64s, fleet: Fleet, kind: Kind
 ) -> LearnedClasses:
-    """From what was released of classes, and of cells' means. edges: of classes, from 0 on, km/h."""
+    """From what was released of classes, and of cells' means. edges: of classes, from 0 on, in units."""
     design = models.state.design
     usual = models.forecast(np.array(sorted(taught.hours), np.int64))
     cells = coarser(models, usual, Groups(cells=np.arange(design.cells), slots=0 * usual.hours))
@@ -111,7 +111,7 @@ class Distributions(NamedTuple):
     is_known: NDArray[np.bool_]
 
 
-def distributions(learned: LearnedClasses, groups: Field, upper_kmh: float) -> Distributions:
+def distributions(learned: LearnedClasses, groups: Field, bound: float) -> Distributions:
     """A cell's usual distribution, with the mean that its day or part of it has. groups: of cells and times.
 
     What a cell's classes say of its usual mean moves each time's mean too.
@@ -121,8 +121,8 @@ def distributions(learned: LearnedClasses, groups: Field, upper_kmh: float) -> D
     left = np.minimum(1.0, belief.mean_variances / learned.variances)[:, None]
     shares, visits = tilted(belief, means), groups.vehicles
     result = quantiles(belief, shares, LEVELS, groups.variances * left + groups.deviations, visits)
-    values, lower, upper = (rounded(np.clip(part, 0, upper_kmh)) for part in result)
-    vehicles = published(groups, upper_kmh).vehicles
+    values, lower, upper = (rounded(np.clip(part, 0, bound)) for part in result)
+    vehicles = published(groups, bound).vehicles
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & ((upper - lower)[-1] < 2 * MOST_HALF_WIDTH_KMH)
     return Distributions(values, lower, upper, is_known)
 

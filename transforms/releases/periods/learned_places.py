@@ -69,10 +69,11 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> 
     return differences_of(None if result is None else result.differences, models, pieces, policy.value.grid)
 
 
-def differences_of(learned_kmh: Float64s | None, models: Learned, pieces: Pieces, grid: Grid) -> Differences:
-    """In steps. learned_kmh: None where nothing is known. known: with the day's own entries."""
+def differences_of(learned: Float64s | None, models: Learned, pieces: Pieces, grid: Grid) -> Differences:
+    """Rounds to steps how far places lie from their cells. learned: km/h; None where nothing is. models: with the day's
+    own entries."""
     places, belief = pieces.places, models.estimate()
-    far = np.zeros(places.cell.size) if learned_kmh is None else learned_kmh
+    far = np.zeros(places.cell.size) if learned is None else learned
     by_slot = belief.weights.sum(axis=0) / (models.state.facts.vehicles * models.state.facts.vehicle_weight)
     return Differences(
         cell=places.cell,

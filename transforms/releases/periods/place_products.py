@@ -34,19 +34,19 @@ def place_product(
     if policy.places is None:
         raise ValueError("the policy has no places")
     named, groups, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
-    upper_kmh, cell = float(policy.value.grid.upper), named.cell
+    bound, cell = float(policy.value.grid.upper), named.cell
     of_cells = coarser(models, belief, Groups(cells=np.arange(models.state.design.cells), slots=groups))
-    shown = published(of_cells, upper_kmh)
+    shown = published(of_cells, bound)
     if product.name == "place-standing":
         values, variances = places.places.values[:, None], places.places.variances[:, None]
         copies = places.cells[:, None]
-        shown = _moved(shown, copies, cell, upper_kmh)
+        shown = _moved(shown, copies, cell, bound)
     else:
         copies = shown.values[cell]
         values = copies + places.differences[:, None]
         variances = _variances(places, of_cells, cell, is_of_day=product.name == "place-day")
         shown = _taken(shown, cell)
-    result = _estimates(values, variances, places, shown, upper_kmh)
+    result = _estimates(values, variances, places, shown, bound)
     cells = np.array(cell_texts(np.array(policy.region)))[cell]
     whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
     beside = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
@@ -68,7 +68,7 @@ def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_da
 
 
 def _estimates(
-    values: Float64s, variances: Float64s, places: LearnedPlaces, shown: PublishedNumbers, upper_kmh: float
+    values: Float64s, variances: Float64s, places: LearnedPlaces, shown: PublishedNumbers, bound: float
 ) -> HatEstimates:
     """shown: of the cells that places lie in, (places, times)."""
     sd = np.sqrt(variances)
@@ -77,7 +77,7 @@ def _estimates(
     other = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, other))
     is_told = status != Status.HELD_BACK
-    value, lower, upper = (rounded(np.clip(part, 0, upper_kmh)) for part in (values, values - half, values + half))
+    value, lower, upper = (rounded(np.clip(part, 0, bound)) for part in (values, values - half, values + half))
     value, lower, upper, sd = (np.where(is_told, part, np.nan) for part in (value, lower, upper, rounded(sd)))
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[status])
 
@@ -93,13 +93,13 @@ def _taken(shown: PublishedNumbers, cell: Int64s) -> PublishedNumbers:
     return replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
 
 
-def _moved(shown: PublishedNumbers, copies: Float64s, cell: Int64s, upper_kmh: float) -> PublishedNumbers:
+def _moved(shown: PublishedNumbers, copies: Float64s, cell: Int64s, bound: float) -> PublishedNumbers:
     """Gives each place its cell's standing value, with an interval as wide as its day's."""
     taken = _taken(shown, cell)
     far = copies - taken.values
     return replace(
         taken,
-        values=rounded(np.clip(copies, 0, upper_kmh)),
-        lower95=rounded(np.clip(taken.lower95 + far, 0, upper_kmh)),
-        upper95=rounded(np.clip(taken.upper95 + far, 0, upper_kmh)),
+        values=rounded(np.clip(copies, 0, bound)),
+        lower95=rounded(np.clip(taken.lower95 + far, 0, bound)),
+        upper95=rounded(np.clip(taken.upper95 + far, 0, bound)),
     )
