@@ -43,8 +43,7 @@ class Spread:
         vehicles, speed = np.maximum(vehicles, 1e-6), _relative(kmh)
         reports_made = fitted.REPORTS * vehicles * speed**-fitted.DWELL_POWER if reports is None else reports
         grown = speed**fitted.SPREAD_POWER * (self.vehicle / vehicles + self.report / reports_made)
-        variance: Float64s = grown + (self.least if least is None else least)
-        return variance
+        return grown + (self.least if least is None else least)
 
     @property
     def of_one(self) -> float:
@@ -60,10 +59,8 @@ tell (docs/estimates-measured.md, "Means released HAT by HAT")."""
 
 def growth(kmh: Float64s | float) -> Float64s:
     """How much more vehicles differ where so many km/h are driven than at 20 km/h, in variance."""
-    factor: Float64s = _relative(kmh) ** fitted.SPREAD_POWER
-    return factor
+    return _relative(kmh) ** fitted.SPREAD_POWER
 
 
 def _relative(kmh: Float64s | float) -> Float64s:
-    ratio: Float64s = np.clip(kmh, _LEAST_KMH, _MOST_KMH) / USUAL_KMH
-    return ratio
+    return np.clip(kmh, _LEAST_KMH, _MOST_KMH) / USUAL_KMH

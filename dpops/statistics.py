@@ -64,8 +64,7 @@ class Histogram:
         return _counted(self.bins_of(steps), self.bins, group, groups)
 
     def bins_of(self, steps: Int64s) -> Int64s:
-        bins: Int64s = np.minimum(steps * self.bins // self.upper_steps, self.bins - 1)
-        return bins
+        return np.minimum(steps * self.bins // self.upper_steps, self.bins - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,7 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
 def weights(plan: Plan, counts: Int64s) -> Float64s:
     """Each user's share k / K in the release, float64 (users,)."""
     kept = plan.facts.get("kept", plan.facts["samples"])
-    share: Float64s = np.minimum(counts, plan.facts.get("m_ub", plan.facts["heaviest"])) / kept
-    return share
+    return np.minimum(counts, plan.facts.get("m_ub", plan.facts["heaviest"])) / kept
 
 
 class Retained(NamedTuple):

@@ -16,8 +16,7 @@ _EXACT = 1 << 62
 def median(counts: Int64s) -> Int64s:
     """floor(median(counts)). Source: S1, Array-Averaging."""
     users = counts.shape[1]
-    middle: Int64s = (counts[:, (users - 1) // 2] + counts[:, users // 2]) // 2
-    return middle
+    return (counts[:, (users - 1) // 2] + counts[:, users // 2]) // 2
 
 
 def argmax(counts: Int64s) -> Int64s:

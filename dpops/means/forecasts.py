@@ -71,8 +71,7 @@ def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
     places = (np.arange(hats)[:, None] * users + laid.array).ravel()
     is_used, between = laid.fills.ravel() > 0, max(prior.between, AT_LEAST_BETWEEN)
     inside = np.bincount(places, minlength=hats * users)[is_used]
-    ratios: Float64s = between / inside + (1 - between) / laid.fills.ravel()[is_used]
-    return ratios
+    return between / inside + (1 - between) / laid.fills.ravel()[is_used]
 
 
 def _row_means(values: Float64s, lengths: Int64s) -> Float64s:
@@ -183,8 +182,7 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     wanted = (np.arange(points) + 0.5) / points * reach[:, -1:]
     place = rank_below(reach, wanted, inclusive=True) - 1  # as numpy.interp finds it; never the last
     low, high, start, stop = (_picked(rows, place + more) for rows in (ends, reach) for more in (0, 1))
-    drawn: Float64s = (high - low) / (stop - start) * (wanted - start) + low
-    return drawn
+    return (high - low) / (stop - start) * (wanted - start) + low
 
 
 class Ends(NamedTuple):
@@ -205,8 +203,7 @@ def ends_of(means: Float64s, places: Float64s) -> Ends:
 
 def _picked(rows: Float64s, places: Int64s) -> Float64s:
     """Picks of each row the values at its places. rows: (HATs, values). places: (HATs, places)."""
-    picked: Float64s = rows.take(places + np.arange(0, rows.size, rows.shape[1])[:, None])
-    return picked
+    return rows.take(places + np.arange(0, rows.size, rows.shape[1])[:, None])
 
 
 def _running(means: Float64s) -> Float64s:

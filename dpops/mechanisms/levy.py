@@ -128,8 +128,7 @@ def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
     regular = np.clip((means - 1) // tau, 0, last)
     edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # of the last two midpoints: their sum
     ends = np.where((last > 0) & (2 * means > edge), last, np.minimum(regular, np.maximum(last - 1, 0)))
-    nearest: Int64s = np.where(regular >= last - 1, ends, regular)
-    return nearest
+    return np.where(regular >= last - 1, ends, regular)
 
 
 def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:

@@ -105,8 +105,7 @@ class WorstCaseOptimal(Mechanism):
         rank = self._rank(hats.epsilon)
         if rank > counts.shape[1] or self.constant:
             return np.zeros(len(counts), np.int64)
-        bounds: Int64s = hats.grid.upper_steps * counts[:, rank - 1]
-        return bounds
+        return hats.grid.upper_steps * counts[:, rank - 1]
 
     def _rank(self, epsilon: Fraction) -> int:
         """The place of T among the users' largest sums."""

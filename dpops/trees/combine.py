@@ -32,8 +32,7 @@ def cumulative(
         parent = np.arange(up.variance.size) // factor
         missing = above - _sums(up.value, factor)
         above = up.value + missing[..., parent] * (up.variance / _sums(up.variance, factor)[parent])
-    prefix: Float64s = np.cumsum(above, axis=-1)[..., :-1]
-    return prefix
+    return np.cumsum(above, axis=-1)[..., :-1]
 
 
 class Law(NamedTuple):
@@ -48,13 +47,11 @@ class Law(NamedTuple):
     def sd(self, functional: Float64s) -> Float64s:
         """Standard deviation of linear functions of the prefixes. functional: float64 (K - 1, ..)."""
         reach = np.tensordot(self.weights, functional, axes=1)
-        spread: Float64s = np.sqrt(np.tensordot(self.variances, reach**2, axes=1))
-        return spread
+        return np.sqrt(np.tensordot(self.variances, reach**2, axes=1))
 
     def prefix_sd(self) -> Float64s:
         """Standard deviation of each combined prefix, float64 (K - 1,)."""
-        spread: Float64s = np.sqrt(self.variances @ self.weights**2)
-        return spread
+        return np.sqrt(self.variances @ self.weights**2)
 
 
 @lru_cache(maxsize=16)
@@ -94,5 +91,4 @@ def _up(noisy: Float64s, tree: Tree, variances: tuple[float, ...]) -> list[_Up]:
 
 def _sums(values: Float64s, factor: int) -> Float64s:
     """Sums of each `factor` neighbours along the last axis; the last may be of fewer."""
-    summed: Float64s = np.add.reduceat(values, np.arange(0, values.shape[-1], factor), axis=-1)
-    return summed
+    return np.add.reduceat(values, np.arange(0, values.shape[-1], factor), axis=-1)

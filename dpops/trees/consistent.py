@@ -10,8 +10,7 @@ def consistent(noisy: Float64s) -> Float64s:
 
     Clipping after isotonic regression is the exact projection on both. Source: algorithms 10.4.
     """
-    monotone: Float64s = np.clip(isotonic(noisy), 0.0, 1.0)
-    return monotone
+    return np.clip(isotonic(noisy), 0.0, 1.0)
 
 
 def isotonic(noisy: Float64s) -> Float64s:
@@ -37,5 +36,4 @@ def isotonic(noisy: Float64s) -> Float64s:
             size[open_, block] = 0
             top[open_] = block - 1
     repeats = np.where(np.arange(length + 1) <= top[:, None], size, 0)
-    fitted: Float64s = np.repeat(mean.ravel(), repeats.ravel()).reshape(rows, length)
-    return fitted
+    return np.repeat(mean.ravel(), repeats.ravel()).reshape(rows, length)

@@ -111,16 +111,14 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
     """
     places = np.arange(1.0, law.weights.shape[1] + 1)
     square, cross, plain = _products(law, np.stack([2 * places, np.full(places.size, 2.0)], axis=1))
-    deviations: Float64s = np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))
-    return deviations
+    return np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))
 
 
 def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
     """Second moment around the mean of estimates that need not be monotone, so that it may be below 0."""
     share = np.diff(_with_ends(raw), axis=1)
     middle = np.arange(share.shape[1]) + 0.5 - centre[:, None]
-    variances: Float64s = np.cumsum(share * middle**2, axis=1)[:, -1]
-    return variances
+    return np.cumsum(share * middle**2, axis=1)[:, -1]
 
 
 def _products(law: Law, functionals: Float64s) -> tuple[float, float, float]:

@@ -70,8 +70,7 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
     low, high = tree.edges()
     below = np.zeros((*leaves.shape[:-1], tree.bins + 1), np.int64)
     np.cumsum(leaves, axis=-1, out=below[..., 1:])
-    counts: Int64s = below[..., high] - below[..., low]
-    return counts
+    return below[..., high] - below[..., low]
 
 
 def digit_sum(bins: int, width: int, factor: int) -> int:

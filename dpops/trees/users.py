@@ -49,5 +49,4 @@ def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: I
     scaled[plain] *= factor[plain, None]
     scaled[~plain] = scaled[~plain] * masses[~plain, None] // counts[~plain, None]
     summed = np.add.reduceat(scaled, start, axis=0) if start.size else scaled[:0]
-    leaves: Int64s = np.diff(summed, prepend=0, axis=1)
-    return leaves
+    return np.diff(summed, prepend=0, axis=1)

@@ -83,8 +83,7 @@ def _same(before: float | None, now: float | None) -> bool:
 
 
 def _parquet(path: Path) -> Sequence[Mapping[str, Any]]:
-    rows: list[Mapping[str, Any]] = pq.read_table(path, columns=[*_KEYS, "value"]).to_pylist()
-    return rows
+    return pq.read_table(path, columns=[*_KEYS, "value"]).to_pylist()
 
 
 def _avro(path: Path) -> Sequence[Mapping[str, Any]]:

@@ -32,8 +32,7 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[Any]:
         kind = dict[str, Any] if self.schema is None else row_type_of(self.schema)
-        rows: PCollection[Any] = slots | "as rows" >> beam.FlatMap(self._rows, kind).with_output_types(kind)
-        return rows
+        return slots | "as rows" >> beam.FlatMap(self._rows, kind).with_output_types(kind)
 
     def _rows(self, slot: SlotEstimates, kind: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         for row in rows_of(slot, self.shape):

@@ -48,5 +48,4 @@ def _setting(topic: Topic) -> str | None:
             raise KafkaSourceError(f"{topic}: {error.args[0].name()}") from None
         LOG.warning("%s: the broker does not tell its %s; each message's own type decides", topic, SETTING)
         return None
-    value: str | None = told[SETTING].value
-    return value
+    return told[SETTING].value

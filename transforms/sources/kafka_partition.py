@@ -308,5 +308,4 @@ def _offset(message: Message) -> int:
 
 
 def _name(error: KafkaException) -> str:
-    name: str = error.args[0].name()
-    return name
+    return error.args[0].name()

@@ -49,10 +49,7 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
     def expand(self, begin: PBegin) -> PCollection[KeyedTally]:
         slots = begin | "slots" >> KnownElements(list(self.slots())).with_output_types(int)
         beats = slots | "beat" >> beam.FlatMap(_beats, self.shards).with_output_types(KeyedTally)
-        windowed: PCollection[KeyedTally] = beats | "window" >> beam.WindowInto(
-            windows(self.timetable.slot_s, self.start_s)
-        )
-        return windowed
+        return beats | "window" >> beam.WindowInto(windows(self.timetable.slot_s, self.start_s))
 
     def slots(self) -> Iterator[int]:
         slot_s = self.timetable.slot_s

@@ -15,8 +15,7 @@ class UnboundedTracker(OffsetRestrictionTracker):
     def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
         if fraction_of_remainder != 0:
             return None
-        split: tuple[OffsetRange, OffsetRange] | None = super().try_split(0)
-        return split
+        return super().try_split(0)
 
     def current_progress(self) -> RestrictionProgress:
         return RestrictionProgress(fraction=0.0)

@@ -44,8 +44,7 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[KeyedTally]:
         stamped = tallies | "stamp" >> beam.FlatMap(self._stamped).with_output_types(KeyedTally)
         into = beam.WindowInto(windows(self.slot_s, self.start_s + self.more_s))
-        windowed: PCollection[KeyedTally] = stamped | "window" >> into
-        return windowed
+        return stamped | "window" >> into
 
     def _stamped(self, element: KeyedTally) -> Iterator[Any]:
         (slot_s, shard), data = element
@@ -67,8 +66,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[SlotEstimates]:
         grouped = tallies | "group" >> beam.GroupByKey()
-        estimates: PCollection[SlotEstimates] = grouped | "release" >> beam.FlatMap(self._released)
-        return estimates
+        return grouped | "release" >> beam.FlatMap(self._released)
 
     def _released(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
         (first_s, _), encoded = group

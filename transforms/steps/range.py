@@ -41,10 +41,7 @@ class Derive(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
         keyed = events | "by period" >> beam.Map(_by_period, self.release.group).with_output_types(KeyedSlot)
         grouped = keyed | "group" >> beam.GroupByKey()
-        tallies: PCollection[KeyedTally] = grouped | "tally" >> beam.FlatMap(self._tallied).with_output_types(
-            KeyedTally
-        )
-        return tallies
+        return grouped | "tally" >> beam.FlatMap(self._tallied).with_output_types(KeyedTally)
 
     def _tallied(self, group: tuple[SlotShard, Iterable[tuple[int, EventBytes]]]) -> Iterator[KeyedTally]:
         _, parts = group
@@ -79,8 +76,7 @@ class ReleaseInOrder(
             consents | "consents" >> beam.Map(_consent_to_all).with_output_types(PartOfAll),
         )
         grouped = parts | "flatten" >> beam.Flatten() | "group" >> beam.GroupByKey()
-        estimates: PCollection[SlotEstimates] = grouped | "release" >> beam.FlatMap(self._released)
-        return estimates
+        return grouped | "release" >> beam.FlatMap(self._released)
 
     def _released(self, group: tuple[int, Iterable[tuple[int, TallyBytes]]]) -> Iterator[SlotEstimates]:
         periods: dict[int, list[TallyBytes]] = {}

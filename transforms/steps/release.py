@@ -115,8 +115,7 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
     name: str = "learn"
 
     def expand(self, slots: PCollection[RecordedSlot]) -> PCollection[SlotEstimates]:
-        estimates: PCollection[SlotEstimates] = slots | self.name >> beam.ParDo(_Estimate(self))
-        return estimates
+        return slots | self.name >> beam.ParDo(_Estimate(self))
 
 
 class _Estimate(beam.DoFn):

@@ -71,8 +71,7 @@ def taught_classes(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taugh
 
 def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
     """Edges of all classes. edges: those between them, in steps."""
-    result: Float64s = np.array([0, *edges, grid.upper_steps]) * float(grid.step)
-    return result
+    return np.array([0, *edges, grid.upper_steps]) * float(grid.step)
 
 
 def class_day(read: ReleasedStage) -> ClassDay:

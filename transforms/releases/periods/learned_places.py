@@ -54,8 +54,7 @@ class LearnedPlaces(NamedTuple):
     @property
     def differences(self) -> Float64s:
         """How far places lie from their cells, km/h."""
-        result: Float64s = self.places.values - self.cells
-        return result
+        return self.places.values - self.cells
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Differences:
@@ -121,8 +120,7 @@ def _traffic(of_cells: Float64s, pieces: Pieces) -> Float64s:
     cell, visits = pieces.places.cell, np.array(pieces.places.visits, np.float64)
     if visits.size:
         return visits
-    alike: Float64s = of_cells[cell] / np.bincount(cell, minlength=of_cells.size)[cell]
-    return alike
+    return of_cells[cell] / np.bincount(cell, minlength=of_cells.size)[cell]
 
 
 def groups_of(pieces: Pieces) -> Int64s:

@@ -63,8 +63,7 @@ def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_da
         there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
         share = places.places.weights / np.maximum(there[cell], 1e-9)
         own = np.maximum(own, USUAL.of(np.maximum(of_cells.vehicles[cell] * share[:, None], 0.05)))
-    variances: Float64s = places.places.variances[:, None] + of_cells.variances[cell] + own
-    return variances
+    return places.places.variances[:, None] + of_cells.variances[cell] + own
 
 
 def _estimates(
@@ -84,8 +83,7 @@ def _estimates(
 
 def _visited(places: LearnedPlaces) -> NDArray[np.bool_]:
     belief = places.places
-    result: NDArray[np.bool_] = belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
-    return result
+    return belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
 
 
 def _taken(shown: PublishedNumbers, cell: Int64s) -> PublishedNumbers:
