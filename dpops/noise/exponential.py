@@ -7,13 +7,13 @@ the two, so the law is the textbook one whatever the rounding of the weights (do
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from math import factorial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpops.noise import Noise
+from dpops.noise.words import exp_floor
 from dpops.types import Int64s
 
 MOST_CANDIDATES = 1 << 30
@@ -136,21 +136,11 @@ def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, 
 
 
 def exp_minus(rate: Fraction, bits: int) -> tuple[int, int]:
-    """Integers around 2**bits * exp(-rate), by Taylor sums below and above at rate / 2**j < 1, squared j times."""
+    """Integers on either side of 2**bits * exp(-rate), as near as `exp_floor` is."""
     if rate < 0:
         raise ValueError(f"a rate must be >= 0, got {rate}")
-    halvings = (rate.numerator // rate.denominator).bit_length()
-    work = bits + halvings + 8
-    small = rate / (1 << halvings)
-    terms = 2
-    while factorial(terms) >> work == 0:
-        terms += 2
-    above = sum(((-small) ** k / factorial(k) for k in range(terms + 1)), Fraction(0))
-    below = above - small**terms / factorial(terms)
-    low, high = (below.numerator << work) // below.denominator, -((-above.numerator << work) // above.denominator)
-    for _ in range(halvings):
-        low, high = low * low >> work, _up(high * high, work)
-    return low >> (work - bits), _up(high, work - bits)
+    floor = exp_floor(rate, bits)
+    return max(floor - 1, 0), min(floor + 2, 1 << bits)
 
 
 def _up(number: int, bits: int) -> int:
