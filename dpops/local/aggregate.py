@@ -41,7 +41,7 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
     pairs = list(zip((service.mechanism for service in reports.services), reports.values, strict=True))
     signs = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, StochasticRounding)]
     windows = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Window)]
-    classes = [(_sign_classes(row), 3) for _, row in signs]
+    classes = [(np.where(np.isnan(row), _NONE, row > 0).astype(np.int32), 3) for _, row in signs]
     ladders = []
     for window, row in windows:
         ladder = np.zeros((2, 2 * buckets + 2), np.int32)
@@ -61,10 +61,6 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
     answered = table[len(signs) :] != 2 * buckets + 1
     levels = _levels([window.epsilon for window, _ in windows], spans, answered, edges)
     return ReportRows(curves, ends, edges, levels, counts.astype(np.float64))
-
-
-def _sign_classes(row: Float64s) -> Int32s:
-    return np.where(np.isnan(row), _NONE, row > 0).astype(np.int32)
 
 
 def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s) -> Int32s:

@@ -79,7 +79,8 @@ class ReportRows:
                 log_likelihood += float(counts @ np.log(likelihood))
                 jumps = np.concatenate([levels[:1], np.diff(levels, axis=0)])
                 weight = counts / likelihood
-                _add_slope(slope, edges, jumps * weight)
+                slope[0] += (jumps[0] * weight).sum()
+                slope += np.bincount(edges.ravel(), (jumps[1:] * weight).ravel(), slope.size)
                 if bend is not None:
                     _add_bend(bend, edges, jumps, weight / likelihood)
             gradient += curve * np.cumsum(slope)[:-1]
@@ -105,11 +106,6 @@ def _likelihood(prefix: Float64s, edges: Int32s, levels: Float64s) -> Float64s:
         before = mass
     likelihood += levels[-1] * (prefix[-1] - before)
     return likelihood
-
-
-def _add_slope(slope: Float64s, edges: Int32s, weighted: Float64s) -> None:
-    slope[0] += weighted[0].sum()
-    slope += np.bincount(edges.ravel(), weighted[1:].ravel(), slope.size)
 
 
 def _add_bend(bend: Float64s, edges: Int32s, jumps: Float64s, weight: Float64s) -> None:

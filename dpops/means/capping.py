@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dpops.forecast import Float64s
-from dpops.means.arrays import check_rule
 from dpops.mechanism import Plan, Stacked
 from dpops.suppression.worst_errors import Ratio
 from dpops.types import Int64s
@@ -34,14 +33,13 @@ class CountCap(NamedTuple):
     moved: Ratio
     whole: bool
 
+    @property
+    def share_moved(self) -> float:
+        return self.moved[0] / self.moved[1]
+
     def facts(self) -> dict[str, int]:
         """What a plan has to say of a cap: nothing if nobody is capped."""
         return {} if self.whole else {"m_ub": self.most, "kept": self.kept}
-
-
-def check_cap(m_ub: CapRule) -> None:
-    """Raises ValueError for a number below 1."""
-    check_rule(m_ub)
 
 
 def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCap], float]) -> CountCap:

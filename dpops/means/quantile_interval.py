@@ -87,7 +87,7 @@ class QuantileInterval(Mechanism):
         arrays = array_means(totals, plans)
         upper = np.array([plan.facts["upper_steps"] * FINE for plan in plans], np.int64)
         quarter = [plan.epsilon / 4 for plan in plans]
-        lower_ranks = [_rank(plan) for plan in plans]
+        lower_ranks = [Fraction(plan.facts["rank_numerator"], plan.facts["rank_denominator"]) for plan in plans]
         upper_ranks = [plan.facts["arrays"] - rank for plan, rank in zip(plans, lower_ranks, strict=True)]
         ends = [
             private_quantiles(arrays.means, arrays.first, upper, ranks, quarter, noise)
@@ -112,7 +112,3 @@ def _pairs(one: Ends, other: Ends) -> tuple[Float64s, Float64s]:
     clipped += np.where(one.at > other.at, one.moved_down, other.moved_down)
     hats = len(clipped)
     return np.abs(one.at - other.at).reshape(hats, -1), clipped.reshape(hats, -1)
-
-
-def _rank(plan: Plan) -> Fraction:
-    return Fraction(plan.facts["rank_numerator"], plan.facts["rank_denominator"])

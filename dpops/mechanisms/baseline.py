@@ -9,8 +9,8 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts
-from dpops.means.arrays import FINE
-from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
+from dpops.means.arrays import FINE, check_rule
+from dpops.means.capping import CapRule, Retained, chosen, retained, weights
 from dpops.means.forecasts import errors_around, errors_of_weights, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
@@ -46,7 +46,7 @@ class Baseline(Mechanism):
     statistic: Literal["mean", "mean-of-vehicles"] = "mean"
 
     def __post_init__(self) -> None:
-        check_cap(self.m_ub)
+        check_rule(self.m_ub)
         if self.counts_once and self.m_ub != "none":
             raise ValueError("m_ub does not go with mean-of-vehicles, where every vehicle counts once")
 
@@ -67,7 +67,7 @@ class Baseline(Mechanism):
         m_ub = 1 if self.counts_once else self.m_ub
         check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE), epsilon)
         rate = float(epsilon)
-        cap = chosen(m_ub, counts, reported, lambda cap: _worst(cap, rate))
+        cap = chosen(m_ub, counts, reported, lambda cap: cap.share_moved + cap.most / (cap.kept * rate))
         moved = _dropped(counts.size, reported - int(counts.sum())) if self.counts_once else Fraction(*cap.moved)
         fine = 1 if cap.whole else FINE
         step = grid.step / (fine * cap.kept)
@@ -106,12 +106,6 @@ class Baseline(Mechanism):
 def _dropped(users: int, samples: int) -> Fraction:
     """The weight that so many dropped samples may have had in the mean of all users' means."""
     return 1 - Fraction(2 * users, 2 * users + samples) ** 2
-
-
-def _worst(cap: CountCap, epsilon: float) -> float:
-    """Worst bias plus noise, per U."""
-    moved, whole = cap.moved
-    return moved / whole + cap.most / (cap.kept * epsilon)
 
 
 def _in_steps(sums: Retained, plan: Plan) -> int:

@@ -9,7 +9,8 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
-from dpops.means.capping import CapRule, CountCap, Retained, check_cap, chosen, retained, weights
+from dpops.means.arrays import check_rule
+from dpops.means.capping import CapRule, CountCap, Retained, chosen, retained, weights
 from dpops.mechanism import Integers, Mechanism, Plan, Stacked, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
 from dpops.suppression.worst_errors import Ratio, variance_bias, variance_sensitivity
@@ -44,7 +45,7 @@ class BaselineVariance(Mechanism):
     m_ub: CapRule = "none"
 
     def __post_init__(self) -> None:
-        check_cap(self.m_ub)
+        check_rule(self.m_ub)
 
     @classmethod
     def examples(cls) -> Sequence["BaselineVariance"]:

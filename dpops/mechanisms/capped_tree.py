@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from dpops.means.capping import CapRule, CountCap, check_cap, chosen
+from dpops.means.arrays import check_rule
+from dpops.means.capping import CapRule, CountCap, chosen
 from dpops.trees.hats import (
     DEFAULT_BINS,
     TreePlan,
@@ -36,7 +37,7 @@ class CappedTree(TreeMechanism):
 
     def __post_init__(self) -> None:
         check_bins(self.bins)
-        check_cap(self.m_ub)
+        check_rule(self.m_ub)
 
     @classmethod
     def examples(cls) -> Sequence["CappedTree"]:
@@ -44,7 +45,7 @@ class CappedTree(TreeMechanism):
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
         def cost(cap: CountCap) -> float:
-            return cap.moved[0] / cap.moved[1] + level * cap.most / cap.kept
+            return cap.share_moved + level * cap.most / cap.kept
 
         plans = []
         for hat in hats:

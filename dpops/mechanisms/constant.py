@@ -71,7 +71,7 @@ class Constant(Mechanism):
     def forecasts(self, hats: HatCounts) -> Float64s:
         means, scores = hats.prior.hat_means(hats.upper)[:, None], normal_scores(32)
         plan = plan_of_one(self, CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
-        off, mean_errors = _value(plan) - means, []
+        off, mean_errors = values_of([[plan.facts["constant"]]], [plan]) - means, []
         for counts in hats.counts:
             spread = hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts)
             for some in chunks(spread.size, off.size * scores.size):
@@ -83,8 +83,3 @@ class Constant(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
         stack(totals, plans)
         return [[plan.facts["constant"]] for plan in plans]
-
-
-def _value(plan: Plan) -> float:
-    """The constant in units."""
-    return float(values_of([[plan.facts["constant"]]], [plan])[0])

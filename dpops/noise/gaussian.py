@@ -45,13 +45,10 @@ def _of_variance(source: Words, variances: Sequence[Fraction], code: Int64s, sca
         rates = (np.abs(drawn) - variance / t) ** 2 / (2 * variance)
 
         def exact(row: int, drawn: Int64s = drawn, t: Int64s = t, of: Int64s = of) -> Fraction:
-            return _rate(abs(int(drawn[row])), int(t[row]), variances[int(of[row])])
+            exact_variance = variances[int(of[row])]
+            return (abs(int(drawn[row])) - exact_variance / int(t[row])) ** 2 / (2 * exact_variance)
 
         accepted = source.exp_minus(rates, exact)
         out[open_[accepted]] = drawn[accepted]
         open_ = open_[~accepted]
     return out
-
-
-def _rate(magnitude: int, t: int, variance: Fraction) -> Fraction:
-    return (magnitude - variance / t) ** 2 / (2 * variance)

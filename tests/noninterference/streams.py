@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -79,7 +80,10 @@ class Stream:
         fn = kafka._ReadPartition(source.topic, source.watermark, source.poll_messages)
         reader = ByHand(fn, kafka._Offsets(), source.starts[0])
         fn._open[0] = Script(list(_polls(self._by_poll(feed, start_s), start_s)))
-        return Fed(played(reader, int(self.hours * 3600 / self.poll_s)), beam.FlatMap(kafka.decode, source.layout))
+        return Fed(
+            played(reader, int(self.hours * 3600 / self.poll_s)),
+            beam.FlatMap(partial(kafka.decode, layout=source.layout)),
+        )
 
     def _folder(self, town: Town, spec: Specification, feed: Feed, start_s: int) -> "Fed":
         """A file for all that happened in a poll, and one for what was held up: each came at the poll."""
@@ -95,7 +99,9 @@ class Stream:
                 patch.setattr(growing_folder, "time", SimpleNamespace(time_ns=lambda at_s=at_s: (at_s + 1) * 10**9))
                 patch.setattr(growing_folder, "os", SimpleNamespace(**{**vars(os), "scandir": scandir}))
                 clock = _played(clock, reader)
-        return Fed(clock.advance_watermark_to_infinity(), beam.FlatMap(growing_folder.read_file, source.layout))
+        return Fed(
+            clock.advance_watermark_to_infinity(), beam.FlatMap(partial(growing_folder.read_file, layout=source.layout))
+        )
 
 
 def by_poll(feed: Feed, start_s: int, poll_s: int, hours: float) -> Iterator[tuple[int, list[Report]]]:

@@ -85,7 +85,9 @@ def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None) -> 
     if pa.types.is_timestamp(kind):
         return timestamps(column) if kind.tz is not None else place_local(timestamps(column), None, zone)
     if time_unit == "iso":
-        return _iso(column, zone) if is_text(kind) else _no_instants(column)
+        if is_text(kind):
+            return _iso(column, zone)
+        return absolute(np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), nulls(column))
     values = numbers(column)
     scale = US_PER_UNIT[time_unit]
     held = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)
@@ -188,11 +190,6 @@ def _instants_of_dictionary(column: pa.Array, of_values: Instants) -> Instants:
     _, no_offset, _ = _of_dictionary(column, (of_values.us, of_values.no_offset, of_values.missing))
     _, clock_change, _ = _of_dictionary(column, (of_values.us, of_values.clock_change, of_values.missing))
     return Instants(us, valid, missing, no_offset, clock_change)
-
-
-def _no_instants(column: pa.Array) -> Instants:
-    nothing = np.zeros(len(column), np.int64)
-    return absolute(nothing, np.zeros(len(column), np.bool_), nulls(column))
 
 
 def timestamps(column: pa.Array) -> Instants:

@@ -105,13 +105,10 @@ def _held(token: re.Match[bytes]) -> bytes:
 
 @cache
 def _decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_record_type(paths))
-
-
-def _record_type(paths: Paths) -> type[msgspec.Struct]:
-    """A struct of the first keys of all paths; everything else in a record is passed over."""
+    """Decodes the first keys of all paths; everything else in a record is passed over."""
     names = {f"f{i}": key for i, key in enumerate(_first_keys(paths))}
-    return msgspec.defstruct("Record", [(name, Any, None) for name in names], rename=names, gc=False)
+    fields = [(name, Any, None) for name in names]
+    return msgspec.json.Decoder(msgspec.defstruct("Record", fields, rename=names, gc=False))
 
 
 def _first_keys(paths: Paths) -> list[str]:

@@ -66,15 +66,11 @@ class Before(NamedTuple):
 
         Where nobody attends to runs, in each, until one that somebody attended to has gone on.
         """
-        account = self._account
-        if account.open().stop(account.name, unit.spec_id, unit.period, run) or (
-            account.unattended and not self._has_gone_on(unit)
-        ):
+        account, entries = self._account, (entry.unit for entry in self.stages(unit.spec_id))
+        is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)
+        has_gone_on = any(other.period == unit.period and other.stage > unit.stage for other in entries)
+        if is_first or (account.unattended and not has_gone_on):
             raise MustStop(unit.period)
-
-    def _has_gone_on(self, unit: StageUnit) -> bool:
-        entries = (entry.unit for entry in self.stages(unit.spec_id))
-        return any(other.period == unit.period and other.stage > unit.stage for other in entries)
 
     @property
     def _account(self) -> LedgerAccount:

@@ -102,12 +102,10 @@ def _geojson(
 
 
 def _hexagon(cell: str) -> dict[str, Any] | None:
-    return {"type": "Polygon", "coordinates": [_ring(cell)]} if h3.is_valid_cell(cell) else None
-
-
-def _ring(cell: str) -> list[list[float]]:
+    if not h3.is_valid_cell(cell):
+        return None
     corners = [[round(lon, 6), round(lat, 6)] for lat, lon in h3.cell_to_boundary(cell)]
-    return [*corners, corners[0]]
+    return {"type": "Polygon", "coordinates": [[*corners, corners[0]]]}
 
 
 FORMATS: Mapping[str, Callable[[Columns, pa.Schema, str], bytes]] = {

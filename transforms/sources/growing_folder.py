@@ -119,7 +119,10 @@ class ReadGrowing(Parting[PBegin]):
     def expand(self, begin: PBegin) -> DoOutputsTuple:
         folders = begin | "folder" >> KnownElements([str(self.folder)])
         paths = folders | "watch" >> beam.ParDo(_WatchFolder(self.watermark)).with_output_types(bytes)
-        return paths | "read" >> beam.FlatMap(read_file, self.layout).with_outputs(REFUSED, main="batches")
+        return paths | "read" >> beam.FlatMap(self._read).with_outputs(REFUSED, main="batches")
+
+    def _read(self, path: bytes) -> Iterator[RawBatch | Refusal]:
+        return read_file(path, self.layout)
 
 
 class NamesRead(NamedTuple):

@@ -52,7 +52,10 @@ class ReadKafka(Parting[PBegin]):
         starts = begin | "partitions" >> KnownElements(self.starts)
         spread = starts | "spread" >> beam.Reshuffle()
         polled = spread | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
-        return polled | "decode" >> beam.FlatMap(decode, self.layout).with_outputs(REFUSED, main="batches")
+        return polled | "decode" >> beam.FlatMap(self._decoded).with_outputs(REFUSED, main="batches")
+
+    def _decoded(self, polled: Messages) -> Iterator[RawBatch | Refusal]:
+        return decode(polled, self.layout)  # which Beam would check, were it handed over with the function
 
 
 class _Offsets(UnboundedProvider):

@@ -158,7 +158,8 @@ class Partition:
             with suppress(KafkaException):  # it is asked again
                 self._check_partitions(self._heard_s)
             times, by_broker = _timestamps(messages)
-            return Poll(_payloads(messages), times, by_broker, self._at, 0, at_ms, False, self._is_outage_over())
+            payloads = [message.value() or b"" for message in messages]  # one without is refused and counted
+            return Poll(payloads, times, by_broker, self._at, 0, at_ms, False, self._is_outage_over())
         times, by_broker = _timestamps([])
         if out_of_range:
             earliest = self._earliest(position)
@@ -288,11 +289,6 @@ def _partitions(consumer: Consumer, topic: Topic, wait_s: float) -> list[int]:
     if partitions.error is not None:
         raise KafkaException(partitions.error)
     return sorted(partitions.partitions)
-
-
-def _payloads(messages: list[Message]) -> list[bytes]:
-    """A message without payload is an empty one: it will be refused and counted."""
-    return [message.value() or b"" for message in messages]
 
 
 def _timestamps(messages: list[Message]) -> tuple[Int64s, NDArray[np.bool_]]:

@@ -67,8 +67,5 @@ def _count(data: bytes) -> tuple[int, bool]:
     full = lines.end > lines.start
     start, end = lines.start[full], lines.end[full]
     braced = bool(np.all(letters[start] == ord("{")) and np.all(letters[end - 1] == ord("}"))) if len(start) else True
-    return len(start), braced and not _lone_returns(data, len(lines.start))
-
-
-def _lone_returns(data: bytes, lines: int) -> bool:
-    return b"\r" in data and int(np.count_nonzero(letters_of(data) == RETURN)) > lines
+    has_lone_returns = b"\r" in data and np.count_nonzero(letters == RETURN) > len(lines.start)
+    return len(start), braced and not has_lone_returns

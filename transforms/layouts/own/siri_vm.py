@@ -6,7 +6,6 @@ Source: SIRI 2.0, CEN/TS 15531-3 (VehicleMonitoringDelivery); velocities are in 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 from xml.etree.ElementTree import ParseError
 
 import pyarrow as pa
@@ -66,7 +65,7 @@ class SiriVm:
         feed = _Feed(self.fields)
         try:
             with opened(path) as file:
-                yield from feed.batches(_pieces(file))
+                yield from feed.batches(iter(lambda: file.read(_PIECE_BYTES), b""))
         except _TooMuch as found:
             raise UnreadableFile(path, str(found)) from None
         except _DAMAGE:
@@ -89,11 +88,6 @@ def _of_message(payload: bytes, fields: tuple[str, ...]) -> list[RawBatch]:
         return [_batch([], fields, {"too-long": 1})]
     except _DAMAGE:
         return [_batch([], fields, {"malformed": 1})]
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    while piece := file.read(_PIECE_BYTES):
-        yield piece
 
 
 class _TooMuch(Exception):

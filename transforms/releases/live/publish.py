@@ -25,12 +25,8 @@ def live_estimates(
     """
     entry = live[-1]
     estimates = estimates_of_slot(learned_live(stages, live, policy), 0, facts, policy)
-    spent = _epsilon(entry, policy)
+    # Of zCDP, what it comes to at the specification's delta.
+    spent = str(numbers_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
     size = len(estimates.hats.cell)
     hats = replace(estimates.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
     return estimates._replace(hats=hats, is_live=True)
-
-
-def _epsilon(entry: LiveEntry, policy: LevelsPolicy) -> str:
-    """What a vehicle spends in the slot, as rows say it: of zCDP what it comes to at the specification's delta."""
-    return str(numbers_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
