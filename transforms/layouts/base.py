@@ -54,9 +54,8 @@ class Units:
 
     def instants(self, column: pa.Array) -> Instants:
         """The column of times."""
-        if self.time_format is not None:
-            return self.time_format.instants(column, self.zone)
-        return instants(column, self.time_unit, self.zone)
+        of_texts = None if self.time_format is None else self.time_format.instants
+        return instants(column, self.time_unit, self.zone, of_texts)
 
     def numbers(self, column: pa.Array) -> Numbers:
         """A column of numbers, in whatever unit it is."""

@@ -1,5 +1,6 @@
 """Strict conversions of whole Arrow columns: numbers and instants, each value valid, missing or bad on its own."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -72,21 +73,28 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     return Numbers(values if valid.all() else np.where(valid, values, 0.0), valid, missing)
 
 
-def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None) -> Instants:
+OfTexts = Callable[[pa.Array, str | None], Instants]
+"""Reads a column of texts; the zone is of those that say no offset."""
+
+
+def instants(
+    column: pa.Array, time_unit: TimeUnit, zone: str | None = None, of_texts: OfTexts | None = None
+) -> Instants:
     """The instants of a column: Arrow timestamps whatever the unit, else texts or numbers in `time_unit`.
 
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`; what a fraction says
     below a microsecond is cut off. s, ms, us: numbers or plain texts since 1970 UTC, rounded to microseconds.
     zone: of texts without an offset and of Arrow timestamps without a zone, which are not valid where it is None.
+    of_texts: reads texts of another form in place of iso.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _instants_of_dictionary(column, instants(column.dictionary, time_unit, zone))
+        return _instants_of_dictionary(column, instants(column.dictionary, time_unit, zone, of_texts))
     if pa.types.is_timestamp(kind):
         return timestamps(column) if kind.tz is not None else place_local(timestamps(column), None, zone)
     if time_unit == "iso":
         if is_text(kind):
-            return _iso(column, zone)
+            return (of_texts or _iso)(column, zone)
         return absolute(np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), nulls(column))
     values = numbers(column)
     scale = US_PER_UNIT[time_unit]
@@ -290,15 +298,22 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
     month, day = _two(digit, 5), _two(digit, 8)
     hour, minute = _two(digit, 11), _two(digit, 14)
     second = _two(digit, 17) if body >= 19 else np.zeros(len(text), np.int64)
-    ok &= (year >= 1) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
-    starts, lengths = days_of_months()
-    index = np.where(ok, year * 12 + month - 1, 12)
-    ok &= (day >= 1) & (day <= lengths[index])
-    offset_s, offset_ok = _offset(text, digit, body)
-    ok &= offset_ok
-    seconds = (starts[index] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second - offset_s
-    us = seconds * 1_000_000 + _fraction_us(digit, body)
+    seconds, is_time = clock_s(year, month, day, hour, minute, second)
+    offset_s, is_offset = _offset(text, digit, body)
+    ok &= is_time & is_offset
+    us = (seconds - offset_s) * 1_000_000 + _fraction_us(digit, body)
     return np.where(ok, us, 0), ok
+
+
+def clock_s(
+    year: Int64s, month: Int64s, day: Int64s, hour: Int64s, minute: Int64s, second: Int64s
+) -> tuple[Int64s, Bools]:
+    """Seconds from 1970 on the clock that shows these numbers, and which of them are a time. year: 0 to 9999."""
+    is_time = (year >= 1) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
+    firsts, lengths = _days_of_months()
+    number = np.where(is_time, year * 12 + month - 1, 12)
+    is_time &= (day >= 1) & (day <= lengths[number])
+    return (firsts[number] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second, is_time
 
 
 def _two(digit: Bytes, place: int) -> Int64s:
@@ -323,7 +338,7 @@ def _fraction_us(digit: Bytes, body: int) -> Int64s:
 
 
 @cache
-def days_of_months() -> tuple[Int64s, Int64s]:
+def _days_of_months() -> tuple[Int64s, Int64s]:
     """Lists each month at index year * 12 + month - 1, years 0 to 9999: first day since 1970, and number of days."""
     firsts = np.arange("0000-01", "10000-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
     return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))

@@ -15,11 +15,9 @@ from transforms.layouts.columns import (
     Instants,
     absolute,
     as_binary,
-    days_of_months,
-    is_text,
+    clock_s,
     nulls,
     place_local,
-    timestamps,
 )
 
 _TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"
@@ -78,15 +76,7 @@ class TimeFormat:
         return cls(text)
 
     def instants(self, column: pa.Array, zone: str | None) -> Instants:
-        """Reads texts as `columns.instants` does, those in this form; zone: of times in it that say no offset."""
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if pa.types.is_timestamp(column.type):
-            stamps = timestamps(column)
-            return stamps if column.type.tz is not None else place_local(stamps, None, zone)
-        if not is_text(column.type):
-            nothing = np.zeros(len(column), np.int64)
-            return absolute(nothing, np.zeros(len(column), np.bool_), nulls(column))
+        """Reads texts in this form; zone: of times in it that say no offset."""
         text = pc.ascii_trim_whitespace(as_binary(column).view(pa.string()))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
         parts = pc.extract_regex(text, _pattern(self.text))
@@ -117,13 +107,9 @@ def _us(parts: pa.StructArray, *, two_digits: bool) -> tuple[Int64s, Bools]:
 
     year = number("year") + (2_000 if two_digits else 0)
     month, day, minute, second = (number(name) for name in ("month", "day", "minute", "second"))
-    hour, fits = _hours(parts, number("hour")) if "half" in names else (number("hour"), number("hour") <= 23)
-    valid = ~nulls(parts) & fits & (year >= 1) & (month >= 1) & (month <= 12) & (minute <= 59) & (second <= 59)
-    firsts, lengths = days_of_months()
-    month_number = np.where(valid, year * 12 + month - 1, 12)
-    valid &= (day >= 1) & (day <= lengths[month_number])
-    seconds = (firsts[month_number] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second
-    us = seconds * 1_000_000
+    hour = _hours(parts, number("hour")) if "half" in names else number("hour")
+    seconds, valid = clock_s(year, month, day, hour, minute, second)
+    us, valid = seconds * 1_000_000, valid & ~nulls(parts)
     if "fraction" in names:
         digits = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), 9, "0"), 0, 6)
         us += _whole(digits)
@@ -138,11 +124,11 @@ def _whole(digits: pa.Array) -> Int64s:
     return numbers
 
 
-def _hours(parts: pa.StructArray, hour: Int64s) -> tuple[Int64s, Bools]:
-    """Reads a clock of twelve hours: 12 am is midnight."""
+def _hours(parts: pa.StructArray, hour: Int64s) -> Int64s:
+    """Reads a clock of twelve hours: 12 am is midnight, and 0 or 13 no time."""
     letter = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "half"), 0, 1))
     is_pm = pc.equal(letter, "p").fill_null(False).to_numpy(zero_copy_only=False)
-    return hour % 12 + 12 * is_pm, (hour >= 1) & (hour <= 12)
+    return np.where((hour >= 1) & (hour <= 12), hour % 12 + 12 * is_pm, 24)
 
 
 def _offsets_s(offset: pa.Array) -> tuple[Int64s, Bools]:

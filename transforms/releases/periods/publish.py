@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.estimate import Estimates
+from dpops.types import Float64s
 from transforms.places.ground import Places
 from transforms.places.hexagons import cell_text
 from transforms.recorded.units import VECTOR
@@ -15,8 +16,6 @@ from transforms.records import HatColumns, SlotEstimates
 from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
-
-Float64s = NDArray[np.float64]
 
 _TRAFFIC = ("traffic_lower95", "traffic_upper95")
 
