@@ -218,6 +218,7 @@ def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accounta
 
 def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroundings) -> Extent:
     from pipelines.account.missing_slots import gaps
+    from pipelines.advice.pages.antimeridian import box_of
     from pipelines.advice.publish.edition import Extent
     from pipelines.ranges import range_of
 
@@ -226,5 +227,4 @@ def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroun
     when = range_of(spec.timetable, starts[0][:10], starts[-1][:10])
     missing = [gap.slot_start for gap in gaps(spec, when, book, int(datetime.now(UTC).timestamp()))]
     shapes = [around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
-    lons, lats = zip(*(position for shape in shapes if shape for part in shape.parts for position in part), strict=True)
-    return Extent(starts[0], ends[-1], len(starts), missing, (min(lons), min(lats), max(lons), max(lats)))
+    return Extent(starts[0], ends[-1], len(starts), missing, box_of(shape for shape in shapes if shape))

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpops.types import Float64s
+from pipelines.advice.pages.antimeridian import middle_of, turns
 from pipelines.advice.pages.places import LINE, DrawnShape, GroundLine, NamedPlaces
 from pipelines.advice.pages.rows import LIVE_MECHANISM, STANDING
 from pipelines.errors import InputError
@@ -77,8 +79,7 @@ def packed(
     grid, codes = _grid(rows), _Codes()
     of_grid = [places.place(place_id) for place_id in grid.ids]
     arrays: dict[str, Array] = {
-        **_shapes("places", [place.shape for place in of_grid if place.shape is not None]),
-        **_shapes("ground", [line.shape for line in ground]),
+        **_all_shapes([place.shape for place in of_grid if place.shape is not None], [line.shape for line in ground]),
         **({} if standing is None else _usual(standing, grid)),
         **_vehicles(rows, grid),
     }
@@ -275,10 +276,21 @@ def _step(span: float) -> float:
 # --- shapes -------------------------------------------------------------------------------------------------------
 
 
-def _shapes(name: str, shapes: Sequence[DrawnShape]) -> Mapping[str, Array]:
-    """Kinds, numbers of parts and of positions, and positions as steps from the one before."""
+def _all_shapes(places: Sequence[DrawnShape], ground: Sequence[DrawnShape]) -> Mapping[str, Array]:
+    middle = middle_of(_firsts(places))
+    return {**_shapes("places", places, middle), **_shapes("ground", ground, middle)}
+
+
+def _firsts(shapes: Sequence[DrawnShape]) -> Float64s:
+    """The longitude at which each shape begins."""
+    return np.array([shape.parts[0][0][0] for shape in shapes], np.float64)
+
+
+def _shapes(name: str, shapes: Sequence[DrawnShape], middle: float) -> Mapping[str, Array]:
+    """Kinds, numbers of parts and of positions, and positions as steps from the one before, all near to the middle."""
     parts = [part for shape in shapes for part in shape.parts]
     flat = np.array([position for part in parts for position in part], np.float64).reshape(-1, 2)
+    flat[:, 0] += np.repeat(turns(_firsts(shapes), middle), [sum(map(len, shape.parts)) for shape in shapes])
     steps = np.diff(np.rint(flat * DEGREE).astype(np.int32), axis=0, prepend=np.zeros((1, 2), np.int32))
     return {
         f"{name}.line": np.array([shape.kind == LINE for shape in shapes], np.uint8),

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines.account.guarantee import said
+from pipelines.advice.pages.antimeridian import Box
 
 if TYPE_CHECKING:
     from pipelines.account.cost import Cost
@@ -58,13 +59,13 @@ class Promise(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Slots: first start, last end, number, and starts of those that are due and not released. bbox: west, south, .."""
+    """Slots: first start, last end, number, and starts of those that are due and not released."""
 
     first: str
     last: str
     slots: int
     missing: Sequence[str]
-    bbox: tuple[float, float, float, float]
+    bbox: Box
 
 
 class Origin(NamedTuple):

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.advice.pages.antimeridian import box_of
 from pipelines.advice.pages.places import DrawnShape, NamedPlaces
 from pipelines.advice.pages.usable import of_each
 from pipelines.advice.publish.dictionary import ColumnEntry, columns_of
@@ -46,11 +47,9 @@ def _words(column: ColumnEntry) -> dict[str, str]:
 
 
 def _geo(shapes: Mapping[str, DrawnShape | None]) -> dict[str, Any]:
-    positions = [position for shape in shapes.values() if shape for part in shape.parts for position in part]
-    lons, lats = zip(*positions, strict=True) if positions else ((0.0,), (0.0,))
-    kinds = sorted({str(shape.geometry["type"]) for shape in shapes.values() if shape})
-    bbox = [min(lons), min(lats), max(lons), max(lats)]
-    column = {"encoding": "WKB", "geometry_types": kinds, "bbox": bbox}
+    drawn = [shape for shape in shapes.values() if shape]
+    kinds = sorted({str(shape.geometry["type"]) for shape in drawn})
+    column = {"encoding": "WKB", "geometry_types": kinds, "bbox": list(box_of(drawn))}
     return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}
 
 

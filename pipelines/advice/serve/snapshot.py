@@ -66,7 +66,7 @@ class Snapshot:
 
     def prepare(self) -> None:
         """Makes what most answers are made of, before anybody asks. Raises InputError."""
-        _ = self.usable_slices, self.kinds, self.places, self.map_data, self.on_square
+        _ = self.usable_slices, self.kinds, self.places, self.map_data, self.worlds
 
     @cached_property
     def places(self) -> Mapping[str, Place]:
@@ -79,6 +79,12 @@ class Snapshot:
         shapes = {cell: place.shape.geometry for cell, place in self.places.items() if place.shape is not None}
         geometries = np.array([shapely.geometry.shape(shape) for shape in shapes.values()], dtype=object)
         return dict(zip(shapes, shapely.transform(geometries, _mercator), strict=True))
+
+    @cached_property
+    def worlds(self) -> tuple[int, ...]:
+        """Where to look for a tile's places, in widths of the square: one across the antimeridian goes on beyond it."""
+        west, _, east, _ = shapely.total_bounds(np.array(list(self.on_square.values()), dtype=object))
+        return (0, *([1] if east > 1 else []), *([-1] if west < 0 else []))
 
     @cached_property
     def usable(self) -> pa.Table:

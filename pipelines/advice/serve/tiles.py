@@ -1,6 +1,7 @@
 """Vector tiles of one slot's values. Source: Mapbox Vector Tile Specification 2.1."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import mapbox_vector_tile
 import numpy as np
@@ -43,17 +44,25 @@ def tile(snapshot: Snapshot, zoom: int, column: int, row: int, query: Mapping[st
 
 
 def _within(rows: pa.Table, snapshot: Snapshot, bounds: Box) -> tuple[pa.Table, Mapping[str, shapely.Geometry]]:
-    """The rows whose place touches a tile or the space around it; and these places in the tile's own whole numbers,
-    wound as its layer asks: all at once, which one by one takes half of a tile's time."""
+    """The rows whose place touches a tile or the space around it; and these places as the tile has them: all at once,
+    which one by one takes half of a tile's time."""
     cells = rows["cell"].unique() if rows.num_rows else pa.array([], pa.string())
     places = np.array([snapshot.on_square[cell] for cell in cells.to_pylist()], dtype=object)
-    touches = shapely.intersects(places, _around(bounds))
-    cells = cells.filter(pa.array(touches, pa.bool_()))
-    west, south, east, _ = bounds
-    drawn = shapely.transform(places[touches], lambda xy: np.rint((xy - (west, south)) * (EXTENT / (east - west))))
-    wound = shapely.orient_polygons(drawn, exterior_cw=True)
-    within = rows.filter(pc.is_in(rows["cell"], cells)) if rows.num_rows else rows
-    return within, dict(zip(cells.to_pylist(), wound, strict=True))
+    west, south, east, north = bounds
+    within: dict[str, shapely.Geometry] = {}
+    for world in snapshot.worlds:
+        box = (west + world, south, east + world, north)
+        touches = shapely.intersects(places, _around(box))
+        touching = cells.filter(pa.array(touches, pa.bool_())).to_pylist()
+        within |= zip(touching, _drawn(places[touches], box), strict=True)
+    return rows.filter(pc.is_in(rows["cell"], pa.array(within, pa.string()))) if rows.num_rows else rows, within
+
+
+def _drawn(places: Any, box: Box) -> Any:
+    """An array of shapes in the whole numbers of the tile with that box, wound as its layer asks."""
+    west, south, east, _ = box
+    drawn = shapely.transform(places, lambda xy: np.rint((xy - (west, south)) * (EXTENT / (east - west))))
+    return shapely.orient_polygons(drawn, exterior_cw=True)
 
 
 def _bounds(zoom: int, column: int, row: int) -> Box:
