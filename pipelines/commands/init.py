@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
         "head": str(place.head),
         "other_accounts": list(others),
         "voided_by": list(voids),
+        "clock": spec.timetable.never_released(date.today()),
     }
     answer(as_json, document, *_lines(document))
 
@@ -70,3 +72,5 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  beware  {told}: {others}"
     if voids := ", ".join(map(repr, document["voided_by"])):
         yield f"  beware  counts-public accounts publish who drove: about the same vehicles they void this one: {voids}"
+    if document["clock"]:
+        yield f"  beware  {document['clock']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
     region += f" from a {cells.source}" if cells.source else ""
     allocation = spec.privacy.allocation
     total = f"epsilon {float(allocation.epsilon):g} for {_each(spec)}"
+    clock = table.never_released(date.today())
     return {
         "name": spec.name,
         "spec_id": spec.spec_id,
@@ -74,6 +76,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "privacy": total,
         "input": spec.input.name,
         "outputs": ", ".join(_outputs(spec)),
+        **({"beware": clock} if clock else {}),
     }
 
 

@@ -11,6 +11,8 @@ import pyarrow as pa
 from transforms.layouts.base import UnreadableFile
 
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+UTF16 = "the text is UTF-16: save it as UTF-8"
 _DAMAGE = (EOFError, zlib.error, zipfile.BadZipFile, pa.ArrowInvalid)
 
 
@@ -26,6 +28,16 @@ def opened(path: str) -> Iterator[BinaryIO]:
             if error.errno is not None:
                 raise
             raise _damaged(path) from None  # Arrow says so of a stream that is cut short
+
+
+@contextmanager
+def opened_text(path: str) -> Iterator[BinaryIO]:
+    """The bytes of a text. Raises UnreadableFile for UTF-16, as a whole, for it has no line that could be read."""
+    with opened(path) as file:
+        if file.read(2) in UTF16_MARKS:
+            raise UnreadableFile(path, UTF16)
+    with opened(path) as file:
+        yield file
 
 
 def _damaged(path: str) -> UnreadableFile:

@@ -19,6 +19,7 @@ Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 DAY_MINUTES = 24 * 60
+LOOKED_AHEAD_DAYS = 366
 SUGGESTED = 4
 """How many slot lengths an error suggests."""
 
@@ -99,6 +100,16 @@ class Timetable:
             for start_s, minute in minutes.items()
             if self.service_start_minute <= minute < self.service_end_minute
         ]
+
+    def never_released(self, first: date) -> str | None:
+        """Says why the first of a year's days of service will be refused, where the slots cannot follow the clock."""
+        for day in _days(first, first + timedelta(days=LOOKED_AHEAD_DAYS)):
+            if self.midnight(day).utcoffset() != self.midnight(day + timedelta(days=1)).utcoffset():
+                try:
+                    self.day_slots(day)
+                except CalendarError as error:
+                    return f"{error}; that day, and what is planned with it, cannot be released"
+        return None
 
     def serves(self, day: date) -> bool:
         """Whether its weekday is one of service."""

@@ -70,8 +70,8 @@ class DraftedColumns:
 LOOKED_FOR = {
     "vehicle": "ids that come again, best in a column named vehicle, bus, plate or like that",
     "time": "ISO 8601 texts, dates such as 13.05.2026 or 5/13/2026 with a time, or numbers since 1970 in s, ms or us",
-    "lat": "degrees with decimals, best in a column named lat or latitude",
-    "lon": "degrees with decimals, best in a column named lon, lng or longitude",
+    "lat": "degrees with decimals from -90 to 90, best in a column named lat or latitude",
+    "lon": "degrees with decimals from -180 to 180, best in a column named lon, lng or longitude",
 }
 """The fields that a feed must have, and what is taken for them."""
 

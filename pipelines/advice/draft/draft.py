@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import jinja2
 from dpops.levels.defaults import Profile
 from pipelines.advice.draft.by_file import BEWARE
 from pipelines.advice.draft.feed import RESOLUTION, DraftedFeed, as_text, feed_of
+from pipelines.advice.draft.sample import ROWS
 from pipelines.advice.draft.streets import said
 from pipelines.advice.draft.units import same_clock
 from pipelines.advice.timetable.town import Town, read_town
@@ -19,6 +21,7 @@ from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS, HEADING, with_heading
 from transforms.layouts.by_file import FILE
 from transforms.layouts.columns import TimeUnit
+from transforms.time.calendar import Timetable
 
 SPAN_VEHICLES = 150
 """A limit for 28 days is drafted for fleets of at least so many vehicles."""
@@ -87,6 +90,7 @@ def _toml(
     """Fills in templates/specification.toml. stem: of the names of files beside it."""
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
+    zone = zones[0] if zones else "Etc/UTC"
     return _TEMPLATES.get_template("specification.toml").render(
         name=name,
         origins=origins,
@@ -95,7 +99,8 @@ def _toml(
         town=town,
         secret=secret,
         streets=streets,
-        zone=zones[0] if zones else "Etc/UTC",
+        zone=zone,
+        follows_hours=Timetable(zone, "vehicle-day", 60).never_released(date.today()) is None,
         zone_is="of the timetable's agency" if town else f"the zone where the sample lies{others}: check",
         resolution=RESOLUTION,
         span_vehicles=SPAN_VEHICLES,
@@ -172,10 +177,7 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
         return ("No sample was given: [input] is a guess.",)
     warnings = [] if town is None else _disagreements(feed, town)
     if secret and town is None:
-        warnings.append(
-            "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
-            "from reports that are to be protected: replace them, unless the sample is older than the account."
-        )
+        warnings += _of_sample(feed)
     if feed.with_speed < 0.9 and "speed" in feed.columns.names:
         how = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
         warnings.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
@@ -200,6 +202,17 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
     if "speed" not in feed.columns.names and others:
         warnings.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
     return tuple(warnings)
+
+
+def _of_sample(feed: DraftedFeed) -> list[str]:
+    """What a sample is worth as a source of public facts."""
+    warnings = [
+        "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
+        "from reports that are to be protected: replace them, unless the sample is older than the account."
+    ]
+    if len(next(iter(feed.sample.columns.values()))) >= ROWS:
+        warnings.append(f"Only the first {ROWS:,} rows were looked at: what comes later in the sample is in neither.")
+    return warnings
 
 
 def _disagreements(feed: DraftedFeed, town: Town) -> list[str]:

@@ -19,7 +19,8 @@ from transforms.errors import reason_of
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.base import FIELDS, HEADING, LINES, WHOLE_ARRAY, Form
 from transforms.layouts.mapped.csv import BLANK, DELIMITERS
-from transforms.layouts.open_file import opened
+from transforms.layouts.open_file import UTF16, UTF16_MARKS, opened
+from transforms.layouts.utf8 import is_utf8
 
 ROWS = 20_000
 LOOK_BYTES = 16 << 20
@@ -53,11 +54,21 @@ def read_sample(path: str) -> Sample:
         raise InputError(str(error)) from None
     except OSError as error:
         raise InputError(f"{path}: {reason_of(error)}") from None
+    _check_letters(path, data)
     try:
         return _sample(path, data)
     except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, UnreadableFile):
         rule = "this is no CSV, JSON, XML of SIRI-VM, Parquet, Avro or GTFS-realtime file that can be read"
         raise InputError(f"{path}: {rule}") from None
+
+
+def _check_letters(path: str, data: bytes) -> None:
+    """Raises InputError for a text that a release could not read."""
+    if data.startswith(UTF16_MARKS) and b"<" not in data[:4]:  # XML says its letters itself
+        raise InputError(f"{path}: {UTF16}")
+    first, is_whole, _ = data.partition(b"\n")
+    if is_whole and _is_text(data) and not is_utf8(first):
+        raise InputError(f"{path}: the first line is not UTF-8: save it as UTF-8")
 
 
 def _sample(path: str, data: bytes) -> Sample:

@@ -180,6 +180,38 @@ def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_p
     assert "yesterday" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("encoding", "rule"), [("utf-16", "the text is UTF-16: save it as UTF-8"), ("latin-1", "first line is not UTF-8")]
+)
+def test_letters_that_no_release_can_read_are_named(encoding, rule, tmp_path):
+    path = as_csv(tmp_path / "f.csv", rows())
+    path.write_bytes(path.read_text().replace("Longitude", "Länge").encode(encoding))
+    with pytest.raises(InputError, match=rule):
+        draft(path, adds_and_removes=True)
+
+
+def test_longitudes_beyond_180_are_named_as_none(tmp_path):
+    lines = [(bus, time, lat, lon + 360, speed) for bus, time, lat, lon, speed in rows()]
+    with pytest.raises(InputError, match=r"no column of lon was made out.*degrees with decimals from -180 to 180"):
+        draft(as_csv(tmp_path / "f.csv", lines), adds_and_removes=True)
+
+
+def test_slots_follow_a_clock_that_changes_by_half_an_hour(tmp_path):
+    there = [(bus, time, lat - 61.8, lon + 256.83, speed) for bus, time, lat, lon, speed in rows()]
+    made, spec = drafted(as_csv(tmp_path / "f.csv", there), tmp_path)
+    assert (spec.timetable.zone, spec.timetable.slot_minutes) == ("Australia/Lord_Howe", 30)
+    assert "changes its clock by half hours" in made.toml
+
+
+def test_a_sample_that_was_not_read_to_its_end_is_told(tmp_path):
+    told = "Only the first 20,000 rows were looked at"
+    lines = rows() * 84
+    assert len(lines) > 20_000
+    for many, is_told in ((len(rows()), False), (len(lines), True)):
+        made, _ = drafted(as_csv(tmp_path / "f.csv", lines[:many]), tmp_path)
+        assert any(told in line for line in made.warnings) == is_told
+
+
 def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_path):
     names = ("location_ping_id", "service_date", "event_timestamp", "vehicle_id", "latitude", "longitude", "speed")
     for offset, layout in (("-06:00", "tides"), ("", "csv")):

@@ -8,7 +8,7 @@ from tests.pipelines.commands.releases import denied, files_in, spent_by, summar
 
 
 def test_an_input_that_may_not_be_read_is_named_with_the_reason(town, hatstream, monkeypatch):
-    monkeypatch.setattr("transforms.layouts.mapped.csv.opened", denied)
+    monkeypatch.setattr("transforms.layouts.mapped.csv.opened_text", denied)
     code, out, err = hatstream(*city.release(town))
     assert (code, out, err) == (4, "", f"hatstream: {town / 'feed.csv'}: Permission denied\n")
     assert spent_by(hatstream, town) == []

@@ -51,6 +51,26 @@ def test_slots_that_cannot_follow_a_clock_change_are_refused_with_some_that_can(
         day_of(zone, int(length), day)
 
 
+@pytest.mark.parametrize(
+    ("zone", "minutes", "day"),
+    [
+        ("America/Chicago", 1440, "2027-03-14"),
+        ("Australia/Lord_Howe", 60, "2027-04-04"),
+        ("Australia/Lord_Howe", 30, None),
+        ("America/Chicago", 60, None),
+        ("Asia/Kathmandu", 1440, None),
+    ],
+)
+def test_a_day_that_will_be_refused_is_told_a_year_ahead(zone, minutes, day):
+    told = Timetable(zone, "vehicle-day", minutes).never_released(date(2026, 11, 24))
+    assert told is None if day is None else told.startswith(f"{zone} changes its clock on {day}: slots of {minutes}")
+
+
+def test_a_day_without_service_is_refused_to_nobody():
+    table = Timetable("America/Chicago", "vehicle-day", 1440, weekdays=("mon", "tue", "wed"))
+    assert table.never_released(date(2026, 11, 24)) is None
+
+
 def test_service_is_by_the_local_clock_also_on_the_day_of_a_change():
     found, table = day_of("America/Chicago", 60, date(2026, 3, 8), service_start_minute=300, service_end_minute=1440)
     assert table.text(found.slots[0].start_s) == "2026-03-08T05:00:00-05:00"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 from transforms.layouts.base import FIELDS, RawBatch, Units, UnreadableFile, raw_batch
 from transforms.layouts.lines import QUOTE, RETURN, TextLines, letters_of, lines_of, read_chunks, without
-from transforms.layouts.open_file import opened
+from transforms.layouts.open_file import opened_text
 from transforms.layouts.utf8 import refuse_not_utf8
 
 BLANK = " "
@@ -39,7 +39,7 @@ class CsvTable:
 
     def read(self, path: str) -> Iterator[RawBatch]:
         header: _Header | None = None
-        with opened(path) as file:
+        with opened_text(path) as file:
             for data, too_long in read_chunks(file):
                 if self.delimiter == BLANK:
                     data = _BLANKS.sub(b"", data)

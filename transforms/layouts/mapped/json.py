@@ -7,7 +7,7 @@ from transforms.layouts.base import FIELDS, RawBatch, Units, UnreadableFile
 from transforms.layouts.json_array import ARRAY_BYTES, LOOK_BYTES, begins_array, read_array
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import batch_of_messages, read_json_lines
-from transforms.layouts.open_file import opened
+from transforms.layouts.open_file import opened, opened_text
 from transforms.layouts.records import Paths
 from transforms.layouts.snapshots import NoSnapshot, batches_of_snapshot, batches_of_snapshots
 
@@ -31,7 +31,7 @@ class JsonRecords:
         if self.records is not None:
             yield from self._read_snapshot(path, self.records, paths)
             return
-        with opened(path) as file:
+        with opened_text(path) as file:
             is_array = begins_array(file.read(LOOK_BYTES))
         if not is_array:
             with opened(path) as file:

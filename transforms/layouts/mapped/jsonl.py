@@ -8,7 +8,7 @@ import numpy as np
 
 from transforms.layouts.base import FIELDS, RawBatch, Units
 from transforms.layouts.lines import LINE_BYTES, RETURN, Chunk, letters_of, lines_of, read_chunks
-from transforms.layouts.open_file import opened
+from transforms.layouts.open_file import opened_text
 from transforms.layouts.records import Paths, table_of_lines, table_of_records
 
 
@@ -21,7 +21,7 @@ class JsonLines:
     fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        with opened(path) as file:
+        with opened_text(path) as file:
             yield from read_json_lines(file, Paths.dotted(self.columns, self.fields))
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
