@@ -6,6 +6,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from PIL import Image
 
+from transforms.atomic_files import replacing
+
 DPI = 96
 COLOURS = 64
 
@@ -15,5 +17,6 @@ def save(figure: Figure, folder: Path, stem: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path, drawn = folder / f"{stem}.png", BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI)
-    Image.open(drawn).convert("RGB").quantize(COLOURS).save(path, optimize=True)
+    with replacing(path) as file:
+        Image.open(drawn).convert("RGB").quantize(COLOURS).save(file, format="png", optimize=True)
     return path

@@ -65,6 +65,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError:
+    except OSError as error:
         part.unlink(missing_ok=True)  # of a full disk
+        error.filename = error.filename or str(path)  # which a write does not know
         raise

@@ -233,6 +233,8 @@ def _write(output: Path, made: Draft) -> None:
         try:
             path.write_bytes(content)
         except OSError as error:
+            if path.is_file():
+                path.unlink()  # of a full disk
             raise OutputError(f"{path}: {error.strerror}") from None
         if path != output:
             click.echo(f"wrote {path}", err=True)

@@ -1,5 +1,6 @@
 """A file takes the place of a file, and of nothing else."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -35,6 +36,17 @@ def test_a_map_is_not_drawn_over_a_device(tmp_path, hatstream):
     code, _, err = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "pipe")
     assert (code, "it is no regular file" in err) == (4, True), err
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_full_disk_is_told_with_the_file_that_it_has_no_room_for(tmp_path, hatstream, monkeypatch):
+    def full(_handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write(tmp_path / "hats.parquet", [row(CELLS[0], 6, 12.0)])
+    monkeypatch.setattr(os, "fsync", full)
+    told = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")
+    assert told == (4, "", f"hatstream: No space left on device: {tmp_path / 'map.html'}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["hats.parquet"]
 
 
 def test_a_file_is_on_disk_before_it_has_its_name_and_its_name_before_the_folder_is_left(tmp_path, monkeypatch):

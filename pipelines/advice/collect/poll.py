@@ -36,7 +36,9 @@ class Poller:
         headers = {**self.headers, **self._conditions}
         head, message = exchanged(Question(self.url, headers, WHOLE_S), is_stopped)
         self.reason, self._retry_after_s = head.reason, head.retry_after_s
-        if head.outcome == "failed":
+        if head.outcome == "unchanged" and not self._last:
+            self.reason = "HTTP 304 to who has no message yet"
+        if self.reason:
             self.failures += 1
             return "failed", b""
         self.failures = 0

@@ -1,9 +1,12 @@
 """`hatstream spec new`: what it drafts from a sample loads, reads the sample, and warns where it guessed."""
 
+import errno
 import gzip
 import json
+import os
 import sys
 from datetime import datetime
+from pathlib import Path
 
 import fastavro
 import pyarrow as pa
@@ -294,6 +297,19 @@ def test_what_is_no_feed_is_refused(content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(InputError):
         draft(path, adds_and_removes=True)
+
+
+def test_a_draft_that_the_disk_had_no_room_for_leaves_nothing_in_the_way(tmp_path, hatstream, monkeypatch):
+    def full(path, _content):
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    command = ["spec", "new", "--sample", city.write(tmp_path)[1], "--output", tmp_path / "new.toml"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        code, _, err = hatstream(*command)
+    assert (code, err.splitlines()[-1]) == (4, f"hatstream: {tmp_path / 'new.toml'}: No space left on device")
+    assert hatstream(*command)[0] == 0
 
 
 def test_a_draft_is_written_once_and_checked(tmp_path, hatstream):

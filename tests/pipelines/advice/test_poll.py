@@ -68,6 +68,13 @@ def test_it_asks_only_for_what_is_newer_than_what_it_has(service):
     assert service.asked[1]["If-Modified-Since"] == "Sun, 22 Nov 2026 00:00:00 GMT"
 
 
+def test_unchanged_is_no_answer_to_who_has_nothing(service):
+    poller, found = outcomes(service, answer(304))
+    assert [outcome for outcome, _ in found] == ["failed"]
+    assert poller.reason == "HTTP 304 to who has no message yet"
+    assert poller.wait_s() == 30
+
+
 @pytest.mark.parametrize("failure", [answer(500), answer(404), answer(200), breaks_off])
 def test_a_failure_keeps_nothing_and_the_next_message_is_still_new(service, failure):
     _, found = outcomes(service, failure, answer(body=ONE))
