@@ -62,30 +62,26 @@ class AccountLocation:
 
         Raises LedgerError where the key was named and cannot be used, or is of no account in the ledger.
         """
-        if self.key_is_named:
-            return self._reader_with_key()
+        signature = None
         try:
-            signature = self.signature
-        except (LedgerError, AccountRefusal):
-            signature = None
-        return Ledger(self.url, self.head, signature, read_only=True)
+            signature = signature_of(read_key(self.key))
+        except AccountRefusal:
+            if self.key_is_named:
+                raise LedgerError(f"there is no key file {self.key}") from None
+        except LedgerError:
+            if self.key_is_named:
+                raise
+        book = Ledger(self.url, self.head, signature, read_only=True)
+        checks = {account.key_check for account in book.accounts()} if self.key_is_named and book.exists() else set()
+        if signature is not None and checks and signature.key_check not in checks:
+            raise LedgerError(f"the key file {self.key} is of no account in the ledger {self.shown}")
+        return book
 
     def read(self) -> Ledger:
         """Looks at a ledger as `reader` does. Raises LedgerError also where there is none."""
         book = self.reader()
         if not book.exists():
             raise LedgerError(f"there is no ledger at {self.shown}")
-        return book
-
-    def _reader_with_key(self) -> Ledger:
-        try:
-            signature = signature_of(read_key(self.key))
-        except AccountRefusal:
-            raise LedgerError(f"there is no key file {self.key}") from None
-        book = Ledger(self.url, self.head, signature, read_only=True)
-        checks = {account.key_check for account in book.accounts()} if book.exists() else set()
-        if checks and signature.key_check not in checks:
-            raise LedgerError(f"the key file {self.key} is of no account in the ledger {self.shown}")
         return book
 
 

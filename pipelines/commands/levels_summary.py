@@ -1,7 +1,7 @@
 """What `hatstream release` says of a `levels` release: public facts apart from what only the operator may see."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from pipelines.commands.terminal import table_of
 from pipelines.outcome import Outcome
 from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
-from transforms.public import Fact, Operator, Summary
+from transforms.public import EntryNumber, Fact, Operator, Summary
 from transforms.recorded.stage_plan import numbers_of, rests_on
 from transforms.recorded.units import StageEntry, counted
 
@@ -35,7 +35,7 @@ def summarise_levels(spec: Specification, done: FinishedRun, place: AccountLocat
             {
                 "period": period,
                 "slots": slots[period],
-                "stages": _stages_of(period, entries),
+                "stages": _stages_of(period, entries, counted(entries).__getitem__),
                 "epsilon": float(levels.epsilon_of(period)),
                 **same_for_all,
             }
@@ -57,32 +57,24 @@ def _operators_part(outcome: Outcome, periods: Sequence[str], entries: Sequence[
         "refused": dict(sorted(outcome.refused.items())),
         "files_left_out": outcome.left_out,
         "stages_that_differ_now": outcome.units_changed,
-        "entries": {period: _entries_of(period, entries) for period in periods},
+        # with the ledger's own sequence numbers, which audit events shift
+        "entries": {period: _stages_of(period, entries, int) for period in periods},
     }
 
 
-def _stages_of(period: str, entries: Sequence[StageEntry]) -> list[dict[str, Fact]]:
-    """Lists a period's stages in their order; they and those that they rest on are counted among the specification's
-    stages: 1, 2, .."""
-    places = counted(entries)
+def _stages_of(
+    period: str, entries: Sequence[StageEntry], number: Callable[[EntryNumber], int]
+) -> list[dict[str, Fact]]:
+    """Lists a period's stages in their order. number: how they, and those that they rest on, are counted."""
     return [
-        {"share": _share(entry), "sequence": places[entry.sequence], "rests_on": places[rests_on(entry.unit)]}
+        {
+            "share": str(numbers_of(entry.unit).share),
+            "sequence": number(entry.sequence),
+            "rests_on": number(rests_on(entry.unit)),
+        }
         for entry in entries
         if entry.unit.period == period
     ]
-
-
-def _entries_of(period: str, entries: Sequence[StageEntry]) -> list[dict[str, Fact]]:
-    """Lists a period's stages with the ledger's own sequence numbers, which audit events shift."""
-    return [
-        {"share": _share(entry), "sequence": int(entry.sequence), "rests_on": int(rests_on(entry.unit))}
-        for entry in entries
-        if entry.unit.period == period
-    ]
-
-
-def _share(entry: StageEntry) -> str:
-    return str(numbers_of(entry.unit).share)
 
 
 def show_levels(summary: dict[str, Any], out: Console) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from dpops.levels.class_stage import class_edges
 from dpops.types import Grid
 from pipelines.specification.numbers import from_toml
+from pipelines.specification.types_schema import about
 
 STATISTIC = "distribution"
 SHARE = Fraction(1, 5)
@@ -18,10 +19,8 @@ SHARE = Fraction(1, 5)
 class ClassOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options of the [[statistic]] of distributions, as written."""
 
-    share: Annotated[Fraction, msgspec.Meta(description="of each period's total; the mean keeps the rest")] = SHARE
-    classes: Annotated[
-        int, msgspec.Meta(description="of speeds, 6 to 10: standing, and others of equal width up to the upper bound")
-    ] = 8
+    share: Annotated[Fraction, about("of each period's total; the mean keeps the rest")] = SHARE
+    classes: Annotated[int, about("of speeds, 6 to 10: standing, and others of equal width up to the upper bound")] = 8
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from pipelines.specification.levels_tables import FleetTable, LiveTable
 from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.places import PlacesTable
+from pipelines.specification.types_schema import about
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.mapped.csv import DELIMITERS
@@ -35,12 +36,6 @@ SPEC_BYTES = 1 << 20
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")
 """A key of more than 64 parts."""
-
-
-def about(text: str, *values: str) -> msgspec.Meta:
-    """Describes a field for the reference and the JSON Schema. values: all that it may be, where its type does not
-    say."""
-    return msgspec.Meta(description=text, extra_json_schema={"enum": list(values)} if values else None)
 
 
 class SpanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from pipelines.specification.types_schema import about
 from transforms.places.ground import Pieces, hexagon_pieces
 from transforms.places.shapes import BUFFER_M, shape_pieces
 
@@ -26,29 +27,25 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     Places are H3 cells of a finer resolution, or those of a file.
     """
 
-    resolution: Annotated[
-        int | None, msgspec.Meta(description="of H3, finer than cells.resolution: all such cells of the region")
-    ] = None
+    resolution: Annotated[int | None, about("of H3, finer than cells.resolution: all such cells of the region")] = None
     file: Annotated[
         str | None,
-        msgspec.Meta(
-            description="instead: a GeoJSON FeatureCollection of lines and polygons, each with a property name; "
+        about(
+            "instead: a GeoJSON FeatureCollection of lines and polygons, each with a property name; "
             "a line with the property directed is of those who drive in the order of its positions. Public"
         ),
     ] = None
     buffer_m: Annotated[
-        Fraction | None, msgspec.Meta(description="with file: so near to a line is what belongs to it; 25 if left out")
+        Fraction | None, about("with file: so near to a line is what belongs to it; 25 if left out")
     ] = None
     visits: Annotated[
         str | None,
-        msgspec.Meta(
-            description="a CSV of columns place and vehicles: how many come to each place on a day, roughly. Public, as"
+        about(
+            "a CSV of columns place and vehicles: how many come to each place on a day, roughly. Public, as"
             " from a timetable; what it leaves out is hardly visited"
         ),
     ] = None
-    share: Annotated[Fraction, msgspec.Meta(description="of each period's total; hexagons and hours keep the rest")] = (
-        SHARE
-    )
+    share: Annotated[Fraction, about("of each period's total; hexagons and hours keep the rest")] = SHARE
 
 
 @dataclass(frozen=True)

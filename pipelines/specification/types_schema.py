@@ -24,6 +24,12 @@ _LIMIT = {
 }
 
 
+def about(text: str, *values: str) -> msgspec.Meta:
+    """Describes a field for the reference and the JSON Schema. values: all that it may be, where its type does not
+    say."""
+    return msgspec.Meta(description=text, extra_json_schema={"enum": list(values)} if values else None)
+
+
 def table_type(table: type, without: tuple[str, ...] = ()) -> Schema:
     """Describes a table, in which an unknown key is an error: a msgspec.Struct or a dataclass.
 

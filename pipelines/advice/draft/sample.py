@@ -4,9 +4,10 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import fastavro
@@ -77,7 +78,7 @@ def _sample(path: str, data: bytes) -> Sample:
         return Sample("parquet", {name: batch.column(name).to_pylist() for name in batch.schema.names})
     if data.startswith(b"Obj\x01"):
         with open(path, "rb") as file:
-            return Sample("avro", _columns(_taken(fastavro.reader(file))))
+            return Sample("avro", _columns(list(islice(fastavro.reader(file), ROWS))))
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"[", b"{"):
         return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
@@ -93,7 +94,8 @@ def _decoded(form: Form, path: str) -> Sample:
             continue
         with suppress(UnreadableFile):
             rows = [batch.table for batch in (own.headed or own.layout).read(path)]
-            columns = {field: _joined(rows, field) for field in (rows[0].schema.names if rows else FIELDS)}
+            names = rows[0].schema.names if rows else FIELDS
+            columns = {name: [value for row in rows for value in row.column(name).to_pylist()][:ROWS] for name in names}
             if not any(columns.get(HEADING, ())):
                 columns.pop(HEADING, None)
             return Sample(name, columns)
@@ -113,19 +115,6 @@ def _layout_of(form: Form, columns: Mapping[str, Sequence[Any]], records: str | 
 def _is_text(data: bytes) -> bool:
     head = data[:4096]
     return b"\0" not in head and sum(byte < 9 or 13 < byte < 32 for byte in head) < len(head) / 100 + 1
-
-
-def _joined(rows: Sequence[pa.RecordBatch], name: str) -> list[Any]:
-    return [value for batch in rows for value in batch.column(name).to_pylist()][:ROWS]
-
-
-def _taken(rows: Iterator[Any]) -> list[dict[str, Any]]:
-    taken = []
-    for row in rows:
-        taken.append(row)
-        if len(taken) == ROWS:
-            break
-    return taken
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------
@@ -219,7 +208,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _columns(records: Sequence[Any]) -> dict[str, list[Any]]:
     names = dict.fromkeys(name for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in names}
 
@@ -232,7 +221,7 @@ def _csv(text: str) -> Sample:
     marks = [mark for mark in DELIMITERS if mark != BLANK]
     delimiter = max(marks, key=lambda mark: _agreement(lines[:200], mark))
     if _agreement(lines[:200], delimiter)[0] < _MOST_AGREE:  # a text has blanks anyway
-        delimiter, lines = BLANK, list(map(_single_blanks, lines))
+        delimiter, lines = BLANK, [" ".join(filter(None, line.split(BLANK))) for line in lines]
     rows = list(csv.reader(lines, delimiter=delimiter))
     width = Counter(map(len, rows)).most_common(1)[0][0]
     if width < 4:
@@ -266,10 +255,6 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
 def _have_offsets(times: Sequence[Any]) -> bool:
     given = [text for text in times if isinstance(text, str) and text]
     return sum(bool(_OFFSET.search(text)) for text in given) > len(given) / 2
-
-
-def _single_blanks(line: str) -> str:
-    return " ".join(part for part in line.split(BLANK) if part)
 
 
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:

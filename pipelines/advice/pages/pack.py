@@ -111,7 +111,7 @@ def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
     rows = standing.filter(pc.equal(standing["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
     place = pc.index_in(rows["cell"], pa.array(grid.ids)).fill_null(-1).to_numpy()
-    beside = _beside(rows)
+    beside = is_beside(rows)
     numbers = _drawn(rows, "value", beside)
     told = (place >= 0) & ~np.isnan(numbers) & (beside | pc.equal(rows["status"], "ok").to_numpy())
     value[place[told]] = np.rint(numbers[told] / USUAL_KMH).astype(np.uint16)
@@ -217,7 +217,7 @@ def _packed_layer(
     name, chosen = f"layer{number}", _chosen(rows, layer)
     some = rows.filter(pa.array(chosen))
     slot, place = grid.slot[chosen], grid.place[chosen]
-    beside = _beside(some) if layer.status == "status" else np.zeros(some.num_rows, np.bool_)
+    beside = is_beside(some) if layer.status == "status" else np.zeros(some.num_rows, np.bool_)
     value, lower, upper = numbers = [_drawn(some, column, beside) for column in layer.columns]
     finite = np.nan_to_num(numbers)
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
@@ -242,12 +242,12 @@ def _chosen(rows: pa.Table, layer: _Layer) -> Array:
     return of_statistic
 
 
-def _beside(rows: pa.Table) -> Array:
+def is_beside(rows: pa.Table) -> Array:
     """Says of which rows the value of something coarser is drawn: only that is known."""
     if "parent_value" not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
-    is_beside: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
-    return is_beside
+    beside: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
+    return beside
 
 
 def _drawn(rows: pa.Table, column: str, beside: Array) -> Array:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from pipelines.advice.pages.pack import DAY
+from pipelines.advice.pages.pack import DAY, is_beside
 from pipelines.advice.pages.places import NamedPlaces
 
 USABLE = ("ok", "parent")
@@ -32,7 +32,7 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
         return pa.table({})
     keys = [(name, "ascending") for name in ("instant", "cell", "statistic")]
     rows = rows.take(pc.sort_indices(_with_instants(rows), keys))
-    beside = _is_beside(rows)
+    beside = pa.array(is_beside(rows))
     columns = {name: rows[name] for name in rows.column_names if name not in _NOT_SHOWN}
     if everything:
         columns |= {f"own_{name}": rows[name] for name in _OWN}
@@ -51,13 +51,6 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
 
 def _says_something(column: Any) -> bool:
     return not len(column) or column.null_count < len(column)
-
-
-def _is_beside(rows: pa.Table) -> Any:
-    """Says of which rows only something coarser is known."""
-    if "parent_value" not in rows.column_names:
-        return pa.array([False] * rows.num_rows)
-    return pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"]))
 
 
 def _with_instants(rows: pa.Table) -> pa.Table:

@@ -109,14 +109,17 @@ def sample_counts(day: pa.Table, fleet: MadeUpFleet, spec: Specification) -> Sam
     whole = day.rename_columns(["vehicle", "time", "lat", "lon", "speed"]).combine_chunks()
     parts = []
     for slot_s, packed in events_of(whole.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
-        table = tally(wire.unpack_events([packed]), slot_s, None, ()).tally
-        parts.append((table.slot_s, table.cell, table.vehicle, table.kept))
+        parts.append(tally(wire.unpack_events([packed]), slot_s, None, ()).tally)
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
-    slot, place, vehicle, count = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    origin = f"one day of {fleet.vehicles} made-up buses in a made-up town"
-    codes = np.unique(vehicle, return_inverse=True)[1]
-    return SampleCounts(slot, place, codes, count, True, True, origin, np.zeros(count.size, np.int64), (1,))
+    return tallied(wire.joined(parts), f"one day of {fleet.vehicles} made-up buses in a made-up town", 1)
+
+
+def tallied(tally: wire.Tally, origin: str, days: int) -> SampleCounts:
+    """Makes counts of one period's tallies. days: of which there are some."""
+    vehicle = np.unique(tally.vehicle, return_inverse=True)[1]
+    period = np.zeros(vehicle.size, np.int64)
+    return SampleCounts(tally.slot_s, tally.cell, vehicle, tally.kept, True, True, origin, period, (days,))
 
 
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:

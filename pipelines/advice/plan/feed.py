@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from pipelines.advice.plan.counts import SampleCounts
+from pipelines.advice.plan.counts import SampleCounts, tallied
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
 from pipelines.progress import Report
@@ -59,13 +59,9 @@ class FeedPeriod:
         ]
         if not parts:
             raise InputError("of the input's rows none lies in slot.service")
-        whole = wire.joined(parts)
-        origin = f"{self.period}, the fullest of {self.periods:,} periods of the input"
-        vehicle = np.unique(whole.vehicle, return_inverse=True)[1]
-        zone = ZoneInfo(table.zone)
+        whole, zone = wire.joined(parts), ZoneInfo(table.zone)
         days = {datetime.fromtimestamp(slot_s, zone).date() for slot_s in np.unique(whole.slot_s).tolist()}
-        period = np.zeros(vehicle.size, np.int64)
-        return SampleCounts(whole.slot_s, whole.cell, vehicle, whole.kept, True, True, origin, period, (len(days),))
+        return tallied(whole, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
