@@ -17,12 +17,13 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
         raise UsageError(f"columns {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
     if "counts" in columns and not spec.counts_are_public:
         raise UsageError(
-            f"columns counts: under adjacency {spec.account.adjacency!r} how many vehicles reported is secret"
+            f"columns counts goes with adjacency 'counts-public': under {spec.account.adjacency!r} how many vehicles "
+            "reported is secret"
         )
     if "model" in columns:
         _check_model(spec)
     if "traffic" in columns and not spec.is_learned:
-        raise UsageError("columns traffic: by 'levels' alone is it told how far vehicles lie from the traffic")
+        raise UsageError("columns traffic goes with 'levels', which alone tells how far vehicles lie from the traffic")
     zone = spec.timetable.zone if "times" in columns else None
     return Shape(
         zone,
@@ -72,9 +73,11 @@ def meaning_of_hats(spec: Specification) -> str:
 
 def _check_model(spec: Specification) -> None:
     if spec.is_learned:
-        raise UsageError("columns model: by 'levels' every value is learned from the past already")
+        raise UsageError(
+            "columns model goes with means of HATs: by 'levels' every value is learned from the past already"
+        )
     if not spec.counts_are_public:
-        raise UsageError("columns model: nothing is learned of HATs of which nobody may know how many reported")
+        raise UsageError("columns model goes with adjacency 'counts-public': else how many reported in a HAT is secret")
     if all(statistic.name != "mean" for statistic in spec.statistics):
         names = ", ".join(repr(statistic.name) for statistic in spec.statistics)
         raise UsageError(

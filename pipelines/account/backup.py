@@ -179,7 +179,10 @@ def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evide
         head = Head(place.head, backup.signature)
         for account in {entry["account"] for entry in backup.entries}:
             if head.home(account) not in (None, backup.genesis):
-                raise AccountRefusal(f"account {account!r} lives in another ledger that this key file was used with")
+                raise AccountRefusal(
+                    f"account {account!r} lives in another ledger that this key file was used with: name that one with "
+                    "--ledger, or another key file with --key"
+                )
         if backup.genesis in (ledgers := head.read_all()):
             check_unsigned(ledgers[backup.genesis], backup.entries, backup.signature)
         remembered = head.read(backup.genesis)
@@ -314,7 +317,7 @@ def _opened(path: Path, data: bytes, password: bytes | None) -> bytes:
 
     if data.startswith(_PLAIN):
         if password is not None:
-            raise LedgerError(f"the backup {path} is not encrypted, though a password was named")
+            raise LedgerError(f"the backup {path} is not encrypted: leave --password-file out")
         return data[len(_PLAIN) :]
     if not data.startswith(_ENCRYPTED):
         raise LedgerError(f"{path} is no backup of hatstream")

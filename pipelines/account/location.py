@@ -67,7 +67,7 @@ class AccountLocation:
             signature = signature_of(read_key(self.key))
         except AccountRefusal:
             if self.key_is_named:
-                raise LedgerError(f"there is no key file {self.key}") from None
+                raise LedgerError(f"there is no key file {self.key}: --key names that of the account") from None
         except LedgerError:
             if self.key_is_named:
                 raise
@@ -81,7 +81,7 @@ class AccountLocation:
         """Looks at a ledger as `reader` does. Raises LedgerError also where there is none."""
         book = self.reader()
         if not book.exists():
-            raise LedgerError(f"there is no ledger at {self.shown}")
+            raise LedgerError(f"there is no ledger at {self.shown}: name it with --ledger")
         return book
 
 

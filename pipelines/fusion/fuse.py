@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.errors import InputError, UsageError
+from pipelines.fusion.perturb import nothing_usable
 from pipelines.input_files import paths_of
 from pipelines.outcome import reporting
 from pipelines.output_folder import make_writable
@@ -71,7 +72,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
         groups = [msgspec.json.decode(data, type=tuple[Group, list[Row]]) for data in kept.read(_GROUPS)]
         spent = [msgspec.json.decode(data, type=UserLoss) for data in kept.read(SPENT)]
     if not groups:
-        raise InputError(f"no report was usable: of {fused.read} rows {_listed(fused.refused)}")
+        raise InputError(nothing_usable("report", fused.read, fused.refused, "[input]"))
     fused.users, fused.leakage = sum(users.users for users in spent), max(users.leakage for users in spent)
     placed = ((_place(group, spec), rows) for group, rows in sorted(groups, key=itemgetter(0)))
     fused.rows = [place | row for place, rows in placed for row in rows]
@@ -125,7 +126,3 @@ def _place(group: Group, spec: FusionSpecification) -> Row:
             (begin.astimezone(UTC) + timedelta(seconds=spec.reports.hours.slot_s)).astimezone(begin.tzinfo).isoformat()
         )
     return {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
-
-
-def _listed(refused: dict[str, int]) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items())) or "none was refused"

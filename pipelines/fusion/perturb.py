@@ -1,6 +1,7 @@
 """Reports made from telemetry, as each vehicle's own device would make them."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, r
     whole, refused = read_telemetry(spec, pattern, secret.derive("reports"), report)
     read = whole.vehicle.size + sum(refused.values())
     if not whole.vehicle.size:
-        raise InputError(f"no row of the telemetry was usable, of {read}")
+        raise InputError(nothing_usable("row of the telemetry", read, refused, "[telemetry]"))
     nowhere = np.zeros_like(whole.vehicle)
     if spec.reports.hours is None:
         whole = whole._replace(slot_start_us=nowhere)
@@ -57,6 +58,12 @@ def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, r
     table = FORMATS[kind](columns_in(rows, SCHEMA), SCHEMA, output.stem)
     write_whole(output, table, mode=0o600)  # a user's own reports, which only the services are to have
     return Perturbed(len(rows), len(values), leakage, read, dict(refused))
+
+
+def nothing_usable(what: str, read: int, refused: Mapping[str, int], table: str) -> str:
+    """Says that no row of an input is usable, and why. table: of the specification, which says the input's form."""
+    why = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in sorted(refused.items())) or "there are none"
+    return f"no {what} is usable, of {read:,} rows ({why}): does {table} of the specification fit these files?"
 
 
 def read_telemetry(

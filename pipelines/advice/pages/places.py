@@ -122,7 +122,7 @@ def _colour(said: Mapping[str, Any]) -> str:
 def _said(path: Path, feature: Mapping[str, Any]) -> Mapping[str, Any]:
     said = feature.get("properties") or {}
     if not isinstance(said, dict):
-        raise InputError(f"{path}: a feature has properties that are no names with values")
+        raise InputError(f"{path}: a feature's properties must be an object, of names with values")
     return said
 
 

@@ -58,7 +58,7 @@ class FeedPeriod:
             for part in wire.split(located.observations, located.cell, 1)
         ]
         if not parts:
-            raise InputError("of the input's rows none lies in slot.service")
+            raise InputError("no row of the input lies in slot.service: check it, and account.timezone")
         whole, zone = wire.joined(parts), ZoneInfo(table.zone)
         days = {datetime.fromtimestamp(slot_s, zone).date() for slot_s in np.unique(whole.slot_s).tolist()}
         return tallied(whole, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))

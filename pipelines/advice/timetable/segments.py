@@ -88,7 +88,7 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
             track = _track(feed, line)
             work += stops.size * track.steps_m.size
             if work > MOST_WORK:
-                raise InputError("the timetable's lines are too long or too many for segments")
+                raise InputError("the timetable's lines are too long or too many for segments: leave --streets out")
             yield from _cut(track, stops, feed, pairs)
 
 

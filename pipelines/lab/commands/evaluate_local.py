@@ -10,7 +10,7 @@ import numpy as np
 from dpops.types import Float64s
 from pipelines.commands.options import console, progress_bars
 from pipelines.errors import InputError
-from pipelines.fusion.perturb import read_telemetry
+from pipelines.fusion.perturb import nothing_usable, read_telemetry
 from pipelines.lab.commands.evaluation_results import Results
 from pipelines.lab.evaluation import local
 from pipelines.specification.fusion import load_fusion
@@ -56,7 +56,7 @@ def _show(cells: Sequence[local.LocalCell], sets: Sequence[str]) -> None:
 def _speeds(pattern: str, spec_path: Path) -> Float64s:
     """Reads all speeds of the telemetry, clamped into [0, U], as values in [-1, 1]."""
     spec = load_fusion(spec_path)
-    observed, _ = read_telemetry(spec, pattern, b"not kept", lambda *_: None)
+    observed, refused = read_telemetry(spec, pattern, b"not kept", lambda *_: None)
     if not observed.speed.size:
-        raise InputError("no row of the telemetry was usable")
+        raise InputError(nothing_usable("row of the telemetry", sum(refused.values()), refused, "[telemetry]"))
     return np.asarray(2 * observed.speed / spec.fusion.value.grid.upper_steps - 1)

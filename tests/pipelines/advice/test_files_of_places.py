@@ -48,7 +48,7 @@ def test_a_shape_that_is_none_is_refused(geometry, reader, tmp_path):
 @READERS
 @pytest.mark.parametrize("properties", [[1], "abc", 7])
 def test_properties_that_are_none_are_refused(properties, reader, tmp_path):
-    with pytest.raises(InputError, match="no names with values"):
+    with pytest.raises(InputError, match="must be an object, of names with values"):
         reader(written(tmp_path, properties=properties))
 
 

@@ -132,7 +132,7 @@ def test_what_is_learned_otherwise_or_not_at_all_is_refused(tmp_path: Path, hats
     city.write(tmp_path, spec=SPEC)
     where = ("--spec", str(tmp_path / "spec.toml"), "--output", str(tmp_path / "o"), "--from", DAYS[0], "--to", DAYS[0])
     assert "levels" in refusal(hatstream, *where, "--forecast", "1")
-    assert "by 'levels' alone" in refusal(hatstream, *where, "--columns", "traffic")
+    assert "goes with 'levels'" in refusal(hatstream, *where, "--columns", "traffic")
     levels_city.write(tmp_path)
     assert "learned from the past already" in refusal(hatstream, *where, "--columns", "model")
     city.write(tmp_path, spec=SPEC.replace('"mean"', '"variance"').replace("array-average", "baseline-variance"))

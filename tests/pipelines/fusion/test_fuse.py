@@ -137,7 +137,7 @@ def test_telemetry_without_a_row_makes_no_reports(
     key.chmod(0o600)
     arguments = ["--spec", str(write(tmp_path, text)), "--input", str(feed), "--output", str(tmp_path / "r.csv")]
     assert main(["perturb", *arguments, "--key", str(key)]) == FAILED
-    assert "no row of the telemetry was usable, of 0" in capsys.readouterr().err
+    assert "no row of the telemetry is usable, of 0 rows (there are none)" in capsys.readouterr().err
 
 
 def test_no_map_is_drawn_without_cells_and_no_reports_are_written_that_cannot_be_fused(
