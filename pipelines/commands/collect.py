@@ -92,7 +92,8 @@ def _kept_in(folder: Path | None, topic: Topic | None) -> AbstractContextManager
 
 def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None) -> Counter[str]:
     """Outcomes of the questions, until somebody asks to stop or so many seconds are over."""
-    counts, until, said = Counter[str](), _end(for_s), time.monotonic()
+    counts, said = Counter[str](), time.monotonic()
+    until = said + (float("inf") if for_s is None else for_s)
     while not stop.is_set() and time.monotonic() < until:
         outcome, message = poller.poll(stop.is_set)
         if stop.is_set() and outcome == "failed":
@@ -107,10 +108,6 @@ def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None
             said = time.monotonic()
         stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
     return counts
-
-
-def _end(for_s: float | None) -> float:
-    return float("inf") if for_s is None else time.monotonic() + for_s
 
 
 def _line(counts: Counter[str]) -> str:

@@ -60,7 +60,7 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
         f"at most {fused.leakage:g} over all its reports; fusing them adds nothing."
     )
     for path in fused.files:
-        out.print(f"wrote {path}", soft_wrap=True, highlight=False)
+        out.print(f"wrote {path}", soft_wrap=True)
 
 
 @click.command()

@@ -85,7 +85,7 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
         numbers = (f"{period['slots']:,}", f"{period['cells']:,}", f"{len(period['stages'])}")
         table.add_row(period["period"], *numbers, f"{period['epsilon']:g}", f"{period['delta']:g}")
     out.print(table)
-    out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
+    out.print(f"Guarantee: {summary['guarantee']}")
     show_files(summary, out)
     secret = summary["operator_only"]
     own = rows_table(OPERATOR_ONLY, secret)
@@ -107,7 +107,7 @@ def rows_table(title: str, counted: dict[str, Any]) -> Table:
 def show_left_out(counted: dict[str, Any], out: Console) -> None:
     """The files that were left out, by name."""
     for file in counted["files_left_out"]:
-        out.print(f"left out: {file}", soft_wrap=True, highlight=False)
+        out.print(f"left out: {file}", soft_wrap=True)
 
 
 def show_files(summary: dict[str, Any], out: Console) -> None:
@@ -115,6 +115,6 @@ def show_files(summary: dict[str, Any], out: Console) -> None:
     files = summary["files"]
     out.print(f"{len(files):,} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):
-        out.print(f"  {path}", soft_wrap=True, highlight=False)
+        out.print(f"  {path}", soft_wrap=True)
     if summary["kafka"]:
-        out.print(f"the rows were sent to {summary['kafka']} too", soft_wrap=True, highlight=False)
+        out.print(f"the rows were sent to {summary['kafka']} too", soft_wrap=True)

@@ -129,7 +129,7 @@ def plan(
     out = console()
     made.show(out)
     if picture is not None:
-        out.print(f"The chart: {picture}", highlight=False)
+        out.print(f"The chart: {picture}")
 
 
 class Made(NamedTuple):
@@ -177,19 +177,19 @@ def show(planned: Planned, out: Console) -> None:
     """The plan as tables."""
     from pipelines.commands.plan_needs import show_needs
 
-    out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent", highlight=False)
-    out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}", highlight=False)
-    out.print(f"Forecast: {planned.forecast}", highlight=False)
+    out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
+    out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}")
+    out.print(f"Forecast: {planned.forecast}")
     for statistic in planned.statistics:
         out.print(_classes(statistic))
     out.print(_composed(planned.composed))
     out.print(_guarantees(planned.guarantees))
-    out.print(planned.not_protected, highlight=False)
+    out.print(planned.not_protected)
     out.print(_choices(planned))
     if planned.needs is not None:
         show_needs(planned.needs, out)
     for note in planned.notes:
-        out.print(f"Note: {note}", highlight=False)
+        out.print(f"Note: {note}")
 
 
 def _classes(statistic: StatisticPlan) -> Table:

@@ -17,34 +17,31 @@ _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are a
 
 def show_levels(planned: PlannedLevels, out: Console) -> None:
     """The plan of a `levels` specification."""
-    out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent", highlight=False)
+    out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
     out.print(
         f"Public facts: {planned.cells:,} cells x {planned.slots:,} slots, a fleet of {planned.vehicles:,}: "
-        f"{planned.usual_vehicles:.3g} vehicles in the average HAT",
-        highlight=False,
+        f"{planned.usual_vehicles:.3g} vehicles in the average HAT"
     )
     out.print(_levels(planned))
     out.print(
         "vehicles for: fewest in a HAT, for the interval of a HAT and of the mean of its cell's whole day; the fleet "
         "with which the average cell has the latter. -: no number of vehicles. (x): that HAT would be marked "
-        "unreliable. * if its days are alike. Neighbours and earlier days mostly teach more; that is not promised.",
-        highlight=False,
+        "unreliable. * if its days are alike. Neighbours and earlier days mostly teach more; that is not promised."
     )
     out.print(_spans(planned))
     first = planned.spans[0]
     out.print(
         f"(x): such a day is expected to be held back. The city's true mean, which is secret, has an error of "
         f"{first.constant_kmh:.1f} where cities differ as usual; without noise {first.least_kmh:.1f} would be left. "
-        "Compare rows and days: the level itself depends on how often vehicles report (docs/planning.md).",
-        highlight=False,
+        "Compare rows and days: the level itself depends on how often vehicles report (docs/planning.md)."
     )
     for answer in planned.answers:
-        out.print(answer, highlight=False)
+        out.print(answer)
     if planned.choices:
         out.print(_choices(planned.choices))
     if planned.places is not None:
         _show_places(planned.places, out)
-    out.print(f"Guarantee: {planned.claim}", highlight=False)
+    out.print(f"Guarantee: {planned.claim}")
     if planned.operator_only is not None:
         _show_counted(planned, planned.operator_only, out)
 
@@ -120,8 +117,7 @@ def _show_counted(planned: PlannedLevels, counted: CountedFleet, out: Console) -
     out.print(
         f"{counted.origin}: {counted.vehicles:,} vehicles ({planned.vehicles:,} are declared); one was in "
         f"{counted.hats_of_a_vehicle:.0f} HATs, {counted.cells_of_a_vehicle:.0f} cells and "
-        f"{counted.slots_of_a_vehicle:.0f} slots on average.",
-        highlight=False,
+        f"{counted.slots_of_a_vehicle:.0f} slots on average."
     )
     table = table_of("HATs by number of vehicles", None, (), [*counted.hats])
     table.add_row(*(f"{hats:,}" for hats in counted.hats.values()))
@@ -154,4 +150,4 @@ def show_needs(needs: MechanismNeeds, out: Console) -> None:
 
 def _print_all(lines: Sequence[str], out: Console) -> None:
     for line in lines:
-        out.print(line, highlight=False)
+        out.print(line)

@@ -107,7 +107,7 @@ def show(summary: dict[str, Any], out: Console) -> None:
         out.print(
             "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
         )
-    out.print(f"Guarantee: {summary['guarantee']}", highlight=False)
+    out.print(f"Guarantee: {summary['guarantee']}")
     if summary["slots_that_differ_now"]:
         out.print(
             f"{summary['slots_that_differ_now']:,} slots were released before from other input or by other code; "
@@ -155,4 +155,4 @@ def show_check(checked: InputCheck, *, as_json: bool) -> None:
     out.print(table)
     out.print(f"{checked.outcome.rows:,} rows read; nothing was released, recorded or spent")
     for reason, number in refused.items():
-        out.print(f"  {number:,} refused: {reason}", highlight=False)
+        out.print(f"  {number:,} refused: {reason}")

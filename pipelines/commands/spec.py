@@ -51,9 +51,9 @@ def check(path: Path, as_json: bool) -> None:
         click.echo(msgspec.json.encode(described).decode())
         return
     out = console()
-    out.print(f"{path} is a good specification", highlight=False)
+    out.print(f"{path} is a good specification")
     for name, value in described.items():
-        out.print(f"  {name.replace('_', ' ')}: {value}", highlight=False)
+        out.print(f"  {name.replace('_', ' ')}: {value}")
 
 
 def _described(spec: Specification) -> dict[str, str | int]:

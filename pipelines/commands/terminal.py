@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import click
@@ -75,10 +76,11 @@ def detail(text: str) -> None:
 
 def console() -> Console:
     """Standard output. In a log a sentence is one line and a table has its natural width, unless COLUMNS is set."""
-    out = _Results(markup=False, emoji=False)  # names and paths are shown as they are
+    plain = partial(_Results, markup=False, emoji=False, highlight=False)  # all is shown as it is
+    out = plain()
     if out.is_terminal or os.environ.get("COLUMNS", "").isdigit():
-        return out if out.width >= LEAST_COLUMNS else _Results(width=LEAST_COLUMNS, markup=False, emoji=False)
-    return _Results(width=LOG_COLUMNS, soft_wrap=True, markup=False, emoji=False)
+        return out if out.width >= LEAST_COLUMNS else plain(width=LEAST_COLUMNS)
+    return plain(width=LOG_COLUMNS, soft_wrap=True)
 
 
 def table_of(

@@ -67,6 +67,13 @@ def check_name(field: str, name: str) -> None:
     need(fits, field, f"must be at most {NAME_LETTERS} printable letters", name)
 
 
+def check_zone(field: str, zone: str) -> None:
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        need(False, field, "must be a name like America/Chicago", zone, did_you_mean(zone, available_timezones()))
+
+
 def timetable_of(document: Document) -> Timetable:
     minutes = document.slot.minutes
     need(1 <= minutes <= DAY_MINUTES and DAY_MINUTES % minutes == 0, "slot.minutes", "must divide a day", minutes)
@@ -81,13 +88,7 @@ def timetable_of(document: Document) -> Timetable:
     need(ordered, "slot.service", "must start before it ends, within one day", service)
     need(start % minutes == end % minutes == 0, "slot.service", f"must lie on slots of {minutes} minutes", service)
     zone = document.account.timezone
-    try:
-        ZoneInfo(zone)
-    except (KeyError, ValueError, OSError):
-        hint = did_you_mean(zone, available_timezones())
-        raise SpecificationError(
-            f"account.timezone must be a name like America/Chicago; it is {zone!r}{hint}"
-        ) from None
+    check_zone("account.timezone", zone)
     weekdays = document.slot.weekdays
     need(weekdays is None or bool(weekdays), "slot.weekdays", "must name at least one day", "empty")
     served = WEEKDAYS if weekdays is None else tuple(day for day in WEEKDAYS if day in weekdays)

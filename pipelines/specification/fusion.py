@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -15,7 +14,7 @@ from dpops.local.registry import LOCAL_MECHANISMS
 from dpops.local.reports import Service
 from dpops.types import Grid
 from pipelines.errors import shortened
-from pipelines.specification.checks import check_name
+from pipelines.specification.checks import check_name, check_zone
 from pipelines.specification.document import toml_of
 from pipelines.specification.errors import SpecificationError, need
 from transforms.layouts import MAPPED, Layout, layout, report_layout
@@ -139,11 +138,7 @@ def _rules(document: FusionDocument, services: list[Service]) -> ReportRules:
     if document.slot is not None:
         minutes = document.slot.minutes
         need(1 <= minutes <= 60 and 60 % minutes == 0, "slot.minutes", "must divide an hour", minutes)
-        try:
-            ZoneInfo(document.slot.timezone)
-        except (KeyError, ValueError, OSError):
-            rule = "must be a name like America/Chicago"
-            raise SpecificationError(f"slot.timezone {rule}; it is {document.slot.timezone!r}") from None
+        check_zone("slot.timezone", document.slot.timezone)
         hours = Hours(document.slot.timezone, minutes * 60)
     if document.cells is not None:
         resolution = document.cells.resolution

@@ -73,7 +73,11 @@ def draft(
     name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
     toml = _toml(name, origins, stem or name, feed, town, secret=adds_and_removes, streets=streets)
     files = town.files(stem or name) if town else {}
-    told = (*_said(feed, town), *([said(town.segments, heading)] if town and streets else []))
+    told = (
+        *(_said_of_town(town) if town else ()),
+        *(_said_of_feed(feed) if feed else ()),
+        *([said(town.segments, heading)] if town and streets else []),
+    )
     return Draft(toml, told, _warnings(feed, town, adds_and_removes), files)
 
 
@@ -136,10 +140,6 @@ def _roughly(number: int) -> int:
 
 
 # --- words --------------------------------------------------------------------------------------------------------
-
-
-def _said(feed: DraftedFeed | None, town: Town | None) -> tuple[str, ...]:
-    return (*(_said_of_town(town) if town else ()), *(_said_of_feed(feed) if feed else ()))
 
 
 def _said_of_town(town: Town) -> tuple[str, ...]:

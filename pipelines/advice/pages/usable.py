@@ -31,7 +31,8 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
     if not rows.num_rows:
         return pa.table({})
     keys = [(name, "ascending") for name in ("instant", "cell", "statistic")]
-    rows = rows.take(pc.sort_indices(_with_instants(rows), keys))
+    instants = rows.append_column("instant", of_each(rows["slot_start"], datetime.fromisoformat))
+    rows = rows.take(pc.sort_indices(instants, keys))
     beside = pa.array(is_beside(rows))
     columns = {name: rows[name] for name in rows.column_names if name not in _NOT_SHOWN}
     if everything:
@@ -45,16 +46,8 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
     columns["value_of"] = pc.if_else(beside, pc.if_else(is_day, DAY, "area"), "place")
     columns["area"] = pc.if_else(pc.and_(beside, pc.invert(is_day)), area, None)
     columns["name"] = of_each(rows["cell"], lambda cell: places.named[cell].name if cell in places.named else "")
-    names = [*_ORDER, *(name for name in columns if name not in _ORDER)]
-    return pa.table({name: columns[name] for name in names if name in _ORDER or _says_something(columns[name])})
-
-
-def _says_something(column: Any) -> bool:
-    return not len(column) or column.null_count < len(column)
-
-
-def _with_instants(rows: pa.Table) -> pa.Table:
-    return rows.append_column("instant", of_each(rows["slot_start"], datetime.fromisoformat))
+    others = (name for name, column in columns.items() if name not in _ORDER and column.null_count < len(column))
+    return pa.table({name: columns[name] for name in (*_ORDER, *others)})
 
 
 def of_each(column: pa.ChunkedArray, value: Callable[[str], Any]) -> Any:

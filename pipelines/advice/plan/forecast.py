@@ -155,7 +155,7 @@ def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, pro
     if not hats:
         raise InputError("the counts hold no HAT")
     forecaster = Forecaster(spec)
-    classes = _by_class(hats)
+    classes = [[hat for hat in hats if low <= hat.kept.size <= (high or hat.kept.size)] for low, high in CLASSES]
     named = counts.slots_named and counts.vehicles_named
     others, impossible = _other_choices(spec, named=named, positions=recount is not None)
     statistics = _statistics(spec, classes, forecaster, progress)
@@ -207,10 +207,6 @@ def _forecast_basis(prior: Prior | None) -> str:
 
 
 # --- classes of HATs -------------------------------------------------------------------------------------------------
-
-
-def _by_class(hats: list[PlannedHat]) -> list[list[PlannedHat]]:
-    return [[h for h in hats if low <= h.kept.size <= (high or h.kept.size)] for low, high in CLASSES]
 
 
 def _evenly(hats: list[PlannedHat], most: int) -> list[PlannedHat]:

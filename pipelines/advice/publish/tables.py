@@ -15,6 +15,7 @@ from pipelines.advice.pages.places import DrawnShape, NamedPlaces
 from pipelines.advice.pages.usable import of_each
 from pipelines.advice.publish.dictionary import ColumnEntry, columns_of
 from pipelines.specification import Specification
+from transforms.places.hierarchy import CITY
 
 
 def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, about: Mapping[str, Any]) -> bytes:
@@ -22,7 +23,7 @@ def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, abo
 
     about: JSON. Source: https://geoparquet.org/releases/v1.1.0/
     """
-    shapes = {cell: places.place(cell).shape for cell in table["cell"].unique().to_pylist() if _is_somewhere(cell)}
+    shapes = {cell: places.place(cell).shape for cell in table["cell"].unique().to_pylist() if cell != CITY}
     for name in ("slot_start", "slot_end"):
         instants = of_each(table[name], datetime.fromisoformat).cast(pa.timestamp("us", spec.timetable.zone))
         table = table.append_column(f"{name}_at", instants)
@@ -36,10 +37,6 @@ def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, abo
     sink = io.BytesIO()
     pq.write_table(table.cast(pa.schema(fields, metadata)), sink, compression="zstd")
     return sink.getvalue()
-
-
-def _is_somewhere(cell: str) -> bool:
-    return cell != "city"
 
 
 def _words(column: ColumnEntry) -> dict[str, str]:

@@ -19,6 +19,7 @@ _FIELD_WORDS = {
 def document(title: str, version: str) -> dict[str, Any]:
     described = "Published values with differential privacy; read only."
     tile = {MEDIA: {"type": "string", "format": "binary"}}
+    address = [{"name": name, "in": "path", "required": True, "schema": {"type": "integer"}} for name in "zxy"]
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version, "description": described},
@@ -28,7 +29,7 @@ def document(title: str, version: str) -> dict[str, Any]:
             "/api/values": _get("Values as JSON", {_JSON: _object("newest", "values")}, _fields()),
             "/api/values.csv": _get("Values as CSV", {"text/csv": {"type": "string"}}, _fields()),
             "/api/values.geojson": _get("Values as GeoJSON", {"application/geo+json": _object("features")}, _fields()),
-            "/tiles/{z}/{x}/{y}.mvt": _get("Values as a vector tile", tile, [*_address(), *_fields()]),
+            "/tiles/{z}/{x}/{y}.mvt": _get("Values as a vector tile", tile, [*address, *_fields()]),
             "/health": _get("Whether the server is well", {_JSON: _object("status")}),
         },
     }
@@ -59,7 +60,3 @@ def _fields() -> list[dict[str, Any]]:
         }
         for name in FIELDS
     ]
-
-
-def _address() -> list[dict[str, Any]]:
-    return [{"name": name, "in": "path", "required": True, "schema": {"type": "integer"}} for name in "zxy"]

@@ -210,19 +210,15 @@ def _visits(
 
 
 def _ways(segment: Segment, *, directed: bool) -> list[Way]:
-    return [(cell, way if directed else 0) for cell, way in _sampled(segment)]
-
-
-def _sampled(segment: Segment) -> Iterator[tuple[int, int]]:
-    """Fine cells along a segment, and the sector of its direction in each."""
+    """Finds the fine cells along a segment, and the sector of its direction in each."""
     along_m = _along_m(segment.xy)
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
     before, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
     x, y = (behind - before).T
     ways = sector_of(np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360)
     degrees = _at(segment.xy, along_m, m) / segment.scale
-    for (lon, lat), way in zip(degrees.tolist(), ways.tolist(), strict=True):
-        yield h3_int.latlng_to_cell(lat, lon, FINE), way
+    cells = (h3_int.latlng_to_cell(lat, lon, FINE) for lon, lat in degrees.tolist())
+    return [(cell, way if directed else 0) for cell, way in zip(cells, ways.tolist(), strict=True)]
 
 
 def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:

@@ -1,6 +1,5 @@
 """Compares estimates and a constant with the truth, by vehicles in the HAT: the fleet is made up, so it is known."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -94,7 +93,8 @@ def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:
 
 
 def _joined(city: TrueCity, rows: pa.Table) -> HatComparison:
-    place = {(start, cell): index for index, (start, cell) in enumerate(_keys(rows))}
+    keys = zip(rows["slot_start"].to_pylist(), rows["cell"].to_pylist(), strict=True)
+    place = {key: index for index, key in enumerate(keys)}
     truth, vehicles, places = [], [], []
     names = [cell_text(cell) for cell in city.region]
     starts = sorted({start for start, _ in place})
@@ -107,7 +107,3 @@ def _joined(city: TrueCity, rows: pa.Table) -> HatComparison:
     chosen = np.array(places, np.int64)
     value, lower, upper = (rows[name].to_numpy()[chosen] for name in ("value", "lower95", "upper95"))
     return HatComparison(np.array(truth), np.array(vehicles), value, lower, upper)
-
-
-def _keys(rows: pa.Table) -> Sequence[tuple[str, str]]:
-    return list(zip(rows["slot_start"].to_pylist(), rows["cell"].to_pylist(), strict=True))

@@ -85,14 +85,12 @@ class Bounded:
     def build(self, p: beam.Pipeline) -> None:
         job = self.job
         begin = p | "begin" >> beam.Impulse()  # one for all that is known beforehand: each is a stage of its own
-        pieces = begin | "pieces" >> Known(self._pieces())
+        named = [(os.fsencode(piece.path), *piece.share) for piece in pieces_of(job.layout, self.paths)]
+        pieces = begin | "pieces" >> Known(named)
         read = pieces | "read" >> ReadPieces(job.layout, skips_unreadable=job.skips_unreadable)  # RawBatch
         observed = observe(read, job, self.pane_s, dense=self.kept is None)
         counted = _counted(read, observed.refused, observed.events, job)
         publish(road(observed.events, job, _OnEngine(self, begin, counted)), job.outputs)
-
-    def _pieces(self) -> list[Piece]:
-        return [(os.fsencode(piece.path), *piece.share) for piece in pieces_of(self.job.layout, self.paths)]
 
 
 @dataclass
