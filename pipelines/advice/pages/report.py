@@ -111,8 +111,6 @@ def draw_report(facts: ReportFacts, path: Path) -> None:
         odds=odds(most or limit),
         **_of_many_days(facts),
         periods=by_period,
-        bars=_bars(by_period, limit),
-        limit_top=_top(limit, by_period, limit),
         classes=[] if facts.rows is None else reliability(facts.rows),
         gaps=facts.gaps,
         slots=facts.slots,
@@ -183,43 +181,6 @@ def _region(spec: Specification) -> str:
         "sample": "a sample of reports: where these vehicles drove is not hidden",
     }.get(spec.cells.source or "", "the specification, which does not say how it was made")
     return f"{len(spec.cells.region):,} hexagons, from {source}"
-
-
-class _Bar(NamedTuple):
-    """One period's in a picture of 720 by 180. label: whether its name has room below."""
-
-    period: str
-    spent: float
-    left: float
-    top: float
-    width: float
-    height: float
-    label: bool
-
-
-_WIDTH, _HEIGHT, _LABEL_WIDTH = 720, 180, 90
-
-
-def _bars(spent: Mapping[str, float], limit: float) -> list[_Bar]:
-    width = min(_WIDTH / max(len(spent), 1), 120)
-    every = math.ceil(_LABEL_WIDTH / width)
-    tops = {period: _top(epsilon, spent, limit) for period, epsilon in spent.items()}
-    return [
-        _Bar(
-            period,
-            spent[period],
-            round(index * width, 1),
-            top,
-            round(0.8 * width, 1),
-            _HEIGHT - top,
-            index % every == 0,
-        )
-        for index, (period, top) in enumerate(tops.items())
-    ]
-
-
-def _top(epsilon: float, spent: Mapping[str, float], limit: float) -> float:
-    return round(_HEIGHT * (1 - epsilon / (1.15 * max(limit, *spent.values(), 1e-9))), 1)
 
 
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
