@@ -88,61 +88,39 @@ def span_odds(limit: Limit) -> list[SpanOdds]:
     ]
 
 
-def draw_report(facts: ReportFacts, path: Path) -> None:
-    """Writes the report. May raise OSError."""
-    account = facts.spec.account
-    by_period = {period: float(total.epsilon) for period, total in facts.spent.items()}
-    dearest = max(facts.spent.values(), default=Loss())
-    most, limit = float(dearest.epsilon), float(facts.limit.epsilon)
-    write_page(
-        path,
-        "report.html",
-        title=f"{facts.spec.name}: what is published and what it protects",
-        guarantee=facts.guarantee,
-        account=account,
-        hides_driving=account.adjacency == "add-remove",
-        region_tells=facts.spec.region_tells,
-        span=account.unit.removeprefix("vehicle-"),
-        most=most,
-        limit=limit,
-        limit_said=facts.limit.said(),
-        delta=float(dearest.delta),
-        chance=said(dearest.chance),
-        odds=odds(most or limit),
-        **_of_many_days(facts),
-        periods=by_period,
-        classes=[] if facts.rows is None else reliability(facts.rows),
-        gaps=facts.gaps,
-        slots=facts.slots,
-        channels=CHANNELS,
-        wide=WIDE_KMH,
-        learned=facts.spec.is_learned,
-        statuses=[] if facts.rows is None else _statuses(facts.rows),
-        in_span=_IN_SPAN[account.unit],
-        **to_sign(facts),
-    )
-
-
 _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
 
 
-def _of_many_days(facts: ReportFacts) -> dict[str, Any]:
-    """What limits of several days allow; and what a map of places tells of somebody who comes every day."""
-    costs = costs_at_places(facts.spec, facts.limit)
-    return {"spans": span_odds(facts.limit), "standing": [_habit(cost) for cost in costs]}
-
-
-def to_sign(facts: ReportFacts) -> dict[str, Any]:
-    """What the record at the report's end says."""
-    return {
-        "spec": facts.spec,
-        "record": facts.record,
-        "costs": [_habit(cost) for cost in facts.costs],
+def draw_report(facts: ReportFacts, path: Path) -> None:
+    """Writes the report. May raise OSError."""
+    spec, account = facts.spec, facts.spec.account
+    dearest = max(facts.spent.values(), default=Loss())
+    most, limit = float(dearest.epsilon), float(facts.limit.epsilon)
+    shown = {
+        "title": f"{spec.name}: what is published and what it protects",
+        "hides_driving": account.adjacency == "add-remove",
+        "span": account.unit.removeprefix("vehicle-"),
+        "in_span": _IN_SPAN[account.unit],
+        "most": most,
+        "delta": float(dearest.delta),
+        "chance": said(dearest.chance),
+        "odds": odds(most or limit),
+        "limit": limit,
+        "limit_said": facts.limit.said(),
         "limit_has_delta": isinstance(facts.limit, DeltaLimit),
-        "region": _region(facts.spec),
+        "spans": span_odds(facts.limit),
+        "standing": [_habit(cost) for cost in costs_at_places(spec, facts.limit)],
+        "costs": [_habit(cost) for cost in facts.costs],
+        "periods": {period: float(total.epsilon) for period, total in facts.spent.items()},
+        "classes": [] if facts.rows is None else reliability(facts.rows),
+        "statuses": [] if facts.rows is None else _statuses(facts.rows),
+        "channels": CHANNELS,
+        "wide": WIDE_KMH,
+        "region": _region(spec),
         "version": version("hatstream"),
         "created": datetime.now(UTC),
     }
+    write_page(path, "report.html", **facts._asdict() | shown)
 
 
 _AS_GOOD_AS_CERTAIN = 1e-10
