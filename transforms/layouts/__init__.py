@@ -1,11 +1,10 @@
 """The layouts of input files: those with units of their own, and those described by a column map and its units."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Generic, TypeVar, cast, get_args
+from typing import Generic, TypeVar, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
@@ -14,6 +13,7 @@ from transforms.layouts.base import (
     FIELDS,
     HEADING,
     Layout,
+    MappedLayout,
     MessageLayout,
     OwnLayout,
     Units,
@@ -21,7 +21,7 @@ from transforms.layouts.base import (
     with_heading,
 )
 from transforms.layouts.by_file import FILE, ByFile
-from transforms.layouts.columns import DecimalMark, TimeUnit
+from transforms.layouts.columns import TimeUnit
 from transforms.layouts.time_format import TimeFormat
 from transforms.value import PER_UNIT, UNIT
 
@@ -64,7 +64,7 @@ class _Registered(Mapping[str, T], Generic[T]):
 
 
 FIXED: Mapping[str, OwnLayout] = _Registered(own)
-MAPPED: Mapping[str, Callable[[Units, tuple[str, ...], tuple[str, ...]], Layout]] = _Registered(mapped)
+MAPPED: Mapping[str, type[MappedLayout]] = _Registered(mapped)
 _ABOUT_HEADINGS = (
     ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"
 )
@@ -89,31 +89,44 @@ def layout(
     """The layout of that name. Raises ValueError naming the field, the rule and the value.
 
     columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; units:
-    `iso` and `km/h` unless given. time_zone: of times without an offset. time_format: of texts that are no ISO 8601, in
-    place of a time_unit. delimiter, header, decimal: of CSV. records: of JSON, the path of the array around the
-    objects. with_speed, headed: whether rows have a speed, and a heading. Fixed layouts take none but headed.
+    `iso` and `km/h` unless given. time_zone: of times without an offset. time_format: in place of a time_unit. records:
+    of JSON, the path of the array around the objects. with_speed, headed: whether rows have a speed, and a heading.
     """
     fields = _fields(with_speed=with_speed, headed=headed)
     of_times = dict[str, object](time_unit=time_unit, time_zone=time_zone, time_format=time_format)
-    of_csv = dict[str, object](delimiter=delimiter, header=header, decimal=decimal)
+    options = dict[str, object](delimiter=delimiter, header=header, decimal=decimal, records=records)
     if name in FIXED:
-        given = {"columns": columns, "speed_unit": speed_unit, "records": records}
-        return _fixed(name, headed, given | of_times | of_csv)
-    _check_mapped(name, speed_unit, with_speed, {"csv": of_csv, "json": {"records": records}})
-    units = _with_format(_units(time_unit or "iso", speed_unit or UNIT, time_zone), time_format, time_unit)
-    names = _column_names(name, columns, fields)
-    if names[0] == FILE:
-        return ByFile(_mapped(name, units, names[1:], fields[1:], records, delimiter, header, decimal))
-    return _mapped(name, units, names, fields, records, delimiter, header, decimal)
+        return _fixed(name, headed, {"columns": columns, "speed_unit": speed_unit} | of_times | options)
+    _check_name(name, [*FIXED, *MAPPED])
+    if speed_unit is not None and not with_speed:
+        raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
+    own = _own_options(name, options)
+    units = _units(time_unit, speed_unit, time_zone, time_format)
+    named = _column_names(name, columns, fields)
+    if named[0] == FILE:
+        return ByFile(MAPPED[name].of(units, named[1:], fields[1:], own))
+    return MAPPED[name].of(units, named, fields, own)
 
 
-def _fields(*, with_speed: bool, headed: bool) -> tuple[str, ...]:
-    fields = FIELDS if with_speed else FIELDS[:-1]
-    return with_heading(fields) if headed else fields
+def _check_name(name: str, names: Sequence[str]) -> None:
+    if name not in names:
+        raise ValueError(f"layout: must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
+
+
+def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
+    """Those that a mapped layout takes. Raises ValueError for another one that has a value."""
+    own = MAPPED[name].OPTIONS
+    for option, value in options.items():
+        if value is not None and option not in own:
+            owner = next(other for other in MAPPED if option in MAPPED[other].OPTIONS)
+            raise ValueError(f"{option}: goes with layout {owner!r} only, got {value!r}")
+    return {option: options.get(option) for option in own}
 
 
 def _fixed(name: str, headed: bool, given: Mapping[str, object]) -> Layout:
-    _refuse_given(given, f"layout {name!r} has its own units and columns")
+    for field, value in given.items():
+        if value is not None:
+            raise ValueError(f"{field}: layout {name!r} has its own units and columns, got {value!r}")
     layout = FIXED[name].headed if headed else FIXED[name].layout
     if layout is None:
         raise ValueError(
@@ -122,41 +135,13 @@ def _fixed(name: str, headed: bool, given: Mapping[str, object]) -> Layout:
     return layout
 
 
-def _mapped(
-    name: str,
-    units: Units,
-    names: tuple[str, ...],
-    fields: tuple[str, ...],
-    records: str | None,
-    delimiter: str | None,
-    header: bool | None,
-    decimal: str | None,
-) -> Layout:
-    if name == "csv":
-        return _csv_table(replace(units, decimal=_decimal(decimal)), names, fields, delimiter, header)
-    _refuse_indexed_objects(name, dict(zip(fields, names, strict=True)))
-    return MAPPED[name](units, names, fields) if records is None else _snapshots(units, names, fields, records)
-
-
-def _check_mapped(
-    name: str, speed_unit: str | None, with_speed: bool, of_one: Mapping[str, Mapping[str, object]]
-) -> None:
-    if name not in MAPPED:
-        names = [*FIXED, *MAPPED]
-        raise ValueError(f"layout: must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
-    if speed_unit is not None and not with_speed:
-        raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
-    _refuse_misplaced(name, of_one)
-
-
 def report_layout(
     name: str, columns: Mapping[str, str] | None, time_unit: str | None, fields: tuple[str, ...]
 ) -> Layout:
     """The mapped layout of that name for rows of other fields. Raises ValueError as `layout` does."""
-    if name not in MAPPED:
-        raise ValueError(f"layout: must be one of {', '.join(MAPPED)}, got {name!r}")
-    units = _units(time_unit or "iso", UNIT, None)
-    return MAPPED[name](units, _column_names(name, columns, fields), fields)
+    _check_name(name, [*MAPPED])
+    units = _units(time_unit, None, None, None)
+    return MAPPED[name].of(units, _column_names(name, columns, fields), fields, _own_options(name, {}))
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
@@ -168,67 +153,15 @@ def message_layout(name: str, layout: Layout) -> MessageLayout:
     raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
-def _csv_table(
-    units: Units, names: tuple[str, ...], fields: tuple[str, ...], delimiter: str | None, header: bool | None
-) -> Layout:
-    from transforms.layouts.mapped.csv import DELIMITERS, CsvTable
-
-    if delimiter is not None and delimiter not in DELIMITERS:
-        raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
-    return CsvTable(units, names, fields, delimiter or ",", header is not False)
+def _fields(*, with_speed: bool, headed: bool) -> tuple[str, ...]:
+    fields = FIELDS if with_speed else FIELDS[:-1]
+    return with_heading(fields) if headed else fields
 
 
-def _with_format(units: Units, time_format: str | None, time_unit: str | None) -> Units:
-    if time_format is None:
-        return units
-    if time_unit is not None:
-        raise ValueError(f"time_unit: goes without time_format, got {time_unit!r}")
-    return replace(units, time_format=TimeFormat.of(time_format))
-
-
-def _decimal(decimal: str | None) -> DecimalMark:
-    mark_given = next((mark for mark in get_args(DecimalMark) if mark == (decimal or ".")), None)
-    if mark_given is None:
-        raise ValueError(f"decimal: must be {' or '.join(map(repr, get_args(DecimalMark)))}, got {str(decimal)[:20]!r}")
-    return cast(DecimalMark, mark_given)
-
-
-def _snapshots(units: Units, names: tuple[str, ...], fields: tuple[str, ...], records: str) -> Layout:
-    from transforms.layouts.mapped.json import JsonRecords
-
-    if not all(records.split(".")):
-        raise ValueError(f"records: must be a path of keys such as data.vehicles, got {records[:60]!r}")
-    return JsonRecords(units, names, fields, records)
-
-
-def _refuse_indexed_objects(layout_name: str, columns: Mapping[str, str]) -> None:
-    """Refuses a JSON array of objects, of which one would be read, and the others lost silently. Raises ValueError."""
-    for field, name in columns.items() if layout_name in ("json", "jsonl") else ():
-        *before, _last = parts = name.split(".")
-        index = next((place for place, part in enumerate(before) if part.isdecimal()), None)
-        if index is not None:
-            array = ".".join(parts[:index])
-            raise ValueError(
-                f"columns.{field}: {name[:60]!r} takes one object of an array, and would lose all others: "
-                f"say records = {array[:60]!r} with layout 'json', and name columns from there"
-            )
-
-
-def _refuse_misplaced(name: str, options: Mapping[str, Mapping[str, object]]) -> None:
-    """options: by the only layout that takes them. Raises ValueError."""
-    for layout_name, given in options.items():
-        if name != layout_name:
-            _refuse_given(given, f"goes with layout {layout_name!r} only")
-
-
-def _refuse_given(options: Mapping[str, object], why: str) -> None:
-    """Raises ValueError for the first option that has a value."""
-    for field, value in options.items():
-        if value is not None:
-            raise ValueError(f"{field}: {why}, got {value!r}")
-
-
-def _units(time_unit: str, speed_unit: str, time_zone: str | None) -> Units:
+def _units(
+    given_time_unit: str | None, given_speed_unit: str | None, time_zone: str | None, time_format: str | None
+) -> Units:
+    time_unit, speed_unit = given_time_unit or "iso", given_speed_unit or UNIT
     if time_unit not in _TIME_UNITS:
         said = f"{', '.join(_TIME_UNITS)}, got {time_unit!r}{did_you_mean(time_unit, _TIME_UNITS)}"
         raise ValueError(f"time_unit: must be one of {said}")
@@ -243,7 +176,10 @@ def _units(time_unit: str, speed_unit: str, time_zone: str | None) -> Units:
         except (KeyError, ValueError, OSError):
             hint = did_you_mean(time_zone, available_timezones())
             raise ValueError(f"time_zone: must be a name like America/Chicago, got {time_zone[:60]!r}{hint}") from None
-    return Units(_TIME_UNITS[time_unit], PER_UNIT[speed_unit], time_zone)
+    if time_format is not None and given_time_unit is not None:
+        raise ValueError(f"time_unit: goes without time_format, got {given_time_unit!r}")
+    form = None if time_format is None else TimeFormat.of(time_format)
+    return Units(_TIME_UNITS[time_unit], PER_UNIT[speed_unit], time_zone, form)
 
 
 def _column_names(name: str, columns: Mapping[str, str] | None, fields: tuple[str, ...]) -> tuple[str, ...]:

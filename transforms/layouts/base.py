@@ -1,10 +1,11 @@
 """What every layout has in common: declared units, one way to read, one error for a file that cannot be read."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 
@@ -80,6 +81,29 @@ class Layout(Protocol):
     def read(self, path: str) -> Iterator[RawBatch]:
         """Batches in the order of the file, in bounded memory. Raises UnreadableFile, which shows no content."""
         ...
+
+
+@dataclass(frozen=True)
+class MappedLayout(ABC):
+    """What layouts have in common whose columns a specification names. columns: of the file, for each of the fields, in
+    that order. OPTIONS: the further keys of a specification that it takes."""
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ()
+
+    units: Units
+    columns: tuple[str, ...]
+    fields: tuple[str, ...] = FIELDS
+
+    @classmethod
+    def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
+        """options: the value of each of OPTIONS, None where it is not given. Raises ValueError naming the field, the
+        rule and the value."""
+        assert not options
+        return cls(units, columns, fields)
+
+    @abstractmethod
+    def read(self, path: str) -> Iterator[RawBatch]:
+        """Reads as `Layout` does."""
 
 
 class Share(NamedTuple):

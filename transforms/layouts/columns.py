@@ -308,8 +308,10 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
 def clock_s(
     year: Int64s, month: Int64s, day: Int64s, hour: Int64s, minute: Int64s, second: Int64s
 ) -> tuple[Int64s, Bools]:
-    """Seconds from 1970 on the clock that shows these numbers, and which of them are a time. year: 0 to 9999."""
-    is_time = (year >= 1) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
+    """Seconds from 1970 on the clock that shows these numbers, each >= 0, and which of them are a time."""
+    is_time = (
+        (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
+    )
     firsts, lengths = _days_of_months()
     number = np.where(is_time, year * 12 + month - 1, 12)
     is_time &= (day >= 1) & (day <= lengths[number])

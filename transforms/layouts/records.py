@@ -40,6 +40,19 @@ class Paths(NamedTuple):
         return cls(fields, tuple(tuple(name.split(".")) for name in names))
 
 
+def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuses a JSON array of objects, of which one would be read, and the others lost silently. Raises ValueError."""
+    for field, name in zip(fields, columns, strict=True):
+        *before, _last = parts = name.split(".")
+        index = next((place for place, part in enumerate(before) if part.isdecimal()), None)
+        if index is not None:
+            array = ".".join(parts[:index])
+            raise ValueError(
+                f"columns.{field}: {name[:60]!r} takes one object of an array, and would lose all others: "
+                f"say records = {array[:60]!r} with layout 'json', and name columns from there"
+            )
+
+
 def table_of_lines(data: bytes, records: int, strict: bool, paths: Paths) -> RawBatch | None:
     """The fast way for lines of JSON: None if anything is unusual. `records`: how many lines there should be.
 

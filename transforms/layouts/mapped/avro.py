@@ -15,7 +15,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from transforms.layouts.avro_blocks import AvroBlock, Header, container, read_blocks, read_header
 from transforms.layouts.avro_work import SchemaSize, Work, shape
-from transforms.layouts.base import FIELDS, RawBatch, Units, UnreadableFile
+from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile
 from transforms.layouts.records import typed_batch
 
 DECODE_BYTES = 2 << 20
@@ -40,13 +40,8 @@ _DAMAGE = (
 )
 
 
-@dataclass(frozen=True)
-class AvroTable:
-    """columns: the record's field for each of the fields, in that order."""
-
-    units: Units
-    columns: tuple[str, ...]
-    fields: tuple[str, ...] = FIELDS
+class AvroTable(MappedLayout):
+    """Fields of records, by their names."""
 
     def read(self, path: str) -> Iterator[RawBatch]:
         with open(path, "rb") as file:

@@ -2,9 +2,9 @@
 
 import csv
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms.layouts.base import FIELDS, RawBatch, Units, UnreadableFile, raw_batch
+from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile, raw_batch
+from transforms.layouts.columns import DecimalMark
 from transforms.layouts.lines import QUOTE, RETURN, TextLines, letters_of, lines_of, read_chunks, without
 from transforms.layouts.open_file import opened_text
 from transforms.layouts.utf8 import refuse_not_utf8
@@ -25,17 +26,26 @@ _BLANKS = re.compile(rb"^ ++| ++(?=\r?$)|(?<= ) ++", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class CsvTable:
-    """columns: the header's name for each of the fields, in that order; without a header, their numbers from 1 on.
+class CsvTable(MappedLayout):
+    """columns: the header's names; without a header, their numbers from 1 on.
 
     delimiter: of BLANK, any number of them.
     """
 
-    units: Units
-    columns: tuple[str, ...]
-    fields: tuple[str, ...] = FIELDS
+    OPTIONS = ("delimiter", "header", "decimal")
+
     delimiter: str = ","
     has_header: bool = True
+
+    @classmethod
+    def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
+        delimiter, decimal = options["delimiter"] or ",", options["decimal"] or "."
+        if delimiter not in DELIMITERS:
+            raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
+        if decimal not in (marks := get_args(DecimalMark)):
+            raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
+        marked = replace(units, decimal=cast(DecimalMark, decimal))
+        return cls(marked, columns, fields, delimiter, options["header"] is not False)
 
     def read(self, path: str) -> Iterator[RawBatch]:
         header: _Header | None = None

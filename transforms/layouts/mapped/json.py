@@ -1,30 +1,38 @@
 """JSON as agencies have it: an array of objects, printed in any way, or an object a line; found by dotted paths."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
-from transforms.layouts.base import FIELDS, RawBatch, Units, UnreadableFile
+from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile
 from transforms.layouts.json_array import ARRAY_BYTES, LOOK_BYTES, begins_array, read_array
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.open_file import opened, opened_text
-from transforms.layouts.records import Paths
+from transforms.layouts.records import Paths, refuse_indexed_objects
 from transforms.layouts.snapshots import NoSnapshot, batches_of_snapshot, batches_of_snapshots
 
 MESSAGE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class JsonRecords:
-    """columns: the dotted path of each of the fields, in that order; a last part that is a number indexes an array.
+class JsonRecords(MappedLayout):
+    """columns: dotted paths; a last part that is a number indexes an array.
 
     records: the dotted path of the array that holds the objects, where a file or message is a document around it.
     """
 
-    units: Units
-    columns: tuple[str, ...]
-    fields: tuple[str, ...] = FIELDS
+    OPTIONS = ("records",)
+
     records: str | None = None
+
+    @classmethod
+    def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
+        refuse_indexed_objects(fields, columns)
+        records: str | None = options["records"]
+        if records is not None and not all(records.split(".")):
+            raise ValueError(f"records: must be a path of keys such as data.vehicles, got {records[:60]!r}")
+        return cls(units, columns, fields, records)
 
     def read(self, path: str) -> Iterator[RawBatch]:
         paths = Paths.dotted(self.columns, self.fields)

@@ -1,24 +1,23 @@
 """JSON lines: one object a line, found by dotted paths."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from transforms.layouts.base import FIELDS, RawBatch, Units
+from transforms.layouts.base import MappedLayout, RawBatch, Units
 from transforms.layouts.lines import LINE_BYTES, RETURN, Chunk, letters_of, lines_of, read_chunks
 from transforms.layouts.open_file import opened_text
-from transforms.layouts.records import Paths, table_of_lines, table_of_records
+from transforms.layouts.records import Paths, refuse_indexed_objects, table_of_lines, table_of_records
 
 
-@dataclass(frozen=True)
-class JsonLines:
-    """columns: the dotted path of each of the fields, in that order; a part that is a number indexes an array."""
+class JsonLines(MappedLayout):
+    """columns: dotted paths; a part that is a number indexes an array."""
 
-    units: Units
-    columns: tuple[str, ...]
-    fields: tuple[str, ...] = FIELDS
+    @classmethod
+    def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
+        refuse_indexed_objects(fields, columns)
+        return super().of(units, columns, fields, options)
 
     def read(self, path: str) -> Iterator[RawBatch]:
         with opened_text(path) as file:

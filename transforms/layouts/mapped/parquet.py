@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.layouts.base import BATCH_ROWS, FIELDS, WHOLE, RawBatch, Share, Units, UnreadableFile, raw_batch
+from transforms.layouts.base import BATCH_ROWS, WHOLE, MappedLayout, RawBatch, Share, UnreadableFile, raw_batch
 from transforms.layouts.columns import is_text
 from transforms.layouts.parquet_pages import BadPage, Page, pages
 
@@ -27,13 +26,8 @@ _LEVEL_BYTES = 2  # more than whether a value is there takes, and any encoding a
 _PAGE_OVERHEAD = 1 << 16
 
 
-@dataclass(frozen=True)
-class ParquetTable:
-    """columns: the file's column for each of the fields, in that order."""
-
-    units: Units
-    columns: tuple[str, ...]
-    fields: tuple[str, ...] = FIELDS
+class ParquetTable(MappedLayout):
+    """Columns of a file, by their names."""
 
     def read(self, path: str) -> Iterator[RawBatch]:
         return self.read_share(path, WHOLE)
