@@ -52,7 +52,7 @@ class Accountant:
         return self.compose(other.claims())
 
     def largest(self, other: "Accountant") -> "Accountant":
-        """What covers both, where only one of the two is spent."""
+        """The least that covers both, where only one of the two is spent."""
         return Accountant(*map(max, self._parts(), other._parts()))
 
     def covers(self, other: "Accountant") -> bool:
@@ -220,7 +220,7 @@ class DeltaLimit(Limit):
         return float(max(parts))
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """At the limit's delta, as soon as any rho is spent; what is computed is rounded up to a billionth."""
+        """Says what was spent, at the limit's delta as soon as any rho is; an epsilon is rounded up to a billionth."""
         pure = ZERO if self.pure is None else spent.pure
         rho = self._rho(spent)
         if rho == 0:
@@ -242,7 +242,7 @@ class DeltaLimit(Limit):
 
 
 class Span(NamedTuple):
-    """So many consecutive local days (periods of an account), and the most that a vehicle may spend in any of them."""
+    """Limits what a vehicle may spend in any so many consecutive local days (periods of an account)."""
 
     days: int
     limit: Limit
@@ -291,7 +291,7 @@ class SpanLimits(Limit):
         return max(span.limit.part(spent) for span in self.by_days)
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """In the terms of the shortest span."""
+        """Says what was spent in the terms of the shortest span."""
         return self.by_days[0].limit.shown(spent)
 
     def lowers(self, other: Limit) -> bool:

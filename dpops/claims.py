@@ -80,7 +80,7 @@ class ZCDP:
         return ZCDP(self.rho * factor)
 
     def approx(self, delta: Fraction) -> "ApproxDP":
-        """At the best Renyi order; epsilon rounded up. Source: Canonne, Kamath and Steinke (2020), Proposition 12."""
+        """Converts at the best Renyi order, upwards. Source: Canonne, Kamath and Steinke (2020), Proposition 12."""
         return ApproxDP(_epsilon_of(self.rho, _checked_delta(delta)), delta)
 
 

@@ -52,7 +52,7 @@ def _upper_tail(sds: float) -> float:
 
 
 def _log_upper_tail(sds: float) -> float:
-    """Its logarithm, for at > 0; far out its first two terms. Source: Abramowitz and Stegun (1964), 26.2.12."""
+    """Logarithm of the upper tail, for sds > 0; far out by two terms. Source: Abramowitz and Stegun (1964), 26.2.12."""
     if sds < 30:
         return math.log(_upper_tail(sds))
     return -sds * sds / 2 - math.log(sds * math.sqrt(2 * math.pi))

@@ -290,7 +290,7 @@ class Mechanism(Protocol):
         ...
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
-        """What `plans` and `release` give of many HATs; for mechanisms that need no plan of each for it."""
+        """Plans and releases many HATs at once; for mechanisms that need no plan of each for it."""
         totals = list(hats)
         keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
         counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}

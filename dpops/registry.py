@@ -31,7 +31,7 @@ def registered() -> dict[str, type[Mechanism]]:
 def stored_estimates(
     name: str, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float
 ) -> Estimates:
-    """What `Mechanism.estimates` says, by its name. Raises ValueError for outputs that it does not name."""
+    """Asks the mechanism of that name for its `estimates`. Raises ValueError for outputs that it does not name."""
     kind = registered()[name]
     estimates = kind.estimates(released, plans, miss)
     if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):

@@ -157,7 +157,7 @@ class Statistic:
 
     @property
     def kind(self) -> str:
-        """Its name without options: what mechanisms call it."""
+        """Name of the statistic without options: what mechanisms call it."""
         return self.name.split(" ")[0]
 
     def with_options(self, given: Mapping[str, Fraction]) -> "Statistic":
@@ -185,7 +185,7 @@ class Statistic:
         return self.outputs if len(self.outputs) > 1 else ()
 
     def place(self, output: Output) -> int:
-        """Where an output stands among those of its kind, numbers or lists, as `dpops.estimate` has them."""
+        """Place of an output among those of its kind, numbers or lists, as `dpops.estimate` has them."""
         return [other for other in self.outputs if other.is_list == output.is_list].index(output)
 
 

@@ -14,7 +14,7 @@ class StepError(Exception):
 
 
 def recorded_but(what: str) -> StepError:
-    """What failed, after the ledger's commit."""
+    """Says what failed after the ledger's commit."""
     return StepError(f"{what}. The release is recorded; running the same command again publishes it.")
 
 

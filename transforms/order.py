@@ -24,7 +24,7 @@ class DistinctValues(NamedTuple):
 
 
 def places(column: Int64s) -> DistinctValues:
-    """What `np.unique` gives with the inverse; by hashing, for the distinct values are few."""
+    """Finds distinct values as `np.unique` does with the inverse, but by hashing, for they are few."""
     encoded = pa.array(column).dictionary_encode()
     values = encoded.dictionary.to_numpy()
     order = np.argsort(values)

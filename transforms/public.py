@@ -63,7 +63,7 @@ class Summary(NamedTuple):
         return {**self.public, **own}
 
     def whole(self) -> Operator[Mapping[str, Fact]]:
-        """All of it in one, for the operator: so a stream's health is told."""
+        """Puts all of it into one, for the operator: so a stream's health is told."""
         return Operator({**self.public, **({} if self.operator_only is None else self.operator_only.opened())})
 
     def json(self) -> str:

@@ -121,7 +121,7 @@ def by_slot(rows: Tally) -> Iterator[tuple[int, Tally]]:
 
 
 class Exposure(NamedTuple):
-    """In how many HATs of a slot each vehicle is of which a statistic is drawn: int64 (vehicles, statistics).
+    """Counts the HATs of a slot that each vehicle is in and that draw a statistic: int64 (vehicles, statistics).
 
     A vehicle in HATs in which nothing is drawn is there too.
     """

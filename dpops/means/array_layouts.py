@@ -122,7 +122,7 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
 
 
 def facts_of(facts: Int64s) -> list[dict[str, int]]:
-    """By name, of each HAT. facts: int64 (FACTS, HATs)."""
+    """Names the facts of each HAT. facts: int64 (FACTS, HATs)."""
     return [
         {
             "users": users,
@@ -214,7 +214,7 @@ def _best_fits(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int
 
 
 def _best_fits_one_by_one(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
-    """What `_best_fits` gives, of HATs with so many users that matrices would cost more."""
+    """Lays out as `_best_fits` does HATs with so many users that matrices would cost more."""
     ends = np.cumsum(users)
     stretches = zip((ends - users).tolist(), ends.tolist(), length.tolist(), strict=True)
     array = np.concatenate([best_fit_arrays(kept[start:end], m_ub) for start, end, m_ub in stretches])

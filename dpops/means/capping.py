@@ -127,7 +127,7 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
 def _runs(
     hats: Int64s, counts: Int64s, columns: Sequence[Int64s]
 ) -> tuple[dict[int, list[int]], dict[int, list[list[int]]]]:
-    """By HAT the counts of its capped users, and for each column the sums over the users of each of these counts."""
+    """Gives by HAT the counts of its capped users, and for each column the sums over the users of each such count."""
     if not hats.size:
         return {}, {}
     first = np.flatnonzero(np.diff(hats, prepend=-1) | np.diff(counts, prepend=0))

@@ -58,7 +58,7 @@ def interval_plans(
 def clipped_release(
     arrays: ArrayMeans, low: Int64s, high: Int64s, choices: Sequence[list[int]], plans: Sequence[Plan], noise: Noise
 ) -> list[Integers]:
-    """Per HAT its choices and the noisy sum of its array means clipped to [low, high], in fine steps."""
+    """Releases of each HAT its choices and the noisy sum of its array means clipped to [low, high], in fine steps."""
     clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
     exact = np.add.reduceat(clipped, arrays.first) if low.size else low
     scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]

@@ -38,7 +38,7 @@ class LaidMany(NamedTuple):
 
 
 def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
-    """By BestFit; remembered, as several mechanisms share a rule."""
+    """Lays the HATs out by BestFit; remembered, as several mechanisms share a rule."""
     if m_ub not in hats.remembered:
         layouts = [_laid_out(hats, counts, m_ub) for counts in hats.counts]
         m_ubs, arrays, moved, spread, variances = (np.concatenate(column) for column in zip(*layouts, strict=True))
@@ -82,13 +82,13 @@ def _row_means(values: Float64s, lengths: Int64s) -> Float64s:
     return means
 
 
-def quotients(over: Int64s, under: Int64s, factor: Fraction) -> Float64s:
-    """over / under * factor, correctly rounded, as floats of fractions are."""
+def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Float64s:
+    """numerators / denominators * factor, correctly rounded, as floats of fractions are."""
     top, bottom = factor.numerator, factor.denominator
-    if int(over.max(initial=0)) * top < _EXACT and int(under.max(initial=0)) * bottom < _EXACT:
-        ratios: Float64s = (over * top) / (under * bottom)
+    if int(numerators.max(initial=0)) * top < _EXACT and int(denominators.max(initial=0)) * bottom < _EXACT:
+        ratios: Float64s = (numerators * top) / (denominators * bottom)
         return ratios
-    pairs = zip(over.tolist(), under.tolist(), strict=True)
+    pairs = zip(numerators.tolist(), denominators.tolist(), strict=True)
     return np.array([a * top / (b * bottom) for a, b in pairs], np.float64)
 
 
@@ -118,7 +118,7 @@ def chunks(hats: int, of_each: int) -> Iterator[slice]:
 
 
 def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
-    """Each value, and where it stands."""
+    """Lists the distinct values, each with the places where it stands."""
     return [(value, np.flatnonzero(column == value)) for value in np.unique(column).tolist()]
 
 

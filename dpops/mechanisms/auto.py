@@ -72,7 +72,7 @@ class Auto(Mechanism):
         return sorted(ranked, key=_order)
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """Those of means in usual HATs together."""
+        """Plans means in usual HATs together, and all others one by one."""
         usual = np.flatnonzero(is_usual(hats, grid, epsilon)).tolist() if self.statistic == "mean" else []
         some = [hats[place] for place in usual]
         plan_at: dict[int, Plan] = {}
@@ -100,7 +100,7 @@ class Auto(Mechanism):
         return [ranked.plan for ranked in best]
 
     def _chosen(self, hats: HatCounts) -> list[tuple[Mechanism, Int64s]]:
-        """Each candidate, and the HATs that it is the best for; as `ranking` has it."""
+        """Lists the candidates, each with the HATs that it is the best for, as `ranking` has it."""
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)

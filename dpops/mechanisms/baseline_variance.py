@@ -116,7 +116,7 @@ def _over(ratio: Ratio) -> float:
 
 
 def _rounding(grid: Grid) -> Fraction:
-    """At most |Var(x + e) - Var(x)| for |e| <= step / 2: twice the covariance is at most 2 (U / 2) (step / 2)."""
+    """Bounds |Var(x + e) - Var(x)| for |e| <= step / 2: twice the covariance is at most 2 (U / 2) (step / 2)."""
     return grid.upper * grid.step / 2 + grid.step**2 / 4
 
 

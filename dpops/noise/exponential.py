@@ -24,7 +24,7 @@ _COIN_BITS = 62
 
 
 class Chosen(NamedTuple):
-    """Per choice the entry that was drawn and which of the entry's candidates: 0, .., width - 1. int64 (choices,)."""
+    """Says of each choice which entry was drawn, and which of its candidates: 0, .., width - 1. int64 (choices,)."""
 
     entry: Int64s
     offset: Int64s
@@ -75,7 +75,7 @@ def _above_the_best(widths: Int64s, costs: Int64s, first: Int64s, sizes: Int64s)
 
 
 def _propose(weights: Int64s, sizes: Int64s, noise: Noise) -> tuple[Int64s, Int64s]:
-    """Per choice an entry drawn by its weight, and how far into that weight the draw fell."""
+    """Draws an entry of each choice by its weight, and says how far into that weight the draw fell."""
     first = np.cumsum(sizes) - sizes
     drawn = noise.below(np.add.reduceat(weights, first))
     # The running sum may wrap; differences modulo 2**64 are right, as each choice's own sum is at most 2**62.

@@ -206,7 +206,7 @@ class Search:
         return int(self.samples_of[hat]), int(self.kept[hat] - count), int(heaviest)
 
     def _scores_of_few(self, first: int, last: int) -> list[float]:
-        """What `_scores_of_many` computes, one by one."""
+        """Computes one by one what `_scores_of_many` does in vectors."""
         of_dropped, of_part, of_half_dropped, of_half_part = self.weights.tolist()
         _, its_hat, its_count, its_part, its_half = self.its
         dropped_of, kept_of = self.dropped, self.kept

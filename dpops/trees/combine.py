@@ -56,7 +56,7 @@ class Law(NamedTuple):
 
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
-    """Found by combining each node alone, for the combination is linear."""
+    """Combines each node alone to find the law, for the combination is linear."""
     weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
@@ -72,7 +72,7 @@ class _Up(NamedTuple):
 
 
 def _up(noisy: Float64s, tree: Tree, variances: tuple[float, ...]) -> list[_Up]:
-    """From the leaves to the level below the root; returned from the root down."""
+    """Averages from the leaves to the level below the root; returned from the root down."""
     levels = tree.split(noisy[(0,) * (noisy.ndim - 1)]) if noisy.size else tree.split(range(tree.nodes))
     sizes = list(tree.sizes)
     ups = [_Up(noisy[..., levels[-1]], np.full(sizes[-1], variances[-1]))]

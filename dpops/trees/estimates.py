@@ -81,36 +81,36 @@ class _Hats(NamedTuple):
         raw = cumulative(noisy, total, *shape) / total[:, None]
         return cls(raw, size, bias, rounding, upper, upper / shape.tree.bins, upper / steps)
 
-    def in_units(self, between: Between, more: Float64s) -> Between:
-        """From bins to units, wider by so much, within [0, U]."""
-        low, high = between.low * self.width - more, between.high * self.width + more
+    def in_units(self, between: Between, margin: Float64s) -> Between:
+        """Turns an interval in bins into one in units, wider by `margin`, within [0, U]."""
+        low, high = between.low * self.width - margin, between.high * self.width + margin
         return Between(np.maximum(low, 0.0), np.minimum(high, self.upper))
 
 
-def _around(value: Float64s, between: Between, noise: Float64s, bias: Float64s) -> Reading:
+def _around(value: Float64s, interval: Between, noise: Float64s, bias: Float64s) -> Reading:
     """The interval of the unbiased estimate, widened where consistency moved the value out of it."""
-    return Reading(value, np.minimum(between.low, value), np.maximum(between.high, value), noise, bias)
+    return Reading(value, np.minimum(interval.low, value), np.maximum(interval.high, value), noise, bias)
 
 
-def _mean(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Reading:
+def _mean(hats: _Hats, cdf: Float64s, law_of_tree: Law, widths: float) -> Reading:
     """A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width."""
-    bias = of.upper * of.bias
-    between = readings.mean_interval(of.raw, own, of.size, widths)
-    more = bias + of.upper * of.rounding + (of.width + of.grid) / 2
-    noise = of.size * readings.mean_sd(own) * of.width
-    return _around(readings.mean(cdf) * of.width, of.in_units(between, more), noise, bias)
+    bias = hats.upper * hats.bias
+    between = readings.mean_interval(hats.raw, law_of_tree, hats.size, widths)
+    more = bias + hats.upper * hats.rounding + (hats.width + hats.grid) / 2
+    noise = hats.size * readings.mean_sd(law_of_tree) * hats.width
+    return _around(readings.mean(cdf) * hats.width, hats.in_units(between, more), noise, bias)
 
 
-def _variance(of: _Hats, cdf: Float64s, own: Law, widths: float) -> Reading:
+def _variance(hats: _Hats, cdf: Float64s, law_of_tree: Law, widths: float) -> Reading:
     """A share t of misplaced weight moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving every
     sample by at most e moves it by at most U e + e^2."""
-    most = of.upper**2 / 4
-    share = np.minimum(of.bias, 0.5)
-    bias = of.upper**2 * share * (1 - share)
-    between = readings.variance_interval(of.raw, own, of.size, widths)
-    moved = (of.width + of.grid) / 2
-    more = bias + of.upper * moved + moved**2 + of.upper**2 * of.rounding
-    low = np.maximum(between.low * of.width**2 - more, 0.0)
-    high = np.minimum(between.high * of.width**2 + more, most)
-    noise = of.size * readings.variance_sd(own, readings.mean(cdf)) * of.width**2
-    return _around(readings.variance(cdf) * of.width**2, Between(low, high), noise, bias)
+    most = hats.upper**2 / 4
+    share = np.minimum(hats.bias, 0.5)
+    bias = hats.upper**2 * share * (1 - share)
+    between = readings.variance_interval(hats.raw, law_of_tree, hats.size, widths)
+    moved = (hats.width + hats.grid) / 2
+    more = bias + hats.upper * moved + moved**2 + hats.upper**2 * hats.rounding
+    low = np.maximum(between.low * hats.width**2 - more, 0.0)
+    high = np.minimum(between.high * hats.width**2 + more, most)
+    noise = hats.size * readings.variance_sd(law_of_tree, readings.mean(cdf)) * hats.width**2
+    return _around(readings.variance(cdf) * hats.width**2, Between(low, high), noise, bias)

@@ -56,7 +56,7 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 def _curves(
     tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_sd: float, upper: float
 ) -> ReadingErrors:
-    """By simulation with a fixed seed: noise of the tree on what is expected, made consistent and read."""
+    """Simulates with a fixed seed: noise of the tree on what is expected, made consistent and read."""
     cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
     uniform = np.random.default_rng(1).random((_DRAWS, tree.nodes)) - 0.5
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))

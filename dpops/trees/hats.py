@@ -108,7 +108,7 @@ def tree_plan(
 
 
 def shape_of(plan: Plan) -> PlannedTree:
-    """From the plan's facts, so that an old release is read by the tree it was made with."""
+    """Reads the tree from a plan's facts, so that an old release is read by the tree it was made with."""
     facts = plan.facts
     levels = range(1, facts["levels"] + 1)
     factors = tuple(facts[f"factor_{level}"] for level in levels)
@@ -116,7 +116,7 @@ def shape_of(plan: Plan) -> PlannedTree:
 
 
 def by_shape(plans: Sequence[Plan]) -> list[tuple[PlannedTree, list[int]]]:
-    """Each tree, and where the HATs that have it stand."""
+    """Lists the trees, each with the places of the HATs that have it."""
     places: dict[PlannedTree, list[int]] = {}
     for index, plan in enumerate(plans):
         places.setdefault(shape_of(plan), []).append(index)

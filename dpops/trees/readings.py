@@ -56,7 +56,7 @@ def variance(cdf: Float64s) -> Float64s:
 
 
 def cdf_interval(raw: Float64s, half: Float64s) -> Between:
-    """Around the unbiased estimates, within [0, 1]. half: half-widths, of the same shape."""
+    """Interval around the unbiased estimates, within [0, 1]. half: half-widths, of the same shape."""
     return Between(np.clip(raw - half, 0.0, 1.0), np.clip(raw + half, 0.0, 1.0))
 
 

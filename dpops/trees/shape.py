@@ -59,7 +59,7 @@ class Tree:
         return [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
 
     def digit_sums(self) -> tuple[int, ...]:
-        """By level, the nodes that all prefixes of 1, .., K - 1 bins need: the sum of the mixed-radix digits d_i(t)."""
+        """Counts by level the nodes that all prefixes of 1, .., K - 1 bins need: sums of mixed-radix digits d_i(t)."""
         return tuple(
             digit_sum(self.bins, width, factor) for width, factor in zip(self.widths, self.branching, strict=True)
         )

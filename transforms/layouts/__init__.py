@@ -114,7 +114,7 @@ def _check_name(name: str, names: Sequence[str]) -> None:
 
 
 def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
-    """Those that a mapped layout takes. Raises ValueError for another one that has a value."""
+    """Picks the options that a mapped layout takes. Raises ValueError for another one that has a value."""
     own = MAPPED[name].OPTIONS
     for option, value in options.items():
         if value is not None and option not in own:

@@ -91,7 +91,7 @@ def _inflated(data: bytes) -> bytes:
 
 
 def _from_snappy(data: bytes) -> bytes:
-    """Its first number says how long it is, and the last four bytes are a checksum of what comes out."""
+    """Expands Snappy: the first number says how long that is, the last four bytes are a checksum of it."""
     body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
     size = _varint(io.BytesIO(body))
     if size > BLOCK_BYTES:

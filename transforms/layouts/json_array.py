@@ -56,7 +56,7 @@ def _is_json(text: bytes) -> bool:
 
 
 class _Looks:
-    """How far was looked to find where damage ends: bounded, for damage can be made of which each byte needs many."""
+    """Bounds how far is looked to find where damage ends: damage can be made of which each byte needs many looks."""
 
     def __init__(self, path: str, size: int) -> None:
         self._path, self._left = path, SMALL_LOOKS + LOOKS_A_BYTE * size

@@ -153,7 +153,7 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBa
 
 
 def _walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
-    """Follow a path into every value: None where nothing is there, _BAD where a step meets another type."""
+    """Follows a path into every value: None where nothing is there, _BAD where a step meets another type."""
     for part in path:
         step = _step(set(map(type, values)), part)
         try:

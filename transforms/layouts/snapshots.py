@@ -16,7 +16,7 @@ DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class NoSnapshot(ValueError):
-    """It is no JSON, or something other than an array is where the records should be."""
+    """A document is no JSON, or something other than an array is where the records should be."""
 
 
 def records_of(data: bytes, place: Path) -> list[msgspec.Raw]:

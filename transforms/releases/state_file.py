@@ -48,7 +48,7 @@ class StateFile:
 
     @staticmethod
     def beside(head: Path, spec_id: str, signature: Signature | None) -> "StateFile":
-        """In the folder of the account's head file, which every process that records can write to."""
+        """Names a file in the folder of the account's head file, which every process that records can write to."""
         key = None if signature is None else signature.key_of(f"learned/{spec_id}")
         return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
 

@@ -120,26 +120,26 @@ FORMATS: Mapping[str, Callable[[Columns, pa.Schema, str], bytes]] = {
 HATS, LIVE = "hats", "live"
 
 
-def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, of: str = HATS) -> Path:
-    """Where in an output folder the file of a slot lies, or with another `of` a live slot's or a period's product."""
+def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, prefix: str = HATS) -> Path:
+    """Where in an output folder the file of a slot lies, or with another prefix a live slot's or a period's product."""
     folder = Path(f"date={slot_start[:10]}") if shape.by_date else Path()
-    return folder / f"{file_stem(spec_id, slot_start, of)}.{kind}"
+    return folder / f"{file_stem(spec_id, slot_start, prefix)}.{kind}"
 
 
-def file_stem(spec_id: str, slot_start: str, of: str = HATS) -> str:
+def file_stem(spec_id: str, slot_start: str, prefix: str = HATS) -> str:
     """Fixed by specification and slot: local start with its offset, in characters that every file system takes."""
-    return f"{of}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
+    return f"{prefix}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
 
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
     """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
     columns, schema = columns_of(slot, shape), schema_of(slot.statistics, shape, noted(slot.hats.notes, shape))
-    of = slot.product or (LIVE if slot.is_live else HATS)
-    stem = file_stem(slot.spec_id, slot.slot_start, of)
+    prefix = slot.product or (LIVE if slot.is_live else HATS)
+    stem = file_stem(slot.spec_id, slot.slot_start, prefix)
     written = []
     failpoint("before-publish")
     for kind in formats:
-        path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, of)
+        path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, prefix)
         path.parent.mkdir(exist_ok=True)
         made = FORMATS[kind](columns, schema, stem)
         if kind == "geojson" and slot.hats.geometries:

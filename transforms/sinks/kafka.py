@@ -74,7 +74,7 @@ class Sender:
             raise self._recorded_but(error) from None
 
     def wait(self) -> None:
-        """Until all are confirmed."""
+        """Waits until all are confirmed."""
         try:
             if self._outbox is not None:
                 self._outbox.wait()
@@ -102,7 +102,7 @@ class Outbox:
                 self._producer.poll(_FULL_WAIT_S)  # ends: what is on its way arrives, or is given up after DELIVERY_S
 
     def wait(self) -> None:
-        """Until all are confirmed, or one is not and the rest is given up."""
+        """Waits until all are confirmed, or one is not and the rest is given up."""
         self._producer.flush()
         if self._refused:
             raise KafkaException(self._refused[0])

@@ -74,9 +74,10 @@ class _Whole(beam.DoFn):
 class _AsTheyCome(beam.DoFn):
     """Batches of elements of one Beam timestamp: whether a row is late is a matter of its own element alone."""
 
-    def __init__(self, of: ReadElements) -> None:
-        self._names, self._fields, self._units, self._raises = of.names, of.fields, of.units, of.raises
-        self._start = Timestamp(of.start_s or 0)
+    def __init__(self, reading: ReadElements) -> None:
+        self._names, self._fields = reading.names, reading.fields
+        self._units, self._raises = reading.units, reading.raises
+        self._start = Timestamp(reading.start_s or 0)
         self._rows: dict[Timestamp, list[Any]] = {}
         self._own = 0
 

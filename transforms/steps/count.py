@@ -32,7 +32,7 @@ _LATE = counters.refused("lateness", LATE)
 
 @dataclass
 class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
-    """By (slot, vehicle shard): events, or partial tallies of panes -> ((plan, release shard), packed Tally).
+    """Tallies events, or partial tallies of panes, by (slot, vehicle shard) -> ((plan, release shard), packed Tally).
 
     fetch: of events, see `InPanes`.
     """
@@ -96,7 +96,7 @@ class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]
 
 @dataclass
 class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPartial]]):
-    """Events of panes that are over, in slots that are not -> the same by (slot, vehicle shard), for the merge."""
+    """Hands events of panes that are over, in slots that are not, to the merge of their (slot, vehicle shard)."""
 
     release: ReleaseKind
 

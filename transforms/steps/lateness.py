@@ -102,7 +102,7 @@ class InTime(Parting[PCollection[PackedEvents]]):
 
 @dataclass
 class IntoSlots(beam.PTransform[PCollection[KeyedPartial], PCollection[KeyedPartial]]):
-    """What panes gave, and what came late for them -> the same in the window of its slot, which fires once."""
+    """Moves partial tallies, of panes and of what came late for them, into their slot's window, which fires once."""
 
     slot_s: int
     offset_s: int

@@ -28,9 +28,9 @@ STOPPED_HERE = (
 
 @dataclass
 class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTally]]):
-    """((slot, 0), packed Tally or heartbeat) -> the same by the first slot of its period.
+    """Moves ((slot, 0), packed Tally or heartbeat) to the first slot of its period, in one window for the period.
 
-    In a window that ends `more_s` after the period.
+    The window ends `more_s` after the period.
 
     Periods have no fixed length (days of 23 and 25 hours, weeks), windows have: all of a period is given one time, its
     end. Left out are periods that began before the stream, `start_s`: it has not seen them whole.

@@ -119,8 +119,8 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
 
 
 class _Estimate(beam.DoFn):
-    def __init__(self, of: Estimate) -> None:
-        self._release, self._account = of.release, of.account
+    def __init__(self, estimate: Estimate) -> None:
+        self._release, self._account = estimate.release, estimate.account
 
     def setup(self) -> None:
         self._estimator = self._release.estimator(self._account)

@@ -47,7 +47,7 @@ class Watermark:
 
     @property
     def behind_s(self) -> int:
-        """So long a slot waits for its reports after its end."""
+        """Seconds that a slot waits for its reports after its end."""
         return self.lag_s + (GUARD_S if self.by_own_times else 0)
 
     def after(self, promised: Timestamp | None, newest_ms: int | None, now_ms: int, idle: bool) -> Timestamp | None:

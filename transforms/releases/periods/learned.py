@@ -46,7 +46,7 @@ from transforms.time.days_off import recorded_hours
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-    """Around what the next stage looks: the day's own first look, or a forecast from earlier days."""
+    """Speeds around which the next stage looks: the day's own first look, or a forecast from earlier days."""
     learned = learned_from(entries, policy)
     last = numbers_of(entries[-1].unit)
     own = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
@@ -69,7 +69,7 @@ NOTHING = TaughtBeside()
 
 
 def taught_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> TaughtBeside:
-    """By all entries, where a product shows it."""
+    """Reads what all entries say beside means, where a product shows it."""
     of_places = any(product.is_of_places for product in policy.products)
     of_classes = any(product.has_distributions for product in policy.products)
     return TaughtBeside(
@@ -82,13 +82,13 @@ def day_estimates(
     policy: LevelsPolicy,
     slots: Sequence[SlotFacts],
     taught: TaughtBeside = NOTHING,
-    back: int = 0,
+    days_back: int = 0,
 ) -> HatEstimates:
-    """Estimates as published of the last day, or one `back` before it; beside an unknown HAT a parent's or a day's.
+    """Estimates as published of the last day, or one so many `days_back`; beside an unknown HAT a parent's or a day's.
 
     taught: see `taught_of`.
     """
-    belief = models.estimate(back)
+    belief = models.estimate(days_back)
     shown = with_coarser(models, belief, float(policy.value.grid.upper))
     parents = np.array([parent_text(cell) for cell in policy.region])
     whose = np.array(SOURCES)[shown.source]

@@ -41,7 +41,7 @@ class TaughtClasses(NamedTuple):
     hours: frozenset[int]
 
     def after(self, read: ReleasedStage, hours: Sequence[int]) -> "TaughtClasses":
-        """With one more day."""
+        """Takes in one more day."""
         return TaughtClasses(self.sums.after(class_day(read)), self.hours | set(hours))
 
     @staticmethod
@@ -58,7 +58,7 @@ class LearnedClasses(NamedTuple):
 
 
 def taught_classes(entries: Sequence[StageEntry], policy: LevelsPolicy) -> TaughtClasses | None:
-    """By all entries that are about classes; None where the policy has no such stage."""
+    """Reads all entries that are about classes; None where the policy has no such stage."""
     if policy.classes is None:
         return None
     result = TaughtClasses.none(len(policy.region), len(policy.classes.edges) + 1)
@@ -84,7 +84,7 @@ def class_day(read: ReleasedStage) -> ClassDay:
 def learned_classes(
     taught: TaughtClasses, models: Learned, edges: Float64s, fleet: Fleet, kind: Kind
 ) -> LearnedClasses:
-    """From what was released of classes, and of cells' means. edges: of classes, from 0 on, in units."""
+    """Learns from what was released of classes, and of cells' means. edges: of classes, from 0 on, in units."""
     design = models.state.design
     usual = models.forecast(np.array(sorted(taught.hours), np.int64))
     cells = coarser(models, usual, Groups(cells=np.arange(design.cells), slots=0 * usual.hours))

@@ -31,7 +31,7 @@ class Taught(NamedTuple):
     hours: Mapping[int, int]
 
     def after(self, read: ReleasedStage, hours: Sequence[int]) -> "Taught":
-        """With one more day."""
+        """Takes in one more day."""
         day = place_day(read)
         sums = self.sums.after(day)
         return Taught(sums, self.vehicles.after(day, sums, read.stage.kind), Counter(self.hours) + Counter(hours))
@@ -58,7 +58,9 @@ class LearnedPlaces(NamedTuple):
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Differences:
-    """Around what the next stage looks at places. entries: those of the day's other stages are the last ones.
+    """Learns around which differences from their cells the next stage looks at places.
+
+    entries: those of the day's other stages are the last ones.
 
     Raises ValueError where the policy has no places.
     """
@@ -84,7 +86,7 @@ def differences_of(learned: Float64s | None, models: Learned, pieces: Pieces, gr
 
 
 def taught_by(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taught:
-    """By all entries that are about places."""
+    """Reads all entries that are about places."""
     places = _pieces(policy).places
     result = Taught.none(places.cell.size)
     for entry in entries:
@@ -95,7 +97,7 @@ def taught_by(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taught:
 
 
 def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet, kind: Kind) -> LearnedPlaces:
-    """From what was released of places, and of their cells."""
+    """Learns from what was released of places, and of their cells."""
     hours = np.array(sorted(taught.hours), np.int64)
     belief, times = models.forecast(hours), np.array([taught.hours[hour] for hour in hours.tolist()])
     weights = belief.weights * times

@@ -122,7 +122,7 @@ class LevelsPolicy:
         return self.total.times(_whole(self.first if is_first else self.later) / self.part)
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
-        """Those of a period. counts: the first of them counts vehicles, and the others share what it leaves."""
+        """Stages of a period. counts: the first of them counts vehicles, and the others share what it leaves."""
         own = self.first if is_first else self.later
         if not counts or self.count is None:
             return own

@@ -59,7 +59,7 @@ class StateSource:
         return StateSource._of(self.periods[:periods], self.policy, self.least_recent)
 
     def days(self, start: int) -> list[DayValues]:
-        """From the period at `start` on."""
+        """Reads what was released from the period at `start` on."""
         return [_day_of(entries, self.policy) for entries in self.periods[start:]]
 
 
