@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Arrays
-from dpops.mechanism import Integers, Plan, with_noise
+from dpops.claims import Adjacency
+from dpops.means.array_layouts import lay_out_together
+from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Arrays, Rule, check_rule
+from dpops.mechanism import Integers, Mechanism, Plan, with_noise
 from dpops.noise import Noise
-from dpops.types import Grid, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 
 
 class IntervalChoice(NamedTuple):
@@ -21,7 +23,35 @@ class IntervalChoice(NamedTuple):
     facts: dict[str, int]
 
 
-def interval_plans(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippedArrays(Mechanism):
+    """What mechanisms have in common that clip array means to an interval of their own choice."""
+
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    chooses: ClassVar[bool] = True
+
+    m_ub: Rule = "argmax"
+
+    def __post_init__(self) -> None:
+        check_rule(self.m_ub)
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        return [cls(), cls(m_ub=3)]
+
+    def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> IntervalChoice:
+        """How the interval of a HAT of so many arrays will be chosen. upper: U in fine steps."""
+        raise NotImplementedError
+
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
+        shapes = [(laid.facts["arrays"], laid.m_ub) for laid in layouts]
+        choice_of = {shape: self.choice(*shape, grid.upper_steps * FINE, epsilon) for shape in set(shapes)}
+        return _interval_plans(self.name, layouts, [choice_of[shape] for shape in shapes], grid, epsilon)
+
+
+def _interval_plans(
     mechanism: str, layouts: Sequence[Arrays], choices: Sequence[IntervalChoice], grid: Grid, epsilon: Fraction
 ) -> list[ArrayPlan]:
     """Half of epsilon goes to the interval, half to the mean.

@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts
-from dpops.means.array_layouts import lay_out_together
-from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, check_rule
-from dpops.means.clipped_mean import IntervalChoice, clipped_release, interval_plans, with_interval
+from dpops.means.arrays import FINE, array_means
+from dpops.means.clipped_mean import ClippedArrays, IntervalChoice, clipped_release, with_interval
 from dpops.means.forecasts import (
     Ends,
     LaidMany,
@@ -22,50 +20,31 @@ from dpops.means.forecasts import (
     interval_forecasts,
 )
 from dpops.means.quantile import private_quantiles
-from dpops.mechanism import Integers, Mechanism, Plan, Totals
+from dpops.mechanism import Integers, Plan, Totals
 from dpops.noise import Noise
 from dpops.pull import Pull
-from dpops.types import CountsKnown, Grid
 
 _POINTS = 16
 """A forecast stands each quantile's law by so many points of equal probability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuantileInterval(Mechanism):
+class QuantileInterval(ClippedArrays):
     """Two private quantiles of the array means with epsilon / 4 each, then the noisy mean of the clipped means.
 
     Released: the lower and the upper quantile, and the noisy sum of the clipped means, all in fine steps.
     """
 
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
-    chooses: ClassVar[bool] = True
     pull: ClassVar[Pull] = Pull(0.2, 0.12, clips=True)
-
-    m_ub: Rule = "argmax"
-
-    def __post_init__(self) -> None:
-        check_rule(self.m_ub)
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        return [cls(), cls(m_ub=3)]
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:
         """The target of the lower end, counted from below; that of the upper end is as far from above."""
         raise NotImplementedError
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
-        ranks = {arrays: self.rank(arrays, epsilon) for arrays in {laid.facts["arrays"] for laid in layouts}}
-        facts = {
-            arrays: {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator}
-            for arrays, rank in ranks.items()
-        }
-        choices = [IntervalChoice(grid.upper_steps * FINE, facts[laid.facts["arrays"]]) for laid in layouts]
-        return interval_plans(self.name, layouts, choices, grid, epsilon)
+    def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> IntervalChoice:  # noqa: ARG002
+        rank = self.rank(arrays, epsilon)
+        return IntervalChoice(upper, {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator})
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE

@@ -9,30 +9,25 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts
-from dpops.means.array_layouts import lay_out_together
 from dpops.means.arrays import (
     FINE,
     ArrayMeans,
-    ArrayPlan,
-    Rule,
     array_means,
-    check_rule,
 )
-from dpops.means.clipped_mean import IntervalChoice, clipped_release, interval_plans, with_interval
+from dpops.means.clipped_mean import ClippedArrays, IntervalChoice, clipped_release, with_interval
 from dpops.means.forecasts import LaidMany, ends_of, groups_of, interval_errors_of, interval_forecasts
-from dpops.mechanism import Integers, Mechanism, Plan, Totals
+from dpops.mechanism import Integers, Plan, Totals
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import Int64s
 
 GAMMA = 0.2
 """The chance that the paper allows for an array mean to lie farther than tau from the expectation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Levy(Mechanism):
+class Levy(ClippedArrays):
     """Draws a median bin of the array means with epsilon / 2, clips them to 1.5 bins around it, releases their mean.
 
     Bins are tau = U sqrt(ln(2 Kbar / gamma) / (2 m_UB)) wide (Hoeffding and a union bound). A bin's cost is the larger
@@ -42,23 +37,11 @@ class Levy(Mechanism):
     """
 
     name: ClassVar[str] = "levy"
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
-    chooses: ClassVar[bool] = True
 
-    m_ub: Rule = "argmax"
-
-    def __post_init__(self) -> None:
-        check_rule(self.m_ub)
-
-    @classmethod
-    def examples(cls) -> Sequence["Levy"]:
-        return [cls(), cls(m_ub=3)]
-
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
-        choices = [_choice(laid.facts["arrays"], laid.m_ub, grid.upper_steps * FINE) for laid in layouts]
-        return interval_plans(self.name, layouts, choices, grid, epsilon)
+    def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> IntervalChoice:  # noqa: ARG002
+        tau = _tau(arrays, m_ub, upper)
+        bins = -(-upper // tau)
+        return IntervalChoice(upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins})
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         upper = hats.grid.upper_steps * FINE
@@ -87,12 +70,6 @@ class Levy(Mechanism):
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], _upper(plan))
         return with_interval(int(low), int(high), plan)
-
-
-def _choice(arrays: int, m_ub: int, upper: int) -> IntervalChoice:
-    tau = _tau(arrays, m_ub, upper)
-    bins = -(-upper // tau)
-    return IntervalChoice(upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins})
 
 
 @lru_cache(maxsize=4096)  # HATs share a few numbers
