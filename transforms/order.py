@@ -61,7 +61,7 @@ def _order(first: DistinctValues, second: DistinctValues) -> Int64s:
 def _ranked(key: Int64s, order: Int64s) -> DistinctValues:
     """The distinct keys. order: of the keys, ascending."""
     ordered = key[order]
-    is_first = changes(ordered, ordered)
+    is_first = changes(ordered)
     of = np.empty(key.size, np.int64)
     of[order] = np.cumsum(is_first) - 1
     return DistinctValues(ordered[is_first], of)
@@ -99,17 +99,19 @@ def _narrow(column: Int64s) -> tuple[Int64s, int]:
     return ranked.of, ranked.values.size
 
 
-def changes(a: Int64s, b: Int64s) -> NDArray[np.bool_]:
-    """True where (a, b) differs from the entry before; true at the first."""
-    new = np.ones(a.size, np.bool_)
-    new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
+    """True where an entry differs in some column from the one before; true at the first."""
+    new = np.zeros(columns[0].size, np.bool_)
+    new[:1] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
     return new
 
 
 def rank_in_group(group: Int64s, key: Int64s | Float64s) -> Int64s:
     """Position of each entry among those of its group by key, from 0. group: non-decreasing."""
     order = np.lexsort((key, group))
-    start = np.flatnonzero(changes(group, group))
+    start = np.flatnonzero(changes(group))
     rank = np.empty(group.size, np.int64)
     rank[order] = np.arange(group.size) - np.repeat(start, np.diff(start, append=group.size))
     return rank

@@ -15,6 +15,7 @@ from dpops.local.laplace import Laplace
 from dpops.local.likelihood import ReportRows
 from dpops.local.means import Method, fused_mean
 from dpops.local.reports import Reports, Service
+from transforms.order import changes
 from transforms.reports.columns import Reported
 from transforms.sinks.rows import Row
 from transforms.value import Value
@@ -80,10 +81,8 @@ def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
     columns = [Reported.unpacked(part) for part in parts]
     whole = Reported(*(np.concatenate(column) for column in zip(*columns, strict=True)))
     whole = whole.take(np.lexsort((whole.report, whole.event_us, whole.service, whole.user, whole.cell, whole.slot_s)))
-    key = np.stack([whole.slot_s, whole.cell, whole.user, whole.service])
-    same_key = (np.diff(key, axis=1) == 0).all(axis=0)
-    copy = np.concatenate([[False], same_key & (np.diff(whole.event_us) == 0) & (np.diff(whole.report) == 0)])
-    later = np.concatenate([[False], same_key])
+    later = ~changes(whole.slot_s, whole.cell, whole.user, whole.service)
+    copy = later & ~changes(whole.event_us, whole.report)
     users, number = np.unique(whole.user, return_inverse=True)
     epsilons = np.array([service.mechanism.epsilon for service in services])
     spent = np.bincount(number, epsilons[whole.service] * ~copy, users.size)
@@ -93,15 +92,13 @@ def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
 
 def _tables(kept: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
     """The users of each group as packed rows: hash, then a report or NaN for each service."""
-    key = np.stack([kept.slot_s, kept.cell, kept.user])
-    new = np.concatenate([[True], (np.diff(key, axis=1) != 0).any(axis=0)])[: kept.user.size]
+    new = changes(kept.slot_s, kept.cell, kept.user)
     row = np.cumsum(new) - 1
     table = np.full((services, int(new.sum())), np.nan)
     table[kept.service, row] = kept.report
     first = kept.take(new)
-    begins = np.concatenate([[True], (np.diff(np.stack([first.slot_s, first.cell]), axis=1) != 0).any(axis=0)])
-    starts = np.flatnonzero(begins[: first.user.size])
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), first.user.size], strict=False):
+    starts = np.flatnonzero(changes(first.slot_s, first.cell)).tolist()
+    for start, end in pairwise([*starts, first.user.size]):
         group = int(first.slot_s[start]), int(first.cell[start])
         packed = np.concatenate([first.user[None, start:end], table[:, start:end].view(np.int64)])
         yield group, packed.tobytes()

@@ -9,6 +9,7 @@ from dpops.local.mechanism import Float64s
 from dpops.local.reports import Service
 from dpops.noise import Noise
 from dpops.types import Int64s
+from transforms.order import changes
 from transforms.records import Observations
 from transforms.sinks.rows import Row
 
@@ -62,7 +63,7 @@ def _means(observed: Observations, cell: Int64s, upper_steps: int) -> tuple[Int6
     key = np.stack([observed.slot_start_us, cell, observed.vehicle])
     order = np.lexsort(key[::-1])
     key, speed = key[:, order], observed.speed[order]
-    starts = np.flatnonzero(np.concatenate([[True], (np.diff(key, axis=1) != 0).any(axis=0)])[: speed.size])
+    starts = np.flatnonzero(changes(*key))
     counts = np.diff(np.append(starts, speed.size))
     # np.add.reduceat takes no empty list of starts.
     sums = np.add.reduceat(speed, starts) if starts.size else speed

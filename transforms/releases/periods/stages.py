@@ -32,6 +32,7 @@ from dpops.levels.stages import FIRST_CENTRE
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column
 from dpops.types import Int64s
+from transforms.order import changes
 from transforms.places.ground import NOWHERE, Pieces, Places
 from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
@@ -179,7 +180,7 @@ def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows
     order = np.lexsort((slot, where, tally.vehicle))
     order = order[where[order] != NOWHERE]
     keys = [column[order] for column in (tally.vehicle, where, slot)]
-    first = np.flatnonzero(np.any([np.diff(key, prepend=-1) != 0 for key in keys], axis=0))
+    first = np.flatnonzero(changes(*keys))
     if not first.size:
         return Rows(*[np.zeros(0, np.int64)] * len(Rows._fields))
     added = (np.add.reduceat(column[order], first) for column in (tally.kept, tally.sums["sums"]))
