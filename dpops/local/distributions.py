@@ -26,7 +26,7 @@ class Distribution:
     converged: bool
 
 
-def maximum_likelihood(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
+def maximum_likelihood(rows: ReportRows) -> Distribution:
     """The distribution that EM climbs to, by sequential quadratic programming instead.
 
     gap: largest gradient - 1, in nats per user (see `Evaluation`): no distribution is likelier by more. It has no scale
@@ -35,10 +35,10 @@ def maximum_likelihood(rows: ReportRows, tolerance: float = TOLERANCE) -> Distri
     for Maximum Likelihood Estimation of Mixture Proportions Using Sequential Quadratic Programming".
     """
     shares = np.full(rows.buckets, 1 / rows.buckets)
-    here = rows.evaluate(shares, curvature=True)
+    here = rows.evaluate(shares)
     start = np.zeros(rows.buckets)
     for step in range(_MOST_STEPS):
-        if here.gap <= tolerance:
+        if here.gap <= TOLERANCE:
             return Distribution(shares, here.log_likelihood, here.gap, step, converged=True)
         target = _best_quadratic(here, shares, start)
         shares, after = _line_search(rows, shares, target, here)
@@ -59,7 +59,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     shares = np.full(rows.buckets, 1 / rows.buckets)
     length, before = 1e3, np.inf
     for step in range(_MOST_STEPS):
-        here = rows.evaluate(shares, curvature=True)
+        here = rows.evaluate(shares)
         image, change = _smoothed_step(shares, here)
         distance = float(np.abs(image - shares).sum())
         length = length * 10 if distance < before else length / 4
@@ -100,7 +100,7 @@ def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Eva
     while part > 1e-6:
         trial = shares + part * (target - shares)
         trial /= trial.sum()
-        after = rows.evaluate(trial, curvature=True)
+        after = rows.evaluate(trial)
         if after.log_likelihood >= here.log_likelihood + 1e-4 * part * slope - 1e-15:
             return trial, after
         part /= 2

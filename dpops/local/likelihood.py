@@ -23,7 +23,7 @@ _CHUNK = 1 << 17
 class Evaluation:
     """What is known at one distribution, per user.
 
-    gradient: (buckets,). curvature: the negative Hessian, (buckets, buckets), or empty.
+    gradient: (buckets,). curvature: the negative Hessian, (buckets, buckets).
 
     At the maximum the gradient is at most 1 everywhere, and 1 where there is mass (Karush, Kuhn, Tucker). The
     log-likelihood is concave, so no distribution can have one that is higher by more than `gap`, in nats per user.
@@ -61,18 +61,17 @@ class ReportRows:
     def users(self) -> int:
         return int(self.counts.sum())
 
-    def evaluate(self, shares: Float64s, *, curvature: bool = False) -> Evaluation:
-        """The log-likelihood at a distribution with its gradient and, if asked, its negative Hessian.
+    def evaluate(self, shares: Float64s) -> Evaluation:
+        """The log-likelihood at a distribution with its gradient and its negative Hessian.
 
         shares: (buckets,), >= 0 with sum 1. By prefix sums and difference arrays.
         """
         buckets, users = self.buckets, self.users
         log_likelihood = 0.0
-        gradient = np.zeros(buckets)
-        hessian = np.zeros((buckets, buckets) if curvature else (0, 0))
+        gradient, hessian = np.zeros(buckets), np.zeros((buckets, buckets))
         for curve, parts in self._parts():
             prefix = np.concatenate([[0.0], np.cumsum(shares * curve)])
-            slope, bend = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2) if curvature else None
+            slope, bend = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2)
             for part in parts:
                 edges, levels, counts = self.edges[:, part], self.levels[:, part], self.counts[part]
                 likelihood = _likelihood(prefix, edges, levels)
@@ -81,12 +80,10 @@ class ReportRows:
                 weight = counts / likelihood
                 slope[0] += (jumps[0] * weight).sum()
                 slope += np.bincount(edges.ravel(), (jumps[1:] * weight).ravel(), slope.size)
-                if bend is not None:
-                    _add_bend(bend, edges, jumps, weight / likelihood)
+                _add_bend(bend, edges, jumps, weight / likelihood)
             gradient += curve * np.cumsum(slope)[:-1]
-            if bend is not None:
-                bend += np.triu(bend, 1).T  # only pairs in order of their edges were added
-                hessian += np.outer(curve, curve) * np.cumsum(np.cumsum(bend, 0), 1)[:-1, :-1]
+            bend += np.triu(bend, 1).T  # only pairs in order of their edges were added
+            hessian += np.outer(curve, curve) * np.cumsum(np.cumsum(bend, 0), 1)[:-1, :-1]
         return Evaluation(log_likelihood / users, gradient / users, hessian / users)
 
     def _parts(self) -> Iterator[tuple[Float64s, list[slice]]]:

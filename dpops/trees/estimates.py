@@ -34,11 +34,7 @@ class Reading(NamedTuple):
 
 
 def read_alike(
-    released: Sequence[Integers],
-    plans: Sequence[Plan],
-    shape: PlannedTree,
-    miss: float,
-    quantiles: Mapping[str, float] = QUANTILES,
+    released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree, miss: float
 ) -> dict[str, Reading]:
     """Reads HATs of one tree, as columns of all of them."""
     of = _Hats.of(released, plans, shape)
@@ -49,7 +45,7 @@ def read_alike(
     low, high = readings.cdf_interval(of.raw, half)
     outputs = {"cdf": _around(cdf, Between(low, high), noise, np.broadcast_to(of.bias[:, None], cdf.shape))}
     unknown = np.full(of.size.size, np.nan)
-    for name, level in quantiles.items():
+    for name, level in QUANTILES.items():
         value = readings.quantile(cdf, level)
         between = of.in_units(readings.quantile_interval(of.raw, half, level), of.grid / 2)
         outputs[name] = _around(value * of.width, between, unknown, unknown)

@@ -29,10 +29,10 @@ class TextLines(NamedTuple):
     end: Int64s
 
 
-def read_chunks(file: BinaryIO, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """Chunks of about `chunk_bytes`. A line of more than LINE_BYTES is passed over without being kept."""
+def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
+    """Chunks of about CHUNK_BYTES. A line of more than LINE_BYTES is passed over without being kept."""
     rest, skipping = file.read(len(BOM)).removeprefix(BOM), False
-    while block := file.read(chunk_bytes):
+    while block := file.read(CHUNK_BYTES):
         if skipping:
             after_line = block.find(b"\n") + 1
             if not after_line:

@@ -31,7 +31,7 @@ def assert_agrees(reports: Reports, rows: ReportRows) -> None:
     for seed in (1, 2):
         shares = np.random.default_rng(seed).dirichlet(np.full(rows.buckets, 0.3)) + 1e-6
         shares /= shares.sum()
-        evaluation = rows.evaluate(shares, curvature=True)
+        evaluation = rows.evaluate(shares)
         scaled = likelihood / (likelihood @ shares)[:, None]
         assert evaluation.gradient == pytest.approx(scaled.mean(axis=0), rel=1e-9)
         assert evaluation.curvature == pytest.approx(scaled.T @ scaled / len(scaled), rel=1e-8)

@@ -77,7 +77,6 @@ def test_the_comparators_formulas() -> None:
     for bins in (2, 4, 9, 64):
         histogram = Tree(bins, (bins,))
         assert histogram_error(bins) == pytest.approx(total_error(histogram, [Fraction(1)]))
-        assert histogram_error(bins, Fraction(2)) == histogram_error(bins) / 4
     assert [direct_error(k) < histogram_error(k) for k in (2, 3, 4, 5)] == [True, True, False, False]
     for depth in range(1, 13):
         assert binary_error(2**depth) / histogram_error(2**depth) == pytest.approx(depth**3 / (2**depth - 1))
