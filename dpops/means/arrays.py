@@ -74,6 +74,32 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
     return Arrays(length, group, weight, int(moved.max()), clipping + float(2 * grid.step / FINE), facts)
 
 
+def array_plans(
+    mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, of_noise: Fraction
+) -> list[ArrayPlan]:
+    """Plans of the sum of array means. of_noise: the part of epsilon that is for its noise.
+
+    Steps, by the number of arrays, and scales, by what one user moves, are made once: HATs share them.
+    """
+    steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in arrays}}
+    scales = {moved: moved / of_noise for moved in {laid.moved for laid in arrays}}
+    return [
+        ArrayPlan(
+            mechanism=mechanism,
+            epsilon=epsilon,
+            step=steps[laid.facts["arrays"]],
+            scale=scales[laid.moved],
+            upper=grid.upper,
+            bias_bound=laid.bias,
+            sensitivity=laid.moved,
+            facts=laid.facts,
+            grouping=laid.grouping,
+            weight=laid.weight,
+        )
+        for laid in arrays
+    ]
+
+
 def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
     """m_UB of each HAT, never above its largest count: longer arrays would only lump users together.
 

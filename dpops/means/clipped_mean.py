@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.claims import Adjacency
 from dpops.means.array_layouts import lay_out_together
-from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Arrays, Rule, check_rule
+from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Rule, array_plans, check_rule
 from dpops.mechanism import Integers, Mechanism, Plan, with_noise
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -45,44 +45,21 @@ class ClippedArrays(Mechanism):
         raise NotImplementedError
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        """Half of epsilon goes to the interval, half to the mean.
+
+        With one user in one array, the clipped sum moves by at most the interval's length, and by no more than the user
+        moves its array. A plan's scale is for the longest interval, its bias bound is all of U; `resolve` makes both
+        exact.
+        """
         layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
         shapes = [(laid.facts["arrays"], laid.m_ub) for laid in layouts]
         choice_of = {shape: self.choice(*shape, grid.upper_steps * FINE, epsilon) for shape in set(shapes)}
-        return _interval_plans(self.name, layouts, [choice_of[shape] for shape in shapes], grid, epsilon)
-
-
-def _interval_plans(
-    mechanism: str, layouts: Sequence[Arrays], choices: Sequence[IntervalChoice], grid: Grid, epsilon: Fraction
-) -> list[ArrayPlan]:
-    """Half of epsilon goes to the interval, half to the mean.
-
-    With one user in one array, the clipped sum moves by at most the interval's length, and by no more than the user
-    moves its array. A plan's scale is for the longest interval, its bias bound is all of U; `resolve`
-    makes both exact. Steps and scales are made once: HATs share them.
-    """
-    sensitivities = [min(choice.widest, laid.moved) for laid, choice in zip(layouts, choices, strict=True)]
-    steps = {arrays: grid.step / (FINE * arrays) for arrays in {laid.facts["arrays"] for laid in layouts}}
-    scales = {sensitivity: 2 * sensitivity / epsilon for sensitivity in set(sensitivities)}
-    upper, step = float(grid.upper), float(grid.step)
-    return [
-        ArrayPlan(
-            mechanism=mechanism,
-            epsilon=epsilon,
-            step=steps[laid.facts["arrays"]],
-            scale=scales[sensitivity],
-            upper=grid.upper,
-            bias_bound=upper,
-            sensitivity=sensitivity,
-            facts={
-                **laid.facts,
-                "grouping_bias": math.ceil(laid.bias * FINE / step),
-                **choice.facts,
-            },
-            grouping=laid.grouping,
-            weight=laid.weight,
-        )
-        for laid, choice, sensitivity in zip(layouts, choices, sensitivities, strict=True)
-    ]
+        upper, step = float(grid.upper), float(grid.step)
+        clipped = []
+        for laid, (widest, of_choice) in zip(layouts, map(choice_of.__getitem__, shapes), strict=True):
+            facts = {**laid.facts, "grouping_bias": math.ceil(laid.bias * FINE / step), **of_choice}
+            clipped.append(laid._replace(moved=min(widest, laid.moved), bias=upper, facts=facts))
+        return array_plans(self.name, clipped, grid, epsilon, epsilon / 2)
 
 
 def clipped_release(

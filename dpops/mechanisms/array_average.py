@@ -16,7 +16,7 @@ from dpops.means.array_layouts import (
     planned,
     sums_of_means,
 )
-from dpops.means.arrays import FINE, ArrayPlan, Arrays, Rule, array_means, check_rule, lay_out_wrapped
+from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, array_plans, check_rule, lay_out_wrapped
 from dpops.means.forecasts import errors_around, errors_of_weights, laid_out, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
@@ -68,7 +68,7 @@ class ArrayAverage(Mechanism):
             laid = lay_out_together(hats, grid, epsilon, self.m_ub)
         else:
             laid = [lay_out_wrapped(hat, grid, epsilon, self.m_ub) for hat in hats]
-        return average_plans(self.name, laid, grid, epsilon)
+        return array_plans(self.name, laid, grid, epsilon, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
         if self.grouping != "best-fit" or not hats.users.size or not hats.users.all():
@@ -125,27 +125,6 @@ class ArrayAverage(Mechanism):
         arrays = array_means(totals, plans)
         exact = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
         return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
-
-
-def average_plans(mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
-    """Steps, by the number of arrays, and scales, by what one user moves, are made once: HATs share them."""
-    steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in arrays}}
-    scales = {moved: moved / epsilon for moved in {laid.moved for laid in arrays}}
-    return [
-        ArrayPlan(
-            mechanism=mechanism,
-            epsilon=epsilon,
-            step=steps[laid.facts["arrays"]],
-            scale=scales[laid.moved],
-            upper=grid.upper,
-            bias_bound=laid.bias,
-            sensitivity=laid.moved,
-            facts=laid.facts,
-            grouping=laid.grouping,
-            weight=laid.weight,
-        )
-        for laid in arrays
-    ]
 
 
 def _together(hats: Hats, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:

@@ -8,9 +8,9 @@ from typing import ClassVar
 from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts
 from dpops.means.array_layouts import lay_out_together
-from dpops.means.arrays import ArrayPlan
+from dpops.means.arrays import ArrayPlan, array_plans
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
-from dpops.mechanisms.array_average import ArrayAverage, average_plans
+from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid
 
@@ -30,7 +30,7 @@ class OptArray(Mechanism):
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        return average_plans(self.name, lay_out_together(hats, grid, epsilon, _AVERAGE.m_ub), grid, epsilon)
+        return array_plans(self.name, lay_out_together(hats, grid, epsilon, _AVERAGE.m_ub), grid, epsilon, epsilon)
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         return _AVERAGE.forecasts(hats)
