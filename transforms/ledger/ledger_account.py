@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dpops.accountant import Limit
-from transforms.ledger.chain import Signature
-from transforms.ledger.ledger import Ledger
+
+if TYPE_CHECKING:
+    from transforms.ledger import Ledger
+    from transforms.ledger.chain import Signature
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,10 @@ class LedgerAccount:
     limit: Limit
     spec_name: str
     spec_text: str
-    signature: Signature | None = None
+    signature: "Signature | None" = None
     unattended: bool = False
 
-    def open(self) -> Ledger:
+    def open(self) -> "Ledger":
+        from transforms.ledger import Ledger  # who opens none needs no database
+
         return Ledger(self.url, self.head, self.signature)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from transforms import counters
 from transforms.errors import reason_of, recorded_but
-from transforms.ledger import LimitExceeded, PeriodClosed
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.codec import DrawnUnits, Encoded, column_of
 from transforms.records import RecordedSlot
@@ -25,6 +24,8 @@ def decoded(units: Iterable[bytes]) -> list[Encoded]:
 
 def record_units(units: DrawnUnits, account: LedgerAccount) -> Recording:
     """Records units in one transaction: all or none. Raises LedgerError, or StepError for the head file."""
+    from transforms.ledger import LimitExceeded, PeriodClosed  # who records nothing needs no database
+
     try:
         done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
     except LimitExceeded:

@@ -12,15 +12,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transforms.atomic_files import locked, replacing
 from transforms.errors import reason_of
-from transforms.ledger.chain import Signature
 from transforms.regular_files import read_regular
+
+if TYPE_CHECKING:
+    from transforms.ledger.chain import Signature
 
 LOG = logging.getLogger("hatstream.learned")
 LOG.setLevel(logging.WARNING)
@@ -47,7 +49,7 @@ class StateFile:
     key: bytes | None = field(default=None, repr=False)
 
     @staticmethod
-    def beside(head: Path, spec_id: str, signature: Signature | None) -> "StateFile":
+    def beside(head: Path, spec_id: str, signature: "Signature | None") -> "StateFile":
         """Names a file in the folder of the account's head file, which every process that records can write to."""
         key = None if signature is None else signature.key_of(f"learned/{spec_id}")
         return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
