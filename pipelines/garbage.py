@@ -2,7 +2,7 @@
 
 import gc
 
-_OBJECTS = 100_000
+_OBJECTS = 1_000_000
 
 
 def collect_seldom() -> None:
