@@ -58,15 +58,18 @@ class StepResult(msgspec.Struct, frozen=True):
     errno: int = 0
 
 
-def serve() -> None:
-    """Answers requests on standard input until it is closed. Nothing else is written to standard output."""
+def serve(_handles: Sequence[int]) -> None:
+    """Answers requests on standard input until it is closed, on standard output. Nothing that is written there, or to
+    standard error, is seen: a crash would be described with what it crashed on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its decoder
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     pa.set_memory_pool(pa.system_memory_pool())  # others reserve more than they use
     keep_freed_memory()
     with os.fdopen(os.dup(0), "rb") as asked, os.fdopen(os.dup(1), "wb") as answers, ThreadPoolExecutor(1) as sender:
-        os.dup2(2, 1)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
         while request := receive(asked):
             sent: Future[None] | None = None
             for answer, table in _answers(pickle.loads(request)):

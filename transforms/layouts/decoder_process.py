@@ -3,15 +3,13 @@
 The process is kept for the next file. One that crashes, hangs or wants too much memory ends, and is begun anew.
 """
 
+import atexit
 import fcntl
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 import msgspec
 import pyarrow as pa
@@ -20,17 +18,39 @@ from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, RawBat
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.jsonl import JsonLines
+from transforms.nursery import Nurse, Nursery
 
 MESSAGE_ROWS = 1 << 20
 """Most rows of one message; those of a poll are held together until all of it is decoded."""
 PIPE_BYTES = 1 << 20
 
 _LINE_BY_LINE = (CsvTable, JsonLines)  # of bounded lines: they are decoded here
-_KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
-_PROGRAM = "import hatstream; from transforms.layouts.decoder import serve; serve()"
+_MODULE = "transforms.layouts.decoder"
 _IDLE: "list[_Decoder]" = []
+_NURSES: list[Nurse] = []
+"""Whom this process asks for decoders: at most one, another one's nursery or its own."""
 _LOCK = threading.Lock()
-os.register_at_fork(after_in_child=_IDLE.clear)  # two processes must not ask the same decoder
+
+
+def ask_for_decoders(nurse: Nurse) -> None:
+    """From now on decoders are forked by a nursery that is there already."""
+    _NURSES[:] = [nurse]
+
+
+@atexit.register
+def _close() -> None:
+    """Waits for the end of all decoders, so that what they took is this process's."""
+    for nurse in _NURSES:
+        nurse.close()
+
+
+def _forget() -> None:
+    """Two processes must not ask the same decoder, or as one of a nursery."""
+    _IDLE.clear()
+    _NURSES.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
@@ -115,36 +135,32 @@ def _idle() -> "_Decoder":
     return _Decoder()
 
 
+def _nurse() -> Nurse:
+    with _LOCK:
+        if not (_NURSES and _NURSES[0].is_alive):
+            _NURSES[:] = [Nursery([_MODULE])]
+        return _NURSES[0]
+
+
 class _Decoder:
     """A process of transforms/layouts/decoder.py. It ends when this process does, whose end of the pipe is closed."""
 
     def __init__(self) -> None:
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        environment |= {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # a crash would be described there, with what it crashed on
-            env=environment,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._asks, self._answers = self._process.stdin, self._process.stdout
-        fcntl.fcntl(self._answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self._process = _nurse().fork(f"{_MODULE}:serve")
+        fcntl.fcntl(self._process.answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     @property
     def is_alive(self) -> bool:
-        return self._process.poll() is None
+        return self._process.is_alive
 
     def ask(self, work: DecoderTask) -> None:
         try:
-            send(self._asks, pickle.dumps(work))
+            send(self._process.asks, pickle.dumps(work))
         except OSError:
             raise self._lost() from None
 
     def answer(self) -> tuple[StepResult, RawBatch | None]:
-        head, body = receive(self._answers), receive(self._answers)
+        head, body = receive(self._process.answers), receive(self._process.answers)
         if not head:
             raise self._lost()
         try:
@@ -155,21 +171,16 @@ class _Decoder:
             ValueError,
             pa.ArrowException,
         ):  # it ended within a word, or it is out of its mind
-            self._process.kill()
             raise self._lost() from None
         if table is None:
             return answer, None
         return answer, RawBatch(table.num_rows + sum(answer.refused.values()), table, answer.refused)
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        with suppress(OSError):  # of a request that it took no more
-            self._asks.close()
-        self._answers.close()
+        self._process.end()
 
     def _lost(self) -> _Refusal:
-        number = -self._process.wait()
+        number = -self._process.end()
         if number == signal.SIGXCPU:
             return _Refusal(f"cannot be decoded: it takes more than {STEP_CPU_S} s, far too long for what it holds")
         how = f"signal {number}" if number > 0 else f"exit code {-number}"

@@ -3,8 +3,6 @@
 import os
 import pickle
 import queue
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,10 +13,11 @@ from typing import Protocol
 
 from pipelines.runs.crew.spool import Shelf
 from pipelines.runs.crew.tasks import Done, Observe, Road, Task, Told
-from transforms.errors import StepError
+from transforms.errors import StepError, reason_of
 from transforms.layouts.base import Layout, Share, SplitLayout
 from transforms.layouts.decoder import receive, send
 from transforms.layouts.remote import is_remote
+from transforms.nursery import Nursery
 
 MOST_WORKERS = 16
 WORKER_BYTES = 128 << 20
@@ -26,7 +25,7 @@ WORKER_BYTES = 128 << 20
 SHARE_BYTES = 16 << 20
 """About the size of a share that one worker reads of a large file."""
 
-_PROGRAM = "import hatstream; from pipelines.runs.crew.worker import serve; serve()"
+_MODULE = "pipelines.runs.crew.worker"
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -107,12 +106,16 @@ class Workers:
     def __init__(self, road: Road, shelf: Shelf, handles: Sequence[int]) -> None:
         self.shelf, self.rows = shelf, 0
         self._lock = threading.Lock()
+        self._nursery = Nursery([_MODULE, *_modules_of(road)])
         self._all: list[_Worker] = []
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         try:
             for number in range(1, len(handles)):
-                self._all.append(_Worker(road, handles, number))
+                self._all.append(_Worker(road, handles, number, self._nursery))
                 self._idle.put(self._all[-1])
+        except OSError as error:
+            self._end()
+            raise StepError(f"a worker process cannot be started: {reason_of(error)}") from None
         except BaseException:
             self._end()
             raise
@@ -147,30 +150,29 @@ class Workers:
     def _end(self) -> None:
         for worker in self._all:
             worker.end()
+        self._nursery.close()
+
+
+def _modules_of(road: Road) -> set[str]:
+    """What every worker needs for its road; nothing of a caller's own, which may start threads."""
+    modules = {type(part).__module__ for part in (road.layout, road.release)}
+    return {module for module in modules if module.startswith("transforms.")}
 
 
 class _Worker:
     """A process of pipelines/runs/crew/worker.py."""
 
-    def __init__(self, road: Road, handles: Sequence[int], number: int) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
-        environment["OPENBLAS_NUM_THREADS"] = "1"
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, str(number), *map(str, handles)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=handles,
-            env=environment,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._asks, self._answers = self._process.stdin, self._process.stdout
-        with suppress(BrokenPipeError):  # the first task will tell
-            send(self._asks, pickle.dumps(road))
+    def __init__(self, road: Road, handles: Sequence[int], number: int, nursery: Nursery) -> None:
+        with nursery.another() as nurse:
+            self._process = nursery.fork(f"{_MODULE}:serve", [nurse.fileno(), *handles])
+        self._ask((dict(os.environ), road, number))
+
+    def _ask(self, what: object) -> None:
+        with suppress(BrokenPipeError):  # its answer will tell
+            send(self._process.asks, pickle.dumps(what))
 
     def perform(self, task: Task, told: Told) -> Done:
-        with suppress(BrokenPipeError):
-            send(self._asks, pickle.dumps(task))
+        self._ask(task)
         while isinstance(answer := self._answer(), int):
             told(answer)
         if isinstance(answer, Done):
@@ -178,17 +180,13 @@ class _Worker:
         raise answer
 
     def _answer(self) -> int | Done | Exception:
-        answer = receive(self._answers)
+        answer = receive(self._process.answers)
         with suppress(pickle.UnpicklingError, EOFError):  # of an answer that is none, or was cut short
             reply: int | Done | Exception = pickle.loads(answer)
             return reply
-        code = self._process.wait()
+        code = self._process.end()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return StepError(f"a worker process ended in the middle of its work ({how}); nothing was recorded")
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        with suppress(OSError):
-            self._asks.close()
-        self._answers.close()
+        self._process.end()

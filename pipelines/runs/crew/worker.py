@@ -4,29 +4,41 @@ import os
 import pickle
 import queue
 import signal
-import sys
+import socket
 import threading
+from collections.abc import Sequence
 from typing import IO
 
 from pipelines.garbage import collect_seldom
 from pipelines.runs.crew.spool import Shelf
 from pipelines.runs.crew.tasks import Done, Road
 from transforms.layouts.decoder import receive, send
+from transforms.layouts.decoder_process import ask_for_decoders
 from transforms.memory import keep_freed_memory
+from transforms.nursery import Nurse
 
 
-def serve() -> None:
-    """Standard input: the road, then tasks. Standard output: rows read, then what a task left or what it raised."""
+def serve(handles: Sequence[int]) -> None:
+    """Standard input: environment, road and the number of this worker's file, then tasks. Standard output: rows read,
+    then what a task left or what it raised.
+
+    handles: of who forks its decoders, and of all files of the shelf.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its workers
     collect_seldom()
     keep_freed_memory()
-    number, *handles = map(int, sys.argv[1:])
+    nurse, *files = handles
+    ask_for_decoders(Nurse(socket.socket(fileno=nurse)))
     asked: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     threading.Thread(target=_listen, args=(os.fdopen(os.dup(0), "rb"), asked), daemon=True).start()
-    road: Road = pickle.loads(asked.get())
-    shelf = Shelf(handles, number)
+    environment: dict[str, str]
+    road: Road
+    number: int
+    environment, road, number = pickle.loads(asked.get())
+    os.environ.update(environment)
+    shelf = Shelf(files, number)
     while True:
         task = pickle.loads(asked.get())
         answer: Done | Exception

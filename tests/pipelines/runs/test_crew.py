@@ -19,6 +19,7 @@ from transforms.layouts import layout
 from transforms.places.ground import Hexagons
 
 PATIENCE_S = 20
+NO_ROAD = Road(None, None, Hexagons(7, None), None)
 
 
 def children():
@@ -60,10 +61,11 @@ def test_workers_end_with_the_process_that_started_them_even_if_it_is_killed():
     program = (
         "from pipelines.runs.crew.crew import Workers\n"
         "from pipelines.runs.crew.spool import Shelf\n"
+        "from pipelines.runs.crew.tasks import Road\n"
         "import tempfile, time\n"
         "files = [tempfile.TemporaryFile() for _ in range(3)]\n"
         "handles = [file.fileno() for file in files]\n"
-        "workers = Workers(None, Shelf(handles, 0), handles)\n"
+        "workers = Workers(Road(None, None, None, None), Shelf(handles, 0), handles)\n"
         "print(*(worker._process.pid for worker in workers._all), flush=True)\n"
         "time.sleep(60)\n"
     )
@@ -91,7 +93,7 @@ def test_a_worker_that_talks_nonsense_is_an_ended_one(tmp_path):
 
     with (tmp_path / "a").open("w+b") as a, (tmp_path / "b").open("w+b") as b:
         handles = [a.fileno(), b.fileno()]
-        with Workers(None, Shelf(handles, 0), handles) as workers, pytest.raises(Exception, match=r".") as caught:
+        with Workers(NO_ROAD, Shelf(handles, 0), handles) as workers, pytest.raises(Exception, match=r".") as caught:
             list(workers.perform([Mute()]))  # which the worker cannot even find
     assert "Mute" in str(caught.value) or "worker process ended" in str(caught.value)
 
@@ -99,12 +101,11 @@ def test_a_worker_that_talks_nonsense_is_an_ended_one(tmp_path):
 def test_a_small_input_starts_no_process_and_a_large_one_as_many_as_there_are_cores(tmp_path, monkeypatch):
     feed = tmp_path / "feed.csv"
     feed.write_text("bus,ts,lat,lon,v\n")
-    road = Road(None, None, Hexagons(7, None), None)
     monkeypatch.setattr(crew, "cores", lambda: 2)
-    with crew_of(road, [str(feed)], None) as alone:
+    with crew_of(NO_ROAD, [str(feed)], None) as alone:
         assert type(alone).__name__ == "Alone"
     monkeypatch.setattr(crew, "WORKER_BYTES", 1)
-    with crew_of(road, [str(feed)], None) as together:
+    with crew_of(NO_ROAD, [str(feed)], None) as together:
         assert len(together._all) == 2
     assert children() == []
 
