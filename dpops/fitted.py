@@ -150,6 +150,15 @@ LITTLE_KMH = 0.5
 PLACE_SDS_KMH, PLACE_GROUP_SD_KMH = (0.5, 2.5, 6.0, 12.0, 20.0), 4.0
 """Guessed: how far places may lie from their cell, a mixture whose parts are learned (the first says that a place is as
 its cell); and groups of them, at first."""
+PLACE_TRAFFIC_POWERS = (0.0, 0.33, 0.67, 1.0)
+"""Tried: places are expected to weigh what their cells' traffic makes of them, to one of these powers."""
+PLACES_UNVISITED = (0.0, 0.1, 0.3, 0.5, 0.7, 0.85, 0.95)
+"""All count, as far as they are likely: the part of places that nobody visits."""
+PLACE_TRAFFIC_SDS = (0.3, 0.45, 0.65, 0.9, 1.2, 1.6, 2.1, 2.7, 3.4)
+"""Likewise: how far others' weights lie from what is expected, as standard deviations of a logarithm."""
+PLACES_SLOWED, PLACE_SLOWED_RATIOS = (0.0, 0.4, 0.8), (0.33, 3.0)
+"""Tried: of segments that vehicles pass whole, the slow ones have more reports. One that weighs r times what is
+expected is slower than its cell by r to one of these powers; guessed: with r between these."""
 PLACE_EVIDENCE = 6.0
 """Made-up: so much likelier, as a logarithm, releases must be if places differ from their cells than if none does,
 before any is published otherwise. In cities where none does it stayed below 5."""
@@ -163,8 +172,8 @@ PLACE_OWN, PLACE_COMMON, MOST_PLACE_OWN = 60.0, 3.0, 400.0
 (km/h)^2; and the most that is believed of the first."""
 MOST_PLACE_COMMON = 50.0
 """Guessed: the most that is believed of the second."""
-SURE = 9.0
-"""Guessed: a weight so many standard deviations above 0 is taken as it is measured."""
+SURE = 5.0
+"""How exactly it is computed: a weight so many standard deviations above 0 is looked for near what was measured."""
 PLACE_WIDTH_KMH, PLACE_VEHICLES, PLACE_CAUTION = 8.0, 1.0, 1.64
 """Chosen: a place is `ok` where half its interval is narrower, and where more vehicle-days a day are expected, even if
 its weight is smaller by so many standard deviations: one that a single vehicle visits never is."""

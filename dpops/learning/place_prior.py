@@ -1,4 +1,4 @@
-"""What all places teach of one: how weights are spread, how far places lie from their cells, and groups of them do."""
+"""What all places teach of one: how far places lie from their cells, and groups of them do."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -7,34 +7,34 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.place_sums import Around, PlaceSums
-from dpops.types import Float64s, Int64s
+from dpops.learning.place_traffic import RATIOS, chunks, nodes
+from dpops.types import Float64s
 
-RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
-"""What a place may weigh, where 1 is what its cell's declared traffic gives to each of its places."""
 SDS_KMH = np.array(fitted.PLACE_SDS_KMH)
 """How far places may lie from their cell: a mixture of these."""
 MANY = 20_000
 """Of more places a part teaches the prior: whole groups of them, evenly."""
-_NEAR = np.linspace(-4, 4, RATIOS.size)
-_CHUNK = 512
 _TINY = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlacePrior:
-    """ratios: probabilities of RATIOS. sds: of SDS_KMH. groups: mean of each group, km/h; its variance; sd of all."""
+    """ratios: probabilities of RATIOS. slowed: a place that weighs r times what is expected is thought to be slower by
+    r to this power. sds: probabilities of SDS_KMH. groups: mean of each group, km/h; its variance; sd of all."""
 
     ratios: Float64s
+    slowed: float
     sds: Float64s
     groups: Float64s
     group_variances: Float64s
     group_sd: float
 
     @staticmethod
-    def first(around: Around) -> "PlacePrior":
+    def first(ratios: Float64s, slowed: float, around: Around) -> "PlacePrior":
         groups = int(around.groups.max(initial=0)) + 1
         return PlacePrior(
-            ratios=_first_ratios(),
+            ratios=ratios,
+            slowed=slowed,
             sds=np.full(SDS_KMH.size, 1 / SDS_KMH.size),
             groups=np.zeros(groups),
             group_variances=np.full(groups, fitted.PLACE_GROUP_SD_KMH**2),
@@ -56,7 +56,7 @@ class Believed(NamedTuple):
 
 def believed(prior: PlacePrior, sums: PlaceSums, around: Around) -> Believed:
     """Finds it of each place, by the prior and the place's own sums."""
-    parts = [_posterior(prior, sums, around, chosen) for chosen in _chunks(sums.weights.size)]
+    parts = [_posterior(prior, sums, around, chosen) for chosen in chunks(sums.weights.size)]
     values, of_reports, variances, weights, weight_variances = (
         np.concatenate(column) for column in zip(*(part.moments for part in parts), strict=True)
     )
@@ -66,15 +66,16 @@ def believed(prior: PlacePrior, sums: PlaceSums, around: Around) -> Believed:
 
 def improved(prior: PlacePrior, sums: PlaceSums, around: Around) -> PlacePrior:
     """By expectation and maximisation."""
-    result = [_posterior(prior, sums, around, chosen) for chosen in _chunks(sums.weights.size)]
+    result = [_posterior(prior, sums, around, chosen) for chosen in chunks(sums.weights.size)]
     obs, precision = (np.concatenate([getattr(part, name) for part in result]) for name in ("obs", "precision"))
     of_group = [np.bincount(around.groups, part, prior.groups.size) for part in (obs, precision)]
     there = np.bincount(around.groups, minlength=prior.groups.size) > 0
     left = 1 / (prior.group_sd**-2 + of_group[1])
     means = left * of_group[0]
-    ratios, sds = (np.sum([getattr(part, name) for part in result], axis=0) for name in ("ratios", "sds"))
+    sds = np.sum([part.sds for part in result], axis=0)
     return PlacePrior(
-        ratios=_anchored(ratios / np.sum(ratios)),
+        ratios=prior.ratios,
+        slowed=prior.slowed,
         sds=(sds + 1.0) / np.sum(sds + 1.0),
         groups=means,
         group_variances=left,
@@ -90,25 +91,17 @@ def some(sums: PlaceSums, around: Around) -> tuple[PlaceSums, Around]:
     chosen = around.groups % every == 0
     names = ("speeds", "centred", "centres", "squares", "weights", "surprise")
     part = replace(sums, **{name: getattr(sums, name)[chosen] for name in names})
-    return part, replace(around, **{name: getattr(around, name)[chosen] for name in around.__dataclass_fields__})
+    named = ("values", "of_hours", "expected", "groups")
+    return part, replace(around, **{name: getattr(around, name)[chosen] for name in named})
 
 
-def copies_log_likelihood(sums: PlaceSums, around: Around, few: tuple[PlaceSums, Around], rounds: int) -> float:
-    """Finds `Believed.log_likelihood` as if every place were as its cell. few: of whom weights are learned."""
-    prior = PlacePrior.first(around)
-    for _ in range(rounds):
-        parts = [_copies(prior, *few, chosen) for chosen in _chunks(few[0].weights.size)]
-        counts = np.sum([ratios for ratios, _ in parts], axis=0)
-        prior = replace(prior, ratios=_anchored(counts / np.sum(counts)))
-    return sum(log for _, log in (_copies(prior, sums, around, chosen) for chosen in _chunks(sums.weights.size)))
-
-
-def _copies(prior: PlacePrior, sums: PlaceSums, around: Around, chosen: slice) -> tuple[Float64s, float]:
-    """How much speaks for each ratio, and the logarithm of the likelihood."""
-    weights, log, nearest = _nodes(prior, sums, around.expected[chosen], chosen)
-    log = log + _fits(weights, around.values[chosen, None], sums, chosen)
-    likely, whole = _normed(log)
-    return np.bincount(nearest.ravel(), likely.ravel(), RATIOS.size).astype(np.float64), whole
+def copies_log_likelihood(ratios: Float64s, sums: PlaceSums, around: Around) -> float:
+    """Finds `Believed.log_likelihood` as if every place were as its cell."""
+    total = 0.0
+    for chosen in chunks(sums.weights.size):
+        weights, log = nodes(ratios, sums, around.expected[chosen], chosen)
+        total += _normed(log + _fits(weights, around.values[chosen, None], sums, chosen))[1]
+    return total
 
 
 def _fits(weights: Float64s, values: Float64s, sums: PlaceSums, chosen: slice) -> Float64s:
@@ -128,38 +121,12 @@ def _normed(log: Float64s) -> tuple[Float64s, float]:
     return likely / whole, float(np.sum(most) + np.sum(np.log(whole)))
 
 
-def _first_ratios() -> Float64s:
-    """Half of all places are not visited, and few have most."""
-    raw = np.concatenate([[1.0], np.full(RATIOS.size - 1, 1 / (RATIOS.size - 1))])
-    return _anchored(raw / raw.sum())
-
-
-def _anchored(counts: Float64s) -> Float64s:
-    """The most likely probabilities of RATIOS whose mean is 1. counts: how much speaks for each, adds up to 1."""
-    low, high = -1 / (RATIOS[-1] - 1) * (1 - 1e-9), 1 - 1e-9
-    counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
-    for _ in range(60):
-        middle = (low + high) / 2
-        result = counts / (1 + middle * (RATIOS - 1))
-        if result @ RATIOS / result.sum() > 1:
-            low = middle
-        else:
-            high = middle
-    probabilities: Float64s = result / result.sum()
-    return probabilities
-
-
-def _chunks(places: int) -> list[slice]:
-    return [slice(start, min(start + _CHUNK, places)) for start in range(0, max(places, 1), _CHUNK)]
-
-
 class _Found(NamedTuple):
-    """moments: those of `Believed`, in its order. ratios, sds: how much speaks for each. obs, precision: of the group's
+    """moments: those of `Believed`, in its order. sds: how much speaks for each. obs, precision: of the group's
     mean, by place."""
 
     moments: tuple[Float64s, Float64s, Float64s, Float64s, Float64s]
     log_likelihood: float
-    ratios: Float64s
     sds: Float64s
     obs: Float64s
     precision: Float64s
@@ -168,26 +135,24 @@ class _Found(NamedTuple):
 def _posterior(prior: PlacePrior, sums: PlaceSums, around: Around, chosen: slice) -> _Found:
     """Over weights and components, (places, RATIOS, SDS_KMH), of which the speeds are integrated out."""
     groups = around.groups[chosen]
-    middle = around.values[chosen] + prior.groups[groups]
-    weights, log, nearest = _nodes(prior, sums, around.expected[chosen], chosen)
+    weights, log = nodes(prior.ratios, sums, around.expected[chosen], chosen)
+    middle = around.values[chosen, None] * _faster(prior, weights / around.expected[chosen, None])
+    middle = middle + prior.groups[groups][:, None]
     beyond = (  # how far values lie from the middle, times how much is told of them
-        weights * sums.speeds[chosen, None]
-        + weights**2 * (sums.centres[chosen, None] - sums.speed_precision * middle[:, None])
+        weights * sums.speeds[chosen, None] + weights**2 * (sums.centres[chosen, None] - sums.speed_precision * middle)
     )[..., None]
     told = (weights**2 * sums.speed_precision)[..., None]
     precision = SDS_KMH**-2.0 + told
     shrunk = SDS_KMH**-2.0 / precision
-    log = (log + _fits(weights, middle[:, None], sums, chosen))[..., None]
+    log = (log + _fits(weights, middle, sums, chosen))[..., None]
     log = log + np.log(prior.sds + _TINY) + 0.5 * (np.log(shrunk) + beyond**2 / precision)
     likely, whole = _normed(log)
-    by_weight = likely.sum(axis=2)
     spread = prior.group_variances[groups] * np.sum(likely * shrunk, axis=(1, 2)) ** 2
     of_group = told * shrunk
     obs = beyond * shrunk + of_group * prior.groups[groups][:, None, None]
     return _Found(
         moments=_moments(likely, weights, beyond / precision, 1 / precision, middle, spread),
         log_likelihood=whole,
-        ratios=np.bincount(nearest.ravel(), by_weight.ravel(), RATIOS.size).astype(np.float64),
         sds=likely.sum(axis=(0, 1)),
         obs=np.sum(likely * obs, axis=(1, 2)),
         precision=np.sum(likely * of_group, axis=(1, 2)),
@@ -198,12 +163,13 @@ def _moments(
     likely: Float64s, weights: Float64s, step: Float64s, variance: Float64s, middle: Float64s, spread: Float64s
 ) -> tuple[Float64s, Float64s, Float64s, Float64s, Float64s]:
     """Those of `Believed`. step, variance: of value less middle, by weight and component. spread: more variance."""
-    mean = np.sum(likely * step, axis=(1, 2))
-    whole = np.sum(likely * (variance + step**2), axis=(1, 2)) - mean**2 + spread
+    value = middle[..., None] + step
+    mean = np.sum(likely * value, axis=(1, 2))
+    whole = np.sum(likely * (variance + (value - mean[:, None, None]) ** 2), axis=(1, 2)) + spread
     weight, weight_variance = _weighed(likely.sum(axis=2), weights)
-    visited = np.sum(np.sum(likely * step, axis=2) * weights, axis=1) / np.maximum(weight, _TINY)
-    of_reports = middle + np.where(weight > _TINY, visited, mean)
-    return middle + mean, of_reports, np.maximum(whole, 1e-6), weight, weight_variance
+    visited = np.sum(np.sum(likely * value, axis=2) * weights, axis=1) / np.maximum(weight, _TINY)
+    of_reports = np.where(weight > _TINY, visited, mean)
+    return mean, of_reports, np.maximum(whole, 1e-6), weight, weight_variance
 
 
 def _weighed(likely: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
@@ -212,17 +178,11 @@ def _weighed(likely: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
     return mean, np.maximum(np.sum(likely * weights**2, axis=1) - mean**2, 0.0)
 
 
-def _nodes(prior: PlacePrior, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s, Int64s]:
-    """Weights that each place may have, (places, RATIOS), the logarithm of how likely each is, the nearest ratio."""
-    precision = max(sums.weight_precision, 1e-300)
-    seen = sums.weights[chosen] / precision
-    sure = seen > fitted.SURE / np.sqrt(precision)
-    weights = np.where(sure[:, None], seen[:, None] + _NEAR / np.sqrt(precision), RATIOS * expected[:, None])
-    log = -0.5 * precision * (weights - seen[:, None]) ** 2
-    log = log + np.where(sure[:, None], 0.0, np.log(prior.ratios + _TINY))
-    nearest = np.broadcast_to(np.arange(RATIOS.size), weights.shape).copy()
-    if sure.any():
-        ratio = np.clip(weights[sure] / np.maximum(expected[sure, None], _TINY), 1e-6, None)
-        near = np.rint(np.interp(np.log(ratio), np.log(RATIOS[1:]), np.arange(1, RATIOS.size)))
-        nearest[sure] = np.clip(near, 1, None).astype(np.int64)
-    return weights, log, nearest
+def _faster(prior: PlacePrior, ratios: Float64s) -> Float64s:
+    """How much faster than its cell a place is thought to be that weighs so much, as a factor; 1 by all reports.
+
+    Reports are time: vehicles that pass a street send the more of them there, the slower they drive."""
+    power, (least, most) = -prior.slowed, fitted.PLACE_SLOWED_RATIOS
+    usual = prior.ratios @ (RATIOS * np.clip(RATIOS, least, most) ** power)
+    result: Float64s = np.clip(ratios, least, most) ** power / usual
+    return result

@@ -2,16 +2,18 @@
 
 Places are independent around their cells: smoothness between neighbours was tried, and gains nothing (docs/streets.md).
 A place's weight and mean are learned together. How weights are spread, how far places lie from their cells, and how
-far those of one group do, are learned from all of them: an empirical prior, by expectation and maximisation.
+far those of one group do, are learned from all of them: an empirical prior, by likelihood and by expectation and
+maximisation.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpops import fitted
 from dpops.learning.place_prior import PlacePrior, believed, copies_log_likelihood, improved, some
 from dpops.learning.place_sums import Around, PlaceSums
+from dpops.learning.place_traffic import learned_traffic
 from dpops.types import Float64s
 
 ROUNDS, LAST_ROUNDS = 8, 2
@@ -47,13 +49,14 @@ def whole_weight(sums: PlaceSums, anchor: float) -> float:
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
     """around.expected adds up to `whole_weight`. A function of its arguments alone."""
-    prior, few = PlacePrior.first(around), some(sums, around)
-    for _ in range(ROUNDS if sums.days else 0):
-        prior = improved(prior, *few)
+    expected, ratios = learned_traffic(sums, around.expected)
+    around = replace(around, expected=expected)
+    few = some(sums, around)
+    prior = _learned_prior(ratios, *few)
     for _ in range(LAST_ROUNDS if few[0] is not sums else 0):
         prior = improved(prior, sums, around)
     belief = believed(prior, sums, around)
-    evidence = belief.log_likelihood - copies_log_likelihood(sums, around, few, ROUNDS) if sums.days else 0.0
+    evidence = belief.log_likelihood - copies_log_likelihood(ratios, sums, around) if sums.days else 0.0
     values = belief.of_reports if evidence >= fitted.PLACE_EVIDENCE else around.values
     own = _own(sums, belief.values, belief.weights)
     untold = np.maximum(fitted.PLACE_OTHER_HOURS * around.of_hours, fitted.LEAST_PLACE_FLOOR)
@@ -66,6 +69,17 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
         own=own,
         evidence=evidence,
     )
+
+
+def _learned_prior(ratios: Float64s, sums: PlaceSums, around: Around) -> PlacePrior:
+    """The likeliest; where places are passed, of several that differ in how much slower busy ones are."""
+    candidates = []
+    for slowed in fitted.PLACES_SLOWED if around.are_passed else (0.0,):
+        prior = PlacePrior.first(ratios, slowed, around)
+        for _ in range(ROUNDS if sums.days else 0):
+            prior = improved(prior, sums, around)
+        candidates.append(prior)
+    return max(candidates, key=lambda prior: believed(prior, sums, around).log_likelihood)
 
 
 def _own(sums: PlaceSums, values: Float64s, weights: Float64s) -> Float64s:

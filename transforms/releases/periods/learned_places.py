@@ -113,6 +113,7 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
         of_hours=of_hours[cell],
         expected=whole * traffic / traffic.sum(),
         groups=groups_of(pieces),
+        are_passed=bool(pieces.places.geometries),
     )
     return LearnedPlaces(learn_places(taught.sums, around), cells, taught.vehicles)
 
