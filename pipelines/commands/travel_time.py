@@ -76,8 +76,8 @@ def _plain(time: TravelTime) -> dict[str, object]:
 
 def _lacking_line(lacking: Lacking) -> str:
     first, *others = (repr(name[:60]) for name in lacking.names)
-    more = f" and {len(others):,} more" if others else ""
-    return f"{lacking.start} to {lacking.end[11:16]}: no time, for {first}{more} of the route's places has no value"
+    which = f"{first} and {len(others):,} more of the route's places have" if others else f"its place {first} has"
+    return f"{lacking.start} to {lacking.end[11:16]}: no time, for {which} no value"
 
 
 def _line(time: TravelTime) -> str:

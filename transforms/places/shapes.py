@@ -133,8 +133,9 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
         why = shapely.is_valid_reason(degrees[number - 1])
         raise ValueError(f"feature {number} has a geometry that crosses itself: {why}")
     is_directed = np.array([_is_directed(feature, number) for number, feature in enumerate(features, 1)], np.bool_)
-    for number in _first(is_directed & (east - west > 180)):
-        raise ValueError(f"feature {number}: cut a line with a direction at the antimeridian")
+    is_one = shapely.get_type_id(degrees) == shapely.GeometryType.LINESTRING
+    for number in _first(is_one & (east - west > 180)):
+        raise ValueError(f"feature {number}: cut a line at the antimeridian; else it goes around the world")
     reach_m = np.array([_buffer_of(feature, buffer_m, number) for number, feature in enumerate(features, 1)])
     is_line = reach_m > 0
     for row in np.flatnonzero(is_line & (shapely.get_num_coordinates(line) > _FEW)).tolist():

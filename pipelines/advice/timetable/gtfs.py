@@ -53,7 +53,7 @@ class StopTimes:
 @dataclass(frozen=True)
 class Lines:
     """Shapes, or for trips without one the stops one after the other. starts: where each line's positions begin, and
-    an end behind the last. of_trip: each trip's line, -1 for none."""
+    an end behind the last. lon: goes on across the antimeridian. of_trip: each trip's line, -1 for none."""
 
     starts: Int64s
     lat: Float64s
@@ -129,6 +129,7 @@ class Gtfs:
         line = np.concatenate([line, len(ids) + times.trip[rows]])
         lat, lon = np.concatenate([lat, stop_lat[times.stop[rows]]]), np.concatenate([lon, stop_lon[times.stop[rows]]])
         numbers, starts = np.unique(line, return_index=True)
+        lon = np.concatenate([lon[:0], *(np.unwrap(part, period=360) for part in np.split(lon, starts[1:]))])
         position = np.full(len(ids) + len(of_trip) + 1, -1)
         position[numbers] = np.arange(numbers.size)
         wanted = np.where(bare, len(ids) + np.arange(of_trip.size), of_trip)

@@ -126,7 +126,8 @@ def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) 
     """Cuts segments between stops one after another, but for the pairs that are known, to which they are added."""
     lat, lon = feed.stop_positions
     stops = stops[~np.isnan(lat[stops])]
-    where = np.column_stack([lon[stops], lat[stops]]) * track.scale
+    rounds = np.rint((track.xy[0, 0] / track.scale[0] - lon[stops]) / 360)
+    where = np.column_stack([lon[stops] + 360 * rounds, lat[stops]]) * track.scale
     step = _passed(track.steps_xy, where)
     off_m = np.hypot(*(track.steps_xy[step] - where).T)
     for number in range(stops.size - 1):
@@ -137,7 +138,16 @@ def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) 
         pairs.add(pair)
         inside = (track.along_m > start_m) & (track.along_m < end_m)
         m = np.concatenate([[start_m], track.along_m[inside], [end_m]])
-        yield Segment(pair, _at(track.xy, track.along_m, m), track.scale)
+        on_earth = _on_earth(_at(track.xy, track.along_m, m), track.scale)
+        if on_earth is not None:
+            yield Segment(pair, on_earth, track.scale)
+
+
+def _on_earth(xy: Float64s, scale: Float64s) -> Float64s | None:
+    """Within 180 degrees of longitude; None for what crosses the antimeridian, as no line of one direction may."""
+    round_m = 360 * scale[0]
+    least, most = (np.rint(end / round_m) * round_m for end in (xy[:, 0].min(), xy[:, 0].max()))
+    return None if least != most else xy - np.array([least, 0.0])
 
 
 def _passed(steps: Float64s, stops: Float64s) -> Int64s:

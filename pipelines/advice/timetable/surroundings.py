@@ -28,7 +28,8 @@ Feature = dict[str, Any]
 
 
 def cells_or_none(lat: Float64s, lon: Float64s, resolution: int) -> Int64s:
-    """The cell of each position, 0 where it is NaN."""
+    """The cell of each position, 0 where it is NaN. lon: may go on across the antimeridian."""
+    lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)
     fits = ~np.isnan(lat) & ~np.isnan(lon)
     cells = np.zeros(lat.size, np.int64)
     lat_e7, lon_e7 = (np.rint(column[fits] * E7).astype(np.int64) for column in (lat, lon))

@@ -1,9 +1,16 @@
 """Maps of places: a day against what is usual there, and words that fit a map of what is usual."""
 
+import gzip
+import json
+
+import h3
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.advice.pages.pack import packed
+from pipelines.advice.pages.places import NamedPlaces
 from tests.browser import browser
 from tests.pipelines.advice.results import CELLS, PARENT, known_of, row
 from transforms.sinks.rows import NOTES, SCHEMA
@@ -43,6 +50,20 @@ def _own(*values, day):
 def _of_area(*values, day):
     """Of the third place, and of the next ones."""
     return [known_of(row(cell, 6, 1.0, day=day), PARENT, value) for cell, value in zip(CELLS[2:], values, strict=False)]
+
+
+def test_places_on_both_sides_of_the_antimeridian_lie_beside_each_other() -> None:
+    cells = [h3.latlng_to_cell(-16.8, lon, 7) for lon in (179.95, -179.95)]
+    rows = pa.Table.from_pylist([row(cell, 6, 20.0) for cell in cells])
+    head, _, body = gzip.decompress(packed(rows, NamedPlaces())).partition(b"\n")
+    start = 0
+    for name, kind, size in json.loads(head)["arrays"]:
+        width = int(kind[1:])
+        if name == "places.x":
+            by_byte = np.frombuffer(body[start : start + width * size], np.uint8).reshape(width, size)
+            degrees = np.cumsum(by_byte.T.copy().view("<i4").ravel()) / json.loads(head)["degree"]
+        start += width * size
+    assert np.ptp(degrees) < 0.2
 
 
 def shown(page, hatstream, folder, files, link=""):

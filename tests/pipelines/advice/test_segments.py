@@ -82,6 +82,25 @@ def test_without_headings_both_directions_are_one(tmp_path):
     assert all("directed" not in feature["properties"] for feature in features)
 
 
+@pytest.mark.parametrize("way", [1, -1], ids=["to the east", "to the west"])
+def test_a_line_across_the_antimeridian_has_segments_on_both_sides(tmp_path, way):
+    at = {"A": 0.015, "B": 0.005, "C": -0.005, "D": -0.015}
+    east = {name: way * (180 - off if off > 0 else -180 - off) for name, off in at.items()}
+    where = "".join(f"{name},Stop {name},{SOUTH},{lon}\n" for name, lon in east.items())
+    line = "".join(f"S,{number},{SOUTH},{lon}\n" for number, lon in enumerate(east.values()))
+    tables = {
+        "stops": "stop_id,stop_name,stop_lat,stop_lon\n" + where,
+        "shapes": "shape_id,shape_pt_sequence,shape_pt_lat,shape_pt_lon\n" + line,
+    }
+    path = write(tmp_path / "feed.zip", {**FEED, **tables, **trips(T1="ABCD")})
+    town = read_town(path, 7, directed=True)
+    features = town.documents[SEGMENTS]["features"]
+    assert names_of(features) == {"Stop A to Stop B", "Stop C to Stop D"}, "one line of one direction may not cross it"
+    lons = [lon for feature in features for lon, _ in feature["geometry"]["coordinates"]]
+    assert sorted(lons) == pytest.approx(sorted(east.values()), abs=1e-5)
+    assert {round(abs(h3.cell_to_latlng(cell)[1])) for cell in town.cells} == {180}, "no cell on the way around"
+
+
 def test_trips_that_pass_stops_run_along_the_segments_of_those_that_halt(tmp_path):
     express = features_of(tmp_path, shapes=THERE_AND_BACK, **trips(T1="ABCD", T2="AD", T3="AD"))
     assert names_of(express) == {"Stop A to Stop B", "Stop B to Stop C", "Stop C to Stop D"}

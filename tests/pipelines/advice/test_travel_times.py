@@ -120,8 +120,8 @@ def test_slots_without_a_value_are_said_beside_those_that_have_all(folder: Path,
     lacking = {each["slot_start"][11:13]: each["places"] for each in told["without_value"]}
     assert lacking == {"07": ["Second"], "09": ["First", "Second"]}
     _, out, _ = hatstream(*asked(folder))
-    assert "to 08:00: no time, for 'Second' of the route's places has no value" in out
-    assert "'First' and 1 more of the route's places" in out
+    assert "to 08:00: no time, for its place 'Second' has no value" in out
+    assert "'First' and 1 more of the route's places have no value" in out
 
 
 def test_a_place_without_a_value_is_named(folder: Path, hatstream: Any) -> None:
