@@ -32,6 +32,8 @@ season is followed."""
 MEAN_CELLS, MEAN_HOURS, MEAN_PARENTS, MEAN_DAYS_OFF, MEAN_DAYS = 0.006, 0.1, 0.3, 0.5, 1.0
 """Real. Cells lie 13 km/h around their neighbours' mean, hours 3, parents in a part of the day 2, days off 2, a day's
 own hours 1. Learned as the counts' are; where noise is heavy the first of them decides how flat a map is."""
+OF_SMALL_CELLS = 0.2
+"""Real and made-up: of H3 resolution 8 and finer, so much of these precisions of cells, of means and counts alike."""
 CITY_MEAN_KMH, CITY_SD_KMH = 20.0, 5.0
 """Guessed: a city's mean before any release; how far it may lie from that, and a day to come from what is forecast."""
 SLOPE_KMH, SLOPE_SD_KMH = -2.0, 1.5

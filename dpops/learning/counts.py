@@ -161,7 +161,7 @@ def fit_counts(problem: CountProblem, start: Start | None = None) -> Counts:
         solved = _solved(problem, smoothness, effects)
         before, step = step, solved.effects - effects
         effects = _damped(problem, smoothness, effects, _shortened(step, before))
-        stronger = learned_smoothness(solved, effects, DEFAULT).beyond(smoothness)
+        stronger = learned_smoothness(solved, effects, DEFAULT.of(problem.layout.design)).beyond(smoothness)
         is_settled = np.abs(step).max() < _SMALL_STEP and stronger.is_near(smoothness, _SMALL_CHANGE)
         smoothness = stronger
         if is_settled:
@@ -172,7 +172,7 @@ def fit_counts(problem: CountProblem, start: Start | None = None) -> Counts:
 def _anchor(problem: CountProblem) -> Start:
     effects = np.zeros(problem.layout.width)
     effects[0] = np.log(problem.anchor / problem.hats(effects, problem.hours).sum())
-    return Start(effects, DEFAULT)
+    return Start(effects, DEFAULT.of(problem.layout.design))
 
 
 def _shortened(step: Float64s, before: Float64s) -> Float64s:

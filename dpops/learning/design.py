@@ -1,10 +1,11 @@
 """The public grid that is learned on: cells with neighbours and parents, hours of the day, and the smooth effects."""
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 
 import numpy as np
 
+from dpops import fitted
 from dpops.types import Float64s, Int64s
 
 HOURS = 24
@@ -22,7 +23,7 @@ class Design:
     """What is public about a city before any release, and which effects describe it.
 
     parents: int64 (cells,), the coarser cell that each cell belongs to, numbered from 0.
-    neighbours: int64 (pairs, 2), cells that touch; each pair once.
+    neighbours: int64 (pairs, 2), cells that touch; each pair once. are_small: see `dpops.levels.groups.PublicHats`.
 
     An effect is a number per city (1), per cell, per hour of a working day and of a day off, and per parent and part of
     the day: one column each, in this order. A HAT is described by one column of each kind. Wherever hours are asked
@@ -31,6 +32,7 @@ class Design:
 
     parents: Int64s
     neighbours: Int64s
+    are_small: bool = False
     columns: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +123,10 @@ class Smoothness:
     parents: float
     off: float
     days: float = 1.0
+
+    def of(self, design: Design) -> "Smoothness":
+        """Before any release: neighbours that are small differ as streets do."""
+        return replace(self, cells=self.cells * fitted.OF_SMALL_CELLS) if design.are_small else self
 
     def is_near(self, other: "Smoothness", share: float) -> bool:
         """Whether none is that share larger or smaller than the other's."""

@@ -144,7 +144,8 @@ def fit_means(
     more: mean and standard deviation, before any release, of columns that stand before that of traffic. known: the
     smoothness, where it is not to be learned.
     """
-    smoothness, precision, value = known or start or DEFAULT, np.zeros(layout.border.size), np.zeros(layout.border.size)
+    default = DEFAULT.of(layout.design)
+    smoothness, precision, value = known or start or default, np.zeros(layout.border.size), np.zeros(layout.border.size)
     priors = {0: (fitted.CITY_MEAN_KMH, fitted.CITY_SD_KMH), -1: (fitted.SLOPE_KMH, fitted.SLOPE_SD_KMH)}
     for column, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
         precision[column], value[column] = sd**-2, mean * sd**-2
@@ -153,7 +154,7 @@ def fit_means(
     for index in range(rounds):
         solved = system.solved(smoothness)
         if index + 1 < rounds:
-            lasting = learned_smoothness(solved, solved.effects, DEFAULT)
+            lasting = learned_smoothness(solved, solved.effects, default)
             stronger = replace(lasting, days=_learned_days(solved, days)).beyond(smoothness)
             if stronger.is_near(smoothness, _SMALL_CHANGE):
                 break

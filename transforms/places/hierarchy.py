@@ -73,5 +73,9 @@ def design_of(region: Sequence[int]) -> "Design":
     pairs = [
         (at, number[near]) for cell, at in number.items() for near in h3.grid_disk(cell, 1) if at < number.get(near, -1)
     ]
-    parents = np.array(hats_of(region, [0]).parents, np.int64)
-    return Design(parents=parents, neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2))
+    hats = hats_of(region, [0])
+    return Design(
+        parents=np.array(hats.parents, np.int64),
+        neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2),
+        are_small=hats.are_small,
+    )

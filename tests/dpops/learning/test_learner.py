@@ -136,6 +136,28 @@ def test_one_cell_and_one_slot_are_enough() -> None:
     assert 25 < field.values[0, 0] < 31
 
 
+def test_small_cells_are_believed_to_differ_from_their_neighbours() -> None:
+    """A street lies beside a park: a noisy sum moves its own cell more, and the next ones less."""
+    moved = []
+    for are_small in (False, True):
+        of = replace(design(), are_small=are_small)
+        state, (weights, _) = State.new(of, FACTS), truth(of)
+        groups = Groups(cells=np.arange(of.cells), slots=0 * HOURS)
+        faster = np.zeros(groups.shape)
+        faster[14] = 15
+        level = LevelValues(
+            groups=groups,
+            weights=groups.totals(weights),
+            speeds=groups.totals(weights) * faster,
+            weight_variance=0.01,
+            speed_variance=400.0,
+        )
+        stage = StageValues(centre=np.full(weights.shape, 20.0), levels=(level,))
+        values = learned(taken_in(state, DayValues(hours=HOURS, stages=(stage,)))).estimate().values[:, 12]
+        moved.append(values[14] - values[15])
+    assert moved[1] > 1.3 * moved[0] > 0
+
+
 OFF = HOURS + 24
 
 
