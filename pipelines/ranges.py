@@ -56,5 +56,5 @@ Parsed = TypeVar("Parsed", date, datetime)
 def _parsed(kind: type[Parsed], text: str) -> Parsed | None:
     try:
         return kind.fromisoformat(text)
-    except ValueError:
+    except (ValueError, TypeError):  # a library's caller may give anything
         return None

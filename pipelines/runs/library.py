@@ -20,10 +20,11 @@ from pipelines.further_columns import shape_with
 from pipelines.job import NOWHERE, Job, Outputs
 from pipelines.ranges import closed_range
 from pipelines.runs.period_demand import asked_of_the_account
-from pipelines.runs.stream.stream import check, endless, first_slot, identity_of, later_of, life_of
+from pipelines.runs.stream.stream import check, end_of, endless, first_slot, identity_of, later_of, life_of
 from pipelines.runs.stream.windows import released
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
+from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import KeyedEvents, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
@@ -31,6 +32,7 @@ from transforms.releases.hats.past import MODEL
 from transforms.releases.periods.products import DISTRIBUTION
 from transforms.sinks.rows import NOTES, Shape, noted, schema_of
 from transforms.sinks.typed_rows import ToRows
+from transforms.sources.element_types import why_no_reports
 from transforms.sources.elements import ReadElements
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.script import ScriptedHeartbeat, script_of
@@ -54,10 +56,10 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
     included, or ISO times on the edges of slots. Beam timestamps and windows of its elements say nothing.
 
     Of an unbounded one every slot from `start` on (without it: the next one) is released when the watermark reaches its
-    end, until `end`, if that is given. What decides lateness is an element's Beam timestamp, which must be the time at
-    which its transport took it: a row whose slot had ended by then is refused as late. Timestamps that are the rows'
-    own times are refused, because what an engine drops as late is not known then. How long a slot waits is decided by
-    the watermark of your source: `slot.allowed_lateness_s` must be 0.
+    end, up to `end`, if that is given; a date is included. What decides lateness is an element's Beam timestamp, which
+    must be the time at which its transport took it: a row whose slot had ended by then is refused as late. Timestamps
+    that are the rows' own times are refused, because what an engine drops as late is not known then, and so is the end
+    of time. How long a slot waits is decided by the watermark of your source: `slot.allowed_lateness_s` must be 0.
 
     Under secret counts (`add-remove`) a row is late or not by its own two times alone, and one whose Beam timestamp is
     its own time is refused (`lateness/own-time`). That holds where the source's watermark never passes the timestamp
@@ -66,6 +68,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
     Every slot is recorded in the ledger before its rows go on, and once: a retry, a restart or a second pipeline gives
     the same rows. ledger, key: as `hatstream release` takes them; `hatstream init` makes them. allow_empty: seals a
     period of which the input holds no row; without it that is an error, for the wrong input must not seal a day.
+    unattended: for schedulers, which try again by themselves: a bounded period that was stopped because too few
+    vehicles reported (under secret counts) stays so; without it the next pipeline releases it, whatever it reads.
 
     columns: further ones that rows shall have, as `hatstream release --columns` has them: "times" (slots as instants
     with their zone), and under public counts "counts" (vehicles and reports) and "model" (beside each released mean
@@ -84,12 +88,15 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
     ledger: str | None = field(default=None, repr=False)  # may hold a password
     key: str | Path | None = None
     allow_empty: bool = False
+    unattended: bool = False
     columns: Collection[str] = ()
     typed: bool = False
 
     def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
         spec = load(self.spec)
-        outputs = replace(NOWHERE, shape=shape_with(self.columns, spec))
+        _refuse_no_reports(elements, spec)
+        columns = [self.columns] if isinstance(self.columns, str) else self.columns
+        outputs = replace(NOWHERE, shape=shape_with(columns, spec))
         place = location.find(self.ledger, None if self.key is None else Path(self.key))
         place = replace(place, key=place.key.absolute())  # workers may stand in another folder
         secret = admitted(spec, place)
@@ -104,8 +111,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         if self.start is None or self.end is None:
             raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
         when = closed_range(spec.timetable, self.start, self.end, datetime.now(UTC))
-        job = job_of(spec, when, secret, ledger_account_of(spec, place), outputs)
-        job = continuing(job, place.ledger)
+        account = replace(ledger_account_of(spec, place), unattended=self.unattended)
+        job = continuing(job_of(spec, when, secret, account, outputs), place.ledger)
         read = elements | "read" >> ReadElements(
             spec.input.layout.units, names_of(spec), None, fields=spec.input.fields
         )
@@ -124,7 +131,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         check(spec, start_s)
         from_s, to_s = life_of(spec)
         if self.end is not None:
-            to_s = min(to_s, first_slot(spec, self.end, datetime.now(UTC)))
+            to_s = end_of(spec, start_s, self.end)
         job = endless(spec, start_s, (from_s, to_s), place, secret, outputs)
         identity = identity_of(spec, secret, job.vehicle_shards)
         beats = elements.pipeline | f"heartbeat of {identity}" >> _heartbeat(elements, spec, start_s, to_s)
@@ -165,6 +172,17 @@ def names_of(spec: Specification) -> tuple[str, ...]:
     """The names under which an element holds each of the fields."""
     columns = spec.input.columns or {}
     return tuple(columns.get(name, name) for name in spec.input.fields)
+
+
+def _refuse_no_reports(elements: PCollection[Any], spec: Specification) -> None:
+    """A day of which no element is a report would be sealed for ever, and under secret counts nobody would be told."""
+    if not isinstance(elements, PCollection):
+        raise UsageError("hatstream.Release takes one PCollection of reports: beam.Flatten makes one of several")
+    names = names_of(spec)[: len(FIELDS)]
+    if why := why_no_reports(elements.element_type, names):
+        raise UsageError(
+            f"the elements {why}: a report is a dict, a Beam Row or a NamedTuple that has {', '.join(names)}"
+        )
 
 
 @dataclass(frozen=True)

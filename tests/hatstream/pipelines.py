@@ -1,4 +1,4 @@
-"""Bounded pipelines with `hatstream.Release` over the reports of a small town."""
+"""Pipelines with `hatstream.Release` over the reports of a small town."""
 
 import csv
 import json
@@ -6,6 +6,8 @@ import json
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream as Clock
+from apache_beam.transforms.window import TimestampedValue
 
 import hatstream as library
 from tests import city
@@ -20,19 +22,54 @@ def reports(lines):
 
 def released(folder, elements, *, pipe=lambda p: p, **options):
     """Runs a bounded pipeline; returns the rows, sorted."""
-    rows = []
     with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
         given = pipe(p | "reports" >> beam.Create(elements))
         made = library.Release(
             ledger=str(folder / "ledger.sqlite"), **{"spec": folder / "spec.toml", "start": DAY, "end": DAY} | options
         )
         _ = given | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
-    if (folder / "kept.jsonl").exists():
-        rows = [json.loads(line) for line in (folder / "kept.jsonl").read_text().splitlines()]
-        (folder / "kept.jsonl").unlink()
-    return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
+    return sorted(kept_of(folder), key=lambda row: (row["slot_start"], row["cell"]))
 
 
 def append(path, row):
     with path.open("a") as file:
         file.write(json.dumps(row) + "\n")
+
+
+def kept_of(folder):
+    """The rows that a pipeline kept, which are forgotten then."""
+    path = folder / "kept.jsonl"
+    if not path.exists():
+        return []
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.unlink()
+    return rows
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+START_S = 1_641_004_200
+"""08:00 of the day in Kolkata."""
+
+
+def streamed(folder, *moves, pipe=lambda p: p, start=f"{DAY}T08:00", end=None):
+    """Runs an unbounded pipeline under a watermark that the moves move; returns the rows by their hour."""
+    clock = Clock()
+    for at_s, rows in moves:
+        clock = clock.advance_watermark_to(START_S + at_s)
+        if rows:
+            clock = clock.add_elements([TimestampedValue(row, START_S + taken_s) for taken_s, row in rows])
+    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    made = library.Release(spec=folder / "spec.toml", ledger=str(folder / "ledger.sqlite"), start=start, end=end)
+    given = p | clock.advance_watermark_to_infinity()
+    assert not given.is_bounded
+    _ = pipe(given) | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
+    p.run().wait_until_finish()
+    rows = kept_of(folder)
+    return {row["slot_start"][11:16]: row for row in rows}
+
+
+def row(minute, bus="b1", speed=30):
+    hour = 8 + minute // 60
+    time = f"2022-01-01T{hour:02d}:{minute % 60:02d}:00+05:30"
+    return {"bus": bus, "ts": time, "lat": 21.17, "lon": 72.83, "v": speed}

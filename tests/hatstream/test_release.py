@@ -18,7 +18,7 @@ import hatstream as library
 from pipelines.account import location
 from pipelines.cli import main
 from tests import city, levels_city
-from tests.hatstream.pipelines import DAY, append, released, reports
+from tests.hatstream.pipelines import DAY, released, reports, row, streamed
 from transforms.releases.hats.past import MODEL
 
 
@@ -151,32 +151,6 @@ def test_an_account_that_was_not_opened_is_refused(tmp_path):
 
 
 # --- streams ------------------------------------------------------------------------------------------------------
-
-START_S = 1_641_004_200
-"""08:00 of the day in Kolkata."""
-
-
-def streamed(folder, *moves, start="2022-01-01T08:00", runner="DirectRunner"):
-    """Runs an unbounded pipeline under a watermark that the moves move; returns the rows."""
-    clock = Clock()
-    for at_s, rows in moves:
-        clock = clock.advance_watermark_to(START_S + at_s)
-        if rows:
-            clock = clock.add_elements([TimestampedValue(row, START_S + taken_s) for taken_s, row in rows])
-    p = beam.Pipeline(runner=runner, options=PipelineOptions(["--streaming"]))
-    made = library.Release(spec=folder / "spec.toml", ledger=str(folder / "ledger.sqlite"), start=start)
-    given = p | clock.advance_watermark_to_infinity()
-    assert not given.is_bounded
-    _ = given | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
-    p.run().wait_until_finish()
-    rows = [json.loads(line) for line in (folder / "kept.jsonl").read_text().splitlines()]
-    return {row["slot_start"][11:16]: row for row in rows}
-
-
-def row(minute, bus="b1", speed=30):
-    hour = 8 + minute // 60
-    time = f"2022-01-01T{hour:02d}:{minute % 60:02d}:00+05:30"
-    return {"bus": bus, "ts": time, "lat": 21.17, "lon": 72.83, "v": speed}
 
 
 def samples(folder):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final
 
 import apache_beam as beam
@@ -22,6 +23,13 @@ from transforms.sources.values import TYPES, Kind, told
 from transforms.steps.side_outputs import Parting, Refusal, dead_letters
 
 OWN_TIME: Final = "own-time"
+_NOWHERE = object()
+"""What a step finds in a value that has no parts: of a type that no field has."""
+_END = GlobalWindow().max_timestamp()
+END_OF_TIME: Final = (
+    "an element's Beam timestamp is the end of time, as beam.BatchElements and groupings in the global window give it: "
+    "every row would be late. Do without them, or in windows: the transport's timestamps decide what is late"
+)
 MOST_OWN = 20
 """So many rows one after another whose Beam timestamp is their own time are no accident."""
 
@@ -34,7 +42,8 @@ class ReadElements(Parting[PCollection[Any]]):
     timestamps say nothing. Else it is a stream from then on, in seconds since 1970 UTC, and an element's Beam timestamp
     is the time at which its transport took it, which decides whether its row is late. A row's own time in its place is
     an error: an engine drops what is behind the watermark without a word, so what is late would not be known. raises:
-    whether many of them end the pipeline; else, where counts are secret, each such row is refused by itself.
+    whether many of them end the pipeline, and one that was taken at the end of time, as a grouping in the global window
+    says; else, where counts are secret, each such row is refused by itself.
     """
 
     units: Units
@@ -89,6 +98,8 @@ class _AsTheyCome(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         for taken, rows in self._rows.items():
+            if taken >= _END and self._raises:
+                raise StepError(END_OF_TIME)
             for batch in _batches(rows, self._names, self._fields):
                 time = max(taken, self._start)
                 if isinstance(batch, RawBatch) and self._raises:
@@ -122,7 +133,7 @@ def _batches(
     rows = [row for element in elements if (row := _mapping(element)) is not None]
     Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
-    columns = [[told(row.get(name)) for row in rows] for name in names]
+    columns = [[told(value) for value in _values(rows, name)] for name in names]
     alike: dict[tuple[Kind, ...], list[int]] = {}
     for index, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
         alike.setdefault(kinds, []).append(index)
@@ -130,6 +141,24 @@ def _batches(
         values_of = [[column[number][1] for number in chosen] for column in columns]
         arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, values_of, strict=True)]
         yield raw_batch(dict(zip(fields, arrays, strict=True)), {})
+
+
+def _values(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
+    """What each row holds by this name or, where it has none such, where the dots of the name lead."""
+    if "." not in name:
+        return (row.get(name) for row in rows)
+    path = name.split(".")
+    return (row[name] if name in row else reduce(_step, path, row) for row in rows)
+
+
+def _step(value: Any, part: str) -> Any:
+    """One step into objects and arrays, as `[input]` names what is in JSON. None where nothing is there."""
+    if value is None:
+        return None
+    if isinstance(value, list | tuple) and part.isdecimal():
+        return value[int(part)] if int(part) < len(value) else None
+    held = _mapping(value)
+    return _NOWHERE if held is None else held.get(part)
 
 
 def _at(time: Timestamp, batch: RawBatch | Refusal) -> Any:

@@ -16,7 +16,7 @@ from transforms.releases.base import ReleaseKind, Stopped, release_group
 from transforms.releases.slots import SlotFacts
 from transforms.steps.lateness import windows
 from transforms.steps.metrics import count
-from transforms.steps.release import is_over
+from transforms.steps.release import beyond_the_limit, is_over
 from transforms.tasks import recorded
 from transforms.wire import unpack_tally
 
@@ -57,7 +57,8 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
 class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEstimates]]):
     """((first slot, 0), packed Tally or heartbeat) -> the estimates of the period's slots, once the ledger has it.
 
-    in_stream: whether each slot of the period has a heartbeat; else one stands for all.
+    in_stream: whether each slot of the period has a heartbeat, and what the account's limit refuses is left out; else
+    one stands for all, and what it refuses is an error.
     """
 
     account: LedgerAccount
@@ -81,4 +82,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
             raise StepError(STOPPED_HERE.format(done.period))
 
     def _recorded(self, units: Sequence[Unit]) -> Sequence[RecordedSlot]:
-        return recorded(units, self.account, count)
+        done = recorded(units, self.account, count)
+        if not done and not self.in_stream:
+            raise beyond_the_limit(self.account, units[0].period)
+        return done

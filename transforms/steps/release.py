@@ -97,10 +97,13 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
             )
         done = tasks.recorded(units, self.account, count)
         if not done and not self.may_lose:
-            raise StepError(
-                f"account {self.account.name!r} refuses {units[0].unit.period}: its limit would be exceeded"
-            )
+            raise beyond_the_limit(self.account, units[0].unit.period)
         yield from done
+
+
+def beyond_the_limit(account: LedgerAccount, period: str) -> StepError:
+    """What a step raises where the account's limit refuses what may not be left out."""
+    return StepError(f"account {account.name!r} refuses {period}: its limit would be exceeded")
 
 
 @dataclass

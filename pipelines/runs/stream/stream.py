@@ -32,7 +32,7 @@ from transforms.releases.slots import SlotFacts
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.topic import Topic
-from transforms.time.calendar import CalendarError
+from transforms.time.calendar import CalendarError, Timetable
 from transforms.time.stream_calendar import StreamCalendar, slots_from
 from transforms.time.watermark import CLOCK_ERROR_S, Watermark
 from transforms.wire import PARTIAL_LAYOUT
@@ -208,16 +208,30 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
     if text is None:
         start_s = next(slots_from(timetable, int(now.timestamp()) + 1, to_s), to_s)
     else:
-        instant = instant_of(text, timetable, last=False)
-        try:
-            timetable.check_edge(instant)
-        except CalendarError as error:
-            raise UsageError(str(error)) from None
-        start_s = int(instant.timestamp())
+        start_s = _edge(timetable, text, last=False)
     if not from_s <= start_s < to_s:
         edges = f"{timetable.text(from_s)} to {timetable.text(to_s)}"
         raise AccountRefusal(f"account {spec.account.name!r} lasts from {edges}: no stream starts outside of it")
     return start_s
+
+
+def end_of(spec: Specification, start_s: int, text: str) -> int:
+    """Where a stream that starts at `start_s` ends: a date is included. Raises UsageError where no slot is left."""
+    timetable = spec.timetable
+    end_s = min(_edge(timetable, text, last=True), life_of(spec)[1])
+    if next(slots_from(timetable, start_s, end_s), None) is None:
+        raise UsageError(f"no slot of service lies between {timetable.text(start_s)} and the end, {text}")
+    return end_s
+
+
+def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
+    """An instant on the edge of a slot. Raises UsageError."""
+    instant = instant_of(text, timetable, last=last)
+    try:
+        timetable.check_edge(instant)
+    except CalendarError as error:
+        raise UsageError(str(error)) from None
+    return int(instant.timestamp())
 
 
 def check(spec: Specification, start_s: int) -> None:

@@ -75,10 +75,10 @@ ROWS = st.fixed_dictionaries(
 ).map(lambda chosen: GOOD | {name: POOLS[name][at] for name, at in chosen.items()})
 
 
-def fates(elements: Sequence[Any], units: Units) -> Counter[Any]:
+def fates(elements: Sequence[Any], units: Units, names: Sequence[str] = FIELDS) -> Counter[Any]:
     """How many elements became an observation with these integers, or were refused for this reason."""
     found = Counter[Any]()
-    for batch in _batches(elements, FIELDS):
+    for batch in _batches(elements, names):
         if isinstance(batch, RawBatch):
             observations, refused = parse(batch.table, rules(units))
             found.update(zip(*(column.tolist() for column in observations), strict=True))
@@ -125,6 +125,28 @@ def test_an_element_more_leaves_all_others_as_they_were(rows: list[Any], more: A
 def test_what_no_field_has_is_refused_for_its_reason(field: str, value: Any, units: Units, fate: str) -> None:
     good = GOOD if units is not SECONDS else GOOD | {"time": 1_700_049_600}
     assert fates([good | {field: value}], units) == {fate: 1}
+
+
+NESTED = ("vehicle", "time", "at.place.0", "at.place.1", "at.speed")
+AT = {"place": [30.5, -97.5], "speed": 20.0}
+
+
+@pytest.mark.parametrize(
+    ("at", "fate"),
+    [
+        (7, "bad-position"),
+        (None, "missing-position"),
+        ({}, "missing-position"),
+        ({"place": [30.5]}, "missing-position"),
+        ({"place": {"0": 30.5, "1": -97.5}}, "missing-speed"),
+        ({"place": "30.5", "speed": 20.0}, "bad-position"),
+    ],
+)
+def test_what_no_dots_lead_to_is_refused_and_leaves_others_as_they_were(at: Any, fate: str) -> None:
+    whole, odd = ({"vehicle": 7, "time": GOOD["time"], "at": place} for place in (AT, at))
+    assert fates([whole], ISO, NESTED) == fates([GOOD], ISO)
+    assert fates([odd], ISO, NESTED) == {fate: 1}
+    assert fates([whole, odd, whole], ISO, NESTED) == fates([whole] * 2, ISO, NESTED) + Counter({fate: 1})
 
 
 @pytest.mark.parametrize("same", [{7, "7", b"7", np.int64(7)}, {"bus", b"bus", np.str_("bus")}])
