@@ -47,8 +47,10 @@ def _of_range(runner: str, beam_options: tuple[str, ...], **given: Any) -> "Boun
 
     Raises UsageError.
     """
-    if beam_options and (runner not in RUNNERS or not beam_options[0].startswith("--")):
+    if beam_options and not beam_options[0].startswith("--"):
         raise click.UsageError(f"Got unexpected extra argument ({beam_options[0]})")
+    if beam_options and runner not in RUNNERS:
+        raise UsageError(f"{beam_options[0]} stands behind --, as options of Beam's runners do, with --runner {runner}")
     engine: BoundedEngine | None = chosen_of(_BOUNDED, runner, "--runner", given)
     return _of_beam(runner, beam_options) if runner in RUNNERS else engine
 

@@ -19,6 +19,7 @@ from pipelines.errors import UsageError
 from pipelines.further_columns import shape_with
 from pipelines.job import NOWHERE, Job, Outputs
 from pipelines.ranges import closed_range
+from pipelines.runs.beam.options import refuse_type_checks
 from pipelines.runs.period_demand import asked_of_the_account
 from pipelines.runs.stream.stream import check, end_of, endless, first_slot, identity_of, later_of, life_of
 from pipelines.runs.stream.windows import released
@@ -94,7 +95,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
 
     def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
         spec = load(self.spec)
-        _refuse_no_reports(elements, spec)
+        _check(elements, spec)
         columns = [self.columns] if isinstance(self.columns, str) else self.columns
         outputs = replace(NOWHERE, shape=shape_with(columns, spec))
         place = location.find(self.ledger, None if self.key is None else Path(self.key))
@@ -174,10 +175,12 @@ def names_of(spec: Specification) -> tuple[str, ...]:
     return tuple(columns.get(name, name) for name in spec.input.fields)
 
 
-def _refuse_no_reports(elements: PCollection[Any], spec: Specification) -> None:
-    """A day of which no element is a report would be sealed for ever, and under secret counts nobody would be told."""
+def _check(elements: PCollection[Any], spec: Specification) -> None:
+    """Whether the pipeline may run, and elements may be reports: a day of which none is one would be sealed for ever,
+    and under secret counts nobody would be told. Raises UsageError."""
     if not isinstance(elements, PCollection):
         raise UsageError("hatstream.Release takes one PCollection of reports: beam.Flatten makes one of several")
+    refuse_type_checks(elements.pipeline.options)
     names = names_of(spec)[: len(FIELDS)]
     if why := why_no_reports(elements.element_type, names):
         raise UsageError(

@@ -58,6 +58,15 @@ def test_several_collections_are_refused_in_a_sentence(town):
         released(town(), [], pipe=lambda given: (given, given))
 
 
+@pytest.mark.parametrize("option", ["runtime_type_check", "performance_runtime_type_check"])
+def test_beams_checks_of_types_while_it_runs_are_refused_for_they_know_one_output_a_step(town, option):
+    folder = town()
+    p = beam.Pipeline(options=PipelineOptions([f"--{option}"]))
+    made = library.Release(folder / "spec.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"))
+    with pytest.raises(library.UsageError, match=f"--{option} goes with steps of one output"):
+        _ = p | beam.Create(REPORTS) | made
+
+
 @pytest.mark.parametrize("kind", [dict, lambda **fields: beam.Row(**fields)], ids=["dicts", "rows"])
 def test_dots_in_a_name_lead_into_objects_as_they_do_in_files_of_json(town, hatstream, kind):
     names = '{ vehicle = "bus.id", time = "ts", lat = "at.0", lon = "at.1", speed = "bus.speed" }'

@@ -94,7 +94,10 @@ def test_a_refusal_has_the_words_and_code_of_this_machine_and_records_nothing(to
     [
         (["b.csv", "c.csv"], "quotes"),
         (["--runner", "FnApiRunner", "b.csv"], "quotes"),
-        (["--", "--project", "p"], "unexpected extra argument"),
+        (["--", "--project", "p"], "--project stands behind --, as options of Beam's runners do"),
+        (["--runner", "DirectRunner", "--", "--runner", "DataflowRunner"], "named once, before --"),
+        (["--runner", "FnApiRunner", "--", "--help"], "FnApiRunner: its options are told"),
+        (["--runner", "FnApiRunner", "--", "--runtime_type_check"], "--runtime_type_check goes with steps of one"),
         (["--runner", "SparkRunner", "--workers", "2"], "with --runner local"),
         (["--runner", "FnApiRunner", "--", "--direct_num_workers", "many"], "invalid int value: 'many'"),
         (["--runner", "DirectRunner", "--", "--direct_num_worker", "2"], "has no option --direct_num_worker"),

@@ -4,16 +4,17 @@ import io
 import re
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from pipelines.engine import EngineError, Finished
 from pipelines.errors import UsageError
+from pipelines.runs.beam.options import refuse_type_checks
 from pipelines.runs.beam.results import finished, reason_of
 
 WATCH_S = 2.0
@@ -37,18 +38,23 @@ class ByName:
     def __post_init__(self) -> None:
         if self.handed_on and self.name not in _HAND_ON:
             raise UsageError(f"{self.name} has no option {self.handed_on[0]}")
+        options = PipelineOptions(list(self.options))
+        if (other := options.view_as(StandardOptions).runner) is not None:
+            raise UsageError(f"{self.name}: the runner is named once, before --; behind it is --runner {other}")
+        refuse_type_checks(options)
 
     @property
     def handed_on(self) -> tuple[str, ...]:
         """The options that Beam's Python does not know; a job server may."""
         usage = io.StringIO()
         try:
-            with redirect_stderr(usage):
+            with redirect_stderr(usage), redirect_stdout(io.StringIO()):
                 options = PipelineOptions(list(self.options))
                 options_set = options.get_all_options()
                 given = options.get_all_options(retain_unknown_options=True)
         except SystemExit:
-            raise UsageError(f"{self.name}: {usage.getvalue().strip().rpartition('error: ')[2]}") from None
+            told = usage.getvalue().strip().rpartition("error: ")[2]
+            raise UsageError(f"{self.name}: {told or 'its options are told in the documentation of Beam'}") from None
         return tuple(f"--{name}" for name in given if name not in options_set)
 
     @property
