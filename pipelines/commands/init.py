@@ -35,6 +35,7 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
     """
     from pipelines.account import location
     from pipelines.specification import SpecificationError, load
+    from pipelines.specification.foreseen import foreseen
 
     spec = load(spec_path)
     if spec.region_tells and not region_is_public:
@@ -44,7 +45,6 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
             "take cells.region_source out, or say --region-is-public if nobody in the sample is to be protected"
         )
     outcome = location.open_account(place, spec.account)
-    others, voids = location.other_accounts(place, spec.account.name), location.that_void(place, spec.account)
     document = {
         "account": spec.account.name,
         "outcome": str(outcome),
@@ -54,9 +54,9 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
         "ledger": place.shown,
         "key": str(place.key),
         "head": str(place.head),
-        "other_accounts": list(others),
-        "voided_by": list(voids),
-        "clock": spec.timetable.never_released(date.today()),
+        "other_accounts": list(location.other_accounts(place, spec.account.name)),
+        "voided_by": list(location.that_void(place, spec.account)),
+        "beware": list(foreseen(spec, date.today())),
     }
     answer(as_json, document, *_lines(document))
 
@@ -72,5 +72,5 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  beware  {told}: {others}"
     if voids := ", ".join(map(repr, document["voided_by"])):
         yield f"  beware  counts-public accounts publish who drove: about the same vehicles they void this one: {voids}"
-    if document["clock"]:
-        yield f"  beware  {document['clock']}"
+    for told in document["beware"]:
+        yield f"  beware  {told}"

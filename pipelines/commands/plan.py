@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -114,6 +115,7 @@ def plan(
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
     from pipelines.specification import load
+    from pipelines.specification.foreseen import foreseen
     from transforms.extras import require
 
     if output is not None:
@@ -123,13 +125,7 @@ def plan(
         given = asked.of(spec, report)
         made: Made = of_kind(spec, "plan")(spec, within_kmh, given, report)
         picture = None if output is None or made.draw is None else made.draw(output)
-    if as_json:
-        click.echo(msgspec.json.encode(made.planned).decode())
-        return
-    out = console()
-    made.show(out)
-    if picture is not None:
-        out.print(f"The chart: {picture}")
+    _tell(made, picture, as_json, foreseen(spec, date.today()))
 
 
 class Made(NamedTuple):
@@ -171,6 +167,18 @@ def _draw(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, 
     from pipelines.advice.plan.chart import draw_plan  # and matplotlib with it
 
     return draw_plan(spec, within_kmh, needs, folder)
+
+
+def _tell(made: Made, picture: Path | None, as_json: bool, beware: tuple[str, ...]) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode({**msgspec.to_builtins(made.planned), "beware": beware}).decode())
+        return
+    out = console()
+    made.show(out)
+    for told in beware:
+        out.print(f"Beware: {told}")
+    if picture is not None:
+        out.print(f"The chart: {picture}")
 
 
 def show(planned: Planned, out: Console) -> None:

@@ -45,15 +45,19 @@ def check(path: Path, as_json: bool) -> None:
       hatstream spec check town.toml
     """
     from pipelines.specification import load
+    from pipelines.specification.foreseen import foreseen
 
-    described = _described(load(path))
+    spec = load(path)
+    described, beware = _described(spec), foreseen(spec, date.today())
     if as_json:
-        click.echo(msgspec.json.encode(described).decode())
+        click.echo(msgspec.json.encode({**described, "beware": beware}).decode())
         return
     out = console()
     out.print(f"{path} is a good specification")
     for name, value in described.items():
         out.print(f"  {name.replace('_', ' ')}: {value}")
+    for told in beware:
+        out.print(f"  beware: {told}")
 
 
 def _described(spec: Specification) -> dict[str, str | int]:
@@ -65,7 +69,6 @@ def _described(spec: Specification) -> dict[str, str | int]:
     region += f" from a {cells.source}" if cells.source else ""
     allocation = spec.privacy.allocation
     total = f"epsilon {float(allocation.epsilon):g} for {_each(spec)}"
-    clock = table.never_released(date.today())
     return {
         "name": spec.name,
         "spec_id": spec.spec_id,
@@ -76,7 +79,6 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "privacy": total,
         "input": spec.input.name,
         "outputs": ", ".join(_outputs(spec)),
-        **({"beware": clock} if clock else {}),
     }
 
 

@@ -45,6 +45,9 @@ BOUND = Fraction(1_000_000)
 LONGEST_SPAN = 3_653
 """Ten years, in days."""
 
+OWN_ZONES = ("localtime", "posixrules")
+"""Names in the system's folder of zones that mean what the machine is set to."""
+
 MOST_LATENESS_S = 31 * 86_400
 NAME_LETTERS, REGION_BYTES = 200, 64 << 20
 
@@ -68,6 +71,7 @@ def check_name(field: str, name: str) -> None:
 
 
 def check_zone(field: str, zone: str) -> None:
+    need(zone not in OWN_ZONES, field, "must name a zone that is the same on every machine", zone)
     try:
         ZoneInfo(zone)
     except (KeyError, ValueError, OSError):

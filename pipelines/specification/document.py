@@ -283,7 +283,7 @@ def _as_written(value: Any) -> Any:
 def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[str, Any]:
     """The tables of a TOML file. Raises SpecificationError for what is no regular file, too large or no TOML."""
     try:
-        text = read_regular(path, SPEC_BYTES).decode()
+        text = read_regular(path, SPEC_BYTES).decode().removeprefix("\ufeff")  # as editors on Windows mark UTF-8
         if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
             raise RecursionError
         document = tomllib.loads(text, parse_float=parse_float)

@@ -11,7 +11,7 @@ from transforms.errors import did_you_mean
 
 
 def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) -> str:
-    """Says at the end of a message which known key or value the first unknown one of `data` resembles, or nothing.
+    """Says at the end of a message what the first unknown key or value of `data` resembles, or which values there are.
 
     document: the whole specification, whose tables a key may belong to.
     """
@@ -21,7 +21,7 @@ def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) 
 def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], where: str) -> Iterator[str]:
     if isinstance(data, str):
         if (values := values_of(schema)) and data not in values:
-            yield from filter(None, [did_you_mean(data, values)])
+            yield did_you_mean(data, values) or f"; {where} may be {', '.join(map(repr, values))}"
     elif isinstance(data, list):
         for item in data:
             yield from _hints(item, schema.get("items", {}), tables, where)

@@ -174,6 +174,7 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
         need(privacy.day_weights is None, "privacy.day_weights", "goes with privacy.span_days", "given")
         return SpanTotal(1, Fraction(1), privacy.epsilon, privacy.delta)
     spans = [span.days for span in document.account.limits]
+    need(bool(spans), "privacy.span_days", "goes with account.limits, of which one is of so many days", days)
     need(days in spans, "privacy.span_days", f"must be one of the account's limits ({spans})", days)
     return SpanTotal.of(days, timetable, _weights(document, timetable), (privacy.epsilon, privacy.delta))
 
