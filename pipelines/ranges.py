@@ -13,8 +13,11 @@ FIRST_YEAR, LAST_YEAR = 2000, 2099
 
 def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
     """The calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
+    first, after = instant_of(start, timetable, last=False), instant_of(end, timetable, last=True)
+    if after <= first:
+        raise UsageError(f"the range is empty: --to {end} is before --from {start}")
     try:
-        return calendar(timetable, instant_of(start, timetable, last=False), instant_of(end, timetable, last=True))
+        return calendar(timetable, first, after)
     except CalendarError as error:
         raise UsageError(str(error)) from None
 

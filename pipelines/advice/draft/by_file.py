@@ -3,16 +3,19 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from pipelines.advice.draft.columns import DraftedColumns, find_columns
 from pipelines.advice.draft.sample import ROWS, Sample, read_sample
+from pipelines.errors import InputError
 from transforms.layouts import FIXED
 from transforms.layouts.by_file import FILE, vehicle_of
 
-MOST_FILES = 20
-"""Of a folder so many are looked at."""
+MOST_FILES, NEIGHBOURS = 20, 13
+"""Of a folder so many are looked at, and of these so many that follow one another: as snapshots they tell how long lies
+between two reports of a vehicle."""
 BEWARE = (
     "Each file seems to be of one vehicle, and its name the id. Which files there are is public, so that a vehicle "
     "drove is not hidden: bring the reports together in files of a day or an hour first, with a column for the vehicle."
@@ -21,14 +24,15 @@ _DATE = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
 
 def read_folder(paths: Sequence[str]) -> Sample:
-    """The first file's rows; or some of several, with their names as a column FILE, where each is of one vehicle."""
+    """Rows of the first file, and of others where it has few; with their names as a column FILE, where each is of one
+    vehicle."""
     first = read_sample(paths[0])
     names = [os.fsdecode(vehicle_of(path)) for path in paths]
-    if len(paths) < 2 or first.layout in FIXED or len(set(names)) < 2 or any(map(_DATE.search, names)):
-        return first
+    if first.layout in FIXED or len(set(names)) < 2 or any(map(_DATE.search, names)):
+        return _with_others(first, paths)
     columns = find_columns(first.columns)
     if columns and _has_ids(columns) and len(set(first.columns[columns.names["vehicle"]])) > 1:
-        return first
+        return _with_others(first, paths)
     every = -(-len(paths) // MOST_FILES)
     samples = [first, *(read_sample(path) for path in paths[every::every])]
     if any(other.columns.keys() != first.columns.keys() for other in samples):
@@ -40,6 +44,20 @@ def read_folder(paths: Sequence[str]) -> Sample:
         return with_name
     by_column = {column: values for column, values in joined.items() if column != FILE}
     return replace(first, columns=by_column) if _ids_beside(with_name) else first
+
+
+def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
+    """With rows of further files of the same columns, up to ROWS; of a snapshot alone little could be said."""
+    columns = {name: list(values) for name, values in first.columns.items()}
+    every = -(-len(paths) // (MOST_FILES - NEIGHBOURS))
+    for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):
+        if len(next(iter(columns.values()), [])) >= ROWS:
+            break
+        with suppress(InputError):
+            other = read_sample(path)
+            if (other.layout, other.columns.keys()) == (first.layout, columns.keys()):
+                columns = {name: values + list(other.columns[name]) for name, values in columns.items()}
+    return replace(first, columns={name: values[:ROWS] for name, values in columns.items()})
 
 
 def is_by_file(sample: Sample) -> bool:
