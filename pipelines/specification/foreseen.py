@@ -6,7 +6,6 @@ from datetime import date
 import h3
 
 from dpops.accountant import Accountant
-from dpops.claims import PureDP
 from pipelines.specification.values import Specification
 
 
@@ -21,16 +20,12 @@ def _clock(spec: Specification, today: date) -> Iterator[str]:
 
 
 def _limit(spec: Specification) -> Iterator[str]:
-    """The least that is asked of one period."""
-    limit, levels, allocation = spec.account.limit, spec.levels, spec.privacy.allocation
     if spec.chosen is not None:
         return
-    claim = PureDP(allocation.epsilon) if levels is None else levels.claim
+    limit, (claim, asked) = spec.account.limit, spec.least
     if not limit.fits(Accountant().compose([claim])):
-        asks = "HAT" if levels is None and allocation.per == "hat" else "period"
-        epsilon = f"{float(allocation.epsilon if levels is None else levels.epsilon):g}"
-        delta = "" if levels is None or levels.delta is None else f" at delta {float(levels.delta):g}"
-        yield f"a {asks} asks for epsilon {epsilon}{delta}, more than account.limit allows: {limit.said()}"
+        asks = "HAT" if spec.privacy.allocation.per == "hat" else "period"
+        yield f"a {asks} asks for epsilon {asked.said()}, more than account.limit allows: {limit.said()}"
 
 
 def _box(spec: Specification) -> Iterator[str]:

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from dpops.accountant import Limit
 from dpops.allocation import Allocation
+from dpops.claims import ZCDP, ApproxDP, PureDP
 from dpops.forecast import Prior
 from dpops.levels import Fleet
 from dpops.statistics import RequestedStatistic
@@ -179,6 +180,14 @@ class Specification:
         if self.levels is None:
             raise ValueError(f"specification {self.name!r} releases no mean by 'levels'")
         return self.levels
+
+    @property
+    def least(self) -> tuple[PureDP | ZCDP, ApproxDP]:
+        """The least that one period is debited where anything is released, and the epsilon and delta that it is of."""
+        if self.levels is None:
+            epsilon = self.privacy.allocation.epsilon
+            return PureDP(epsilon), ApproxDP(epsilon, Fraction(0))
+        return self.levels.claim, ApproxDP(self.levels.epsilon, self.levels.delta or Fraction(0))
 
     @property
     def products(self) -> tuple[Product, ...]:
