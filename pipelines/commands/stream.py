@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -85,19 +84,29 @@ class AskedHealth:
 
     def say(self, stack: ExitStack, spec: Specification) -> Say:
         """What is served ends with the stack. Raises OSError or MetricsError."""
-        first = _Sayer(self.log, click.echo if self.as_json else note)
+        if self.log is not None:
+            self.log.open("a").close()
         if self.metrics is None:
-            return first
+            return self._tell
         from pipelines.runs.stream.metrics import Metrics, served  # and Prometheus' client with it
 
         measured = Metrics(spec)
         stack.enter_context(served(measured, self.metrics))
 
         def say(line: Summary) -> None:
-            first(line)
+            self._tell(line)
             measured(line)
 
         return say
+
+    def _tell(self, line: Summary) -> None:
+        """Appends a line to the file, or else says it. Raises OSError where the file cannot be written."""
+        text = msgspec.json.encode(line.whole().opened()).decode()
+        if self.log is None:
+            (click.echo if self.as_json else note)(text)
+            return
+        with self.log.open("a") as file:
+            file.write(f"{text}\n")
 
 
 health_options = packed(
@@ -168,20 +177,3 @@ def stream(
         stop = stack.enter_context(asked_to_stop())
         streaming.run(spec, made, place, engine.start(stack), stop, say)
     return DONE
-
-
-class _Sayer:
-    """Appends health to a file as lines of JSON, or else says it. Raises OSError where it cannot write the file."""
-
-    def __init__(self, log: Path | None, otherwise: Callable[[str], None]) -> None:
-        self._log, self._otherwise = log, otherwise
-        if log is not None:
-            log.open("a").close()
-
-    def __call__(self, line: Summary) -> None:
-        text = msgspec.json.encode(line.whole().opened()).decode()
-        if self._log is None:
-            self._otherwise(text)
-        else:
-            with self._log.open("a") as file:
-                file.write(text + "\n")

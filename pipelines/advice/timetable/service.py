@@ -56,12 +56,13 @@ class _Visits(NamedTuple):
 
 def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     """stop_cells: of each stop, 0 for none. Raises InputError where nothing runs on any day."""
-    dates, runs_on = _calendar(feed)
-    per_date = runs_on @ np.bincount(_services(feed), minlength=runs_on.shape[1])
+    names, service = _services(feed)
+    dates, runs_on = _calendar(feed, names)
+    per_date = runs_on @ np.bincount(service, minlength=runs_on.shape[1])
     if not per_date.any():
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
     busiest, days = int(per_date.argmax()), [dates[date_number] for date_number in np.flatnonzero(per_date)]
-    visits, block = _visits(feed, np.flatnonzero(runs_on[busiest][_services(feed)]))
+    visits, block = _visits(feed, np.flatnonzero(runs_on[busiest][service]))
     if not visits.s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
     vehicle, blocks = _vehicles(visits, block)
@@ -83,23 +84,14 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
 # --- days ---------------------------------------------------------------------------------------------------------
 
 
-def _services(feed: Gtfs) -> Int64s:
-    """Numbers each trip's service."""
-    numbers: Int64s = (
-        pc.fill_null(feed.tables["trips"]["service_id"], "")
-        .dictionary_encode()
-        .combine_chunks()
-        .indices.to_numpy()
-        .astype(np.int64)
-    )
-    return numbers
+def _services(feed: Gtfs) -> tuple[list[str], Int64s]:
+    """Lists the services, and numbers that of each trip."""
+    coded = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
 
 
-def _calendar(feed: Gtfs) -> tuple[list[date], NDArray[np.bool_]]:
+def _calendar(feed: Gtfs, names: list[str]) -> tuple[list[date], NDArray[np.bool_]]:
     """The dates of the timetable, and on which each service runs: (dates, services)."""
-    names = (
-        pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks().dictionary.to_pylist()
-    )
     number = {name: number_of_name for number_of_name, name in enumerate(names)}
     weeks = [row for row in feed.tables["calendar"].to_pylist() if row["service_id"] in number]
     exceptions = [row for row in feed.tables["calendar_dates"].to_pylist() if row["service_id"] in number]
