@@ -22,15 +22,11 @@ class Reading(NamedTuple):
     """One reading of many HATs, float64 (HATs,) each; of shares float64 (HATs, K - 1).
 
     low, high: hold the reading of all reported samples with probability 1 - miss at least, at the worst bias.
-    noise_std: of the unbiased estimate, before it is made consistent; nan for quantiles, whose noise depends on the
-    shape of the distribution. bias_bound: at the worst; nan for quantiles, which any missing share may move anywhere.
     """
 
     value: Float64s
     low: Float64s
     high: Float64s
-    noise_std: Float64s
-    bias_bound: Float64s
 
 
 def read_alike(
@@ -39,16 +35,13 @@ def read_alike(
     """Reads HATs of one tree, as columns of all of them."""
     of = _Hats.of(released, plans, shape)
     widths, own = readings.standard_errors(miss), law(*shape)
-    noise = of.size[:, None] * own.prefix_sd()
-    half = widths * noise + (of.bias + of.rounding)[:, None]
+    half = widths * (of.size[:, None] * own.prefix_sd()) + (of.bias + of.rounding)[:, None]
     cdf = consistent(of.raw)
-    low, high = readings.cdf_interval(of.raw, half)
-    outputs = {"cdf": _around(cdf, Between(low, high), noise, np.broadcast_to(of.bias[:, None], cdf.shape))}
-    unknown = np.full(of.size.size, np.nan)
+    outputs = {"cdf": _around(cdf, readings.cdf_interval(of.raw, half))}
     for name, level in QUANTILES.items():
         value = readings.quantile(cdf, level)
         between = of.in_units(readings.quantile_interval(of.raw, half, level), of.grid / 2)
-        outputs[name] = _around(value * of.width, between, unknown, unknown)
+        outputs[name] = _around(value * of.width, between)
     outputs["mean"] = _mean(of, cdf, own, widths)
     outputs["variance"] = _variance(of, cdf, own, readings.standard_errors(miss / 2))
     return outputs
@@ -83,18 +76,16 @@ class _Hats(NamedTuple):
         return Between(np.maximum(low, 0.0), np.minimum(high, self.upper))
 
 
-def _around(value: Float64s, interval: Between, noise: Float64s, bias: Float64s) -> Reading:
+def _around(value: Float64s, interval: Between) -> Reading:
     """The interval of the unbiased estimate, widened where consistency moved the value out of it."""
-    return Reading(value, np.minimum(interval.low, value), np.maximum(interval.high, value), noise, bias)
+    return Reading(value, np.minimum(interval.low, value), np.maximum(interval.high, value))
 
 
 def _mean(hats: _Hats, cdf: Float64s, law_of_tree: Law, widths: float) -> Reading:
     """A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width."""
-    bias = hats.upper * hats.bias
     between = readings.mean_interval(hats.raw, law_of_tree, hats.size, widths)
-    more = bias + hats.upper * hats.rounding + (hats.width + hats.grid) / 2
-    noise = hats.size * readings.mean_sd(law_of_tree) * hats.width
-    return _around(readings.mean(cdf) * hats.width, hats.in_units(between, more), noise, bias)
+    more = hats.upper * hats.bias + hats.upper * hats.rounding + (hats.width + hats.grid) / 2
+    return _around(readings.mean(cdf) * hats.width, hats.in_units(between, more))
 
 
 def _variance(hats: _Hats, cdf: Float64s, law_of_tree: Law, widths: float) -> Reading:
@@ -108,5 +99,4 @@ def _variance(hats: _Hats, cdf: Float64s, law_of_tree: Law, widths: float) -> Re
     more = bias + hats.upper * moved + moved**2 + hats.upper**2 * hats.rounding
     low = np.maximum(between.low * hats.width**2 - more, 0.0)
     high = np.minimum(between.high * hats.width**2 + more, most)
-    noise = hats.size * readings.variance_sd(law_of_tree, readings.mean(cdf)) * hats.width**2
-    return _around(readings.variance(cdf) * hats.width**2, Between(low, high), noise, bias)
+    return _around(readings.variance(cdf) * hats.width**2, Between(low, high))
