@@ -48,7 +48,7 @@ from pipelines.runs.stream import stream as streaming
 from pipelines.servers.kafka import Kafka
 from pipelines.specification import Specification, load
 from transforms.layouts.base import RawBatch
-from transforms.records import KeyedTally, TallyBytes
+from transforms.records import KeyedTally, Messages, TallyBytes
 from transforms.releases.base import ReleaseKind
 from transforms.sources.kafka import decode
 from transforms.sources.kafka_partition import Partition, starts
@@ -140,7 +140,7 @@ def by_hand(spec: Specification, place: location.AccountLocation, topic: Topic, 
             ended = 0 if poll.payloads else ended + 1
             position = poll.position
             with steps.of("decode"):
-                batches = main_output(decode(_messages(start.partition, poll), source.layout))
+                batches = main_output(decode(Messages(poll.payloads, poll.timestamps_ms), source.layout))
             for batch in batches:
                 taken(batch)
         partition.close()
@@ -150,12 +150,6 @@ def by_hand(spec: Specification, place: location.AccountLocation, topic: Topic, 
             _released(steps, release, job, tallies)
     steps.end()
     return steps
-
-
-def _messages(partition: int, poll: Any) -> Any:
-    from transforms.records import Messages
-
-    return Messages(partition, poll.payloads, poll.timestamps_ms, 0)
 
 
 def _tallied(steps: Steps, release: ReleaseKind, panes: dict[Any, list[bytes]]) -> list[KeyedTally]:

@@ -51,16 +51,12 @@ class Messages(NamedTuple):
     """One poll of one partition of a topic.
 
     payloads: as they came, empty where a message has none. timestamps_ms: Kafka's, of each message, -1 where it has
-    none. promised_us: the partition's watermark before them, in microseconds since 1970 UTC; Beam's least if it had
-    none; where lateness follows own times, theirs. An event is late whose slot, or by own times whose pane, ended
-    before it. refused: so many further messages, which nobody reads, have their producer's time where only the broker's
-    may decide.
+    none. refused: so many further messages, which nobody reads, have their producer's time where only the broker's may
+    decide.
     """
 
-    partition: int
     payloads: list[bytes]
     timestamps_ms: Int64s
-    promised_us: int
     refused: int = 0
 
 

@@ -91,12 +91,11 @@ def test_every_message_is_read_once_and_the_restriction_says_where_to_go_on(feed
         assert step_for(reader, 0.3) == []
 
 
-def test_a_poll_brings_thousands_of_messages_with_their_times_and_partition(feed):
+def test_a_poll_brings_thousands_of_messages_with_their_times(feed):
     made = feed()
     made.send(numbered(1_000), at_ms=1_700_000_000_123)
     polls = [element.value for element in elements(made.reader(most=20_000), 1_000)]
     assert max(len(poll.payloads) for poll in polls) > 100
-    assert {poll.partition for poll in polls} == {0}
     assert [payload for poll in polls for payload in poll.payloads] == numbered(1_000)
     assert [time_ms for poll in polls for time_ms in poll.timestamps_ms.tolist()] == [1_700_000_000_123] * 1_000
 
@@ -150,12 +149,12 @@ def test_the_watermark_is_the_newest_kafka_time_minus_the_lag_and_an_element_car
     while reader.restriction.start < 6:
         first += reader.step()
     assert reader.watermark.micros == (1_700_000_010_000 - LAG_S * 1_000) * 1_000
-    assert first[0].timestamp.micros == first[0].value.promised_us < 0  # nothing was promised before
+    assert first[0].timestamp.micros < 0  # nothing was promised before
     made.send(numbered(1), at_ms=1_700_000_020_000)
     later = []
     while reader.restriction.start < 7:
         later += reader.step()
-    assert later[0].value.promised_us == later[0].timestamp.micros == (1_700_000_010_000 - LAG_S * 1_000) * 1_000
+    assert later[0].timestamp.micros == (1_700_000_010_000 - LAG_S * 1_000) * 1_000
 
 
 def test_an_empty_topic_follows_the_wall_clock_once_it_is_known_to_be_empty(feed):

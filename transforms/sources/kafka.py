@@ -97,34 +97,30 @@ class _ReadPartition(beam.DoFn):
         poll, refused = _stamped_by_broker(poll) if self._watermark.by_own_times else (poll, 0)
         held = estimator.current_watermark()
         promised = self._watermark.first if held is None else held
-        yield from self._handed_over(start.partition, poll, promised)
+        yield from self._handed_over(poll, promised)
         if refused:
-            time = element_time(promised)
-            yield TimestampedValue(Messages(start.partition, [], poll.timestamps_ms[:0], time.micros, refused), time)
+            yield TimestampedValue(Messages([], poll.timestamps_ms[:0], refused), element_time(promised))
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms)
         promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle) if poll.outage_over else promised
         if promise is not None and promise != held:
             estimator.set_watermark(promise)
         tracker.defer_remainder(Duration(seconds=pause_s))
 
-    def _handed_over(self, partition: int, poll: Poll, promised: Timestamp | None) -> Iterator[Any]:
+    def _handed_over(self, poll: Poll, promised: Timestamp | None) -> Iterator[Any]:
         """A poll's messages, with the time from which on their events are late: one for all, or each with its own."""
         if not poll.payloads:
             return
         time = element_time(promised)
         if not self._watermark.by_own_times:
-            yield TimestampedValue(Messages(partition, poll.payloads, poll.timestamps_ms, time.micros), time)
+            yield TimestampedValue(Messages(poll.payloads, poll.timestamps_ms), time)
             return
         own_us = self._watermark.own_times(poll.timestamps_ms)
         if behind := int(np.count_nonzero(self._watermark.is_behind(promised, own_us))):
             Metrics.counter(counters.NAMESPACE, counters.OVERTAKEN).inc(behind)
         for at_us in np.unique(own_us).tolist():
             chosen = np.flatnonzero(own_us == at_us)
-            late_from = max(time, Timestamp(micros=at_us))
             payloads = [poll.payloads[i] for i in chosen.tolist()]
-            yield TimestampedValue(
-                Messages(partition, payloads, poll.timestamps_ms[chosen], late_from.micros), late_from
-            )
+            yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), max(time, Timestamp(micros=at_us)))
 
     def _partition(self, start: PartitionStart) -> Partition:
         if start.partition not in self._open:
