@@ -12,7 +12,6 @@ import jinja2
 from dpops.levels.defaults import Profile
 from pipelines.advice.draft.by_file import BEWARE
 from pipelines.advice.draft.feed import RESOLUTION, DraftedFeed, as_text, feed_of
-from pipelines.advice.draft.sample import ROWS
 from pipelines.advice.draft.streets import said
 from pipelines.advice.draft.units import same_clock
 from pipelines.advice.timetable.town import Town, read_town
@@ -210,8 +209,8 @@ def _of_sample(feed: DraftedFeed) -> list[str]:
         "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
         "from reports that are to be protected: replace them, unless the sample is older than the account."
     ]
-    if len(next(iter(feed.sample.columns.values()))) >= ROWS:
-        warnings.append(f"Only the first {ROWS:,} rows were looked at: what comes later in the sample is in neither.")
+    if feed.is_cut:
+        warnings.append("Not all rows of the sample were looked at: what comes later is in neither.")
     return warnings
 
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 from pipelines.advice.draft.by_file import advice, find_by_file, is_by_file, read_folder
 from pipelines.advice.draft.columns import LOOKED_FOR, DraftedColumns, as_array, find_columns, missing_fields
-from pipelines.advice.draft.sample import Sample
+from pipelines.advice.draft.sample import ROWS, Sample
 from pipelines.advice.draft.streets import find_heading
 from pipelines.advice.draft.units import DraftPositions, speed_unit, zones_at
+from pipelines.advice.draft.whole import counted
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
 from transforms.layouts import FIXED
@@ -31,7 +32,10 @@ _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
 @dataclass(frozen=True)
 class DraftedFeed:
-    """What was made out of a sample. zone_needed: times have no offset. heading: the column, where there is one."""
+    """What was made out of a sample. zone_needed: times have no offset. heading: the column, where there is one.
+
+    is_cut: vehicles and cells are not those of all rows.
+    """
 
     sample: Sample
     columns: DraftedColumns
@@ -45,6 +49,7 @@ class DraftedFeed:
     with_speed: float
     max_gap_s: int
     heading: str | None = None
+    is_cut: bool = False
 
     @property
     def derived(self) -> str:
@@ -64,6 +69,10 @@ def feed_of(path: Path) -> DraftedFeed:
     unit, why = speed_unit(columns.names.get("speed", ""), placed.where(moving))
     lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (placed.lat, placed.lon))
     cells = np.unique(cells_at(lat_e7, lon_e7, RESOLUTION))
+    vehicles = len(files) if FILE in sample.columns else int(np.unique(placed.vehicle).size)
+    is_cut = fits.size >= ROWS
+    if is_cut and FILE not in sample.columns and (whole := counted(files[0], sample, columns, RESOLUTION)):
+        vehicles, cells, is_cut = whole
     bare = columns.instants(arrays["time"], None)
     return DraftedFeed(
         sample=sample,
@@ -73,11 +82,12 @@ def feed_of(path: Path) -> DraftedFeed:
         unit=unit,
         unit_why=why,
         cells=tuple(cell_text(cell) for cell in cells.tolist()),
-        vehicles=len(files) if FILE in sample.columns else int(np.unique(placed.vehicle).size),
+        vehicles=vehicles,
         usable=float(fits.mean()),
         with_speed=float(moving.mean()),
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
         heading=_heading_of(sample),
+        is_cut=is_cut,
     )
 
 

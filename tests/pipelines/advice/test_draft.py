@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.advice.draft import whole
 from pipelines.advice.draft.draft import draft
 from pipelines.advice.draft.units import zones_at
 from pipelines.advice.plan.feed import fullest_period
@@ -206,13 +207,20 @@ def test_slots_follow_a_clock_that_changes_by_half_an_hour(tmp_path):
     assert "changes its clock by half hours" in made.toml
 
 
-def test_a_sample_that_was_not_read_to_its_end_is_told(tmp_path):
-    told = "Only the first 20,000 rows were looked at"
-    lines = rows() * 84
-    assert len(lines) > 20_000
-    for many, is_told in ((len(rows()), False), (len(lines), True)):
-        made, _ = drafted(as_csv(tmp_path / "f.csv", lines[:many]), tmp_path)
-        assert any(told in line for line in made.warnings) == is_told
+def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, monkeypatch):
+    """As of a file that is sorted by vehicle: the rows from which the columns are told are of two vehicles."""
+    early = [row for row in rows() if row[0] in ("B-0", "B-1")] * 260
+    late = [(bus, time, lat + 0.3, *rest) for bus, time, lat, *rest in rows()]
+    assert len(early) > 20_000
+    path = as_csv(tmp_path / "f.csv", early + late)
+    of_early, of_all = (draft(each, adds_and_removes=True) for each in (as_csv(tmp_path / "e.csv", early), path))
+    assert "vehicles = 2 " in of_early.toml
+    assert "vehicles = 6 " in of_all.toml
+    assert of_all.toml.count("ffffff") > of_early.toml.count("ffffff")
+    told = "Not all rows of the sample were looked at"
+    assert not any(told in line for line in of_all.warnings)
+    monkeypatch.setattr(whole, "MOST_ROWS", 20_000)
+    assert any(told in line for line in draft(path, adds_and_removes=True).warnings)
 
 
 def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_path):

@@ -1,0 +1,59 @@
+"""Vehicles and cells of a whole file, of which the first rows said what its columns hold."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.types import Int64s
+from pipelines.advice.draft.columns import DraftedColumns
+from pipelines.advice.draft.sample import Sample
+from transforms.layouts import FIXED, UnreadableFile, layout
+from transforms.layouts.base import Layout
+from transforms.observe.hexagons import cells_at
+from transforms.observe.parse import E7
+
+MOST_ROWS = 2_000_000
+
+
+class WholeFile(NamedTuple):
+    """vehicles: how many ids there are beside a position. cells: of positions, sorted. is_cut: it has more rows."""
+
+    vehicles: int
+    cells: Int64s
+    is_cut: bool
+
+
+def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int) -> WholeFile | None:
+    """Counts in all rows, or some more than MOST_ROWS; None where the file cannot be read so far."""
+    ids, cells, rows = set[object](), np.empty(0, np.int64), 0
+    source = _layout(sample, columns)
+    try:
+        for batch in source.read(path):
+            lat, lon = (source.units.numbers(batch.table.column(field)) for field in ("lat", "lon"))
+            fits = lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
+            fits &= (lat.values != 0) | (lon.values != 0)
+            ids.update(batch.table.column("vehicle").filter(fits).unique().to_pylist())
+            lat_e7, lon_e7 = (np.rint(degrees.values[fits] * E7).astype(np.int64) for degrees in (lat, lon))
+            cells = np.union1d(cells, cells_at(lat_e7, lon_e7, resolution))
+            rows += batch.rows
+            if rows >= MOST_ROWS:
+                break
+    except UnreadableFile:
+        return None
+    return WholeFile(len(ids - {None}), cells, rows >= MOST_ROWS)
+
+
+def _layout(sample: Sample, columns: DraftedColumns) -> Layout:
+    if sample.layout in FIXED:
+        return FIXED[sample.layout].layout
+    return layout(
+        sample.layout,
+        columns.names,
+        None,
+        None,
+        decimal=sample.decimal,
+        delimiter=sample.delimiter,
+        header=sample.header,
+        records=sample.records,
+        with_speed="speed" in columns.names,
+    )
