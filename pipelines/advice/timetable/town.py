@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zoneinfo import available_timezones
 
 import h3
 import msgspec
@@ -56,6 +57,8 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     """path: of a GTFS zip or folder. The region is the cells of all lines and stops. directed: whether segments from
     stop to stop are of one direction; None: there are none. Raises InputError."""
     feed = read_gtfs(path)
+    if feed.zone not in available_timezones():
+        raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")
     stop_cells = cells_or_none(*feed.stop_positions, resolution)
     of_line = cells_of_lines(feed, resolution)
     served = np.unique(feed.stop_times.stop)

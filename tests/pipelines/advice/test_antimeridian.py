@@ -5,6 +5,7 @@ import json
 
 import h3
 import mapbox_vector_tile
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,7 +17,10 @@ from pipelines.advice.pages.places import LINE, DrawnShape, GroundLine, NamedPla
 from pipelines.advice.serve.app import SnapshotServer
 from pipelines.advice.serve.snapshot import Follower
 from pipelines.advice.serve.tiles import tile
+from pipelines.advice.timetable.town import read_town
+from tests.pipelines.advice import feeds as timetables
 from tests.pipelines.advice.results import CELLS, row, write
+from transforms.places.hexagons import cells_of_geojson
 from transforms.sinks.rows import SCHEMA
 
 FIJI = sorted(h3.grid_disk(h3.latlng_to_cell(-16.85, 180.0, 7), 3))
@@ -75,6 +79,33 @@ def test_the_middle_is_opposite_to_the_widest_gap():
     assert middle_of(np.array([170.0, -170.0])) == pytest.approx(-180)
     assert middle_of(np.array([10.0, 30.0])) == pytest.approx(20)
     assert middle_of(np.array([])) == 0
+
+
+def crossing(folder):
+    """A timetable of which one line leads from 179.95 east to 179.95 west, 10 km."""
+    stops = "stop_id,stop_name,stop_lat,stop_lon\nA,West,-16.85,179.95\nB,Middle,-16.85,-180\nC,East,-16.85,-179.95\n"
+    return timetables.write(folder / "feed.zip", {**timetables.FEED, "stops": stops})
+
+
+def test_a_timetable_s_line_across_the_antimeridian_does_not_lead_around_the_world(tmp_path):
+    town = read_town(crossing(tmp_path), 7)
+    assert 5 <= len(town.cells) <= 8
+    region = cells_of_geojson(msgspec.json.decode(town.files("t")["t-region.geojson"]), 7)
+    assert {h3.int_to_str(cell) for cell in region} == town.cells
+    lons = [lon for line in town.documents["ground"]["features"] for lon, _ in line["geometry"]["coordinates"]]
+    assert max(lons) - min(lons) == pytest.approx(0.1)
+
+
+def test_segments_across_the_antimeridian_are_as_long_as_they_are(tmp_path):
+    """Two, of 5.3 km each; a way around the world would be 40,000 km long."""
+    town = read_town(crossing(tmp_path), 7, directed=False)
+    for segment in town.documents["segments"]["features"]:
+        lons = [lon for part in _parts(segment["geometry"]) for lon, _ in part]
+        assert max(lons) - min(lons) < 0.06
+
+
+def _parts(geometry):
+    return geometry["coordinates"] if geometry["type"] == "MultiLineString" else [geometry["coordinates"]]
 
 
 def test_a_place_across_the_antimeridian_is_in_the_tiles_of_both_sides(tmp_path):

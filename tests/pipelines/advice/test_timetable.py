@@ -143,6 +143,8 @@ def test_feeds_as_agencies_write_them_are_read(tmp_path):
         ({"stop_times": "trip_id,stop_id\nT1,A\n"}, "no stop"),
         ({"stops": FEED["stops"].replace("50.", "150.")}, "no stop that is served has a position"),
         ({"agency": "\x00\xff"}, "agency.txt"),
+        ({"agency": FEED["agency"].replace("Regina", "Nowhere")}, "agency_timezone must be a name like"),
+        ({"agency": FEED["agency"].replace("America/Regina", "")}, "agency_timezone must be a name like"),
     ],
 )
 def test_what_is_no_timetable_is_refused_in_a_sentence(tmp_path, tables, said):
