@@ -82,7 +82,7 @@ def chosen(snapshot: Snapshot, query: Mapping[str, str]) -> pa.Table:
 
 
 def _starts(snapshot: Snapshot, query: Mapping[str, str]) -> list[str]:
-    asked = query.get("slot")
+    asked = query["slot"].replace(" ", "+") if "slot" in query else None  # of a + that was not encoded
     if asked is None and not {"from", "to"} & set(query):
         asked = LATEST
     if asked == LATEST:
@@ -93,6 +93,8 @@ def _starts(snapshot: Snapshot, query: Mapping[str, str]) -> list[str]:
             raise BadQuery(f"there is no slot that starts at {asked[:40]!r}: /api/slots lists them")
         return [asked]
     first, last = (_instant(name, query[name]) if name in query else None for name in ("from", "to"))
+    if first and last and bool(first.tzinfo) == bool(last.tzinfo) and last < first:
+        raise BadQuery("the range is empty: to is before from")
     return [start for start in snapshot.starts if _lies(datetime.fromisoformat(start), first, last)]
 
 

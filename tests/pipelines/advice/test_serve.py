@@ -105,6 +105,20 @@ def test_ranges_are_local_or_carry_an_offset(address, query, hours):
     assert {each["slot_start"][11:13] for each in rows} == hours
 
 
+def test_a_slot_is_found_whether_its_offset_is_encoded_or_not(tmp_path):
+    east = {"slot_start": "2026-05-13T06:00:00+05:45", "slot_end": "2026-05-13T07:00:00+05:45"}
+    write(tmp_path / "hats-0-1.parquet", [row(CELLS[0], 6, 12.0) | east])
+    with served(tmp_path) as address:
+        for plus in ("+", "%2B", "%20"):
+            asked = f"{address}/api/values?slot={east['slot_start'].replace('+', plus)}"
+            assert len(requests.get(asked, timeout=9).json()["values"]) == 1
+
+
+def test_a_range_that_ends_before_it_begins_is_refused(address):
+    told = requests.get(f"{address}/api/values", {"from": "2026-05-14", "to": "2026-05-13"}, timeout=9)
+    assert (told.status_code, told.json()) == (400, {"error": "the range is empty: to is before from"})
+
+
 def test_slots_say_what_they_hold(address):
     found = requests.get(f"{address}/api/slots", timeout=9).json()
     assert [(slot["start"][11:13], slot["values"], slot["kind"]) for slot in found["slots"]] == [
