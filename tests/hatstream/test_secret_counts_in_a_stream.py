@@ -1,18 +1,21 @@
 """An unbounded PCollection under secret counts: live slots, the period's end, and lateness by a row's own two times."""
 
-import json
 from datetime import datetime
+from functools import partial
 
 import apache_beam as beam
+import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
 import hatstream as library
+from dpops.noise import Noise
 from pipelines.account import location
+from pipelines.runs.stream.health import TOO_FEW, _Watch
 from tests import city, levels_city
-from tests.hatstream.pipelines import append, reports
+from tests.hatstream.pipelines import append, kept_of, reports
 
 SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
 FIRST, SECOND = levels_city.DAYS[:2]
@@ -24,31 +27,34 @@ def streamed(town, hatstream):
     """Releases a day, then streams the next; gives the rows, the counters and the ledger's entries of it."""
     folder = town(SPEC, levels_city.rows())
     assert hatstream(*city.release(folder, start=FIRST, end=FIRST))[0] == 0
+    return partial(stream_of, folder)
 
-    def run(rows, *, delay_s=1, end_s=5 * 3600):
-        clock = Clock().advance_watermark_to(START_S - 60)
-        for row in sorted(rows, key=lambda row: row["ts"]):
-            taken_s = datetime.fromisoformat(row["ts"]).timestamp() + delay_s
-            clock = clock.advance_watermark_to(taken_s).add_elements([TimestampedValue(row, taken_s)])
-        for hour_s in range(3600, end_s + 1, 3600):  # a live slot that is not there when its day ends is missed
-            if START_S + hour_s > taken_s:
-                clock = clock.advance_watermark_to(START_S + hour_s)
-        clock = clock.advance_watermark_to_infinity()
-        p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
-        made = library.Release(
-            folder / "spec.toml", f"{SECOND}T08:00", f"{SECOND}T12:00", ledger=str(folder / "ledger.sqlite")
-        )
-        _ = p | clock | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
-        result = p.run()
-        result.wait_until_finish()
-        counts = {found.key.metric.name: found.result for found in result.metrics().query()["counters"]}
-        spec, ledger = library.load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None).ledger
-        live = ledger.live(spec.account.name, spec.spec_id, SECOND)
-        stages = [found for found in ledger.stages(spec.account.name, spec.spec_id) if found.unit.period == SECOND]
-        kept = [json.loads(line) for line in (folder / "kept.jsonl").read_text().splitlines()]
-        return kept, counts, live, stages
 
-    return run
+def stream_of(folder, rows, *, delay_s=1, end_s=5 * 3600):
+    clock = Clock().advance_watermark_to(START_S - 60)
+    for row in sorted(rows, key=lambda row: row["ts"]):
+        taken_s = datetime.fromisoformat(row["ts"]).timestamp() + delay_s
+        clock = clock.advance_watermark_to(taken_s).add_elements([TimestampedValue(row, taken_s)])
+    for hour_s in range(3600, end_s + 1, 3600):  # a live slot that is not there when its day ends is missed
+        if START_S + hour_s > taken_s:
+            clock = clock.advance_watermark_to(START_S + hour_s)
+    clock = clock.advance_watermark_to_infinity()
+    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    made = library.Release(
+        folder / "spec.toml", f"{SECOND}T08:00", f"{SECOND}T12:00", ledger=str(folder / "ledger.sqlite")
+    )
+    _ = p | clock | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
+    result = p.run()
+    result.wait_until_finish()
+    counts = {found.key.metric.name: found.result for found in result.metrics().query()["counters"]}
+    spec, ledger = library.load(folder / "spec.toml"), ledger_of(folder)
+    live = ledger.live(spec.account.name, spec.spec_id, SECOND)
+    stages = [found for found in ledger.stages(spec.account.name, spec.spec_id) if found.unit.period == SECOND]
+    return kept_of(folder), counts, live, stages
+
+
+def ledger_of(folder):
+    return location.find(str(folder / "ledger.sqlite"), None).ledger
 
 
 def of_second_day(buses=4):
@@ -65,7 +71,7 @@ def test_live_slots_and_the_whole_day_are_released_and_the_command_finds_them_as
     assert not [name for name in counts if name.startswith("refused/")]
     code, _, err = hatstream(*city.release(tmp_path, "--json", start=SECOND, end=SECOND))
     assert (code, err) == (0, "")
-    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    ledger = ledger_of(tmp_path)
     (account,) = ledger.accounts()
     assert ledger.audit(account.name)[0] == 0, "the whole day is of the same reports"
 
@@ -81,3 +87,25 @@ def test_a_period_that_is_not_over_is_not_released(streamed):
     morning = [row for row in of_second_day() if row["ts"][11:13] == "08"]
     _, _, live, stages = streamed(morning, end_s=3600)
     assert (len(live), len(stages)) == (1, 0)
+
+
+def test_a_day_of_far_too_few_vehicles_is_stopped_and_that_is_told(town, hatstream, monkeypatch):
+    draws = np.random.default_rng(1)
+    monkeypatch.setattr("transforms.releases.base.Noise", lambda: Noise(draws.bytes))
+    folder = town(SPEC.replace("vehicles = 50", "vehicles = 120"), levels_city.rows(buses=115))
+    assert hatstream(*city.release(folder, start=FIRST, end=FIRST))[0] == 0
+    spec, ledger, job = library.load(folder / "spec.toml"), ledger_of(folder), NoCounters()
+    watch = _Watch(spec, (START_S, START_S + 4 * 3600), ledger, job)
+    _, counts, live, stages = stream_of(folder, of_second_day())
+    assert (counts[f"stopped/{SECOND}"], len(live), len(stages)) == (1, 4, 1)
+    assert {"period": SECOND, "stopped": TOO_FEW} in [line.public for line in watch.look()]
+    assert not [line for line in watch.look() if "period" in line.public], "it is told once"
+    whole = _Watch(spec, (START_S, START_S + 4 * 3600), ledger, job)
+    whole._ended.clear()
+    assert hatstream(*city.release(folder, start=SECOND, end=SECOND))[0] == 0
+    assert {"period": SECOND} in [line.public for line in whole.look()]
+
+
+class NoCounters:
+    def counters(self):
+        raise OSError

@@ -8,6 +8,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
+from transforms import counters
 from transforms.errors import StepError
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.units import Unit
@@ -78,7 +79,9 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         done = release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
         if not isinstance(done, Stopped):
             yield from done
-        elif not self.in_stream:
+        elif self.in_stream:
+            count(counters.stopped(done.period), 1)
+        else:
             raise StepError(STOPPED_HERE.format(done.period))
 
     def _recorded(self, units: Sequence[Unit]) -> Sequence[RecordedSlot]:

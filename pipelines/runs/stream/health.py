@@ -6,12 +6,13 @@ What is counted from rows, and lags, are the operator's part of a line: where co
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from dpops.levels.count_check import is_too_few
 from pipelines.account.missing_slots import is_due
 from pipelines.engine import ENDED, EngineError, StreamJob
 from pipelines.specification import Specification
@@ -19,6 +20,8 @@ from transforms import counters
 from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
 from transforms.public import Fact, Operator, Summary
+from transforms.recorded.stage_plan import is_complete, numbers_of, of_period
+from transforms.recorded.units import StageEntry
 from transforms.time.stream_calendar import slots_from
 
 LOOK_EVERY_S = 1.0
@@ -31,6 +34,7 @@ OVERDUE_S = 60
 """A slot that is not whole in the ledger so long after its lateness is over is overdue."""
 OVERDUE_EVERY = 60
 """Looks between two words about slots that stay overdue."""
+TOO_FEW = "far fewer vehicles than declared: nothing else of it is released"
 _KEPT_SLOTS = 2_000
 _TOLD = tuple(map(counters.as_told, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
 """Told where there are some; the last of them is a fault: a clock that is behind, or a producer's."""
@@ -82,10 +86,10 @@ class _Watch:
         self._idle = self._overdue_looks = 0
         self._overdue = 0
         self._is_away = False
-        self._ended: set[int] = set()  # first slots of periods that are released
+        self._ended: set[int] = set()  # first slots of periods of which it was said what became of them
         with suppress(LedgerError):  # then what was recorded before is said again, when it is back
             self._said = set(self._whole())
-            self._new_periods()
+            self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
 
     def look(self) -> list[Summary]:
         """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
@@ -95,7 +99,8 @@ class _Watch:
         """
         try:
             new = sorted(set(self._whole()) - self._said)
-            lines = (self._of_slots(new) if new else self._losses()) + self._new_periods()
+            lines = self._of_slots(new) if new else self._losses()
+            lines += self._new_periods() if self._spec.has_live else []
         except LedgerError as error:
             return self._turned(True, str(error))
         return self._turned(False, "answers") + lines + self._missing()
@@ -158,13 +163,18 @@ class _Watch:
         return [slot_s for slot_s in slots if ended - {self._first(slot_s)} and self._first(slot_s) not in ended]
 
     def _new_periods(self) -> list[Summary]:
-        """Says a line for each period that was released since the last look, with its live slots or without."""
-        if not self._spec.has_live:
+        """Says a line for each period that was released whole since the last look, or that stopped for too few vehicles."""
+        if not (new := self._ended_since(self._first(self._from_s)) - self._ended):
             return []
-        new, zone = self._ended_since(self._first(self._from_s)) - self._ended, ZoneInfo(self._spec.timetable.zone)
-        self._ended |= new
-        days = [datetime.fromtimestamp(slot_s, zone).date() for slot_s in sorted(new)]
-        return [Summary({"period": self._spec.timetable.period_of(day)}) for day in days]
+        zone, lines = ZoneInfo(self._spec.timetable.zone), []
+        stages = self._ledger.stages(self._spec.account.name, self._spec.spec_id)
+        for slot_s in sorted(new):
+            period = self._spec.timetable.period_of(datetime.fromtimestamp(slot_s, zone).date())
+            is_whole = is_complete(stages, period)
+            if is_whole or _is_stopped(self._spec, of_period(stages, period)):
+                self._ended.add(slot_s)
+                lines.append(Summary({"period": period} | ({} if is_whole else {"stopped": TOO_FEW})))
+        return lines
 
     def _ended_since(self, from_s: int) -> set[int]:
         """The first slots of periods of which a stage is recorded."""
@@ -214,6 +224,16 @@ class _Watch:
             **{name: count for name in _TOLD if (count := new.get(name, 0))},
             "units_redrawn": new.get(counters.as_told(counters.UNITS_REDRAWN), 0),
         }
+
+
+def _is_stopped(spec: Specification, stages: Sequence[StageEntry]) -> bool:
+    """Whether a period's first stage counted so few vehicles that the stream released nothing else of it."""
+    from transforms.releases.periods.stages import read_unit
+
+    first = stages[0].unit
+    if spec.fleet is None or not numbers_of(first).counts_vehicles:
+        return False
+    return is_too_few(read_unit(first, spec.cells.region or ()), spec.fleet.vehicles)
 
 
 def _why(since: Mapping[str, Any]) -> str:
