@@ -42,6 +42,9 @@ from transforms.steps.periods import ReleasePeriod
 from transforms.steps.release import Record
 from transforms.time.calendar import Calendar
 
+_FIRE_AT_THE_END = {"SwitchingDirectRunner", "BundleBasedDirectRunner", "FnApiRunner"}
+"""Beam's runners in this process; the first of them is its DirectRunner."""
+
 
 @dataclass
 class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
@@ -128,6 +131,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
                 f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
                 "waits for reports is decided by the watermark of its source"
             )
+        _refuse_waiting_for_ever(elements, self.end)
         start_s = first_slot(spec, self.start, datetime.now(UTC))
         check(spec, start_s)
         from_s, to_s = life_of(spec)
@@ -185,6 +189,15 @@ def _check(elements: PCollection[Any], spec: Specification) -> None:
     if why := why_no_reports(elements.element_type, names):
         raise UsageError(
             f"the elements {why}: a report is a dict, a Beam Row or a NamedTuple that has {', '.join(names)}"
+        )
+
+
+def _refuse_waiting_for_ever(elements: PCollection[Any], end: str | None) -> None:
+    runner = type(elements.pipeline.runner).__name__
+    if runner in _FIRE_AT_THE_END and end is None and script_of(elements) is None:
+        raise UsageError(
+            f"{runner} fires nothing before all sources end, and slots go on for ever: no row would come. "
+            "Name `end`, or use Flink, Dataflow or a TestStream"
         )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.transforms.periodicsequence import PeriodicImpulse
 
 import hatstream as library
 from dpops.noise import Noise
@@ -111,6 +112,17 @@ def test_elements_at_the_end_of_time_end_a_stream_for_all_of_them_would_be_late(
     with pytest.raises(Exception, match="end of time"):
         streamed(folder, (0, [(650, row(10)), (660, row(9))]), (3600, []), pipe=in_batches)
     assert spent(folder) == []
+
+
+@pytest.mark.parametrize("runner", ["DirectRunner", "BundleBasedDirectRunner", "FnApiRunner"])
+def test_a_runner_that_would_wait_for_ever_for_the_last_slot_is_refused_but_where_an_end_is_named(town, runner):
+    folder = town()
+    p = beam.Pipeline(runner=runner, options=PipelineOptions(["--streaming"]))
+    given = p | PeriodicImpulse(fire_interval=1) | beam.Map(lambda _: row(10))
+    options = {"spec": folder / "spec.toml", "start": DAY, "ledger": str(folder / "ledger.sqlite")}
+    with pytest.raises(library.UsageError, match="fires nothing before all sources end"):
+        _ = given | library.Release(**options)
+    _ = given | "until then" >> library.Release(**options, end=DAY)
 
 
 @pytest.mark.parametrize("end", [f"{DAY}T07:00", f"{DAY}T08:00", "2021-12-31"])
