@@ -53,6 +53,14 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
     )
 
 
+def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """A period's stages after one that counts its vehicles, which share what that leaves. count: None leaves it out."""
+    if count is None:
+        return stages
+    left = 1 - count.share / sum(stage.share for stage in stages)
+    return count, *(replace(stage, share=stage.share * left) for stage in stages)
+
+
 def vehicles_in(released: ReleasedStage) -> float:
     """The noisy number of vehicles that such a stage says."""
     return float(released.levels[0].weights[0])

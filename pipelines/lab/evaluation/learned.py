@@ -22,6 +22,7 @@ from dpops.levels import (
     release_rows,
     sum_up,
 )
+from dpops.levels.count_check import count_stage, counted_first
 from dpops.levels.defaults import BoundsOnly, with_least_norm
 from dpops.levels.strategy import chosen
 from dpops.noise import Noise
@@ -99,12 +100,13 @@ def _published(city: TrueCity, belief: Field) -> PublishedNumbers:
 def look(
     city: TrueCity, day: TrueDay, how: Recipe, forecast: Field | None, state: State, noise: Noise | None
 ) -> tuple[StageValues, ...]:
-    """All stages of a day; each around the forecast, or what the stage before it taught."""
+    """All stages of a day, as a specification that declares the fleet has them: vehicles are counted first. Each looks
+    around the forecast, or what the stage before it taught."""
     hats, hours = hats_of(city.region, day.hours), np.array(day.hours, np.int64)
     stages: list[StageValues] = []
-    belief = forecast
-    for planned in how.first if forecast is None else how.later:
-        if stages:
+    belief, count = forecast, count_stage(how.later[0], city.fleet.vehicles)
+    for planned in counted_first(count, how.first if forecast is None else how.later):
+        if len(stages) > (count is not None):
             belief = learned(taken_in(state, DayValues(hours=hours, stages=tuple(stages)))).estimate()
         centres = first_centres(hats.cells, hats.slots) if belief is None else centres_around(city, belief)
         stage = planned.on(hats, centres, city.grid.step)

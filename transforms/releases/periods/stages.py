@@ -28,6 +28,7 @@ from dpops.levels import (
     sum_up,
     vehicles_in,
 )
+from dpops.levels.count_check import counted_first
 from dpops.levels.stages import FIRST_CENTRE
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column
@@ -124,11 +125,7 @@ class LevelsPolicy:
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
         """Stages of a period. counts: the first of them counts vehicles, and the others share what it leaves."""
-        own = self.first if is_first else self.later
-        if not counts or self.count is None:
-            return own
-        left = 1 - self.count.share / _whole(own)
-        return self.count, *(replace(stage, share=stage.share * left) for stage in own)
+        return counted_first(self.count if counts else None, self.first if is_first else self.later)
 
 
 def _whole(stages: Sequence[Stage]) -> Fraction:

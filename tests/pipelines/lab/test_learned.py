@@ -1,0 +1,46 @@
+"""What is simulated is what a specification releases."""
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+from benchmarks.cities import made_up
+from benchmarks.drawn import GRID, drawn
+from dpops.learning import StageValues, State
+from dpops.levels import Kind, count_stage
+from dpops.noise import Noise
+from pipelines.lab.evaluation import learned
+from pipelines.lab.evaluation.learned import look, recipe_for
+from pipelines.lab.evaluation.learned_errors import DELTA
+from pipelines.lab.evaluation.truth import TrueCity
+from transforms.places.hierarchy import design_of
+from transforms.releases.periods.states import facts_of
+
+TOTAL = Fraction("2.64")
+
+
+@cache
+def city() -> TrueCity:
+    """153 buses on five days."""
+    return made_up(drawn(301, 3000, 7), GRID)
+
+
+def first_day(kind: Kind) -> tuple[StageValues, ...]:
+    state, noise = State.new(design_of(city().region), facts_of(city().fleet)), Noise(np.random.default_rng(1).bytes)
+    return look(city(), city().days[0], recipe_for(city(), kind, TOTAL, DELTA), None, state, noise)
+
+
+@pytest.mark.parametrize(("kind", "power"), [("gaussian", 1), ("laplace", 2)])
+def test_vehicles_are_counted_first_and_the_looks_share_what_that_leaves(
+    kind: Kind, power: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = count_stage(recipe_for(city(), kind, TOTAL, DELTA).later[0], city().fleet.vehicles)
+    assert count is not None
+    counted, *looks = first_day(kind)
+    assert counted.levels[0].groups.shape == (1, 1)
+    monkeypatch.setattr(learned, "count_stage", lambda *_: None)
+    for stage, whole in zip(looks, first_day(kind), strict=True):
+        part = stage.levels[0].speed_precision / whole.levels[0].speed_precision
+        assert part == pytest.approx(np.full(part.shape, float(1 - count.share) ** power))
