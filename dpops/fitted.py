@@ -15,15 +15,13 @@ COUNT_CELLS, COUNT_HOURS, COUNT_PARENTS, COUNT_DAYS_OFF = 0.2, 1.5, 3.0, 10.0
 NIGHT = (-1.5, -2.0, -2.0, -2.0, -1.5, -0.7)
 """Guessed: the logarithm of what fleets do from midnight to six, before anything is known."""
 OVERDISPERSION = 0.1
-"""Real: variance of a group's own weight around the surface, per sum of squared HATs. The
-less there is, the closer heavy groups are followed."""
+"""Real: variance of a group's own weight around the surface, per sum of squared HATs, and of a day's in one hour around
+the city's habit. The less there is, the closer heavy groups are followed."""
 ANCHOR_SD = 0.7
 """Guessed, for cells and places: how far, in logarithms, a day's whole weight may be from what the declared fleet makes
 of it. A fleet is declared to one digit, and clipping takes weight away."""
 KEPT = 0.9
 """Real: share of a vehicle's weight that clipping leaves. It moves the anchor alone."""
-HOUR_SPREAD = 0.05
-"""Real: squared coefficient of variation of a day's weight in one hour around the city's habit."""
 FORGOTTEN = 0.1
 """Guessed: of what was folded in before, each time that older days are (every fourth day). So forty days count, and a
 season is followed."""
@@ -34,12 +32,12 @@ MEAN_CELLS, MEAN_HOURS, MEAN_PARENTS, MEAN_DAYS_OFF, MEAN_DAYS = 0.006, 0.1, 0.3
 own hours 1. Learned as the counts' are; where noise is heavy the first of them decides how flat a map is."""
 OF_SMALL_CELLS = 0.2
 """Real and made-up: of H3 resolution 8 and finer, so much of these precisions of cells, of means and counts alike."""
-CITY_MEAN_KMH, CITY_SD_KMH = 20.0, 5.0
-"""Guessed: a city's mean before any release; how far it may lie from that, and a day to come from what is forecast."""
-SLOPE_KMH, SLOPE_SD_KMH = -2.0, 1.5
-"""Three real cities agree: where e times as many vehicles report, they are so much slower (stops, centres). Learned."""
-LIVE_CELLS, LIVE_HOURS, LIVE_PARENTS, LIVE_DAYS_OFF = 0.3, 1.0, 1.0, 1.0
-"""Real: how a day's own deviations hold together while it lasts. The weaker, the more live values follow noise."""
+SLOPE_KMH = -2.0
+"""Three real cities agree: where e times as many vehicles report, they are so much slower (stops, centres), before any
+release give or take as much. Learned."""
+LIVE_CELLS = 0.3
+"""Real: how cells' deviations of a day hold together while it lasts; all others do as its hours (MEAN_DAYS). The
+weaker, the more live values follow noise."""
 FACTOR_SD = 0.5
 """Guessed: how far, as a factor, a live slot's weight may be from what the declared profile makes of a day's."""
 
@@ -52,25 +50,22 @@ SPREAD_POWER = 0.75
 """Real: the first two grow with the speed to this power; from 80 (km/h)^2 below 12 km/h to 450 above 34."""
 REPORTS, DWELL_POWER = 2.5, 1 / 3
 """Real: reports of a vehicle in a HAT at 20 km/h where their number is secret, and how they fall with the speed."""
-FLOOR_SD, LEAST_FLOOR, MOST_FLOOR = 0.5, 0.4, 6.0
-"""Real and made-up: how far, as a factor, the least may be from the usual before any release, and how far releases are
-believed. At 2.64 in a city of Austin's size they tell next to nothing."""
-LEFT, MISCOUNTED = 0.45, 0.15
-"""Real and made-up: what a clip leaves of what few vehicles add to a released sum; and how much better, in variance of
-the logarithm, a group's weight is known than its HATs'."""
-MOST_LEVERAGE = 0.9
-"""Guessed: a value that decides what describes it tells nothing of how far it lies from that."""
+FLOOR_SD = 0.5
+"""Real and made-up: how far, as a factor, the least may be from the usual before any release. At 2.64 releases in a
+city of Austin's size tell next to nothing of it."""
+LEFT = 0.45
+"""Real and made-up: what a clip leaves of what few vehicles add to a released sum."""
 
 # How many vehicles there are behind a weight (docs/estimates-measured.md, "Intervals").
 MORE_VEHICLES, BELIEVED = 1.2, 0.5
 """Real (fivefold) and eleven made-up cities, by regression: for a weight of x vehicles of the declared profile, in a
 city that looks r times as large as declared, there are 1.2 x / r^.5. The more, the narrower are intervals. With
 1.95 x^.84 and more doubt Austin's intervals held .985 at 9.8 km/h, with these .974 at 8.8."""
-LEAST_LARGER, MOST_LARGER = 0.25, 2.0
-"""Guessed: so far is r believed."""
-VEHICLES_DOUBT, WEIGHT_DOUBT = (0.8, 0.06, 1.0), (1.5, 0.05, 0.0)
-"""The same regression: times the count model's variance, a variance of its own, and 1 / n of it: of vehicles in a HAT,
-and of what a cell's day weighs."""
+MOST_LARGER = 2.0
+"""Guessed: r is believed up to so many times, and so many parts."""
+VEHICLES_DOUBT, WEIGHT_DOUBT, OWN_DOUBT = 0.8, 1.5, 0.06
+"""The same regression: times the count model's variance, of vehicles in a HAT and of what a cell's day weighs; and a
+variance of its own."""
 UNSAID = 0.05
 """Five made-up cities (seeds 102 to 130): of a HAT's own variance what a release of single HATs says nothing of."""
 
@@ -86,10 +81,9 @@ the squares that a pattern explains over those of noise, the variance of the log
 of them a day is held back. With .03 for the third half of Austin's runs at a total of 1 are held back whole."""
 
 # Groups of HATs (docs/estimates-measured.md, "Coarser products").
-MORE, APART_KMH = 0.5, 1.0
-"""Real, parts of it and made-up: the mean of a group of cells has so many times the variance of what describes it again
-(no city is a smooth field), and any group's so much for what a release weighs otherwise. Without the first, hours of
-parents hold less than .93 under heavy noise; of one cell's day or part it only made intervals wider."""
+APART = 0.2
+"""24 made-up cities (seeds 300 to 323): a release weighs HATs otherwise than their reports do, which may move a group's
+mean by so much of how far its HATs lie apart, as standard deviations."""
 STANDS_KMH, MISWEIGHED = 6.0, 0.5
 """Guessed: a place at v km/h is one where vehicles stand as far as exp(-(v / 6)^2); a group is `unreliable` where what
 they may weigh adds so much to all other variance. In a made-up city with a depot 1 of 96 hours is `ok`; in Austin
@@ -97,8 +91,8 @@ nothing changes."""
 
 # What a plan expects (`dpops.levels.strategy`, `dpops.learning.expected`, `dpops.learning.half_widths`).
 CITY_SPREAD, GRANDPARENTS, PARENTS, CELLS, HOURS, PARENT_PARTS = 5.0, 3.8, 4.1, 4.1, 2.5, 1.5
-"""Guessed for any city: standard deviations of the parts that describe a HAT before any release, km/h. Places lie
-7 km/h around their city."""
+"""Guessed for any city: standard deviations of the parts that describe a HAT before any release, km/h; estimates begin
+with the first around 20 km/h. Places lie 7 km/h around their city."""
 BUSIER = 1.0
 """Guessed: standard deviation of the logarithm of how busy a cell is, which reports follow."""
 SMOOTHED = 0.6
@@ -123,11 +117,12 @@ OTHERS = 2.0
 many times as many as an average HAT of its cell."""
 
 # Means that are released HAT by HAT (docs/estimates-measured.md, "Means released HAT by HAT").
-DWELL_KMH, DWELL_SD_KMH = -5.0, 4.0
-"""Real and made-up: how much faster a HAT is where each vehicle reports e times as often. Learned
+DWELL_KMH = -5.0
+"""Real and made-up: how much faster a HAT is where each vehicle reports e times as often, give or take as much. Learned
 are -7 to -11 in Austin."""
-PULL, PULL_SD = 0.6, 0.6
-"""Guessed: factor of the usual pull of releases, of which is learned how far released means rise with it."""
+PULL = 0.6
+"""Guessed: factor of the usual pull of releases, of which is learned how far released means rise with it; give or take
+as much."""
 MOST_HAT_UNKNOWN = 0.6
 """Real, parts of it and made-up: beyond this part of a pattern that is not known, values are held back."""
 OF_RELEASED, OF_TRUE = 0.5, 0.7

@@ -28,8 +28,8 @@ class Doubt(NamedTuple):
     few: float
 
 
-VEHICLES, WEIGHT = Doubt(*fitted.VEHICLES_DOUBT), Doubt(*fitted.WEIGHT_DOUBT)
-"""Of the vehicles in a HAT; of what a cell's day weighs."""
+VEHICLES, WEIGHT = Doubt(fitted.VEHICLES_DOUBT, fitted.OWN_DOUBT, 1), Doubt(fitted.WEIGHT_DOUBT, fitted.OWN_DOUBT, 0)
+"""Of the vehicles in a HAT, which are there by chance; of what a cell's day weighs."""
 _STEPS = 10
 _EXACT = 1e-9
 """Variance of what is known."""
@@ -72,9 +72,8 @@ def factors_of(log_variances: Float64s, most: float, doubt: Doubt, vehicles: Flo
 
 def expected_vehicles(weights: Float64s, larger: float) -> Float64s:
     """Vehicles in a HAT. weights: its weight, in vehicles of the declared profile. larger: see `Field`."""
-    vehicles: Float64s = (
-        fitted.MORE_VEHICLES * weights / min(max(larger, fitted.LEAST_LARGER), fitted.MOST_LARGER) ** fitted.BELIEVED
-    )
+    believed = min(max(larger, 1 / fitted.MOST_LARGER), fitted.MOST_LARGER)
+    vehicles: Float64s = fitted.MORE_VEHICLES * weights / believed**fitted.BELIEVED
     return vehicles
 
 

@@ -34,8 +34,8 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
     described = described + _of_day(belief, groups, share)
     values = groups.totals(share * belief.values)
     apart = share * (belief.values - groups.spread(values))
-    more = (1 - groups.totals(share**2)) * fitted.APART_KMH**2 + _through_weights(learned, belief, groups, apart)
-    more = more + _of_several_cells(groups, share) * fitted.MORE * described
+    spread = groups.totals(share * ((belief.values - groups.spread(values)) ** 2 + belief.variances)) - described
+    more = fitted.APART**2 * spread + _through_weights(learned, belief, groups, apart)
     deviations, repeats = groups.totals(share**2 * belief.deviations), _repeats(learned.state.facts, belief, groups)
     through_standing = _through_standing(learned, belief, groups, apart)
     made_of_hats = replace(
@@ -52,7 +52,7 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
         chances=_chances(chances_of(belief, 0.0), groups, share),
     )
     are_of_cells = groups.shape[0] == design.cells and groups.shape[1] < belief.hours.size
-    return _of_cells(made_of_hats) if are_of_cells else made_of_hats
+    return _of_cells(made_of_hats, described) if are_of_cells else made_of_hats
 
 
 class Shown(NamedTuple):
@@ -99,12 +99,14 @@ def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
     )
 
 
-def _of_cells(field_of_hats: Field) -> Field:
-    """Groups of one cell each: how well the cell is known depends on how many drive there, and so is doubtful."""
+def _of_cells(field_of_hats: Field, noisy: Float64s) -> Field:
+    """Groups of one cell each: how well noise lets the cell be known depends on how many drive there, and so is
+    doubtful. noisy: the variance of what describes them."""
     factors = factors_of(
         field_of_hats.log_variances, field_of_hats.unknown_log_variance, WEIGHT, field_of_hats.vehicles
     )
-    described = described_variances(field_of_hats.variances, factors, field_of_hats.unknown_variance)
+    described = described_variances(noisy, factors, field_of_hats.unknown_variance)
+    described = described + (field_of_hats.variances - noisy)[..., None]
     return replace(field_of_hats, chances=chances_of(field_of_hats)._replace(described=described))
 
 
@@ -118,12 +120,6 @@ def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:
     return variances
 
 
-def _of_several_cells(groups: Groups, share: Float64s) -> Float64s:
-    """From 0, of a group that is one cell, up to 1: how little one cell makes up of it, (cell groups, slot groups)."""
-    of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(share)
-    return 1 - Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
-
-
 def _through_weights(learned: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
     """Variance of a group's mean that comes from its HATs' weights, (cell groups, slot groups).
 
@@ -134,7 +130,7 @@ def _through_weights(learned: Learned, belief: Field, groups: Groups, apart: Flo
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(belief.hours.size)), apart)
     own = groups.totals(apart**2 * (fitted.OVERDISPERSION + learned.state.facts.hat_weight / belief.weights))
     variances: Float64s = (
-        _log_variances(learned, belief, groups, apart) + own + fitted.HOUR_SPREAD * np.sum(by_slot**2, axis=-1)
+        _log_variances(learned, belief, groups, apart) + own + fitted.OVERDISPERSION * np.sum(by_slot**2, axis=-1)
     )
     return variances
 
@@ -166,7 +162,5 @@ def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
 
 
 def _log_variances(learned: Learned, belief: Field, groups: Groups, share: Float64s) -> Float64s:
-    layout, solved = learned.state.layouts.counts, learned.counts.solved
-    rows = GroupRows(groups, learned.state.design.of_hats(belief.hours), layout, b"")
-    place = np.eye(layout.border.size, solved.border.size)
-    return rows(share).variances(solved, place).reshape(groups.shape)
+    rows = GroupRows(groups, learned.state.design.of_hats(belief.hours), learned.state.layouts.counts, b"")
+    return rows(share).variances(learned.counts.solved, learned.counts.border).reshape(groups.shape)

@@ -122,6 +122,11 @@ class Counts:
         """Effects and smoothness that the next fit begins with."""
         return Start(self.effects, self.solved.smoothness)
 
+    @property
+    def border(self) -> Float64s:
+        """Where the lasting border stands in the whole one, see `GroupRows.variances`."""
+        return np.eye(self.solved.system.layout.border.size, self.solved.border.size)
+
     def hats(self, design: Design, hours: Int64s) -> Float64s:
         """Weight of each HAT on a usual day, (cells, slots)."""
         return weights_of(design, self.effects, hours)

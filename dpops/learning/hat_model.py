@@ -30,12 +30,10 @@ from dpops.spread import USUAL
 from dpops.spread import Spread as OwnSpread
 from dpops.types import Float64s, Int64s
 
-DWELL = fitted.DWELL_KMH, fitted.DWELL_SD_KMH
-"""Mean and standard deviation, before any release, of how much faster a HAT is where each vehicle reports e times as
-often, km/h."""
-PULL = fitted.PULL, fitted.PULL_SD
-"""The same of the factor of the usual pull of releases. What is learned is how far released means rise with the pull:
-where vehicles report unevenly a cap pulls more, and slow ones report more often, so true means fall with it."""
+BEFORE = fitted.DWELL_KMH, fitted.PULL
+"""Means before any release: how much faster a HAT is where each vehicle reports e times as often, km/h; and the factor
+of the usual pull of releases. What is learned is how far released means rise with the pull: where vehicles report
+unevenly a cap pulls more, and slow ones report more often, so true means fall with it."""
 _DAY = np.arange(HOURS)
 _FURTHER = 3
 """Columns behind the design's, which stand last: of dwell, pull and traffic."""
@@ -133,7 +131,7 @@ def learned_hats(state: HatState, design: Design, smoothness: Smoothness | None 
     states = [said(day) for day in days]
     if state.older_names:
         states.insert(0, said(state.older.on(whole.cells), len(state.older_names)))
-    means = fit_means(layout, states, [DWELL, PULL], smoothness)
+    means = fit_means(layout, states, BEFORE, smoothness)
     older = len(states) - len(days)
     missed = (_missed(means, design, older + index, day, dwell, traffic) for index, day in enumerate(days))
     spread = spread_of(means, means.deviations(len(states) - 1), _DAY, traffic, whole.vehicles, _more(whole, dwell))

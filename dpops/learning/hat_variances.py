@@ -48,9 +48,9 @@ def learned_variances(days: Iterable[Missed]) -> Spread:
         of_vehicles, of_reports = grown * USUAL.vehicle / day.vehicles, grown * USUAL.report / day.reports
         parts = np.stack([of_vehicles, of_reports, np.full(grown.size, USUAL.least)])
         whole = day.noise + parts.sum(axis=0)
-        leverage = np.minimum(day.known / (day.known + whole), fitted.MOST_LEVERAGE)
+        leverage = day.known / (day.known + whole)
         weighted = parts / (fitted.OF_SQUARES * whole**2)
         precision = precision + weighted @ parts.T
-        value = value + weighted @ (day.squares / (1 - leverage) - day.noise)
+        value = value + weighted @ (day.squares + leverage * whole - day.noise)
     vehicle, report, least = np.clip(np.linalg.solve(precision, value), LEAST, MOST).tolist()
     return Spread(vehicle * USUAL.vehicle, report * USUAL.report, least * USUAL.least)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from dpops.learning.means import (
     Means,
     SpeedQueries,
     coefficients_of,
-    columns_of,
     day_information,
     fit_means,
     spread_of,
@@ -28,6 +26,7 @@ from dpops.learning.means import (
 )
 from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues, LevelValues
+from dpops.learning.row_makers import Layouts, RowMakers, RowsOf
 from dpops.learning.surprises import UNTOLD, Described, Told, told
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
@@ -66,13 +65,6 @@ class FitStart(NamedTuple):
 
     counts: CountStart
     means: Smoothness
-
-
-class Layouts(NamedTuple):
-    """How the effects of the two models are ordered."""
-
-    counts: EffectLayout
-    means: EffectLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,13 +238,15 @@ def taken_in(state: State, day: DayValues) -> State:
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
     older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
-    now, rows = _fitted_counts(state), _speed_rows(state)
-    days = [_understood(state, day, now, rows).information for day in state.recent]
+    rows = RowMakers.of(state.design, state.layouts)
+    now = _fitted_counts(state, rows.counts)
+    leans = _leans(state.design, now, rows.counts)
+    days = [_understood(state, day, now, rows.speeds, leans).information for day in state.recent]
     strengths = _fitted_means(state, days).solved.smoothness
     kept = 1 - fitted.FORGOTTEN
     counts, means = state.counts.times(kept), None if state.means is None else state.means.times(kept)
     for old, information in zip(older, days, strict=False):
-        counts = counts + _count_information(state, old, now)
+        counts = counts + _count_information(state, old, now, rows.counts)
         means = information if means is None else means + information
     start = FitStart(now.start, strengths)
     return replace(state, recent=recent, counts=counts, means=means, start=start)
@@ -260,11 +254,13 @@ def taken_in(state: State, day: DayValues) -> State:
 
 def learned(state: State) -> Learned:
     """Counts first, then means; a function of the state alone."""
-    counts, rows = _fitted_counts(state), _speed_rows(state)
-    days = [_understood(state, day, counts, rows) for day in state.recent]
+    rows = RowMakers.of(state.design, state.layouts)
+    counts = _fitted_counts(state, rows.counts)
+    leans = _leans(state.design, counts, rows.counts)
+    days = [_understood(state, day, counts, rows.speeds, leans) for day in state.recent]
     means = _fitted_means(state, [day.information for day in days])
     untold = Learned(state, counts, means, tuple(days))
-    return replace(untold, told=told(untold.means, untold.described(), rows))
+    return replace(untold, told=told(untold.means, untold.described(), rows.speeds))
 
 
 def _fitted_means(state: State, recent: Sequence[DayInformation]) -> Means:
@@ -273,43 +269,19 @@ def _fitted_means(state: State, recent: Sequence[DayInformation]) -> Means:
     return fit_means(state.layouts.means, [*older, *recent], start=start)
 
 
-_Rows = Callable[[Groups, Int64s], GroupRows]
-
-
-def _row_maker(columns_of: Callable[[Int64s], Int64s], layout: EffectLayout) -> _Rows:
-    """Makes the rows of each kind of groups once."""
-    made: dict[bytes, GroupRows] = {}
-
-    def rows(groups: Groups, hours: Int64s) -> GroupRows:
-        key = b"/".join((groups.cells.tobytes(), groups.slots.tobytes(), hours.tobytes()))
-        if key not in made:
-            made[key] = GroupRows(groups, columns_of(hours), layout, key)
-        return made[key]
-
-    return rows
-
-
-def _count_rows(state: State) -> _Rows:
-    return _row_maker(state.design.of_hats, state.layouts.counts)
-
-
-def _speed_rows(state: State) -> _Rows:
-    return _row_maker(partial(columns_of, state.design), state.layouts.means)
-
-
-def _fitted_counts(state: State) -> Counts:
+def _fitted_counts(state: State, rows: RowsOf) -> Counts:
     hours = state.recent[-1].hours if state.recent else np.arange(24)
     problem = CountProblem(
         layout=state.layouts.counts,
         hours=hours,
         anchor=fitted.KEPT * state.facts.vehicles * state.facts.vehicle_weight,
-        queries=_count_queries(state.recent, _count_rows(state)),
+        queries=_count_queries(state.recent, rows),
         earlier=state.counts,
     )
     return fit_counts(problem, None if state.start is None else state.start.counts)
 
 
-def _count_queries(days: Sequence[DayValues], rows: _Rows) -> list[CountQueries]:
+def _count_queries(days: Sequence[DayValues], rows: RowsOf) -> list[CountQueries]:
     """One per kind of groups."""
     by_level: dict[int, tuple[GroupRows, Int64s, list[LevelValues]]] = {}
     for day in days:
@@ -329,27 +301,58 @@ def _levels(day: DayValues) -> list[LevelValues]:
     return [level for stage in day.stages for level in stage.levels]
 
 
-def _count_information(state: State, day: DayValues, counts: Counts) -> Information:
+def _count_information(state: State, day: DayValues, counts: Counts, rows: RowsOf) -> Information:
     """What one day says about the counts' effects, made linear where they are now."""
     total = Information.none(state.layouts.counts)
-    for query in _count_queries([day], _count_rows(state)):
+    for query in _count_queries([day], rows):
         total = total + query.linear(counts.effects, counts.hats(state.design, query.hours))
     return total
 
 
-def _understood(state: State, day: DayValues, counts: Counts, rows: _Rows) -> _Day:
-    """What a day says about means, once the weights of its HATs are known."""
+def _understood(state: State, day: DayValues, counts: Counts, rows: RowsOf, leans: "_LeansOf") -> _Day:
+    """What a day says about means, once the weights of its HATs are known. leans: see `_leans`."""
     usual = counts.hats(state.design, day.hours)
     (weights, weight_variances), parts = _day_weights(state, day, counts, usual), coefficients_of(traffic_of(usual))
     deviations = weights**2 * USUAL.of(weights / state.facts.hat_weight)
     queries = []
     for stage in day.stages:
         for level in stage.levels:
-            values = level.speeds + level.groups.totals(weights * stage.centre)
+            mean = weights * leans(level.groups, day.hours)
+            values = level.speeds + level.groups.totals(mean * stage.centre)
             spread = level.speed_variance + level.groups.totals(deviations)
-            hats = weights[..., None] * parts
+            hats = mean[..., None] * parts
             queries.append(SpeedQueries(rows(level.groups, day.hours), hats, values.ravel(), spread.ravel()))
     return _Day(day, weights, weight_variances, day_information(state.layouts.means, queries))
+
+
+_LeansOf = Callable[[Groups, Int64s], Float64s]
+
+
+def _leans(design: Design, counts: Counts, rows: RowsOf) -> _LeansOf:
+    """Makes `_mean_over_likeliest` of each kind of groups once: on a usual day."""
+    made: dict[int, Float64s] = {}
+
+    def leans(groups: Groups, hours: Int64s) -> Float64s:
+        of_groups = rows(groups, hours)
+        if id(of_groups) not in made:
+            made[id(of_groups)] = _mean_over_likeliest(counts, of_groups, counts.hats(design, hours))
+        return made[id(of_groups)]
+
+    return leans
+
+
+def _mean_over_likeliest(counts: Counts, rows: GroupRows, weights: Float64s) -> Float64s:
+    """How many times as large a group's weight is on average as the likeliest one, at each HAT, (cells, slots).
+
+    A released sum of speeds is about the mean weight; with less, a place of which hardly anything is known would be
+    given a speed far from its centre. Where nothing is released the logarithm has a normal law, whose variance v is the
+    level's largest, and the mean is exp(v / 2) times the middle. What noise leaves is precise on the weight's own scale
+    and leans little: at a variance of s it is about exp(s^2 / 2 v).
+    """
+    groups = rows.groups
+    variances = rows(weights / groups.spread(groups.totals(weights))).variances(counts.solved, counts.border)
+    mean = np.exp(variances**2 / (2 * max(float(variances.max()), 1e-12)))
+    return groups.spread(mean.reshape(groups.shape))
 
 
 def _day_weights(state: State, day: DayValues, counts: Counts, usual: Float64s) -> tuple[Float64s, Float64s]:
@@ -359,7 +362,7 @@ def _day_weights(state: State, day: DayValues, counts: Counts, usual: Float64s) 
     for level in _levels(day):
         if level.groups.shape == (1, day.hours.size):
             total = np.maximum(weights.sum(axis=0), 1e-9)
-            gain = _gain(fitted.HOUR_SPREAD * total**2, level.weight_precision[0])
+            gain = _gain(fitted.OVERDISPERSION * total**2, level.weight_precision[0])
             weights = weights * np.clip(1 + gain * (level.weights[0] / total - 1), 0.2, 5.0)
     variances = weights * (fitted.OVERDISPERSION * weights + state.facts.hat_weight)
     of_hats = [level for level in _levels(day) if level.groups.shape == weights.shape]

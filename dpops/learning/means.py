@@ -14,6 +14,7 @@ from dpops.learning.information import Information
 from dpops.learning.layout import EffectLayout
 from dpops.learning.queries import GroupRows
 from dpops.learning.system import Solved, learned_smoothness
+from dpops.spread import USUAL_KMH
 from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(
@@ -135,20 +136,20 @@ def day_information(layout: EffectLayout, queries: Sequence[SpeedQueries]) -> Da
 def fit_means(
     layout: EffectLayout,
     days: Sequence[DayInformation],
-    more: Sequence[tuple[float, float]] = (),
+    more: Sequence[float] = (),
     known: Smoothness | None = None,
     start: Smoothness | None = None,
 ) -> Means:
     """Effects from all days' information; their smoothness is learned from it by EM, from the start or the default on.
 
-    more: mean and standard deviation, before any release, of columns that stand before that of traffic. known: the
-    smoothness, where it is not to be learned.
+    more: means, before any release, of columns that stand before that of traffic; as theirs, give or take as much.
+    known: the smoothness, where it is not to be learned.
     """
     default = DEFAULT.of(layout.design)
     smoothness, precision, value = known or start or default, np.zeros(layout.border.size), np.zeros(layout.border.size)
-    priors = {0: (fitted.CITY_MEAN_KMH, fitted.CITY_SD_KMH), -1: (fitted.SLOPE_KMH, fitted.SLOPE_SD_KMH)}
-    for column, (mean, sd) in (priors | dict(enumerate(more, -1 - len(more)))).items():
-        precision[column], value[column] = sd**-2, mean * sd**-2
+    precision[0], value[0] = fitted.CITY_SPREAD**-2, USUAL_KMH * fitted.CITY_SPREAD**-2
+    for column, mean in enumerate((*more, fitted.SLOPE_KMH), -1 - len(more)):
+        precision[column], value[column] = mean**-2, 1 / mean
     rounds = _ROUNDS if known is None else 1
     system = system_of(layout, precision, value, [day.part for day in days])
     for index in range(rounds):

@@ -17,7 +17,7 @@ from dpops.learning.releases import DayValues
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 7
+VERSION = 8
 """Of what arrays mean, and of how they are made of releases: those of another version are not taken up."""
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")

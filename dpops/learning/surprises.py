@@ -1,6 +1,6 @@
 """What released sums say of the models: how far HATs lie from what describes them, and whether that is seen at all."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,15 +8,13 @@ import numpy as np
 from dpops import fitted
 from dpops.learning.chances import VEHICLES, factors_of
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
-from dpops.learning.queries import GroupRows, Groups
+from dpops.learning.queries import GroupRows
 from dpops.learning.releases import DayValues, LevelValues
+from dpops.learning.row_makers import RowsOf
 from dpops.spread import USUAL
-from dpops.types import Float64s, Int64s
+from dpops.types import Float64s
 
 _TINY = 1e-12
-
-RowsOf = Callable[[Groups, Int64s], GroupRows]
-"""The rows of groups of HATs; and the hours of their slots."""
 
 
 class Described(NamedTuple):
@@ -75,7 +73,7 @@ def _floor(surprises: Sequence[_Surprises]) -> float:
     for of_day in surprises:
         weighted = of_day.floors * of_day.precisions
         precision, value = precision + float(weighted @ of_day.floors), value + float(weighted @ of_day.squares)
-    return USUAL.least * min(max(value / precision, fitted.LEAST_FLOOR), fitted.MOST_FLOOR)
+    return USUAL.least * max(value / precision, 0.0)
 
 
 def _explained(surprises: Sequence[_Surprises]) -> float:
@@ -116,14 +114,11 @@ def _surprises(
     variances = of_effects.variances(means.solved, border_of(means.solved, described.deviations))
     around = weights * (described.values - centre)
     missed = (level.speeds - totals(around)).ravel()
-    # Weights are noisy too, which matters where the centre is far off.
-    miscounted = fitted.MISCOUNTED * totals(weights * described.log_variances) / totals(weights) * totals(around) ** 2
-    noise = (1 / level.speed_precision + miscounted).ravel()
+    noise = 1 / level.speed_precision.ravel()
     few, floors = fitted.LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * USUAL.least).ravel()
     whole = noise + few + floors
-    leverage = np.minimum(variances / whole, fitted.MOST_LEVERAGE)
     return _Surprises(
-        squares=missed**2 / (1 - leverage) - noise - few,
+        squares=missed**2 + variances - noise - few,  # what a sum decides of the models, it is missed by less
         floors=floors,
         precisions=1 / (2 * whole**2),
         sums=(level.speeds + totals(weights * centre)).ravel(),

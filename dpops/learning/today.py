@@ -19,9 +19,7 @@ from dpops.learning.system import Solved
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
-DAY = Smoothness(
-    cells=fitted.LIVE_CELLS, hours=fitted.LIVE_HOURS, parents=fitted.LIVE_PARENTS, off=fitted.LIVE_DAYS_OFF
-)
+DAY = Smoothness(cells=fitted.LIVE_CELLS, hours=fitted.MEAN_DAYS, parents=fitted.MEAN_DAYS, off=fitted.MEAN_DAYS)
 """How a day's own deviations hold together, as those of other days do."""
 
 
@@ -62,24 +60,19 @@ def live(learned: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> L
 
 def _solved(layout: EffectLayout, information: Information) -> Solved:
     precision = np.zeros(layout.border.size)
-    precision[0], precision[-1] = fitted.CITY_SD_KMH**-2, 1.0  # nothing is learned of traffic: its rows are zero
+    precision[0], precision[-1] = fitted.CITY_SPREAD**-2, 1.0  # nothing is learned of traffic: its rows are zero
     return system_of(layout, precision, np.zeros(precision.size), [PartInformation(information)]).solved(DAY)
 
 
 def _factors(weights: Float64s, slots: Mapping[int, StageValues]) -> dict[int, float]:
     """How much more there is in each slot than is usual, shrunk: what all slots have in common, and each one's own."""
     seen = {slot: _seen(weights[:, slot].sum(), values) for slot, values in slots.items()}
-    precision = sum(1 / (variance + fitted.HOUR_SPREAD) for _, variance in seen.values())
-    common = fitted.FACTOR_SD**-2 + sum(ratio / (variance + fitted.HOUR_SPREAD) for ratio, variance in seen.values())
+    precision = sum(1 / (variance + fitted.OVERDISPERSION) for _, variance in seen.values())
+    common = fitted.FACTOR_SD**-2 + sum(ratio / (variance + fitted.OVERDISPERSION) for ratio, variance in seen.values())
     usual = max(common / (precision + fitted.FACTOR_SD**-2), 0.1)
-    return {
-        slot: float(
-            np.clip(
-                usual + fitted.HOUR_SPREAD / (fitted.HOUR_SPREAD + variance) * (ratio - usual), usual / 3, 3 * usual
-            )
-        )
-        for slot, (ratio, variance) in seen.items()
-    }
+    hour = fitted.OVERDISPERSION
+    believed = {slot: usual + hour / (hour + variance) * (ratio - usual) for slot, (ratio, variance) in seen.items()}
+    return {slot: float(np.clip(factor, usual / 3, 3 * usual)) for slot, factor in believed.items()}
 
 
 def _seen(expected: float, values: StageValues) -> tuple[float, float]:

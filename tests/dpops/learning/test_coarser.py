@@ -8,6 +8,7 @@ import pytest
 from dpops import fitted
 from dpops.learning import Groups, Learned, Status, coarser, learned, published, with_coarser
 from dpops.learning.chances import NODES
+from dpops.learning.coarser import _of_cells
 from dpops.learning.interval import chances_of
 from dpops.learning.learner import Field
 from dpops.learning.means import _with_mean, traffic_of
@@ -55,9 +56,9 @@ def test_variances_are_those_of_the_joint_covariance_and_of_weights(model: Learn
     for pair in ((0, 0), (coarse.values.shape[0] - 1, coarse.values.shape[1] - 1)):
         members = (groups.cells[:, None] == pair[0]) & (groups.slots == pair[1])
         share = np.where(members, belief.weights, 0.0) / belief.weights[members].sum()
-        described, shared = covariance(model, belief, share), 1 - np.sum(share**2)
-        several = 1 - np.sum(share.sum(axis=1) ** 2)
-        more = several * fitted.MORE * described + shared * fitted.APART_KMH**2
+        described = covariance(model, belief, share)
+        spread = np.sum(share * ((belief.values - coarse.values[pair]) ** 2 + belief.variances)) - described
+        more = fitted.APART**2 * spread
         assert coarse.variances[pair] == pytest.approx(
             described + more + through_weights(model, belief, members), rel=1e-4
         )
@@ -81,7 +82,7 @@ def through_weights(model: Learned, belief: Field, members: np.ndarray) -> float
     for slot in range(belief.hours.size):
         in_slot = np.zeros(members.shape)
         in_slot[:, slot] = 1
-        variance += fitted.HOUR_SPREAD * ((moved(in_slot) - still) / tiny) ** 2
+        variance += fitted.OVERDISPERSION * ((moved(in_slot) - still) / tiny) ** 2
     for cell, slot in np.argwhere(members):
         alone = np.zeros(members.shape)
         alone[cell, slot] = 1
@@ -104,6 +105,18 @@ def test_a_cells_day_is_as_doubtful_as_how_many_drive_there() -> None:
     wide, narrow = (published(field, 65) for field in (coarse, sure))
     assert (wide.upper95 - wide.lower95).mean() > 1.02 * (narrow.upper95 - narrow.lower95).mean()
     assert np.array_equal(wide.values, narrow.values)
+
+
+def test_only_noise_is_doubtful_in_a_cells_day() -> None:
+    """What a release weighs otherwise had counted times as much where fewer may drive: intervals held too often."""
+    model = learned(after(3, 1.0))
+    day = coarser(model, model.estimate(), GROUPS["cell-day"])
+    without_noise, noise_alone = (_of_cells(day, noisy).chances for noisy in (0 * day.variances, day.variances))
+    assert without_noise is not None
+    assert noise_alone is not None
+    assert without_noise.described == pytest.approx(np.repeat(day.variances[..., None], NODES, axis=-1))
+    assert noise_alone.described is not None
+    assert np.all(np.ptp(noise_alone.described, axis=-1) > 0)
 
 
 def covariance(model: Learned, belief: Field, share: np.ndarray) -> float:

@@ -20,7 +20,8 @@ from dpops.learning import (
     taken_in,
 )
 from dpops.learning.interval import held_back, missed
-from dpops.learning.learner import RECENT, Field
+from dpops.learning.learner import RECENT, Field, _mean_over_likeliest
+from dpops.learning.row_makers import RowMakers
 from dpops.spread import USUAL
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
 
@@ -44,6 +45,27 @@ def test_errors_fall_with_the_days() -> None:
         first.append(error(learned(after(1, 1.0, seed)).estimate(), design()))
         later.append(error(learned(after(6, 1.0, seed)).estimate(), design()))
     assert np.mean(later) < 0.8 * np.mean(first)
+
+
+CELLS_DAYS = Groups(cells=np.arange(design().cells), slots=0 * HOURS)
+
+
+def means_over_likeliest(noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Of cells' days, after a release of so much noise; and the variances of their weights' logarithms."""
+    state = after(1, noise)
+    counts, rows = learned(state).counts, RowMakers.of(state.design, state.layouts).counts(CELLS_DAYS, HOURS)
+    weights = counts.hats(state.design, HOURS)
+    share = weights / weights.sum(axis=1, keepdims=True)
+    return _mean_over_likeliest(counts, rows, weights)[:, 0], rows(share).variances(counts.solved, counts.border)
+
+
+def test_a_weight_that_is_hardly_known_is_on_average_above_the_likeliest() -> None:
+    known, _ = means_over_likeliest(0.02)
+    assert np.all((known >= 1) & (known < 1.01))
+    unknown, variances = means_over_likeliest(1e4)
+    least_known = np.argmax(variances)
+    assert unknown[least_known] == pytest.approx(np.exp(variances[least_known] / 2)), "the mean of e to a normal law"
+    assert unknown[least_known] > 1.5
 
 
 def test_a_forecast_is_close_to_the_next_days_estimate() -> None:

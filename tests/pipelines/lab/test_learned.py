@@ -1,4 +1,4 @@
-"""What is simulated is what a specification releases."""
+"""What is simulated is what a specification releases; and what that is worth where noise is heavy."""
 
 from fractions import Fraction
 from functools import cache
@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.cities import made_up
-from benchmarks.drawn import GRID, drawn
-from dpops.learning import StageValues, State
+from benchmarks.drawn import GRID, _missed, drawn
+from benchmarks.intervals import causal
+from dpops.learning import StageValues, State, learner
 from dpops.levels import Kind, count_stage
 from dpops.noise import Noise
 from pipelines.lab.evaluation import learned
@@ -44,3 +45,22 @@ def test_vehicles_are_counted_first_and_the_looks_share_what_that_leaves(
     for stage, whole in zip(looks, first_day(kind), strict=True):
         part = stage.levels[0].speed_precision / whole.levels[0].speed_precision
         assert part == pytest.approx(np.full(part.shape, float(1 - count.share) ** power))
+
+
+def error() -> float:
+    """By reports, km/h, of three releases without delta."""
+    how, missed = recipe_for(city(), "laplace", TOTAL, DELTA), 0.0
+    for seed in range(3):
+        fields = causal(city(), how, Noise(np.random.default_rng(seed).bytes)).causal
+        missed += sum(_missed(day, field.values) for day, field in zip(city().days, fields, strict=True))
+    return missed / 3 / sum(float(day.reports.sum()) for day in city().days)
+
+
+@pytest.mark.slow
+def test_with_the_likeliest_weights_in_the_place_of_the_mean_ones_errors_are_larger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of places that look idle they make speeds far from the centre."""
+    of_mean_weights = error()
+    monkeypatch.setattr(learner, "_mean_over_likeliest", lambda _counts, _rows, weights: np.ones(weights.shape))
+    assert of_mean_weights < 0.98 * error()
