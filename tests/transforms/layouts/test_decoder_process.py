@@ -1,6 +1,8 @@
 """Files and messages that crash or hang their decoder cost one file or message: their name is said, others go on."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -136,6 +138,12 @@ def test_the_same_process_decodes_one_file_after_the_other(tmp_path):
     before = pid_of_decoder()
     list(read_apart(mapped("avro"), good_avro(tmp_path)))
     assert pid_of_decoder() == before != os.getpid()
+
+
+def test_who_ends_has_waited_for_its_decoder():
+    program = f"from {__name__} import pid_of_decoder; print(pid_of_decoder())"
+    pid = int(subprocess.check_output([sys.executable, "-c", program]))
+    assert not Path(f"/proc/{pid}").exists(), "so that its processor time is counted with that of who asked"
 
 
 def test_a_decoder_that_wants_too_much_memory_does_not_get_it(tmp_path):
