@@ -24,9 +24,9 @@ from dpops.learning.means import (
     spread_of,
     traffic_of,
 )
-from dpops.learning.queries import GroupRows, Groups
+from dpops.learning.queries import GroupRows, Groups, RowsOf
 from dpops.learning.releases import DayValues, LevelValues
-from dpops.learning.row_makers import Layouts, RowMakers, RowsOf
+from dpops.learning.row_makers import Layouts, RowMakers
 from dpops.learning.surprises import UNTOLD, Described, Told, told
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s

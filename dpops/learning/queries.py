@@ -1,5 +1,6 @@
 """Linear queries of HATs: sums over groups, and what they say about the effects that describe HATs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -116,6 +117,10 @@ class GroupRows:
         inner = columns - start
         pairs: Int64s = layout.entries[family, None, None] + inner[:, :, None] * size + inner[:, None, :]
         return pairs
+
+
+RowsOf = Callable[[Groups, Int64s], GroupRows]
+"""Gives the rows of groups of HATs whose slots have these hours."""
 
 
 @dataclass(frozen=True, slots=True)

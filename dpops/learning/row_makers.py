@@ -7,11 +7,8 @@ from typing import NamedTuple
 from dpops.learning.design import Design
 from dpops.learning.layout import EffectLayout
 from dpops.learning.means import columns_of
-from dpops.learning.queries import GroupRows, Groups
+from dpops.learning.queries import GroupRows, Groups, RowsOf
 from dpops.types import Int64s
-
-RowsOf = Callable[[Groups, Int64s], GroupRows]
-"""The rows of groups of HATs; and the hours of their slots."""
 
 
 class Layouts(NamedTuple):

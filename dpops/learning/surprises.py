@@ -8,9 +8,8 @@ import numpy as np
 from dpops import fitted
 from dpops.learning.chances import VEHICLES, factors_of
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
-from dpops.learning.queries import GroupRows
+from dpops.learning.queries import GroupRows, RowsOf
 from dpops.learning.releases import DayValues, LevelValues
-from dpops.learning.row_makers import RowsOf
 from dpops.spread import USUAL
 from dpops.types import Float64s
 

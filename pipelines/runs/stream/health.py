@@ -163,7 +163,7 @@ class _Watch:
         return [slot_s for slot_s in slots if ended - {self._first(slot_s)} and self._first(slot_s) not in ended]
 
     def _new_periods(self) -> list[Summary]:
-        """Says a line for each period that was released whole since the last look, or that stopped for too few vehicles."""
+        """Says a line for each period that was released whole since the last look, or stopped for too few vehicles."""
         if not (new := self._ended_since(self._first(self._from_s)) - self._ended):
             return []
         zone, lines = ZoneInfo(self._spec.timetable.zone), []
