@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pyarrow as pa
 
+from transforms.fork_server import ForkClient, ForkServer
 from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, RawBatch, Share, UnreadableFile, raw_batch
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.jsonl import JsonLines
-from transforms.nursery import Nurse, Nursery
 
 MESSAGE_ROWS = 1 << 20
 """Most rows of one message; those of a poll are held together until all of it is decoded."""
@@ -27,27 +27,27 @@ PIPE_BYTES = 1 << 20
 _LINE_BY_LINE = (CsvTable, JsonLines)  # of bounded lines: they are decoded here
 _MODULE = "transforms.layouts.decoder"
 _IDLE: "list[_Decoder]" = []
-_NURSES: list[Nurse] = []
-"""Whom this process asks for decoders: at most one, another one's nursery or its own."""
+_CLIENTS: list[ForkClient] = []
+"""Whom this process asks for decoders: at most one, another one's fork server or its own."""
 _LOCK = threading.Lock()
 
 
-def ask_for_decoders(nurse: Nurse) -> None:
-    """From now on decoders are forked by a nursery that is there already."""
-    _NURSES[:] = [nurse]
+def ask_for_decoders(client: ForkClient) -> None:
+    """From now on decoders are forked by a fork server that is there already."""
+    _CLIENTS[:] = [client]
 
 
 @atexit.register
 def _close() -> None:
     """Waits for the end of all decoders, so that what they took is this process's."""
-    for nurse in _NURSES:
-        nurse.close()
+    for client in _CLIENTS:
+        client.close()
 
 
 def _forget() -> None:
-    """Two processes must not ask the same decoder, or as one of a nursery."""
+    """Two processes must not ask the same decoder, or as one of a fork server."""
     _IDLE.clear()
-    _NURSES.clear()
+    _CLIENTS.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -135,18 +135,18 @@ def _idle() -> "_Decoder":
     return _Decoder()
 
 
-def _nurse() -> Nurse:
+def _client() -> ForkClient:
     with _LOCK:
-        if not (_NURSES and _NURSES[0].is_alive):
-            _NURSES[:] = [Nursery([_MODULE])]
-        return _NURSES[0]
+        if not (_CLIENTS and _CLIENTS[0].is_alive):
+            _CLIENTS[:] = [ForkServer([_MODULE])]
+        return _CLIENTS[0]
 
 
 class _Decoder:
     """A process of transforms/layouts/decoder.py. It ends when this process does, whose end of the pipe is closed."""
 
     def __init__(self) -> None:
-        self._process = _nurse().fork(f"{_MODULE}:serve")
+        self._process = _client().fork(f"{_MODULE}:serve")
         fcntl.fcntl(self._process.answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     @property

@@ -14,10 +14,10 @@ from typing import Protocol
 from pipelines.runs.crew.spool import Shelf
 from pipelines.runs.crew.tasks import Done, Observe, Road, Task, Told
 from transforms.errors import StepError, reason_of
+from transforms.fork_server import ForkServer
 from transforms.layouts.base import Layout, Share, SplitLayout
 from transforms.layouts.decoder import receive, send
 from transforms.layouts.remote import is_remote
-from transforms.nursery import Nursery
 
 MOST_WORKERS = 16
 WORKER_BYTES = 128 << 20
@@ -106,12 +106,12 @@ class Workers:
     def __init__(self, road: Road, shelf: Shelf, handles: Sequence[int]) -> None:
         self.shelf, self.rows = shelf, 0
         self._lock = threading.Lock()
-        self._nursery = Nursery([_MODULE, *_modules_of(road)])
+        self._fork_server = ForkServer([_MODULE, *_modules_of(road)])
         self._all: list[_Worker] = []
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         try:
             for number in range(1, len(handles)):
-                self._all.append(_Worker(road, handles, number, self._nursery))
+                self._all.append(_Worker(road, handles, number, self._fork_server))
                 self._idle.put(self._all[-1])
         except OSError as error:
             self._end()
@@ -150,7 +150,7 @@ class Workers:
     def _end(self) -> None:
         for worker in self._all:
             worker.end()
-        self._nursery.close()
+        self._fork_server.close()
 
 
 def _modules_of(road: Road) -> set[str]:
@@ -162,9 +162,9 @@ def _modules_of(road: Road) -> set[str]:
 class _Worker:
     """A process of pipelines/runs/crew/worker.py."""
 
-    def __init__(self, road: Road, handles: Sequence[int], number: int, nursery: Nursery) -> None:
-        with nursery.another() as nurse:
-            self._process = nursery.fork(f"{_MODULE}:serve", [nurse.fileno(), *handles])
+    def __init__(self, road: Road, handles: Sequence[int], number: int, fork_server: ForkServer) -> None:
+        with fork_server.another() as client:
+            self._process = fork_server.fork(f"{_MODULE}:serve", [client.fileno(), *handles])
         self._ask((dict(os.environ), road, number))
 
     def _ask(self, what: object) -> None:

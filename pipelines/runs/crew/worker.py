@@ -12,10 +12,10 @@ from typing import IO
 from pipelines.garbage import collect_seldom
 from pipelines.runs.crew.spool import Shelf
 from pipelines.runs.crew.tasks import Done, Road
+from transforms.fork_server import ForkClient
 from transforms.layouts.decoder import receive, send
 from transforms.layouts.decoder_process import ask_for_decoders
 from transforms.memory import keep_freed_memory
-from transforms.nursery import Nurse
 
 
 def serve(handles: Sequence[int]) -> None:
@@ -27,8 +27,8 @@ def serve(handles: Sequence[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its workers
     collect_seldom()
     keep_freed_memory()
-    nurse, *files = handles
-    ask_for_decoders(Nurse(socket.socket(fileno=nurse)))
+    client, *files = handles
+    ask_for_decoders(ForkClient(socket.socket(fileno=client)))
     asked: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""What a nursery forks starts at once, holds nothing of anybody else, and ends with who asked for it."""
+"""What a fork server forks starts at once, holds nothing of anybody else, and ends with who asked for it."""
 
 import os
 import pickle
@@ -12,70 +12,70 @@ from pathlib import Path
 import pytest
 
 from dpops.noise import Noise
+from transforms.fork_server import ForkClient, ForkServer
 from transforms.layouts.decoder import receive, send
-from transforms.nursery import Nurse, Nursery
 
 PATIENCE_S = 20
 
 
 @pytest.fixture
-def nursery():
-    nursery = Nursery([])
-    yield nursery
-    nursery.close()
+def fork_server():
+    fork_server = ForkServer([])
+    yield fork_server
+    fork_server.close()
 
 
 @contextmanager
-def forked(nurse, what, handles=()):
-    process = nurse.fork(f"{__name__}:{what}", handles)
+def forked(client, what, handles=()):
+    process = client.fork(f"{__name__}:{what}", handles)
     yield process
     process.end()
 
 
-def told(nurse, what, *asked, handles=()):
+def told(client, what, *asked, handles=()):
     """What a forked process says."""
-    with forked(nurse, what, handles) as process:
+    with forked(client, what, handles) as process:
         send(process.asks, pickle.dumps(asked))
         return pickle.loads(receive(process.answers))
 
 
 def test_no_variable_but_a_few_reaches_what_is_forked(monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "canary")
-    nursery = Nursery([])
-    assert "PGPASSWORD" not in told(nursery, "say_environment")
-    nursery.close()
+    fork_server = ForkServer([])
+    assert "PGPASSWORD" not in told(fork_server, "say_environment")
+    fork_server.close()
 
 
 def test_nothing_of_the_memory_of_who_asks_is_in_what_is_forked():
     secret = os.urandom(32)
-    nursery = Nursery(["transforms.layouts.decoder"])
-    with forked(nursery, "wait") as process:
+    fork_server = ForkServer(["transforms.layouts.decoder"])
+    with forked(fork_server, "wait") as process:
         assert holds("self", secret), "so a process that held it would be seen"
-        assert not holds(nursery._process.pid, secret)
+        assert not holds(fork_server._process.pid, secret)
         assert not holds(process.pid, secret)
-    nursery.close()
+    fork_server.close()
 
 
-def test_no_process_has_a_handle_of_another(nursery, tmp_path):
-    with nursery.another(), (tmp_path / "file").open("wb") as file, forked(nursery, "wait"):
-        *standard, handed = told(nursery, "say_handles", handles=[file.fileno()])
+def test_no_process_has_a_handle_of_another(fork_server, tmp_path):
+    with fork_server.another(), (tmp_path / "file").open("wb") as file, forked(fork_server, "wait"):
+        *standard, handed = told(fork_server, "say_handles", handles=[file.fileno()])
     assert [Path(name).name.partition(":")[0] for name in standard[:2]] == ["pipe", "pipe"]
     assert len(standard) == 3
     assert handed == file.name
 
 
-def test_two_copies_draw_other_noise(nursery):
+def test_two_copies_draw_other_noise(fork_server):
     """By chance both are alike in fewer than one of 10**60 runs: 20 draws of scale 1,000 each."""
-    drawn = [told(nursery, "say_noise") for _ in range(2)]
+    drawn = [told(fork_server, "say_noise") for _ in range(2)]
     assert drawn[0] != drawn[1]
 
 
-def test_a_nursery_of_a_crew_has_one_thread_when_it_forks():
+def test_a_fork_server_of_a_crew_has_one_thread_when_it_forks():
     modules = ["pipelines.runs.crew.worker", "transforms.releases.hats.release", "transforms.layouts.mapped.parquet"]
-    nursery = Nursery(modules)
-    with forked(nursery, "say_noise"):
-        assert len(os.listdir(f"/proc/{nursery._process.pid}/task")) == 1
-    nursery.close()
+    fork_server = ForkServer(modules)
+    with forked(fork_server, "say_noise"):
+        assert len(os.listdir(f"/proc/{fork_server._process.pid}/task")) == 1
+    fork_server.close()
 
 
 def test_what_only_draws_needs_no_database():
@@ -87,8 +87,8 @@ def test_what_only_draws_needs_no_database():
 
 
 @pytest.mark.parametrize(("what", "code"), [("leave", 3), ("die", -signal.SIGTERM), ("wait", -signal.SIGKILL)])
-def test_it_is_told_how_a_process_ended(nursery, what, code):
-    with forked(nursery, what) as process:
+def test_it_is_told_how_a_process_ended(fork_server, what, code):
+    with forked(fork_server, what) as process:
         if what != "wait":
             assert receive(process.answers) == b""
             assert not process.is_alive
@@ -96,40 +96,41 @@ def test_it_is_told_how_a_process_ended(nursery, what, code):
         assert process.end() == 0, "there is nothing to end any more"
 
 
-def test_what_fails_ends_alone_and_another_is_forked(nursery):
-    with forked(nursery, "there_is_no_such_function") as process:
+def test_what_fails_ends_alone_and_another_is_forked(fork_server):
+    with forked(fork_server, "there_is_no_such_function") as process:
         assert receive(process.answers) == b""
         assert process.end() == 1
-    assert told(nursery, "say_noise")
+    assert told(fork_server, "say_noise")
 
 
-def test_who_was_handed_an_end_asks_for_itself_and_its_processes_end_with_it(nursery):
-    nurse = Nurse(nursery.another())
-    process = nurse.fork(f"{__name__}:wait")
+def test_who_was_handed_an_end_asks_for_itself_and_its_processes_end_with_it(fork_server):
+    client = ForkClient(fork_server.another())
+    process = client.fork(f"{__name__}:wait")
     assert is_running(process.pid)
-    nurse.close()
+    client.close()
     assert ends(process.pid)
     assert process.end() == -signal.SIGKILL, "nobody is left who knows"
-    assert told(nursery, "say_noise")
+    assert told(fork_server, "say_noise")
 
 
-def test_a_nursery_that_is_gone_is_an_error_of_the_system_for_who_asks():
-    nursery = Nursery([])
-    with forked(nursery, "wait") as process:
-        os.kill(nursery._process.pid, signal.SIGKILL)
+def test_a_fork_server_that_is_gone_is_an_error_of_the_system_for_who_asks():
+    fork_server = ForkServer([])
+    with forked(fork_server, "wait") as process:
+        os.kill(fork_server._process.pid, signal.SIGKILL)
         with pytest.raises(OSError, match=r"Broken pipe|has ended|reset"):
-            nursery.fork(f"{__name__}:wait")
-        assert not nursery.is_alive
+            fork_server.fork(f"{__name__}:wait")
+        assert not fork_server.is_alive
         assert process.end() == -signal.SIGKILL
         os.kill(process.pid, signal.SIGKILL)
-    nursery.close()
+    fork_server.close()
 
 
 def test_even_what_hangs_ends_with_who_asked_for_it_and_was_killed():
     program = (
         "import sys, time\n"
-        "from transforms.nursery import Nursery\n"
-        f"print(Nursery([]).fork('{__name__}:wait').pid, flush=True)\n"
+        "from transforms.fork_server import ForkServer\n"
+        f"process = ForkServer([]).fork('{__name__}:wait')\n"
+        "print(process.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
@@ -166,7 +167,7 @@ def is_running(pid):
         return False
 
 
-# --- what is forked, for a nursery finds this module as we do -------------------------------------------------------
+# --- what is forked, for a fork server finds this module as we do --------------------------------------------------
 
 
 def asked():

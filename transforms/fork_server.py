@@ -1,4 +1,4 @@
-"""A nursery: a process that has imported what others need, and forks them: their starts cost no import.
+"""A fork server: a process that has imported what others need and forks them, so that their starts cost no import.
 
 It begins with a cleaned environment and holds nothing of a job, so what it forks holds nothing either, whatever hostile
 file is read there. It has one thread: nothing that it imports may start another one, or draw a random number, which two
@@ -24,7 +24,7 @@ import msgspec
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Arrow's jemalloc, which nothing asks for memory, would start a thread."""
-_PROGRAM = "import hatstream; from transforms.nursery import serve; serve()"
+_PROGRAM = "import hatstream; from transforms.fork_server import serve; serve()"
 _MESSAGE_BYTES, _HANDLES = 1 << 12, 250
 _ANY_CODE = -signal.SIGKILL
 
@@ -48,9 +48,9 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class Forked(NamedTuple):
-    """A process of a nursery, with its standard input and output."""
+    """A process of a fork server, with its standard input and output."""
 
-    nurse: "Nurse"
+    client: "ForkClient"
     pid: int
     asks: IO[bytes]
     answers: IO[bytes]
@@ -62,15 +62,15 @@ class Forked(NamedTuple):
 
     def end(self) -> int:
         """Kills it if it is not ending by itself. Gives its exit code, or -9 where signal 9 ended it."""
-        code = self.nurse.end(self.pid)
+        code = self.client.end(self.pid)
         with suppress(OSError):  # of a request that it took no more
             self.asks.close()
         self.answers.close()
         return code
 
 
-class Nurse:
-    """Who may ask a nursery, from any thread. asks: one end of a socket."""
+class ForkClient:
+    """Who may ask a fork server, from any thread. asks: one end of a socket."""
 
     def __init__(self, asks: socket.socket) -> None:
         self._asks, self._lock = asks, threading.Lock()
@@ -95,7 +95,7 @@ class Nurse:
         return Forked(self, pid, os.fdopen(asks, "wb"), os.fdopen(answers, "rb"))
 
     def end(self, pid: int) -> int:
-        """See `Forked.end`. A nursery that is gone has taken its processes with it."""
+        """See `Forked.end`. Once the fork server is gone nobody knows the code; the process ends with its pipes."""
         try:
             return self._asked(_Request(pid=pid))
         except OSError:
@@ -124,11 +124,11 @@ class Nurse:
         return answer.number
 
 
-class Nursery(Nurse):
-    """A nursery of this process, which may ask it. modules: what it imports."""
+class ForkServer(ForkClient):
+    """A fork server of this process, which may ask it. modules: what it imports."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        import subprocess  # a nursery itself needs none
+        import subprocess  # a fork server itself needs none
 
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ} | _ONE_THREAD
@@ -202,7 +202,7 @@ def _become(what: str, handles: Sequence[int], others: _Children) -> NoReturn:
         module, _, function = what.partition(":")
         getattr(import_module(module), function)(handles[2:])
         code = 0
-    except BaseException:  # noqa: BLE001 - nothing of the nursery may go on in its copy
+    except BaseException:  # noqa: BLE001 - nothing of the fork server may go on in its copy
         traceback.print_exc()
     finally:
         os._exit(code)
