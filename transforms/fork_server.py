@@ -2,7 +2,8 @@
 
 It begins with a cleaned environment and holds nothing of a job, so what it forks holds nothing either, whatever hostile
 file is read there. It has one thread: nothing that it imports may start another one, or draw a random number, which two
-copies must not have in common. It ends when nobody is left who may ask it, and ends first what was forked for them.
+copies must not have in common. (Where things lie in memory they do have in common: a file that crashes its decoder by
+guessing at that may guess again.) It ends when nobody is left who may ask it, and ends first what was forked for them.
 """
 
 import errno
@@ -110,12 +111,22 @@ class ForkClient:
 
     def close(self) -> None:
         with self._lock:
+            self._hang_up()
             self._asks.close()
+
+    def _hang_up(self) -> None:
+        """Even where another process holds a copy of this end, as one that was forked in the middle does."""
+        with suppress(OSError):
+            self._asks.shutdown(socket.SHUT_RDWR)
 
     def _asked(self, request: _Request, *handles: int) -> int:
         with self._lock:
-            socket.send_fds(self._asks, [msgspec.json.encode(request)], handles)
-            told = self._asks.recv(_MESSAGE_BYTES)
+            try:
+                socket.send_fds(self._asks, [msgspec.json.encode(request)], handles)
+                told = self._asks.recv(_MESSAGE_BYTES)
+            except BaseException:  # an interrupt too: the next one who asks would be given this answer
+                self._hang_up()
+                raise
         if not told:
             raise BrokenPipeError("the process that others are forked from has ended")
         answer = msgspec.json.decode(told, type=_Answer)
@@ -150,19 +161,29 @@ def serve() -> NoReturn:
     for name in sys.argv[1:]:
         import_module(name)
     gc.freeze()  # what is imported stays: no process looks through it for garbage, and copies it for that
-    children: _Children = {socket.socket(fileno=0): set()}
+    children: _Children = {socket.socket(fileno=os.dup(0)): set()}
+    os.dup2(1, 0)  # so that no handle that comes stands in the place of one of what is forked
     while children:
         for client in select.select([*children], [], [])[0]:
-            message, handles, *_ = socket.recv_fds(client, _MESSAGE_BYTES, _HANDLES)
+            message, handles = _request(client)
             if message:
                 answer = _answer(msgspec.json.decode(message, type=_Request), handles, client, children)
-                with suppress(BrokenPipeError):
+                with suppress(ConnectionError):
                     client.send(msgspec.json.encode(answer))
                 continue
             for pid in children.pop(client):
                 _end(pid)
             client.close()
     os._exit(0)  # at once: whoever asked waits
+
+
+def _request(client: socket.socket) -> tuple[bytes, Sequence[int]]:
+    """A request with its handles; of no bytes where nobody is left who may ask."""
+    try:
+        message, handles, *_ = socket.recv_fds(client, _MESSAGE_BYTES, _HANDLES)
+    except ConnectionError:  # who asked was killed before it had its answer
+        return b"", ()
+    return message, handles
 
 
 def _answer(request: _Request, handles: Sequence[int], client: socket.socket, children: _Children) -> _Answer:

@@ -2,9 +2,11 @@
 
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,6 +125,56 @@ def test_a_fork_server_that_is_gone_is_an_error_of_the_system_for_who_asks():
         assert process.end() == -signal.SIGKILL
         os.kill(process.pid, signal.SIGKILL)
     fork_server.close()
+
+
+def test_who_is_killed_before_it_has_its_answer_ends_alone(fork_server):
+    """Its end of the socket holds a message then, and the other one is told of a reset."""
+    asking = fork_server.another()
+    os.kill(fork_server._process.pid, signal.SIGSTOP)
+    asking.send(b'{"pid": 1}')
+    os.kill(fork_server._process.pid, signal.SIGCONT)
+    select.select([asking], [], [], PATIENCE_S)
+    asking.close()
+    assert told(fork_server, "say_noise")
+    assert told(fork_server, "say_noise")
+
+
+def test_who_is_interrupted_before_it_has_its_answer_asks_another_fork_server(fork_server):
+    def interrupted(*_told):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupted)
+    os.kill(fork_server._process.pid, signal.SIGSTOP)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            fork_server.fork(f"{__name__}:wait")
+    finally:
+        os.kill(fork_server._process.pid, signal.SIGCONT)
+        signal.signal(signal.SIGALRM, before)
+    assert not fork_server.is_alive, "or else every answer would be that of the request before it"
+
+
+def test_who_was_handed_an_end_has_processes_forked_when_the_first_one_has_hung_up(fork_server):
+    client = ForkClient(fork_server.another())
+    fork_server._asks.close()
+    assert told(client, "say_noise"), "with standard input and output of its own"
+    client.close()
+
+
+def test_a_fork_server_ends_even_if_a_process_that_was_forked_meanwhile_holds_its_end(fork_server):
+    child = os.fork()
+    if not child:
+        time.sleep(10 * PATIENCE_S)
+        os._exit(0)
+    try:
+        closing = threading.Thread(target=fork_server.close, daemon=True)
+        closing.start()
+        closing.join(PATIENCE_S)
+        assert not closing.is_alive()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_even_what_hangs_ends_with_who_asked_for_it_and_was_killed():
