@@ -45,7 +45,9 @@ def _close() -> None:
 
 
 def _forget() -> None:
-    """Two processes must not ask the same decoder, or as one of a fork server."""
+    """Two processes must not ask the same decoder, or as one of a fork server; nor wait for a thread of the other."""
+    global _LOCK
+    _LOCK = threading.Lock()
     _IDLE.clear()
     _CLIENTS.clear()
 
@@ -132,6 +134,7 @@ def _idle() -> "_Decoder":
             decoder = _IDLE.pop()
             if decoder.is_alive:
                 return decoder
+            decoder.end()
     return _Decoder()
 
 

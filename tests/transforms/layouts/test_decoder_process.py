@@ -1,6 +1,7 @@
 """Files and messages that crash or hang their decoder cost one file or message: their name is said, others go on."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from transforms.layouts.base import RawBatch, raw_batch
 from transforms.layouts.decoder import MEMORY_BYTES
 from transforms.layouts.decoder_process import messages_apart, read_apart
 
+PATIENCE_S = 20
 TOO_FAR = "expands too far for the few vehicles and times in it"
 HOSTILE = Path(__file__).parent / "hostile"
 CRASHES = ("aborts.parquet", "index-beyond-dictionary.parquet", "record-of-itself.avro")
@@ -138,6 +140,27 @@ def test_the_same_process_decodes_one_file_after_the_other(tmp_path):
     before = pid_of_decoder()
     list(read_apart(mapped("avro"), good_avro(tmp_path)))
     assert pid_of_decoder() == before != os.getpid()
+
+
+def test_of_a_decoder_that_ended_while_it_was_idle_nothing_stays():
+    pid = pid_of_decoder()
+    os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + PATIENCE_S
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < until:
+        time.sleep(0.01)
+    assert pid_of_decoder() != pid
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_process_that_is_forked_while_a_thread_asks_for_a_decoder_has_one_of_its_own():
+    theirs = pid_of_decoder()
+    with decoder_process._LOCK:
+        child = os.fork()
+        if not child:
+            signal.alarm(PATIENCE_S)
+            os._exit(0 if pid_of_decoder() != theirs else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert pid_of_decoder() == theirs
 
 
 def test_who_ends_has_waited_for_its_decoder():
