@@ -6,7 +6,7 @@ digits as it takes decide. So the law is exact as long as floating-point exp err
 
 import os
 from collections.abc import Callable, Sequence
-from decimal import Decimal, localcontext
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 
@@ -25,6 +25,8 @@ _WORD = 64
 _SURE = 2.0**-36
 _RUNS = 44
 """The longest run of exp(-1) that a word can tell: exp(-45) is below 2**-64."""
+_DECIMAL = Context(rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=0, traps=[])
+"""However a program that draws has set its own decimals: with a narrower range exp(-30) would be 0."""
 
 
 class Words:
@@ -91,7 +93,7 @@ class _Uniform:
 
 def exp_floor(rate: Fraction, bits: int) -> int:
     """exp(-rate) * 2**bits, rounded down; at most 1 off."""
-    with localcontext() as context:
+    with localcontext(_DECIMAL) as context:
         context.prec = bits * 31 // 100 + len(str(int(rate))) + 25
         return int((Decimal(-rate.numerator) / Decimal(rate.denominator)).exp() * (1 << bits))
 

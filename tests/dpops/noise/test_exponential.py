@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from decimal import ROUND_UP, Context, Inexact, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -113,6 +114,45 @@ def test_the_exponential_is_bounded_from_both_sides(rate: Fraction, bits: int) -
     assert 0 <= high - low <= 3
     assert low / 2**bits <= math.exp(-rate) * (1 + 1e-12)
     assert high / 2**bits >= math.exp(-rate) * (1 - 1e-12)
+
+
+@given(st.fractions(0, 60, max_denominator=1 << 20), st.integers(16, 300))
+def test_the_bounds_are_on_either_side_of_the_exponential_to_its_last_bit(rate: Fraction, bits: int) -> None:
+    below, above = by_taylor(rate, bits + 40)
+    low, high = exp_minus(rate, bits)
+    assert low << 40 <= above, "a float would not tell"
+    assert below <= high << 40
+    assert above - below < 1 << 30
+
+
+@pytest.mark.parametrize("rate", [Fraction(0), Fraction(1, 10**70), Fraction(10**7), Fraction(10**30)])
+def test_bounds_hold_at_rates_of_next_to_nothing_and_beyond_all_bits(rate: Fraction) -> None:
+    low, high = exp_minus(rate, 192)
+    one = 1 << 192
+    assert (low <= 0 < high) if rate > 1 else (low < one <= high)
+    assert high - low <= 3
+
+
+def by_taylor(rate: Fraction, bits: int) -> tuple[int, int]:
+    """Integers around 2**bits exp(-rate), in integers alone: an alternating sum at rate / 64, squared six times."""
+    work = bits + 64
+    small, term, below, above, k = rate / 64, Fraction(1), Fraction(0), Fraction(1), 0
+    while term > Fraction(1, 1 << work):
+        k += 2
+        below = above - term * small / (k - 1)
+        term *= small**2 / (k * (k - 1))
+        above = below + term
+    low, high = math.floor(below * (1 << work)), math.ceil(above * (1 << work))
+    for _ in range(6):
+        low, high = low * low >> work, -(-high * high >> work)
+    return low >> (work - bits), -(-high >> (work - bits))
+
+
+def test_how_a_program_has_set_its_own_decimals_moves_no_bound() -> None:
+    """Else a choice would be private or not as its caller counts money."""
+    usual = [exp_minus(Fraction(rate), 128) for rate in (1, 30, 60)]
+    with localcontext(Context(prec=3, rounding=ROUND_UP, Emin=-5, Emax=5, traps=[Inexact])):
+        assert [exp_minus(Fraction(rate), 128) for rate in (1, 30, 60)] == usual
 
 
 @pytest.mark.parametrize("widths", [[], [0, 0], [-1, 3], [MOST_CANDIDATES, 1]])
