@@ -9,6 +9,7 @@ from pipelines.advice.draft.columns import DraftedColumns
 from pipelines.advice.draft.sample import Sample
 from transforms.layouts import FIXED, UnreadableFile, layout
 from transforms.layouts.base import Layout
+from transforms.layouts.decoder_process import read_apart
 from transforms.observe.hexagons import cells_at
 from transforms.observe.parse import E7
 
@@ -28,7 +29,7 @@ def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int)
     ids, cells, rows = set[object](), np.empty(0, np.int64), 0
     source = _layout(sample, columns)
     try:
-        for batch in source.read(path):
+        for batch in read_apart(source, path):  # further than the sample it was not read: it may be damaged there
             lat, lon = (source.units.numbers(batch.table.column(field)) for field in ("lat", "lon"))
             fits = lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
             fits &= (lat.values != 0) | (lon.values != 0)
@@ -38,7 +39,7 @@ def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int)
             rows += batch.rows
             if rows >= MOST_ROWS:
                 break
-    except UnreadableFile:
+    except (UnreadableFile, OSError):
         return None
     return WholeFile(len(ids - {None}), cells, rows >= MOST_ROWS)
 

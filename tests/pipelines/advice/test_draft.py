@@ -21,6 +21,7 @@ from pipelines.errors import InputError
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.advice.circles import rows
+from tests.transforms.inputs import KMH
 
 NAMES = ("Vehicle_ID", "GPS Time", "Latitude", "Longitude", "speed")
 
@@ -221,6 +222,25 @@ def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, mon
     assert not any(told in line for line in of_all.warnings)
     monkeypatch.setattr(whole, "MOST_ROWS", 20_000)
     assert any(told in line for line in draft(path, adds_and_removes=True).warnings)
+
+
+@pytest.mark.parametrize("damage", ["crash", "nonsense"])
+def test_a_sample_that_cannot_be_read_beyond_its_first_rows_is_not_counted(damage, tmp_path, monkeypatch):
+    """A file may end whoever reads it, or raise what it likes: in a process of its own."""
+    monkeypatch.setattr(whole, "_layout", lambda *_: Damaged(damage))
+    assert whole.counted(str(as_csv(tmp_path / "f.csv", rows())), None, None, 7) is None
+
+
+class Damaged:
+    units = KMH
+
+    def __init__(self, damage):
+        self.damage = damage
+
+    def read(self, _path):
+        if self.damage == "crash":
+            os.abort()
+        raise LookupError(self.damage)
 
 
 def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_path):
