@@ -23,8 +23,8 @@ from pipelines.lab.evaluation.learned_errors import DELTA
 from pipelines.lab.evaluation.truth import TrueCity, read_city
 
 OF_ESTIMATES = (
-    *("OVERDISPERSION", "ANCHOR_SD", "KEPT", "HOUR_SPREAD", "CITY_SD_KMH", "SLOPE_SD_KMH", "REPORTS", "SPREAD_POWER"),
-    *("FLOOR_SD", "LEFT", "MISCOUNTED", "MORE_VEHICLES", "BELIEVED", "UNSAID"),
+    *("OVERDISPERSION", "ANCHOR_SD", "KEPT", "CITY_SPREAD", "SLOPE_KMH", "REPORTS", "SPREAD_POWER"),
+    *("FLOOR_SD", "LEFT", "MORE_VEHICLES", "BELIEVED", "UNSAID"),
     *("MOST_LOG_VARIANCE", "MOST_IF_KNOWN", "FEW_VEHICLES", "MOST_MISSED", "LEAST_EXPLAINED", "MOST_CITY_VARIANCE"),
 )
 """Those that are read where they are used; strengths and the law's variances are read once, when loaded."""

@@ -8,7 +8,9 @@ import pytest
 
 from benchmarks.cities import made_up
 from benchmarks.drawn import GRID, _missed, drawn
+from benchmarks.fitted import OF_ESTIMATES
 from benchmarks.intervals import causal
+from dpops import fitted
 from dpops.learning import StageValues, State, learner
 from dpops.levels import Kind, count_stage
 from dpops.noise import Noise
@@ -64,3 +66,7 @@ def test_with_the_likeliest_weights_in_the_place_of_the_mean_ones_errors_are_lar
     of_mean_weights = error()
     monkeypatch.setattr(learner, "_mean_over_likeliest", lambda _counts, _rows, weights: np.ones(weights.shape))
     assert of_mean_weights < 0.98 * error()
+
+
+def test_fitted_numbers_whose_effect_is_measured_are_there() -> None:
+    assert [name for name in OF_ESTIMATES if not hasattr(fitted, name)] == []
