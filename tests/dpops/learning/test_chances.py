@@ -201,7 +201,7 @@ def _moved(level: LevelValues, speeds: np.ndarray) -> LevelValues:
 def test_a_rough_citys_intervals_are_wider_since_its_releases_say_so() -> None:
     smooth, rough = learned_floor_of(0.5), learned_floor_of(4.0)
     assert smooth < 1.5 * USUAL.least
-    assert 2 * USUAL.least < rough < 20 * USUAL.least
+    assert 2 * USUAL.least < rough < 6 * USUAL.least
 
 
 def test_before_any_release_the_floor_is_the_usual_one() -> None:
