@@ -3,13 +3,17 @@
 import runpy
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 import apache_beam as beam
 import pytest
+from apache_beam.internal import pickler
+from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
@@ -113,6 +117,25 @@ def test_the_names_of_steps_are_the_same_in_every_process(tmp_path):
     here = sorted(labels(stream(job_in(tmp_path), from_kafka())))
     assert elsewhere.stdout.splitlines() == here
     assert {"read/poll", "by vehicle/group", "by hexagon/group", "record/group", "publish to kafka/send"} < set(here)
+
+
+def test_only_what_reads_or_writes_a_topic_is_handed_its_password(tmp_path):
+    topic = replace(TOPIC, settings={"sasl.password": "canary"})
+    job = replace(job_in(tmp_path), outputs=Outputs(tmp_path, ("csv",), topic))
+    graph = stream(job, replace(from_kafka(), topic=topic))
+    handed = {name: pickled(step) for name, step in steps_of(graph)}
+    assert {name for name, data in handed.items() if b"canary" in data} == {"read/poll", "publish to kafka/send"}
+
+
+def steps_of(graph):
+    for step in graph.components.transforms.values():
+        if step.spec.urn == common_urns.primitives.PAR_DO.urn:
+            yield step.unique_name, beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload).do_fn.payload
+
+
+def pickled(payload):
+    """What a worker is handed, as it is before it is packed."""
+    return cloudpickle.dumps(pickler.loads(payload))
 
 
 def test_what_is_submitted_to_dataflow_keeps_to_it_too(tmp_path, monkeypatch, hatstream):

@@ -5,7 +5,7 @@ The restriction holds the offset, so the engine's checkpoints own it; see docs/a
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -52,9 +52,15 @@ class ReadKafka(Parting[PBegin]):
         starts = begin | "partitions" >> KnownElements(self.starts)
         spread = starts | "spread" >> beam.Reshuffle()
         polled = spread | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
-        return polled | "decode" >> beam.FlatMap(self._decoded).with_outputs(REFUSED, main="batches")
+        return polled | "decode" >> beam.FlatMap(_Polls(self.layout).decoded).with_outputs(REFUSED, main="batches")
 
-    def _decoded(self, polled: Messages) -> Iterator[RawBatch | Refusal]:
+
+class _Polls(NamedTuple):
+    """What decodes polls: apart from the topic, whose settings may hold a password."""
+
+    layout: MessageLayout
+
+    def decoded(self, polled: Messages) -> Iterator[RawBatch | Refusal]:
         return decode(polled, self.layout)  # which Beam would check, were it handed over with the function
 
 
