@@ -62,7 +62,7 @@ MORE_VEHICLES, BELIEVED = 1.2, 0.5
 city that looks r times as large as declared, there are 1.2 x / r^.5. The more, the narrower are intervals. With
 1.95 x^.84 and more doubt Austin's intervals held .985 at 9.8 km/h, with these .974 at 8.8."""
 MOST_LARGER = 2.0
-"""Guessed: r is believed up to so many times, and so many parts."""
+"""Guessed: r is believed from one in so many up to so many times."""
 VEHICLES_DOUBT, WEIGHT_DOUBT, OWN_DOUBT = 0.8, 1.5, 0.06
 """The same regression: times the count model's variance, of vehicles in a HAT and of what a cell's day weighs; and a
 variance of its own."""
