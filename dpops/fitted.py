@@ -116,7 +116,7 @@ OTHERS = 2.0
 """Guessed; judged on cities of seeds 33 to 39 (docs/planning.md): a report's HAT holds its own vehicle and others, so
 many times as many as an average HAT of its cell."""
 
-# Means that are released HAT by HAT (docs/estimates-measured.md, "Means released HAT by HAT").
+# Means that are released HAT by HAT (docs/hats-measured.md).
 DWELL_KMH = -5.0
 """Real and made-up: how much faster a HAT is where each vehicle reports e times as often, give or take as much. Learned
 are -7 to -11 in Austin."""

@@ -8,7 +8,7 @@ class Pull(NamedTuple):
 
     sd: how far one HAT's pull may be from the usual. clips: whether speeds or sums of speeds are clipped, so that what
     is released varies less than the truth does. Caps on counts do not: they take away reports, most of them slow ones.
-    Each mechanism's numbers were fitted on Austin's buses, and tried on made-up cities (docs/estimates-measured.md).
+    Each mechanism's numbers were fitted on Austin's buses, and tried on made-up cities (docs/hats-measured.md).
     """
 
     usual: float = 0.6

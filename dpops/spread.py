@@ -54,7 +54,7 @@ class Spread:
 USUAL = Spread(vehicle=fitted.OF_VEHICLES, report=fitted.OF_REPORTS, least=fitted.LEAST_SPREAD)
 """Fitted on Austin's buses without noise, all of them and a third and a sixth of them. There reports' own variance is
 nearly all; where vehicles report every few seconds, vehicles' own is. Where reports are public, releases themselves
-tell (docs/estimates-measured.md, "Means released HAT by HAT")."""
+tell (docs/hats-measured.md)."""
 
 
 def growth(kmh: Float64s | float) -> Float64s:
