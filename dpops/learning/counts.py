@@ -127,6 +127,19 @@ class Counts:
         """Where the lasting border stands in the whole one, see `GroupRows.variances`."""
         return np.eye(self.solved.system.layout.border.size, self.solved.border.size)
 
+    def mean_over_likeliest(self, rows: GroupRows, weights: Float64s) -> Float64s:
+        """How many times as large a group's weight is on average as the likeliest one, at each HAT, (cells, slots).
+
+        A released sum of speeds is about the mean weight; with less, a place of which hardly anything is known would be
+        given a speed far from its centre. Where nothing is released the logarithm has a normal law, whose variance v is
+        the level's largest, and the mean is exp(v / 2) times the middle. What noise leaves is precise on the weight's
+        own scale and leans little: at a variance of s it is about exp(s^2 / 2 v).
+        """
+        groups = rows.groups
+        variances = rows(weights / groups.spread(groups.totals(weights))).variances(self.solved, self.border)
+        mean = np.exp(variances**2 / (2 * max(float(variances.max()), 1e-12)))
+        return groups.spread(mean.reshape(groups.shape))
+
     def hats(self, design: Design, hours: Int64s) -> Float64s:
         """Weight of each HAT on a usual day, (cells, slots)."""
         return weights_of(design, self.effects, hours)

@@ -238,35 +238,37 @@ def taken_in(state: State, day: DayValues) -> State:
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
     older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
-    rows = RowMakers.of(state.design, state.layouts)
-    now = _fitted_counts(state, rows.counts)
-    leans = _leans(state.design, now, rows.counts)
-    days = [_understood(state, day, now, rows.speeds, leans).information for day in state.recent]
+    rows, now, days = _understood_days(state)
     strengths = _fitted_means(state, days).solved.smoothness
     kept = 1 - fitted.FORGOTTEN
     counts, means = state.counts.times(kept), None if state.means is None else state.means.times(kept)
-    for old, information in zip(older, days, strict=False):
+    for old, understood in zip(older, days, strict=False):
         counts = counts + _count_information(state, old, now, rows.counts)
-        means = information if means is None else means + information
+        means = understood.information if means is None else means + understood.information
     start = FitStart(now.start, strengths)
     return replace(state, recent=recent, counts=counts, means=means, start=start)
 
 
 def learned(state: State) -> Learned:
     """Counts first, then means; a function of the state alone."""
-    rows = RowMakers.of(state.design, state.layouts)
-    counts = _fitted_counts(state, rows.counts)
-    leans = _leans(state.design, counts, rows.counts)
-    days = [_understood(state, day, counts, rows.speeds, leans) for day in state.recent]
-    means = _fitted_means(state, [day.information for day in days])
+    rows, counts, days = _understood_days(state)
+    means = _fitted_means(state, days)
     untold = Learned(state, counts, means, tuple(days))
     return replace(untold, told=told(untold.means, untold.described(), rows.speeds))
 
 
-def _fitted_means(state: State, recent: Sequence[DayInformation]) -> Means:
+def _understood_days(state: State) -> tuple[RowMakers, Counts, list[_Day]]:
+    """Fits the counts of all days, and says what each recent day then says about means."""
+    rows = RowMakers.of(state.design, state.layouts)
+    counts = _fitted_counts(state, rows.counts)
+    leans = _leans(state.design, counts, rows.counts)
+    return rows, counts, [_understood(state, day, counts, rows.speeds, leans) for day in state.recent]
+
+
+def _fitted_means(state: State, recent: Sequence[_Day]) -> Means:
     older = [] if state.means is None else [state.means]
     start = None if state.start is None else state.start.means
-    return fit_means(state.layouts.means, [*older, *recent], start=start)
+    return fit_means(state.layouts.means, [*older, *(day.information for day in recent)], start=start)
 
 
 def _fitted_counts(state: State, rows: RowsOf) -> Counts:
@@ -329,30 +331,16 @@ _LeansOf = Callable[[Groups, Int64s], Float64s]
 
 
 def _leans(design: Design, counts: Counts, rows: RowsOf) -> _LeansOf:
-    """Makes `_mean_over_likeliest` of each kind of groups once: on a usual day."""
-    made: dict[int, Float64s] = {}
+    """Makes `Counts.mean_over_likeliest` of each kind of groups once: on a usual day."""
+    made: dict[GroupRows, Float64s] = {}
 
     def leans(groups: Groups, hours: Int64s) -> Float64s:
         of_groups = rows(groups, hours)
-        if id(of_groups) not in made:
-            made[id(of_groups)] = _mean_over_likeliest(counts, of_groups, counts.hats(design, hours))
-        return made[id(of_groups)]
+        if of_groups not in made:
+            made[of_groups] = counts.mean_over_likeliest(of_groups, counts.hats(design, hours))
+        return made[of_groups]
 
     return leans
-
-
-def _mean_over_likeliest(counts: Counts, rows: GroupRows, weights: Float64s) -> Float64s:
-    """How many times as large a group's weight is on average as the likeliest one, at each HAT, (cells, slots).
-
-    A released sum of speeds is about the mean weight; with less, a place of which hardly anything is known would be
-    given a speed far from its centre. Where nothing is released the logarithm has a normal law, whose variance v is the
-    level's largest, and the mean is exp(v / 2) times the middle. What noise leaves is precise on the weight's own scale
-    and leans little: at a variance of s it is about exp(s^2 / 2 v).
-    """
-    groups = rows.groups
-    variances = rows(weights / groups.spread(groups.totals(weights))).variances(counts.solved, counts.border)
-    mean = np.exp(variances**2 / (2 * max(float(variances.max()), 1e-12)))
-    return groups.spread(mean.reshape(groups.shape))
 
 
 def _day_weights(state: State, day: DayValues, counts: Counts, usual: Float64s) -> tuple[Float64s, Float64s]:

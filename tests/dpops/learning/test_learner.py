@@ -20,7 +20,7 @@ from dpops.learning import (
     taken_in,
 )
 from dpops.learning.interval import held_back, missed
-from dpops.learning.learner import RECENT, Field, _mean_over_likeliest
+from dpops.learning.learner import RECENT, Field
 from dpops.learning.row_makers import RowMakers
 from dpops.spread import USUAL
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
@@ -56,7 +56,7 @@ def means_over_likeliest(noise: float) -> tuple[np.ndarray, np.ndarray]:
     counts, rows = learned(state).counts, RowMakers.of(state.design, state.layouts).counts(CELLS_DAYS, HOURS)
     weights = counts.hats(state.design, HOURS)
     share = weights / weights.sum(axis=1, keepdims=True)
-    return _mean_over_likeliest(counts, rows, weights)[:, 0], rows(share).variances(counts.solved, counts.border)
+    return counts.mean_over_likeliest(rows, weights)[:, 0], rows(share).variances(counts.solved, counts.border)
 
 
 def test_a_weight_that_is_hardly_known_is_on_average_above_the_likeliest() -> None:

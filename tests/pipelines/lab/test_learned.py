@@ -11,7 +11,8 @@ from benchmarks.drawn import GRID, _missed, drawn
 from benchmarks.fitted import OF_ESTIMATES
 from benchmarks.intervals import causal
 from dpops import fitted
-from dpops.learning import StageValues, State, learner
+from dpops.learning import StageValues, State
+from dpops.learning.counts import Counts
 from dpops.levels import Kind, count_stage
 from dpops.noise import Noise
 from pipelines.lab.evaluation import learned
@@ -64,7 +65,7 @@ def test_with_the_likeliest_weights_in_the_place_of_the_mean_ones_errors_are_lar
 ) -> None:
     """Of places that look idle they make speeds far from the centre."""
     of_mean_weights = error()
-    monkeypatch.setattr(learner, "_mean_over_likeliest", lambda _counts, _rows, weights: np.ones(weights.shape))
+    monkeypatch.setattr(Counts, "mean_over_likeliest", lambda _counts, _rows, weights: np.ones(weights.shape))
     assert of_mean_weights < 0.98 * error()
 
 
