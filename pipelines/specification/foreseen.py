@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from datetime import date
 
 import h3
+import numpy as np
 
 from dpops.accountant import Accountant
 from pipelines.specification.values import Specification
+from transforms.observe.parse import E7, in_box
 
 
 def foreseen(spec: Specification, today: date) -> tuple[str, ...]:
@@ -31,9 +33,7 @@ def _limit(spec: Specification) -> Iterator[str]:
 def _box(spec: Specification) -> Iterator[str]:
     if spec.cells.region is None or spec.cells.bbox is None:
         return
-    west, south, east, north = spec.cells.bbox
-    for lat, lon in map(h3.cell_to_latlng, map(h3.int_to_str, spec.cells.region)):
-        inside = west <= lon <= east if west <= east else lon >= west or lon <= east
-        if inside and south <= lat <= north:
-            return
-    yield "no cell of cells.region lies in cells.bbox (west, south, east, north): all reports will be refused"
+    centres = np.array([h3.cell_to_latlng(h3.int_to_str(cell)) for cell in spec.cells.region]).reshape(-1, 2)
+    lat_e7, lon_e7 = np.rint(centres.T * E7).astype(np.int64)
+    if not in_box(lat_e7, lon_e7, spec.cells.bbox).any():
+        yield "no cell of cells.region lies in cells.bbox (west, south, east, north): all reports will be refused"

@@ -140,8 +140,10 @@ def _idle() -> "_Decoder":
 
 def _client() -> ForkClient:
     with _LOCK:
-        if not (_CLIENTS and _CLIENTS[0].is_alive):
-            _CLIENTS[:] = [ForkServer([_MODULE])]
+        if _CLIENTS and not _CLIENTS[0].is_alive:
+            _CLIENTS.pop().close()  # of a fork server that was killed nothing stays
+        if not _CLIENTS:
+            _CLIENTS.append(ForkServer([_MODULE]))
         return _CLIENTS[0]
 
 

@@ -148,11 +148,15 @@ def _check_positions(
     lat_e7, lon_e7 = _snap(lat.values, 90), _snap(lon.values, 180)
     verdict.refuse("zero-position", (lat_e7 == 0) & (lon_e7 == 0))
     if bbox is not None:
-        west, south, east, north = (round(edge * E7) for edge in bbox)
-        after, before = lon_e7 >= west, lon_e7 <= east
-        inside = (after & before if west <= east else after | before) & (lat_e7 >= south) & (lat_e7 <= north)
-        verdict.refuse("outside-bbox", ~inside)
+        verdict.refuse("outside-bbox", ~in_box(lat_e7, lon_e7, bbox))
     return lat_e7, lon_e7
+
+
+def in_box(lat_e7: Int64s, lon_e7: Int64s, bbox: tuple[float, float, float, float]) -> NDArray[np.bool_]:
+    """Which positions, in units of 1e-7 degrees, lie in a box; see `Rules`."""
+    west, south, east, north = (round(edge * E7) for edge in bbox)
+    after, before = lon_e7 >= west, lon_e7 <= east
+    return (after & before if west <= east else after | before) & (lat_e7 >= south) & (lat_e7 <= north)
 
 
 def _snap(degrees: Floats, bound: float) -> Int64s:

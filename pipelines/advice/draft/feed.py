@@ -14,7 +14,7 @@ from pipelines.advice.draft.by_file import advice, find_by_file, is_by_file, rea
 from pipelines.advice.draft.columns import LOOKED_FOR, DraftedColumns, as_array, find_columns, missing_fields
 from pipelines.advice.draft.sample import ROWS, Sample
 from pipelines.advice.draft.streets import find_heading
-from pipelines.advice.draft.units import DraftPositions, speed_unit, zones_at
+from pipelines.advice.draft.units import DraftPositions, are_positions, cells_in, speed_unit, zones_at
 from pipelines.advice.draft.whole import counted
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
@@ -22,8 +22,6 @@ from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS
 from transforms.layouts.by_file import FILE
 from transforms.layouts.columns import numbers
-from transforms.observe.hexagons import cells_at
-from transforms.observe.parse import E7
 from transforms.places.hexagons import cell_text
 
 RESOLUTION = 7
@@ -67,8 +65,7 @@ def feed_of(path: Path) -> DraftedFeed:
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
     moving = np.isfinite(placed.speed)
     unit, why = speed_unit(columns.names.get("speed", ""), placed.where(moving))
-    lat_e7, lon_e7 = (np.rint(column * E7).astype(np.int64) for column in (placed.lat, placed.lon))
-    cells = np.unique(cells_at(lat_e7, lon_e7, RESOLUTION))
+    cells = cells_in(placed.lat, placed.lon, RESOLUTION)
     vehicles = len(files) if FILE in sample.columns else int(np.unique(placed.vehicle).size)
     is_cut = fits.size >= ROWS
     if is_cut and FILE not in sample.columns and (whole := counted(files[0], sample, columns, RESOLUTION)):
@@ -95,8 +92,7 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
     """Finds the rows with a time and a place; of these the positions, in which a speed that is missing is NaN."""
     time = columns.instants(arrays["time"], "UTC")
     lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
-    fits = time.valid & lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
-    fits &= (lat.values != 0) | (lon.values != 0)
+    fits = time.valid & are_positions(lat, lon)
     ids = [str(value) for value in arrays["vehicle"].to_pylist()]
     vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
     speed = numbers(arrays["speed"]) if "speed" in arrays else numbers(pa.nulls(fits.size, pa.float64()))

@@ -1,4 +1,4 @@
-"""What a sample says of its time zone and of the unit of its speeds."""
+"""What a sample says of where it lies, of its time zone and of the unit of its speeds."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms.layouts.columns import Floats
+from transforms.layouts.columns import Floats, Numbers
+from transforms.observe.hexagons import cells_at
+from transforms.observe.parse import E7
 from transforms.places.distance import distance_m
 from transforms.value import PER_UNIT
 
@@ -36,6 +38,19 @@ class DraftPositions(NamedTuple):
         return DraftPositions(
             self.vehicle[chosen], self.us[chosen], self.lat[chosen], self.lon[chosen], self.speed[chosen]
         )
+
+
+def are_positions(lat: Numbers, lon: Numbers) -> NDArray[np.bool_]:
+    """Which rows say where on earth they are; 0, 0 is what devices say that do not know."""
+    on_earth = (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
+    fits: NDArray[np.bool_] = lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0))
+    return fits
+
+
+def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
+    """The H3 cells of positions in degrees, each once, sorted."""
+    lat_e7, lon_e7 = (np.rint(degrees * E7).astype(np.int64) for degrees in (lat, lon))
+    return np.unique(cells_at(lat_e7, lon_e7, resolution))
 
 
 def speed_unit(name: str, rows: DraftPositions) -> tuple[str, str]:

@@ -7,11 +7,10 @@ import numpy as np
 from dpops.types import Int64s
 from pipelines.advice.draft.columns import DraftedColumns
 from pipelines.advice.draft.sample import Sample
+from pipelines.advice.draft.units import are_positions, cells_in
 from transforms.layouts import FIXED, UnreadableFile, layout
 from transforms.layouts.base import Layout
 from transforms.layouts.decoder_process import read_apart
-from transforms.observe.hexagons import cells_at
-from transforms.observe.parse import E7
 
 MOST_ROWS = 2_000_000
 
@@ -31,11 +30,9 @@ def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int)
     try:
         for batch in read_apart(source, path):  # further than the sample it was not read: it may be damaged there
             lat, lon = (source.units.numbers(batch.table.column(field)) for field in ("lat", "lon"))
-            fits = lat.valid & lon.valid & (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
-            fits &= (lat.values != 0) | (lon.values != 0)
+            fits = are_positions(lat, lon)
             ids.update(batch.table.column("vehicle").filter(fits).unique().to_pylist())
-            lat_e7, lon_e7 = (np.rint(degrees.values[fits] * E7).astype(np.int64) for degrees in (lat, lon))
-            cells = np.union1d(cells, cells_at(lat_e7, lon_e7, resolution))
+            cells = np.union1d(cells, cells_in(lat.values[fits], lon.values[fits], resolution))
             rows += batch.rows
             if rows >= MOST_ROWS:
                 break
