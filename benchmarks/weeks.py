@@ -17,6 +17,7 @@ from benchmarks.drawn import GRID, drawn
 from dpops.learning import DayValues, Learned, State, Status, learned, published, taken_in
 from dpops.learning.expected import expected_days
 from dpops.levels import BoundsOnly
+from dpops.levels.count_check import count_stage
 from dpops.noise import Noise
 from dpops.types import Float64s
 from pipelines.lab.evaluation.feed import Feed
@@ -161,7 +162,8 @@ def _expected(city: TrueCity, days: int, total: str, spans: list[tuple[int, int]
     epsilon, span = total.split(":")
     how = recipe_for(city, "gaussian", Fraction(epsilon), DELTA, int(span))
     known = BoundsOnly(hats=hats_of(city.region, city.days[0].hours), fleet=city.fleet)
-    found = expected_days(how, known, [Fraction(1)] * days)
+    counts = count_stage(how.later[0], city.fleet.vehicles) is not None
+    found = expected_days(how, known, [Fraction(1)] * days, counts_vehicles=counts)
     cells = [f"{np.mean([day.kmh for day in found[first:end]]):.2f}" for first, end in spans]
     published = next((str(day.number) for day in found if day.is_published), "-")
     return f"{' | '.join(cells)} | {published}; constant {found[0].constant_kmh:.2f}"

@@ -1,5 +1,6 @@
 """How much weight each HAT gets: a smooth log-linear surface fitted to noisy sums by penalised Gauss-Newton."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -12,8 +13,10 @@ from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Design, Smoothness
 from dpops.learning.information import Information, Wide
 from dpops.learning.layout import EffectLayout
-from dpops.learning.queries import GroupRows
+from dpops.learning.queries import GroupRows, RowsOf
+from dpops.learning.releases import DayValues, LevelValues
 from dpops.learning.system import Solved, learned_smoothness
+from dpops.learning.whole import NoisyTotals, Whole, whole_weight
 from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(
@@ -27,6 +30,8 @@ _MOST_STEP = 1.5
 _SMALL_STEP = 2e-2
 _SMALL_CHANGE = 0.03
 _FAR = 30.0
+_HELD = 0.02
+"""Standard deviation of the logarithm of a whole weight that is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +55,80 @@ class CountQueries:
         missed: Float64s = self.mean - self.rows.groups.totals(hats).ravel()
         return missed
 
+    def totals(self, hats: Float64s, usual: float) -> NoisyTotals:
+        """What the sum over all groups says of a usual day's whole weight; hats: as the surface has them now."""
+        return NoisyTotals.of(
+            float(self.mean.sum()), float(np.sum(1 / self.precision(hats))), float(hats.sum()) / usual
+        )
+
     def linear(self, effects: Float64s, hats: Float64s) -> Information:
         """What the values say where the effects are near these; hats: the weights that they describe."""
         rows = self.rows(hats)
         return rows.information(self.precision(hats), rows.applied(effects) + self.misses(hats))
 
 
+def count_queries(days: Sequence[DayValues], rows: RowsOf) -> list[CountQueries]:
+    """Makes one of each kind of groups in these days' looks."""
+    by_level: dict[int, tuple[GroupRows, Int64s, list[LevelValues]]] = {}
+    for day in days:
+        for level in day.levels:
+            made = rows(level.groups, day.hours)
+            by_level.setdefault(id(made), (made, day.hours, []))[2].append(level)
+    queries = []
+    for made, hours, levels in by_level.values():
+        precision = np.stack([level.weight_precision.ravel() for level in levels])
+        values = np.stack([level.weights.ravel() for level in levels])
+        mean = np.sum(precision * values, axis=0) / np.maximum(np.sum(precision, axis=0), 1e-300)
+        queries.append(CountQueries(made, hours, mean, 1 / np.maximum(precision, 1e-300)))
+    return queries
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountProblem:
     """What the surface is fitted to.
 
-    hours: int64 (slots,), of a usual day. anchor: that day's total weight as declared, > 0. earlier: what was learned
-    from releases that are not among the queries any more.
+    usual: what a usual day is made of. expected: that day's whole weight before any sum is looked at, > 0, e to the
+    power of expected_sd more or less. earlier: what was learned from releases that are not among the queries any more.
+    start: where the fit begins; None begins at what is expected.
     """
 
     layout: EffectLayout
-    hours: Int64s
-    anchor: float
+    usual: "UsualDay"
+    expected: float
+    expected_sd: float
     queries: Sequence[CountQueries]
     earlier: Information
+    start: "Start | None" = None
 
     def hats(self, effects: Float64s, hours: Int64s) -> Float64s:
         return weights_of(self.layout.design, effects, hours)
+
+    def whole(self, effects: Float64s) -> Whole:
+        """What is believed of a usual day's whole weight, by totals alone, where the surface has its pattern.
+
+        Weights are above 0, so a group's follows its noise upwards alone, and the likeliest surface of a city under
+        heavy noise weighs too much, up to three times; the noise of a total has the mean 0.
+        """
+        return whole_weight(self.expected, self.expected_sd, self.totals(effects))
+
+    def totals(self, effects: Float64s, part: float = 1.0) -> NoisyTotals:
+        """What totals say of a usual day's whole weight. part: of what those before the queries' say, that counts."""
+        usual = self.weight(effects)
+        told = (
+            NoisyTotals()
+            if self.start is None
+            else self.start.totals.scaled(self.weight(self.start.effects)).times(part)
+        )
+        for query in self.queries:
+            told += query.totals(self.hats(effects, query.hours), usual)
+        return told
+
+    def weight(self, effects: Float64s) -> float:
+        return self.usual.weight(self.layout.design, effects)
+
+    def held(self, effects: Float64s) -> "CountProblem":
+        """The problem with the whole weight held at what is believed of it."""
+        return replace(self, expected=self.whole(effects).mean, expected_sd=_HELD)
 
     def linear(self, effects: Float64s) -> Information:
         """The queries and the anchor, made linear at these effects (Gauss-Newton)."""
@@ -85,29 +142,54 @@ class CountProblem:
 
     def cost(self, effects: Float64s, precisions: Sequence[Float64s], smoothness: Smoothness) -> float:
         """Twice the negative log-likelihood and log-prior, with the variances held where a step begins."""
-        cost = (self._off(self.hats(effects, self.hours)) / fitted.ANCHOR_SD) ** 2
+        cost = (math.log(self.expected / self.weight(effects)) / self.expected_sd) ** 2
         cost += self.earlier.cost(self.layout, effects) + smoothness.cost(self.layout.design, effects)
         for query, precision in zip(self.queries, precisions, strict=True):
             cost += float(precision @ query.misses(self.hats(effects, query.hours)) ** 2)
         return cost
 
-    def _off(self, usual: Float64s) -> float:
-        return float(np.log(self.anchor) - np.log(usual.sum()))
-
     def _anchored(self, effects: Float64s) -> Information:
-        """One wide row: the usual day's whole weight is about the anchor."""
-        layout, usual = self.layout, self.hats(effects, self.hours)
-        row = _share_row(layout, usual, self.hours)[None]
-        value = row @ effects + self._off(usual)
-        wide = Wide(row[:, layout.local], row[:, layout.border], np.array([fitted.ANCHOR_SD**-2]), value)
+        """One wide row: the usual day's whole weight is about what is expected."""
+        layout = self.layout
+        row = self.usual.row(layout, effects)[None]
+        value = row @ effects + math.log(self.expected / self.weight(effects))
+        wide = Wide(row[:, layout.local], row[:, layout.border], np.array([self.expected_sd**-2]), value)
         return replace(Information.none(layout), wide={b"anchor": wide})
 
 
+@dataclass(frozen=True, slots=True)
+class UsualDay:
+    """The mean of recent days. kinds: what part of them is of a kind, and the hours of these, int64 (slots,)."""
+
+    kinds: tuple[tuple[float, Int64s], ...]
+
+    @staticmethod
+    def of(days: Sequence[Int64s]) -> "UsualDay":
+        """The mean of days whose hours are these; before any, a whole day."""
+        keys = [hours.tobytes() for hours in days]
+        parts = tuple((keys.count(key) / len(keys), hours) for key, hours in dict(zip(keys, days, strict=True)).items())
+        return UsualDay(parts or ((1.0, np.arange(HOURS)),))
+
+    def weight(self, design: Design, effects: Float64s) -> float:
+        return sum(part * float(weights_of(design, effects, hours).sum()) for part, hours in self.kinds)
+
+    def row(self, layout: EffectLayout, effects: Float64s) -> Float64s:
+        """How the logarithm of its whole weight changes with each effect, (columns,)."""
+        rows = np.zeros(layout.width)
+        for part, hours in self.kinds:
+            weights = weights_of(layout.design, effects, hours)
+            columns = layout.design.of_hats(hours)
+            rows += part * np.bincount(columns.ravel(), np.repeat(weights.ravel(), columns.shape[-1]), layout.width)
+        return rows / self.weight(layout.design, effects)
+
+
 class Start(NamedTuple):
-    """Where a fit begins: effects, (columns,), and how strongly they are held together."""
+    """Where a fit begins: effects, (columns,), and how strongly they are held together. totals: what those of older
+    days say of the whole weight, in that of these effects."""
 
     effects: Float64s
     smoothness: Smoothness
+    totals: NoisyTotals = NoisyTotals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +198,12 @@ class Counts:
 
     effects: Float64s
     solved: Solved
+    whole: Whole
+    usual: UsualDay
 
-    @property
-    def start(self) -> Start:
-        """Effects and smoothness that the next fit begins with."""
-        return Start(self.effects, self.solved.smoothness)
+    def start(self, totals: NoisyTotals) -> Start:
+        """What the next fit begins with. totals: see `Start`."""
+        return Start(self.effects, self.solved.smoothness, totals)
 
     @property
     def border(self) -> Float64s:
@@ -149,21 +232,14 @@ class Counts:
         return hat_variances(self.solved, usual_hours(self.solved)).variances[:, hours]
 
     def city_variance(self, hours: Int64s) -> float:
-        """Variance of the logarithm of a usual day's whole weight."""
-        layout, usual = self.solved.system.layout, self.hats(self.solved.system.layout.design, hours)
-        row = _share_row(layout, usual, hours)
+        """Variance of the logarithm of the whole weight of a day of these hours: of a usual day's, and of how they
+        differ."""
+        layout = self.solved.system.layout
+        row = UsualDay.of([hours]).row(layout, self.effects) - self.usual.row(layout, self.effects)
         border = np.zeros(self.solved.border.size)
         border[: layout.border.size] = row[layout.border]
         local, at_border = self.solved.times(row[layout.local], border)
-        return max(float(row[layout.local] @ local + border @ at_border), 0.0)
-
-
-def _share_row(layout: EffectLayout, usual: Float64s, hours: Int64s) -> Float64s:
-    """How the logarithm of the whole weight changes with each effect, (columns,)."""
-    columns = layout.design.of_hats(hours)
-    spread = np.repeat(usual.ravel(), columns.shape[-1])
-    row: Float64s = np.bincount(columns.ravel(), spread, layout.width) / usual.sum()
-    return row
+        return self.whole.log_variance + max(float(row[layout.local] @ local + border @ at_border), 0.0)
 
 
 def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
@@ -171,25 +247,26 @@ def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
     return weights
 
 
-def fit_counts(problem: CountProblem, start: Start | None = None) -> Counts:
-    """Fits the surface and its smoothness together: a step of each in turn. start: None begins at the anchor."""
-    effects, smoothness = start or _anchor(problem)
-    step = np.zeros(effects.size)
-    for _ in range(_STEPS if start is None else _FROM_START):
-        solved = _solved(problem, smoothness, effects)
+def fit_counts(problem: CountProblem) -> Counts:
+    """Fits the surface and its smoothness together: a step of each in turn, the whole held at what totals say."""
+    start = problem.start or _expected(problem)
+    effects, smoothness, step = start.effects, start.smoothness, np.zeros(start.effects.size)
+    for _ in range(_STEPS if problem.start is None else _FROM_START):
+        held = problem.held(effects)
+        solved = _solved(held, smoothness, effects)
         before, step = step, solved.effects - effects
-        effects = _damped(problem, smoothness, effects, _shortened(step, before))
+        effects = _damped(held, smoothness, effects, _shortened(step, before))
         stronger = learned_smoothness(solved, effects, DEFAULT.of(problem.layout.design)).beyond(smoothness)
         is_settled = np.abs(step).max() < _SMALL_STEP and stronger.is_near(smoothness, _SMALL_CHANGE)
         smoothness = stronger
         if is_settled:
             break
-    return Counts(effects, _solved(problem, smoothness, effects))
+    return Counts(effects, _solved(problem, smoothness, effects), problem.whole(effects), problem.usual)
 
 
-def _anchor(problem: CountProblem) -> Start:
+def _expected(problem: CountProblem) -> Start:
     effects = np.zeros(problem.layout.width)
-    effects[0] = np.log(problem.anchor / problem.hats(effects, problem.hours).sum())
+    effects[0] = math.log(problem.expected / problem.weight(effects))
     return Start(effects, DEFAULT.of(problem.layout.design))
 
 
@@ -208,7 +285,8 @@ def _solved(problem: CountProblem, smoothness: Smoothness, effects: Float64s) ->
 def _damped(problem: CountProblem, smoothness: Smoothness, effects: Float64s, step: Float64s) -> Float64s:
     """Goes along the step as far as the cost falls."""
     precisions = problem.precisions(effects)
-    largest = float(np.abs(problem.layout.design.described(step, problem.hours)).max())
+    design = problem.layout.design
+    largest = max(float(np.abs(design.described(step, hours)).max()) for _, hours in problem.usual.kinds)
     size, before = min(1.0, _MOST_STEP / max(largest, 1e-12)), problem.cost(effects, precisions, smoothness)
     for _ in range(8):
         if problem.cost(effects + size * step, precisions, smoothness) < before:

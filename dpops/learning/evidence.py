@@ -42,7 +42,7 @@ def _alike(days: Sequence[DayValues], hours: Int64s) -> list[DayValues]:
 def _means_of(days: Sequence[DayValues]) -> Iterator[tuple[Groups, Float64s, Float64s]]:
     """Yields each kind of groups, its mean weights by precision over days and stages, and their noise's variances."""
     kinds: list[tuple[Groups, list[tuple[Float64s, Float64s]]]] = []
-    for level in (level for day in days for stage in day.stages for level in stage.levels):
+    for level in (level for day in days for level in day.levels):
         told = (level.weight_precision, level.weight_precision * level.weights)
         earlier = next((parts for groups, parts in kinds if groups.same(level.groups)), None)
         if earlier is None:

@@ -56,15 +56,23 @@ class ExpectedDay:
 
 
 def expected_days(
-    recipe: Recipe, bounds: BoundsOnly, shares: Sequence[Fraction], *, counts_public: bool = False
+    recipe: Recipe,
+    bounds: BoundsOnly,
+    shares: Sequence[Fraction],
+    *,
+    counts_public: bool = False,
+    counts_vehicles: bool = False,
 ) -> list[ExpectedDay]:
-    """Expects released days, from an account's first on. shares: of each, as parts of the recipe's total."""
+    """Expects released days, from an account's first on. shares: of each, as parts of the recipe's total.
+
+    counts_vehicles: each begins with a number of its vehicles.
+    """
     seen = _at_public_counts if counts_public else _as_planned
     days = [
         tuple(seen(replace(stage, share=share * stage.share)) for stage in (recipe.later if day else recipe.first))
         for day, share in enumerate(shares)
     ]
-    weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds))
+    weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
     cells = [(part, list(_of_cells(days, bounds, busy))) for busy, part in busyness()]
     least = sum(part * _own(bounds, busy) for busy, part in busyness())
     expected = []
@@ -116,8 +124,8 @@ def _pattern(parts: dict[Part, float]) -> float:
     return sum(variance for part, variance in parts.items() if part != CITY)
 
 
-def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly) -> Iterator[float]:
-    told = 0.0
+def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
+    told, sd = 0.0, fitted.COUNTED_SD if counts_vehicles else fitted.ANCHOR_SD
     for stages in days:
         told += sum(weight_told(stage, bounds) for stage in stages)
-        yield (fitted.ANCHOR_SD**-2 + told) ** -0.5
+        yield (sd**-2 + told) ** -0.5

@@ -1,5 +1,6 @@
 """What an account's releases have taught: a state that is updated day by day, a day's estimates, forecasts."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -8,7 +9,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.chances import Chances, expected_vehicles
-from dpops.learning.counts import CountProblem, CountQueries, Counts, fit_counts
+from dpops.learning.counts import CountProblem, Counts, UsualDay, count_queries, fit_counts
 from dpops.learning.counts import Start as CountStart
 from dpops.learning.design import Design, Smoothness
 from dpops.learning.information import Information
@@ -25,9 +26,10 @@ from dpops.learning.means import (
     traffic_of,
 )
 from dpops.learning.queries import GroupRows, Groups, RowsOf
-from dpops.learning.releases import DayValues, LevelValues
+from dpops.learning.releases import DayValues
 from dpops.learning.row_makers import Layouts, RowMakers
 from dpops.learning.surprises import UNTOLD, Described, Told, told
+from dpops.learning.whole import NoisyTotals, whole_weight
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
@@ -245,7 +247,7 @@ def taken_in(state: State, day: DayValues) -> State:
     for old, understood in zip(older, days, strict=False):
         counts = counts + _count_information(state, old, now, rows.counts)
         means = understood.information if means is None else means + understood.information
-    start = FitStart(now.start, strengths)
+    start = FitStart(now.start(_older_totals(state, older, now, rows.counts)), strengths)
     return replace(state, recent=recent, counts=counts, means=means, start=start)
 
 
@@ -272,43 +274,47 @@ def _fitted_means(state: State, recent: Sequence[_Day]) -> Means:
 
 
 def _fitted_counts(state: State, rows: RowsOf) -> Counts:
-    hours = state.recent[-1].hours if state.recent else np.arange(24)
-    problem = CountProblem(
+    return fit_counts(_count_problem(state, state.recent, rows))
+
+
+def _count_problem(state: State, days: Sequence[DayValues], rows: RowsOf) -> CountProblem:
+    """days: those whose sums are looked at, of the recent ones."""
+    expected, sd = _expected_weight(state)
+    return CountProblem(
         layout=state.layouts.counts,
-        hours=hours,
-        anchor=fitted.KEPT * state.facts.vehicles * state.facts.vehicle_weight,
-        queries=_count_queries(state.recent, rows),
+        usual=UsualDay.of([day.hours for day in state.recent]),
+        expected=expected,
+        expected_sd=sd,
+        queries=count_queries(days, rows),
         earlier=state.counts,
+        start=None if state.start is None else state.start.counts,
     )
-    return fit_counts(problem, None if state.start is None else state.start.counts)
 
 
-def _count_queries(days: Sequence[DayValues], rows: RowsOf) -> list[CountQueries]:
-    """One per kind of groups."""
-    by_level: dict[int, tuple[GroupRows, Int64s, list[LevelValues]]] = {}
-    for day in days:
-        for level in _levels(day):
-            made = rows(level.groups, day.hours)
-            by_level.setdefault(id(made), (made, day.hours, []))[2].append(level)
-    queries = []
-    for made, hours, levels in by_level.values():
-        precision = np.stack([level.weight_precision.ravel() for level in levels])
-        values = np.stack([level.weights.ravel() for level in levels])
-        mean = np.sum(precision * values, axis=0) / np.maximum(np.sum(precision, axis=0), 1e-300)
-        queries.append(CountQueries(made, hours, mean, 1 / np.maximum(precision, 1e-300)))
-    return queries
-
-
-def _levels(day: DayValues) -> list[LevelValues]:
-    return [level for stage in day.stages for level in stage.levels]
+def _expected_weight(state: State) -> tuple[float, float]:
+    """A usual day's whole weight, by the vehicles that were counted on recent days, else by those declared; and the
+    standard deviation of its logarithm."""
+    facts, counted = state.facts, NoisyTotals()
+    for level in (level for day in state.recent for level in day.counted):
+        counted += NoisyTotals.of(float(level.weights[0, 0]), float(1 / level.weight_precision[0, 0]))
+    if not counted.precision:
+        return fitted.KEPT * facts.vehicles * facts.vehicle_weight, fitted.ANCHOR_SD
+    vehicles = whole_weight(facts.vehicles * facts.vehicle_weight, fitted.ANCHOR_SD, counted)
+    return fitted.COUNTED_KEPT * vehicles.middle, math.sqrt(fitted.COUNTED_SD**2 + vehicles.log_variance)
 
 
 def _count_information(state: State, day: DayValues, counts: Counts, rows: RowsOf) -> Information:
     """What one day says about the counts' effects, made linear where they are now."""
     total = Information.none(state.layouts.counts)
-    for query in _count_queries([day], rows):
+    for query in count_queries([day], rows):
         total = total + query.linear(counts.effects, counts.hats(state.design, query.hours))
     return total
+
+
+def _older_totals(state: State, older: Sequence[DayValues], now: Counts, rows: RowsOf) -> NoisyTotals:
+    """What the totals of days that are folded in say, and of those folded in before, in the weight of the surface."""
+    problem = _count_problem(state, older, rows)
+    return problem.totals(now.effects, 1 - fitted.FORGOTTEN).scaled(1 / problem.weight(now.effects))
 
 
 def _understood(state: State, day: DayValues, counts: Counts, rows: RowsOf, leans: "_LeansOf") -> _Day:
@@ -317,7 +323,7 @@ def _understood(state: State, day: DayValues, counts: Counts, rows: RowsOf, lean
     (weights, weight_variances), parts = _day_weights(state, day, counts, usual), coefficients_of(traffic_of(usual))
     deviations = weights**2 * USUAL.of(weights / state.facts.hat_weight)
     queries = []
-    for stage in day.stages:
+    for stage in day.looks:
         for level in stage.levels:
             mean = weights * leans(level.groups, day.hours)
             values = level.speeds + level.groups.totals(mean * stage.centre)
@@ -347,13 +353,13 @@ def _day_weights(state: State, day: DayValues, counts: Counts, usual: Float64s) 
     """The usual weights times the day's own factor by hour, and its own where single HATs were released; and how far
     HATs' weights may lie from that, as variances."""
     weights = usual
-    for level in _levels(day):
+    for level in day.levels:
         if level.groups.shape == (1, day.hours.size):
             total = np.maximum(weights.sum(axis=0), 1e-9)
             gain = _gain(fitted.OVERDISPERSION * total**2, level.weight_precision[0])
             weights = weights * np.clip(1 + gain * (level.weights[0] / total - 1), 0.2, 5.0)
     variances = weights * (fitted.OVERDISPERSION * weights + state.facts.hat_weight)
-    of_hats = [level for level in _levels(day) if level.groups.shape == weights.shape]
+    of_hats = [level for level in day.levels if level.groups.shape == weights.shape]
     if of_hats:
         variances = variances + weights**2 * counts.variances(day.hours)
     for level in of_hats:
@@ -376,7 +382,7 @@ def _with_single_hats(field: Field, described: _Day) -> Field:
     grows with how far the mean lies from the centre.
     """
     values, left = field.values, field.deviations
-    for stage in described.day.stages:
+    for stage in described.day.looks:
         for level in stage.levels:
             if level.groups.shape == values.shape:
                 around = values - stage.centre

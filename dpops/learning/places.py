@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpops import fitted
+from dpops.learning import whole
 from dpops.learning.place_prior import PlacePrior, believed, copies_log_likelihood, improved, some
 from dpops.learning.place_sums import Around, PlaceSums
 from dpops.learning.place_traffic import learned_traffic
+from dpops.learning.whole import NoisyTotals
 from dpops.types import Float64s
 
 ROUNDS, LAST_ROUNDS = 8, 2
@@ -35,16 +37,12 @@ class PlaceBelief:
     evidence: float
 
 
-def whole_weight(sums: PlaceSums, anchor: float) -> float:
+def whole_weight(sums: PlaceSums, expected: float) -> float:
     """Weight of all places on a usual day: the declared fleet's, and what releases say, by their precisions."""
     if not sums.days:
-        return anchor
-    said = float(sums.weights.sum()) / sums.weight_precision
-    variance = sums.weights.size / sums.weight_precision
-    grid = anchor * np.exp(np.linspace(-3, 3, 601) * fitted.ANCHOR_SD)
-    log = -0.5 * (np.log(grid / anchor) / fitted.ANCHOR_SD) ** 2 - 0.5 * (grid - said) ** 2 / variance
-    likely = np.exp(log - log.max())
-    return float(likely @ grid / likely.sum())
+        return expected
+    told = NoisyTotals.of(float(sums.weights.sum()) / sums.weight_precision, sums.weights.size / sums.weight_precision)
+    return whole.whole_weight(expected, fitted.ANCHOR_SD, told).mean
 
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:

@@ -44,10 +44,14 @@ class LevelValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageValues:
-    """One look at a day: the centre in km/h, (cells, slots), around which residuals were taken, and its levels."""
+    """One look at a day: the centre in km/h, (cells, slots), around which residuals were taken, and its levels.
+
+    counts_vehicles: it is no look, but counts them: each weighs what a typical vehicle-day does before any clip.
+    """
 
     centre: Float64s
     levels: tuple[LevelValues, ...]
+    counts_vehicles: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +69,17 @@ class DayValues:
         shapes += [stage.centre.shape for stage in self.stages]
         if any(slots != self.hours.size for _, slots in shapes):
             raise ValueError("stages and hours are about different slots")
+
+    @property
+    def looks(self) -> list[StageValues]:
+        return [stage for stage in self.stages if not stage.counts_vehicles]
+
+    @property
+    def levels(self) -> list[LevelValues]:
+        """All levels of its looks."""
+        return [level for stage in self.looks for level in stage.levels]
+
+    @property
+    def counted(self) -> list[LevelValues]:
+        """Numbers of its vehicles, each of one group."""
+        return [level for stage in self.stages if stage.counts_vehicles for level in stage.levels]

@@ -14,10 +14,11 @@ from dpops.learning.information import Information, Wide
 from dpops.learning.learner import FitStart, State
 from dpops.learning.means import DayInformation
 from dpops.learning.releases import DayValues
+from dpops.learning.whole import NoisyTotals
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 8
+VERSION = 9
 """Of what arrays mean, and of how they are made of releases: those of another version are not taken up."""
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")
@@ -32,7 +33,7 @@ def arrays_of(state: State) -> dict[str, NDArray[Any]]:
         arrays |= _of_information("means", state.means.information) | {"means.days": np.array(state.means.days)}
     if state.start is not None:
         counts, means = state.start
-        arrays |= {"start.effects": counts.effects}
+        arrays |= {"start.effects": counts.effects, "start.totals": np.array(counts.totals)}
         arrays |= {"start.counts": np.array(astuple(counts.smoothness)), "start.means": np.array(astuple(means))}
     return arrays
 
@@ -60,7 +61,7 @@ def _start(new: State, arrays: Arrays) -> FitStart | None:
     effects = arrays["start.effects"]
     if effects.shape != (new.layouts.counts.width,):
         raise ValueError("the effects are of another city")
-    return FitStart(CountStart(effects, counts), means)
+    return FitStart(CountStart(effects, counts, NoisyTotals(*arrays["start.totals"].tolist())), means)
 
 
 def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:

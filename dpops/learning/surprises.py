@@ -98,7 +98,7 @@ def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Sur
             factors[key] = factors_of(described.log_variances, most, VEHICLES, vehicles)
         numbers = np.maximum(vehicles[..., None] * factors[key], 1.0)
         falling = USUAL.of(numbers, kmh=described.values[..., None], least=0.0).mean(axis=-1)
-        for stage in described.day.stages:
+        for stage in described.day.looks:
             for level in stage.levels:
                 made = rows(level.groups, described.day.hours)
                 if made.is_narrow:

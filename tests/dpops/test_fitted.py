@@ -14,7 +14,18 @@ EXACT = {
     *("STEP_KMH", "Z95", "LEAST_VEHICLES"),  # what is published: its step, 95 %, and from how many vehicles on
     *("EMPTY_PASSES", "USUAL_PART", "USUAL_STOPS"),  # promised chances
     *("USUAL_KMH", "_LEAST_KMH", "_MOST_KMH", "RATIOS", "UNTOLD"),  # grids, units and their ends
-    *("_STEPS", "_MOST_STEP", "_SMALL_STEP", "_SMALL_CHANGE", "_FAR", "_FARTHER", "_EXACT", "_TINY", "_SHRINK"),
+    *(
+        "_STEPS",
+        "_MOST_STEP",
+        "_SMALL_STEP",
+        "_SMALL_CHANGE",
+        "_FAR",
+        "_FARTHER",
+        "_HELD",
+        "_EXACT",
+        "_TINY",
+        "_SHRINK",
+    ),
     *("_AT", "_GRID", "_ROUNDING"),  # how exactly something is computed
 }
 

@@ -95,4 +95,5 @@ def _expected(
         counted = count_stage(how.later[0], bounds.fleet.vehicles, min(parts.values()))
     used = 0 if counted is None else counted.share
     served = cycle(parts[weekday] - used for weekday in WEEKDAYS if weekday in spec.timetable.weekdays)
-    return expected_days(how, bounds, list(islice(served, DAY_NUMBERS[-1])), counts_public=asked.counts_public)
+    shares = list(islice(served, DAY_NUMBERS[-1]))
+    return expected_days(how, bounds, shares, counts_public=asked.counts_public, counts_vehicles=counted is not None)

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from dpops import fitted
 from dpops.claims import rho_within
 from dpops.learning.expected import ExpectedDay, expected_days
 from dpops.levels import BoundsOnly, Fleet, Kind, Profile, PublicHats, recipe
@@ -73,3 +74,14 @@ def test_public_counts_tell_the_weight_and_leave_more_for_speeds(kind: Kind) -> 
     days = expected_days(how, bounds_of(300), ALIKE, counts_public=True)
     assert {day.weight_sd for day in days} == {0.0}
     assert all(day.kmh > day.least_kmh for day in days)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_number_of_vehicles_tells_most_of_the_weight_before_any_sum(kind: Kind) -> None:
+    how = recipe(kind, Fraction(1), rho_within(Fraction(1), DELTA) if kind == "gaussian" else None, bounds_of(60))
+    without, counted = (
+        expected_days(how, bounds_of(60), ALIKE[:3], counts_vehicles=counts) for counts in (False, True)
+    )
+    assert all(told.weight_sd < untold.weight_sd for told, untold in zip(counted, without, strict=True))
+    assert counted[0].weight_sd < fitted.COUNTED_SD
+    assert [day.unknown for day in counted] == [day.unknown for day in without]

@@ -146,7 +146,8 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
 
 def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
     """A stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
-    kept = 1.0 if read.stage.counts_public else kept_more(read.stage.bound_kmh)
+    is_whole = read.stage.counts_public or read.stage.counts_vehicles
+    kept = 1.0 if is_whole else kept_more(read.stage.bound_kmh)
     return _in_units(read, vehicle_weight(read.stage, fleet) * kept)
 
 
@@ -168,7 +169,8 @@ def _in_units(read: ReleasedStage, unit: float) -> StageValues:
                 speed_variance=(level.speed_sd / unit) ** 2,
             )
         )
-    return StageValues(centre=(read.stage.centres * float(CENTRE_STEP_KMH)).astype(np.float64), levels=tuple(levels))
+    centre = (read.stage.centres * float(CENTRE_STEP_KMH)).astype(np.float64)
+    return StageValues(centre=centre, levels=tuple(levels), counts_vehicles=read.stage.counts_vehicles)
 
 
 def facts_of(fleet: Fleet) -> Facts:

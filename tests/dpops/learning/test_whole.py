@@ -1,0 +1,96 @@
+"""The whole weight of a city: what totals say is believed as far as they are precise."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpops import fitted
+from dpops.learning import DayValues, Groups, LevelValues, StageValues, State, learned, taken_in
+from dpops.learning.whole import NoisyTotals, whole_weight
+from tests.dpops.learning.city import FACTS, HOURS, after, design, released_day, truth
+
+
+def counted(vehicles: float, sd: float = 1.0) -> StageValues:
+    """A stage that counts the vehicles of a day."""
+    shape = truth(design())[0].shape
+    level = LevelValues(
+        groups=Groups(cells=np.zeros(shape[0], np.int64), slots=0 * HOURS),
+        weights=np.array([[vehicles]]),
+        speeds=np.zeros((1, 1)),
+        weight_variance=sd**2,
+        speed_variance=1e6,
+    )
+    return StageValues(centre=np.full(shape, 20.0), levels=(level,), counts_vehicles=True)
+
+
+def with_count(day: DayValues, vehicles: float) -> DayValues:
+    return replace(day, stages=(counted(vehicles), *day.stages))
+
+
+@pytest.mark.parametrize("sd", [0.01, 0.1, 5.0])
+def test_a_precise_total_is_believed_whatever_was_expected(sd: float) -> None:
+    whole = whole_weight(100.0, 0.7, NoisyTotals.of(60.0, sd**2))
+    assert whole.mean == pytest.approx(60, rel=0.02)
+    assert np.sqrt(whole.log_variance) == pytest.approx(sd / 60, rel=0.1)
+
+
+def test_without_a_total_what_was_expected_is_believed() -> None:
+    whole = whole_weight(100.0, 0.2, NoisyTotals())
+    assert whole.middle == pytest.approx(100)
+    assert whole.mean == pytest.approx(100 * np.exp(0.02), rel=1e-3)
+    assert whole.log_variance == pytest.approx(0.04, rel=0.03)
+
+
+def test_a_total_below_zero_leaves_a_weight_above_it() -> None:
+    assert 0 < whole_weight(100.0, 0.7, NoisyTotals.of(-50.0, 40.0**2)).mean < 60
+
+
+def test_totals_of_parts_say_the_same_as_those_of_the_whole() -> None:
+    assert NoisyTotals.of(30.0, 4.0, 0.5) == NoisyTotals.of(60.0, 16.0)
+    assert NoisyTotals.of(60.0, 16.0).scaled(2.0) == NoisyTotals.of(120.0, 64.0)
+    assert NoisyTotals.of(60.0, 16.0).times(0.5) == NoisyTotals.of(60.0, 32.0)
+
+
+def test_two_totals_are_weighed_by_their_precision() -> None:
+    both = whole_weight(100.0, 5.0, NoisyTotals.of(80.0, 4.0) + NoisyTotals.of(110.0, 8.0))
+    assert both.mean == pytest.approx(90, rel=0.01)
+
+
+def test_counted_vehicles_say_what_weight_is_expected_and_declared_ones_no_more() -> None:
+    """Sums are of clipped weights, and so lie below what counted vehicles would weigh."""
+    day = released_day(design(), 60.0, 3)
+    weights = []
+    for vehicles in (50.0, 200.0):
+        state = taken_in(State.new(design(), FACTS), with_count(day, vehicles))
+        weights.append(learned(state).estimate().weights.sum() / (fitted.COUNTED_KEPT * vehicles))
+    assert weights == pytest.approx([1.0, 1.0], abs=0.25)
+
+
+def test_what_is_counted_is_no_sum_of_weights() -> None:
+    """A count of twice the weight that precise sums come to changes nothing: they are clipped, and say by how much."""
+    day = released_day(design(), 0.1, 3)
+    without, beside = (
+        learned(taken_in(State.new(design(), FACTS), one)).estimate() for one in (day, with_count(day, 200))
+    )
+    assert beside.weights.sum() == pytest.approx(without.weights.sum(), rel=0.01)
+    assert np.abs(beside.values - without.values).max() < 0.05
+
+
+def test_a_day_off_with_a_tenth_of_the_fleet_is_no_usual_day() -> None:
+    state = after(3, 1.0)
+    quiet = released_day(design(), 1.0, 77)
+    (stage,) = quiet.stages
+    levels = tuple(replace(level, weights=0.1 * level.weights, speeds=0.1 * level.speeds) for level in stage.levels)
+    state = taken_in(state, DayValues(hours=HOURS + 24, stages=(replace(stage, levels=levels),)))
+    belief = learned(state)
+    assert belief.forecast(HOURS).weights.sum() == pytest.approx(100, rel=0.1)
+    assert belief.estimate().weights.sum() < 30
+
+
+def test_what_older_totals_said_is_kept_when_their_days_are_folded_in() -> None:
+    totals = after(12, 20.0)
+    assert totals.start is not None
+    told = totals.start.counts.totals
+    assert 0.5 < told.weighted / told.precision < 1.5, "by what factor the surface is off"
+    assert learned(totals).counts.whole.log_variance < learned(after(4, 20.0)).counts.whole.log_variance
