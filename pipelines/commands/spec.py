@@ -14,11 +14,14 @@ from pipelines.commands.options import console, json_option
 from pipelines.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
     from fractions import Fraction
 
     from pipelines.advice.draft.draft import Draft
     from pipelines.specification import Specification
     from pipelines.specification.span_total import SpanTotal
+    from transforms.releases.slots import DayShare
+    from transforms.time.calendar import Weekday
 
 
 @click.group()
@@ -90,16 +93,27 @@ def _each(spec: Specification) -> str:
 
 
 def _of_span(spec: Specification, span: SpanTotal) -> str:
+    served = f"any {span.days} days, of which {spec.timetable.most_served(span.days)} are released"
+    by_day = span.by_day
+    if by_day is None:
+        return f"{served} with {float(span.of_a_day()[0]):.3g} each"
+    usual = _by_epsilon(by_day.by_weekday, spec.timetable.weekdays)
+    if by_day.first_days is None:
+        return f"{served}: {usual}"
+    since, days, _ = by_day.first_days
+    first = _by_epsilon(by_day.first, by_day.first_days.weekdays.intersection(spec.timetable.weekdays))
+    return f"{served}: {usual}; the first {days}, from {since} on: {first}"
+
+
+def _by_epsilon(by_weekday: Sequence[DayShare], served: Container[Weekday]) -> str:
+    """Says what days have, those together that have the same."""
     from transforms.time.calendar import WEEKDAYS
 
-    served = f"any {span.days} days, of which {spec.timetable.most_served(span.days)} are released"
-    if not span.shares:
-        return f"{served} with {float(span.of_a_day()[0]):.3g} each"
     by_epsilon: dict[Fraction, list[str]] = {}
-    for weekday, share in zip(WEEKDAYS, span.by_weekday(), strict=True):
-        if weekday in spec.timetable.weekdays:
+    for weekday, share in zip(WEEKDAYS, by_weekday, strict=True):
+        if weekday in served:
             by_epsilon.setdefault(share.epsilon, []).append(weekday)
-    return f"{served}: " + "; ".join(f"{', '.join(days)} with {float(day):.3g}" for day, days in by_epsilon.items())
+    return "; ".join(f"{', '.join(days)} with {float(day):.3g}" for day, days in by_epsilon.items())
 
 
 def _outputs(spec: Specification) -> tuple[str, ...]:

@@ -125,6 +125,14 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     prior: PriorTable | None = None
 
 
+class FirstDaysTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """With span_days: what an account begins with. What its first days teach stays."""
+
+    since: Annotated[date, about("the first of them, released or not")]
+    days: Annotated[int, about("how many, in a row")]
+    weight: Annotated[Fraction, about("how many times what it would have else each gets: 2.4 pays off")]
+
+
 class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How much may be learned, and how it is divided."""
 
@@ -145,6 +153,7 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             "no window of so many days has more than epsilon"
         ),
     ] = None
+    first_days: FirstDaysTable | None = None
     composition: Annotated[
         Literal["none", "clip-user", "cap"],
         about("how a vehicle in many HATs is held down: not, by suppression, or by max_cells and max_samples"),

@@ -97,6 +97,9 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
         plain["span_days"] = spec.span.days
         if spec.span.shares:
             plain["day_weights"] = dict(zip(WEEKDAYS, map(str, spec.span.shares), strict=True))
+        if spec.span.first is not None:
+            since, days, times = spec.span.first
+            plain["first_days"] = {"since": since.isoformat(), "days": days, "weight": str(times)}
     return plain
 
 

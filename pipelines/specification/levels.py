@@ -36,7 +36,6 @@ from transforms.errors import did_you_mean
 from transforms.places.hierarchy import hats_of
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.stages import LevelsPolicy
-from transforms.releases.slots import share_of
 from transforms.time.calendar import Timetable
 from transforms.value import Value
 
@@ -82,8 +81,8 @@ class LevelsRelease:
 
     def epsilon_of(self, period: str) -> Fraction:
         """The epsilon of one period."""
-        by_weekday = () if self.span is None else self.span.by_weekday()
-        return share_of(period, by_weekday).epsilon if by_weekday else self.epsilon
+        by_day = None if self.span is None else self.span.by_day
+        return self.epsilon if by_day is None else by_day.of(period).epsilon
 
     def policy(self, spec_id: str, region: tuple[int, ...], value: Value, digest_key: bytes) -> LevelsPolicy:
         return LevelsPolicy(
@@ -99,7 +98,7 @@ class LevelsRelease:
             digest_key=digest_key,
             count=self._count(),
             live=None if self.live is None else replace(self.live, exponent=self.exponent),
-            by_weekday=() if self.span is None else self.span.by_weekday(),
+            by_day=None if self.span is None else self.span.by_day,
             products=self.products,
             places=None if self.places is None else self.places.pieces,
         )
@@ -118,7 +117,7 @@ class LevelsRelease:
     def _count(self) -> Stage | None:
         if self.counts_public or not self.fleet_is_declared:
             return None
-        smallest = ONE if self.span is None else min(self.span.shares, default=ONE)
+        smallest = ONE if self.span is None else self.span.least
         return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
 
     def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpops.claims import ZCDP, rho_within
-from transforms.releases.slots import DayShare
-from transforms.time.calendar import WEEKDAYS, Timetable, Weekday
+from transforms.releases.slots import DayShare, DayShares
+from transforms.time.calendar import WEEKDAYS, FirstDays, Timetable, Weekday
 
 ONE = Fraction(1)
 
@@ -17,7 +17,7 @@ class SpanTotal:
 
     parts: how many times the share of the day with the largest one all that are released have together, at most; the
     days' number where all have the same. shares: of the weekdays from Monday on, as parts of the largest; none where
-    all have the same.
+    all have the same. first: days with which the account begins, and how many times their share they have.
     """
 
     days: int
@@ -25,6 +25,7 @@ class SpanTotal:
     epsilon: Fraction
     delta: Fraction | None
     shares: tuple[Fraction, ...] = ()
+    first: FirstDays | None = None
 
     @classmethod
     def of(
@@ -33,13 +34,17 @@ class SpanTotal:
         timetable: Timetable,
         weights: Mapping[Weekday, Fraction],
         total: tuple[Fraction, Fraction | None],
+        first: FirstDays | None = None,
     ) -> "SpanTotal":
-        """weights: of weekdays, 1 where there is none. total: epsilon, delta of so many days."""
+        """weights: of weekdays, 1 where there is none. total: epsilon, delta of so many days. first: see above."""
         every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
-        most = max(every[weekday] for weekday in timetable.weekdays)
-        shares = {weekday: weight / most for weekday, weight in every.items()}
-        alike = all(shares[weekday] == 1 for weekday in timetable.weekdays)
-        return cls(days, timetable.heaviest(days, shares), *total, shares=() if alike else (*shares.values(),))
+        largest = [every[weekday] for weekday in timetable.weekdays]
+        if first is not None:
+            largest += [first.times * every[day] for day in first.weekdays.intersection(timetable.weekdays)]
+        shares = {weekday: weight / max(largest) for weekday, weight in every.items()}
+        alike = all(shares[weekday] == 1 for weekday in timetable.weekdays) and first is None
+        parts = timetable.heaviest(days, shares, first)
+        return cls(days, parts, *total, shares=() if alike else (*shares.values(),), first=first)
 
     def of_a_day(self, part: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
         """Computes a day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho.
@@ -51,6 +56,16 @@ class SpanTotal:
         rho = part * rho_within(self.epsilon, self.delta) / self.parts
         return self.epsilon if part == self.parts else ZCDP(rho).approx(self.delta).epsilon, rho
 
-    def by_weekday(self) -> tuple[DayShare, ...]:
-        """Lists the shares of the weekdays from Monday on; none where all days have the same."""
-        return tuple(DayShare(part, self.of_a_day(part)[0]) for part in self.shares)
+    @property
+    def least(self) -> Fraction:
+        """The smallest share of a day, as a part of the largest."""
+        return min(self.shares, default=ONE) * (ONE if self.first is None else min(self.first.times, ONE))
+
+    @property
+    def by_day(self) -> DayShares | None:
+        """What each day has; None where all have the same."""
+        if not self.shares:
+            return None
+        first = () if self.first is None else tuple(self.first.times * part for part in self.shares)
+        usual, more = ([DayShare(part, self.of_a_day(part)[0]) for part in parts] for parts in (self.shares, first))
+        return DayShares(usual, more, self.first)

@@ -24,7 +24,7 @@ from pipelines.specification.numbers import from_toml
 from pipelines.specification.span_total import SpanTotal
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
-from transforms.time.calendar import DAY_MINUTES, Timetable, Weekday
+from transforms.time.calendar import DAY_MINUTES, FirstDays, Timetable, Weekday
 
 MOST_TIMES = 100
 """What a day may have beside another: a hundredth of a total tells nothing."""
@@ -115,10 +115,8 @@ def levels_of(
     """The `levels` release that is asked for, if it is; under secret counts nothing else is."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
-        given = {
-            "privacy.delta": privacy.delta,
-            "privacy.span_days": privacy.span_days,
-            "privacy.day_weights": privacy.day_weights,
+        totals = ("delta", "span_days", "day_weights", "first_days")
+        given = {f"privacy.{name}": getattr(privacy, name) for name in totals} | {
             "fleet": document.fleet,
             "live": document.live,
             "places": document.places,
@@ -171,12 +169,27 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
     """Total of the span that the specification names, for which the account must have a limit; else of a period."""
     privacy, days = document.privacy, document.privacy.span_days
     if days is None:
-        need(privacy.day_weights is None, "privacy.day_weights", "goes with privacy.span_days", "given")
+        for name in ("day_weights", "first_days"):
+            need(getattr(privacy, name) is None, f"privacy.{name}", "goes with privacy.span_days", "given")
         return SpanTotal(1, Fraction(1), privacy.epsilon, privacy.delta)
     spans = [span.days for span in document.account.limits]
     need(bool(spans), "privacy.span_days", "goes with account.limits, of which one is of so many days", days)
     need(days in spans, "privacy.span_days", f"must be one of the account's limits ({spans})", days)
-    return SpanTotal.of(days, timetable, _weights(document, timetable), (privacy.epsilon, privacy.delta))
+    weights, first = _weights(document, timetable), _first_days(document, timetable)
+    return SpanTotal.of(days, timetable, weights, (privacy.epsilon, privacy.delta), first)
+
+
+def _first_days(document: Document, timetable: Timetable) -> FirstDays | None:
+    asked, span = document.privacy.first_days, document.privacy.span_days or 1
+    if asked is None:
+        return None
+    need(0 < asked.days <= span, "privacy.first_days.days", f"must be from 1 to span_days ({span})", asked.days)
+    fits, field = 1 / Fraction(MOST_TIMES) <= asked.weight <= MOST_TIMES, "privacy.first_days.weight"
+    need(fits, field, f"must be from 1/{MOST_TIMES} to {MOST_TIMES}", asked.weight)
+    first = FirstDays(asked.since, asked.days, asked.weight)
+    served = bool(first.weekdays.intersection(timetable.weekdays))
+    need(served, "privacy.first_days", "must hold a day of slot.weekdays", asked.since.isoformat())
+    return None if asked.weight == 1 else first
 
 
 def _weights(document: Document, timetable: Timetable) -> dict[Weekday, Fraction]:

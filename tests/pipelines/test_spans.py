@@ -26,6 +26,7 @@ SPEC = levels_city.SPEC.replace("limit = 2.64", LIMITS).replace(
     "epsilon = 2.64", "epsilon = 5\ndelta = 1e-6\nspan_days = 4"
 )
 SPEC = SPEC.replace(LIMITS.replace("epsilon = 2.64", "epsilon = 5\ndelta = 1e-6\nspan_days = 4"), LIMITS)
+FIRST = "first_days = { since = 2022-01-01, days = 2,"
 DELTA = Fraction(1, 10**6)
 RHO = rho_within(Fraction(5), DELTA)
 
@@ -111,6 +112,34 @@ def test_weekdays_have_the_shares_that_the_specification_gives_them(tmp_path: Pa
         assert release(tmp_path, hatstream, day, day)[0] == 3
 
 
+FIRST_DAYS = SPEC.replace("span_days = 4", f"span_days = 4\n{FIRST} weight = 2 }}").replace("2.64", "3.5")
+
+
+def test_first_days_have_the_share_that_the_specification_gives_them(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, FIRST_DAYS)
+    code, out, err = release(tmp_path, hatstream, DAYS[0], DAYS[3])
+    assert code == 0, err
+    shares = debited(tmp_path)
+    assert RHO / 3 * Fraction(999_999, 1_000_000) < shares[DAYS[0]] <= RHO / 3
+    assert [share / shares[DAYS[0]] for share in shares.values()] == [1, 1, Fraction(1, 2), Fraction(1, 2)]
+    told = [(period["period"], round(period["epsilon"], 2)) for period in json.loads(out)["periods"]]
+    rows = [row for path in (tmp_path / "out").rglob("*.csv") for row in csv.DictReader(path.read_text().splitlines())]
+    assert {(row["slot_start"][:10], round(float(row["epsilon_slot"]), 2)) for row in rows} == {*told}
+    assert release(tmp_path, hatstream, DAYS[4], DAYS[4])[0] == 0, "the first day has left the window"
+    code, out, _ = hatstream("spec", "check", str(tmp_path / "spec.toml"))
+    assert "; the first 2, from 2022-01-01 on: sat, sun with 2.72" in " ".join(out.split())
+
+
+def test_a_plan_expects_less_error_of_first_days_that_have_more(tmp_path: Path, hatstream: Run) -> None:
+    errors = []
+    for spec in (SPEC, FIRST_DAYS):
+        levels_city.write(tmp_path, spec=spec, lines=[])
+        code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
+        assert code == 0, err
+        errors += [span["error_kmh"][1] for span in json.loads(out)["spans"] if span["as_specified"]]
+    assert errors[1] < errors[0]
+
+
 def test_a_specification_tells_what_each_weekday_has(tmp_path: Path, hatstream: Run) -> None:
     levels_city.write(tmp_path, spec=WEEKENDS, lines=[])
     code, out, _ = hatstream("spec", "check", str(tmp_path / "spec.toml"))
@@ -123,12 +152,19 @@ def test_a_specification_tells_what_each_weekday_has(tmp_path: Path, hatstream: 
 def test_equal_weights_are_the_specification_without_them(tmp_path: Path) -> None:
     ids = []
     every = ", ".join(f"{day} = 3" for day in ("mon", "tue", "wed", "thu", "fri", "sat", "sun"))
-    for spec in (SPEC, SPEC.replace("span_days = 4", f"span_days = 4\nday_weights = {{ {every} }}"), WEEKENDS):
-        levels_city.write(
-            tmp_path, spec=spec.replace("3.5", "2.64").replace("epsilon = 2.64", "epsilon = 3.5"), lines=[]
-        )
+    once = f"{FIRST} weight = 1 }}"
+    for given in (
+        "",
+        f"day_weights = {{ {every} }}",
+        once,
+        "day_weights = { sat = 2, sun = 2 }",
+        once.replace("1 }", "2 }"),
+    ):
+        spec = SPEC.replace("span_days = 4", f"span_days = 4\n{given}")
+        levels_city.write(tmp_path, spec=spec.replace("epsilon = 2.64", "epsilon = 3.5"), lines=[])
         ids.append(load(tmp_path / "spec.toml").spec_id)
-    assert ids[0] == ids[1] != ids[2]
+    assert ids[0] == ids[1] == ids[2]
+    assert len(set(ids)) == 3
 
 
 @pytest.mark.parametrize(
@@ -139,6 +175,14 @@ def test_equal_weights_are_the_specification_without_them(tmp_path: Path) -> Non
         ("span_days = 4", "span_days = 4\nday_weights = { sat = 101 }", "must give no day more than 100 times another"),
         ("span_days = 4", "span_days = 4\nday_weights = { saturday = 2 }", "saturday"),
         ("span_days = 4", "span_days = 4\nday_weights = { sat = '2' }", "expected a number"),
+        ("span_days = 4", f"{FIRST} weight = 2 }}", "privacy.first_days goes with privacy.span_days"),
+        ("span_days = 4", f"span_days = 4\n{FIRST} weight = 0 }}", "first_days.weight must be from 1/100 to 100"),
+        (
+            "span_days = 4",
+            f"span_days = 4\n{FIRST.replace('2,', '5,')} weight = 2 }}",
+            "days must be from 1 to span_days",
+        ),
+        ("span_days = 4", f"span_days = 4\n{FIRST.replace('2022-01-01', '3')} weight = 2 }}", "first_days.since"),
         ("span_days = 4", "span_days = 5", "privacy.span_days must be one of the account's limits"),
         ("epsilon = 5\ndelta = 1e-6\nspan", "epsilon = 5.01\ndelta = 1e-6\nspan", "privacy.epsilon must be within"),
         ("epsilon = 2.64", "epsilon = 1", "privacy.epsilon must give each day what the account allows"),

@@ -6,6 +6,8 @@ from datetime import date
 from fractions import Fraction
 from typing import NamedTuple
 
+from transforms.time.calendar import FirstDays
+
 
 @dataclass(frozen=True)
 class SlotFacts:
@@ -26,6 +28,16 @@ class DayShare(NamedTuple):
     epsilon: Fraction
 
 
-def share_of(period: str, by_weekday: Sequence[DayShare]) -> DayShare:
-    """What a local day has."""
-    return by_weekday[date.fromisoformat(period).weekday()]
+class DayShares(NamedTuple):
+    """What each local day has of a total. by_weekday: from Monday on. first: the same of the days with which an account
+    begins, `first_days`; empty where there are none."""
+
+    by_weekday: Sequence[DayShare]
+    first: Sequence[DayShare] = ()
+    first_days: FirstDays | None = None
+
+    def of(self, period: str) -> DayShare:
+        """Says what a local day has; period: its date."""
+        day = date.fromisoformat(period)
+        is_first = self.first_days is not None and self.first_days.has(day)
+        return (self.first if is_first else self.by_weekday)[day.weekday()]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Literal, NamedTuple, Protocol, get_args
 from zoneinfo import ZoneInfo
 
@@ -22,6 +23,25 @@ DAY_MINUTES = 24 * 60
 LOOKED_AHEAD_DAYS = 366
 SUGGESTED = 4
 """How many slot lengths an error suggests."""
+
+
+class FirstDays(NamedTuple):
+    """Days with which an account begins, from `since` on, each of which has so many times what it would have."""
+
+    since: date
+    days: int
+    times: Fraction
+
+    def has(self, day: date) -> bool:
+        return 0 <= (day - self.since).days < self.days
+
+    def of(self, day: date) -> Fraction:
+        """How many times as much a day has."""
+        return self.times if self.has(day) else Fraction(1)
+
+    @property
+    def weekdays(self) -> set[Weekday]:
+        return {WEEKDAYS[(self.since + timedelta(days=number)).weekday()] for number in range(min(self.days, 7))}
 
 
 class Slot(NamedTuple):
@@ -119,12 +139,20 @@ class Timetable:
         """How many of so many consecutive days are of service at most, whichever the first one is."""
         return int(self.heaviest(days, dict.fromkeys(WEEKDAYS, Fraction(1))))
 
-    def heaviest(self, days: int, weights: Mapping[Weekday, Fraction]) -> Fraction:
-        """What the days of service among so many consecutive ones weigh at most, whichever the first one is."""
+    def heaviest(self, days: int, weights: Mapping[Weekday, Fraction], first: FirstDays | None = None) -> Fraction:
+        """What the days of service among so many consecutive ones weigh at most, whichever the first one is.
+
+        first: days that weigh more than their weekday, or less.
+        """
         served = [weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS]
         weeks, rest = divmod(days, len(served))
-        fullest = max(sum((served * 2)[first : first + rest], Fraction(0)) for first in range(len(served)))
-        return weeks * sum(served, Fraction(0)) + fullest
+        fullest = max(sum((served * 2)[begin : begin + rest], Fraction(0)) for begin in range(len(served)))
+        usual = weeks * sum(served, Fraction(0)) + fullest
+        if first is None:
+            return usual
+        around = [first.since + timedelta(days=number) for number in range(-days, first.days + days)]
+        until = list(accumulate((served[day.weekday()] * first.of(day) for day in around), initial=Fraction(0)))
+        return max(usual, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
         """Start of each slot of a local day -> its local minute; None where the day cannot be cut into such slots."""

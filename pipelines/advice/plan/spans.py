@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import cycle, islice
+from itertools import chain, cycle, islice, repeat
 
 import msgspec
 
@@ -46,7 +46,8 @@ def worth_of_spans(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly
     own = 1 if asked.span is None else asked.span.days
     weights = {} if asked.span is None else dict(zip(WEEKDAYS, asked.span.shares, strict=False))
     lengths = sorted({*SPANS, own})
-    totals = [SpanTotal.of(days, spec.timetable, weights, (epsilon, asked.delta)) for days in lengths]
+    first = None if asked.span is None else asked.span.first
+    totals = [SpanTotal.of(days, spec.timetable, weights, (epsilon, asked.delta), first) for days in lengths]
     return [_worth(total, spec, asked, bounds, recipe) for total in totals]
 
 
@@ -62,8 +63,8 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
     days = "first released day is" if held == 1 else f"first {held} released days are"
     return (
         f"The {days} expected to be held back: with a share of epsilon {own.epsilon_a_day:.3g} a day, less than half "
-        "of how places and hours differ is known until then, or the city's traffic not to a fifth. What is released on "
-        "them is not lost, later days rest on it. Fewer days behind one total, a larger total or a larger fleet "
+        "of how places and hours differ is known until then, or the city's traffic not to two fifths. What is released "
+        "on them is not lost, later days rest on it. Fewer days behind one total, a larger total or a larger fleet "
         "publish sooner."
     )
 
@@ -87,13 +88,15 @@ def _worth(
 def _expected(
     total: SpanTotal, spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> list[ExpectedDay]:
-    """Released days in a row, from a Monday on."""
+    """Released days in a row, from a Monday on; the first ones may have more of the total."""
     how = chosen(recipe(*total.of_a_day()), bounds, asked.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
     counted = None
     if asked.fleet_is_declared and not asked.counts_public:
-        counted = count_stage(how.later[0], bounds.fleet.vehicles, min(parts.values()))
+        counted = count_stage(how.later[0], bounds.fleet.vehicles, total.least)
     used = 0 if counted is None else counted.share
-    served = cycle(parts[weekday] - used for weekday in WEEKDAYS if weekday in spec.timetable.weekdays)
+    first = [] if total.first is None else [total.first.times] * total.first.days
+    days = zip(cycle(WEEKDAYS), chain(first, repeat(Fraction(1))), strict=False)
+    served = (times * parts[weekday] - used for weekday, times in days if weekday in spec.timetable.weekdays)
     shares = list(islice(served, DAY_NUMBERS[-1]))
     return expected_days(how, bounds, shares, counts_public=asked.counts_public, counts_vehicles=counted is not None)

@@ -18,7 +18,7 @@ from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.releases.levels_days import HOURS, REGION
 from transforms.public import EntryNumber
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage
-from transforms.time.calendar import WEEKDAYS, Timetable, Weekday
+from transforms.time.calendar import WEEKDAYS, FirstDays, Timetable, Weekday
 from transforms.value import Value
 
 TOTAL, DELTA = Fraction(10), Fraction(1, 10**6)
@@ -118,13 +118,13 @@ def most_in_any_window(levels: LevelsRelease, days: int, weekdays: tuple[Weekday
     A gap leaves days out of such a window, so it holds no more.
     """
     how = levels.policy("a", REGION, Value(Grid(step=Fraction(1, 100), upper_steps=6_500)), b"key")
-    policies = {day.weekday(): how.on(day.isoformat()) for day in days_of_a_window(0, 7, weekdays)}
+    windows = [days_of_a_window(first, days, weekdays) for first in range(-days, 28)]
+    policies = {day: how.on(day.isoformat()) for window in windows for day in window}
     alike = {of_day.total: of_day for of_day in policies.values()}
     dearest = {
         total: max(spent_on_a_day(of_day, is_first=first) for first in (True, False)) for total, of_day in alike.items()
     }
-    windows = [days_of_a_window(first, days, weekdays) for first in range(7)]
-    spent = max(sum((dearest[policies[day.weekday()].total] for day in window), ZERO) for window in windows)
+    spent = max(sum((dearest[policies[day].total] for day in window), ZERO) for window in windows)
     return spent / (rho_within(TOTAL, DELTA) if how.kind == "gaussian" else TOTAL)
 
 
@@ -137,6 +137,43 @@ def test_days_of_unequal_shares_keep_the_total_in_every_window(
     table = Timetable("Europe/Berlin", "vehicle-day", 60, weekdays=weekdays)
     total = SpanTotal.of(days, table, weights, (TOTAL, delta_of(kind)))
     assert Fraction(9, 10) < most_in_any_window(asked_of(total), days, weekdays) <= 1
+
+
+FIRST = [
+    FirstDays(MONDAY + timedelta(days=2), 4, Fraction(12, 5)),
+    FirstDays(MONDAY, 9, Fraction(7)),
+    FirstDays(MONDAY + timedelta(days=1), 3, Fraction(1, 3)),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("days", [28, 10])
+@pytest.mark.parametrize(("weekdays", "weights"), [(WEEKDAYS, {}), WEIGHTS[0], WEIGHTS[2]])
+@pytest.mark.parametrize("first", FIRST)
+def test_first_days_of_other_shares_keep_the_total_in_every_window(
+    kind: Kind, days: int, weekdays: tuple[Weekday, ...], weights: dict[Weekday, Fraction], first: FirstDays
+) -> None:
+    table = Timetable("Europe/Berlin", "vehicle-day", 60, weekdays=weekdays)
+    total = SpanTotal.of(days, table, weights, (TOTAL, delta_of(kind)), first)
+    assert Fraction(9, 10) < most_in_any_window(asked_of(total), days, weekdays) <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("first", FIRST[:2])
+def test_first_days_that_no_window_is_asked_for_are_caught(kind: Kind, first: FirstDays) -> None:
+    table = Timetable("Europe/Berlin", "vehicle-day", 60)
+    right = SpanTotal.of(10, table, {}, (TOTAL, delta_of(kind)), first)
+    usual = table.heaviest(10, dict(zip(WEEKDAYS, right.shares, strict=True)))
+    assert usual < right.parts
+    assert most_in_any_window(asked_of(replace(right, parts=usual)), 10, WEEKDAYS) > 1
+
+
+def test_the_smallest_and_the_largest_share_are_those_of_the_first_days_or_the_others() -> None:
+    table = Timetable("UTC", "vehicle-day", 60)
+    more, less = (SpanTotal.of(28, table, {}, (TOTAL, DELTA), first) for first in (FIRST[0], FIRST[2]))
+    assert (more.least, less.least) == (Fraction(5, 12), Fraction(1, 3))
+    assert more.parts == 4 + 24 * Fraction(5, 12)
+    assert less.parts == 28, "the days before and after have all"
 
 
 def from_monday(days: int, weights: Mapping[Weekday, Fraction]) -> Fraction:

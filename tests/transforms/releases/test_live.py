@@ -31,7 +31,7 @@ from transforms.recorded.units import Sequenced, Unit
 from transforms.releases.live.slot import known_before, live_slot, recorded_stage
 from transforms.releases.periods.order import plan_for
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage
-from transforms.releases.slots import DayShare
+from transforms.releases.slots import DayShare, DayShares
 
 EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot in range(len(HOURS))]
 """As far from the centre as a live slot allows."""
@@ -85,7 +85,7 @@ def test_a_live_share_that_the_days_end_forgets_is_caught(kind: Kind) -> None:
 @pytest.mark.parametrize("slots", [3, 4, 5])  # the clock is put forward, not at all, or back
 def test_a_day_with_a_part_of_the_total_keeps_it_with_its_live_slots(kind: Kind, slots: int) -> None:
     whole, part = DayShare(Fraction(1), EPSILON), DayShare(Fraction(1, 3), EPSILON / 3)
-    how = replace(policy(kind), by_weekday=(*[whole] * 5, part, part))
+    how = replace(policy(kind), by_day=DayShares([*[whole] * 5, part, part]))
     visits = [[visit for visit in EVERYWHERE if visit[1] < slots]]
     spent = {day: excess(how.on(f"2026-05-0{day}"), visits, slots) for day in (1, 2)}  # a Friday, a Saturday
     assert spent[1] <= 1

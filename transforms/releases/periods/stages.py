@@ -40,7 +40,7 @@ from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import as_stored, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit
 from transforms.releases.periods.products import Product
-from transforms.releases.slots import DayShare, SlotFacts, share_of
+from transforms.releases.slots import DayShares, SlotFacts
 from transforms.releases.state_file import StateFile
 from transforms.value import Value
 from transforms.wire import Tally
@@ -53,8 +53,8 @@ COLUMNS: tuple[Column, ...] = (SUMS,)
 class LevelsPolicy:
     """How a specification's periods are released as levels. All of it is public but the key.
 
-    total: what a vehicle spends in a period; epsilon, delta: the same as people read it. by_weekday: what days have of
-    it, from Monday on, where they differ; total is then the most that a day has, see `on`. part: total is of that.
+    total: what a vehicle spends in a period; epsilon, delta: the same as people read it. by_day: what days have of
+    it, where they differ; total is then the most that a day has, see `on`. part: total is of that.
     first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
     count: what a period's vehicles are counted with before these, where that is possible. live: what slots get while a
     period lasts; `later` has the rest of the total. region: sorted cells. products: what
@@ -74,7 +74,7 @@ class LevelsPolicy:
     digest_key: bytes = field(repr=False)
     count: Stage | None = None
     live: Stage | None = None
-    by_weekday: tuple[DayShare, ...] = ()
+    by_day: DayShares | None = None
     part: Fraction = Fraction(1)
     products: tuple[Product, ...] = ()
     places: Pieces | None = None
@@ -90,9 +90,9 @@ class LevelsPolicy:
 
         The noise is that of the whole total, and the count of vehicles what it is on every day.
         """
-        if not self.by_weekday:
+        if self.by_day is None:
             return self
-        part, epsilon = share_of(period, self.by_weekday)
+        part, epsilon = self.by_day.of(period)
         return replace(
             self,
             total=self.total.times(part),
@@ -101,7 +101,7 @@ class LevelsPolicy:
             first=_times(part, self.first),
             later=_times(part, self.later),
             live=None if self.live is None else replace(self.live, share=part * self.live.share),
-            by_weekday=(),
+            by_day=None,
         )
 
     @property
