@@ -252,4 +252,4 @@ def test_a_plan_says_which_days_are_expected_to_be_held_back_and_why(tmp_path: P
     assert first > 1
     (said,) = [answer for answer in plan["answers"] if "held back" in answer]
     assert said.startswith(f"The first {first - 1} released days are expected to be held back: with a share of")
-    assert "Fewer days behind one total, a larger total or a larger fleet publish sooner" in said
+    assert "Fewer days behind one total, a larger total, a larger fleet or" in said

@@ -64,8 +64,8 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
     return (
         f"The {days} expected to be held back: with a share of epsilon {own.epsilon_a_day:.3g} a day, less than half "
         "of how places and hours differ is known until then, or the city's traffic not to two fifths. What is released "
-        "on them is not lost, later days rest on it. Fewer days behind one total, a larger total or a larger fleet "
-        "publish sooner."
+        "on them is not lost, later days rest on it. Fewer days behind one total, a larger total, a larger "
+        "fleet or, of a total of several days, privacy.first_days publish sooner."
     )
 
 
