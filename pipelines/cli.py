@@ -11,7 +11,7 @@ import transforms.silence_beam  # noqa: F401  # isort: skip
 
 from pipelines.commands.terminal import with_verbosity
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
-from pipelines.garbage import collect_seldom
+from pipelines.garbage import collect_no_more, collect_seldom
 from transforms.errors import did_you_mean
 from transforms.extras import missing
 from transforms.memory import keep_freed_memory
@@ -163,6 +163,7 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a locale without our letters is no reason to fail
     code = main()
+    collect_no_more()
     if is_closed:
         click.echo("hatstream: standard output is closed: nobody saw the results", err=True)
         sys.exit(code or FAILED)
