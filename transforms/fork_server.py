@@ -15,8 +15,8 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import IO, NamedTuple, NoReturn
 
@@ -153,6 +153,26 @@ class ForkServer(ForkClient):
         """Ends it and all that it has forked."""
         super().close()
         self._process.wait()
+
+
+_BEGUN: list[ForkServer] = []
+
+
+@contextmanager
+def beforehand(modules: Sequence[str]) -> Iterator[None]:
+    """Begins a fork server that imports while this process does: whoever needs one first takes it. If nobody did, it
+    ends with the block."""
+    _BEGUN.append(ForkServer(modules))
+    try:
+        yield
+    finally:
+        while _BEGUN:
+            _BEGUN.pop().close()
+
+
+def fork_server_of(modules: Sequence[str]) -> ForkServer:
+    """The fork server that was begun beforehand, or else a new one, which imports these modules."""
+    return _BEGUN.pop() if _BEGUN else ForkServer(modules)
 
 
 def serve() -> NoReturn:

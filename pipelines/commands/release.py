@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,7 @@ from pipelines.commands.choices import MOST_WORKERS
 from pipelines.commands.engine_options import runner_options
 from pipelines.commands.options import (
     AskedOutputs,
+    Command,
     account_options,
     json_option,
     outputs_options,
@@ -90,6 +92,28 @@ input_options = packed(
 )
 
 
+def _begun_early(command: Command) -> Command:
+    """Loads the specification first, and begins what it will have forked: that imports while this process does."""
+
+    @wraps(command)
+    def begun(
+        *, spec_path: Path, files: InputFiles, engine: BoundedEngine | None, workers: int | None, **given: Any
+    ) -> Any:
+        from pipelines.specification import load
+
+        spec = load(spec_path)
+        given |= {"spec": spec, "files": files, "engine": engine, "workers": workers}
+        if engine is not None:
+            return command(**given)
+        from pipelines.runs.crew.crew import begun_early
+        from transforms.releases.registry import KINDS
+
+        with begun_early(spec.input.layout, KINDS[spec.kind].module, files.pattern, workers):
+            return command(**given)
+
+    return begun
+
+
 _HELP = """Release the statistics of a closed range of time, exactly once.
 
 Running it again returns the same numbers and spends nothing.
@@ -107,7 +131,6 @@ Example:
 @input_options
 @range_options
 @outputs_options
-@account_options
 @runner_options
 @click.option(
     "--workers",
@@ -119,9 +142,11 @@ Example:
     is_flag=True,
     help="Only say what the input holds of the range. The answer is for the operator alone.",
 )
+@_begun_early
+@account_options
 @json_option
 def release(
-    spec_path: Path,
+    spec: Specification,
     files: InputFiles,
     days: AskedRange,
     asked: AskedOutputs,
@@ -133,11 +158,9 @@ def release(
 ) -> int:
     from pipelines.commands.release_summary import tell
     from pipelines.runs import release as scheduled
-    from pipelines.specification import load
 
     if engine is not None and (workers is not None or check_input):
         raise UsageError("--workers and --check-input are of this machine: give them with --runner local")
-    spec = load(spec_path)
     outputs, when = asked.of(spec), days.of(spec.timetable, datetime.now(UTC))
     detail(_described(spec, when, place))
     if check_input:

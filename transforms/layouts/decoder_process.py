@@ -10,11 +10,12 @@ import pickle
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 import pyarrow as pa
 
-from transforms.fork_server import ForkClient, ForkServer
+from transforms.fork_server import ForkClient, beforehand, fork_server_of
 from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, RawBatch, Share, UnreadableFile, raw_batch
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
 from transforms.layouts.mapped.csv import CsvTable
@@ -35,6 +36,11 @@ _LOCK = threading.Lock()
 def ask_for_decoders(client: ForkClient) -> None:
     """From now on decoders are forked by a fork server that is there already."""
     _CLIENTS[:] = [client]
+
+
+def begun_early(layout: Layout) -> AbstractContextManager[None]:
+    """Begins what a decoder of the layout will be forked from, if it needs one, while this process still imports."""
+    return nullcontext() if isinstance(layout, _LINE_BY_LINE) else beforehand([_MODULE])
 
 
 @atexit.register
@@ -143,7 +149,7 @@ def _client() -> ForkClient:
         if _CLIENTS and not _CLIENTS[0].is_alive:
             _CLIENTS.pop().close()  # of a fork server that was killed nothing stays
         if not _CLIENTS:
-            _CLIENTS.append(ForkServer([_MODULE]))
+            _CLIENTS.append(fork_server_of([_MODULE]))
         return _CLIENTS[0]
 
 

@@ -23,6 +23,11 @@ class Kind(NamedTuple):
     worded: str | None = None
 
     @property
+    def module(self) -> str:
+        """Where the release of a closed range is."""
+        return self.closed.partition(":")[0]
+
+    @property
     def options(self) -> Any:
         """What its table is read as."""
         return _class(self.closed).Options

@@ -7,16 +7,18 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from pipelines.input_files import paths_of
 from pipelines.runs.crew.spool import Shelf
 from pipelines.runs.crew.tasks import Done, Observe, Road, Task, Told
 from transforms.errors import StepError, reason_of
-from transforms.fork_server import ForkServer
+from transforms.fork_server import ForkServer, beforehand, fork_server_of
 from transforms.layouts.base import Layout, Share, SplitLayout
 from transforms.layouts.decoder import receive, send
+from transforms.layouts.decoder_process import begun_early as decoder_begun_early
 from transforms.layouts.remote import is_remote
 
 MOST_WORKERS = 16
@@ -60,6 +62,17 @@ def workers_for(paths: Sequence[str]) -> int:
         return cores()
     size = sum(os.path.getsize(path) for path in paths if os.path.exists(path))
     return min(cores(), max(1, size // WORKER_BYTES))
+
+
+def begun_early(layout: Layout, release: str, pattern: str, workers: int | None) -> AbstractContextManager[None]:
+    """Begins what workers, or decoders alone, will be forked from, while this process still imports.
+
+    release: the module of its kind. pattern: of the input.
+    """
+    paths = [pattern] if is_remote(pattern) else paths_of(pattern, or_none=True)
+    if (workers or workers_for(paths)) > 1:
+        return beforehand([_MODULE, *_own([type(layout).__module__, release])])
+    return decoder_begun_early(layout)
 
 
 def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Observe]:
@@ -106,7 +119,8 @@ class Workers:
     def __init__(self, road: Road, shelf: Shelf, handles: Sequence[int]) -> None:
         self.shelf, self.rows = shelf, 0
         self._lock = threading.Lock()
-        self._fork_server = ForkServer([_MODULE, *_modules_of(road)])
+        modules = [type(part).__module__ for part in (road.layout, road.release)]
+        self._fork_server = fork_server_of([_MODULE, *_own(modules)])
         self._all: list[_Worker] = []
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         try:
@@ -153,10 +167,9 @@ class Workers:
         self._fork_server.close()
 
 
-def _modules_of(road: Road) -> set[str]:
-    """What every worker needs for its road; nothing of a caller's own, which may start threads."""
-    modules = {type(part).__module__ for part in (road.layout, road.release)}
-    return {module for module in modules if module.startswith("transforms.")}
+def _own(modules: Sequence[str]) -> list[str]:
+    """What every worker needs of its road's modules; nothing of a caller's own, which may start threads."""
+    return [module for module in modules if module.startswith("transforms.")]
 
 
 class _Worker:
