@@ -51,6 +51,7 @@ def run(
             return _in_order(crew, job, slots, events, outcome, progress)
         tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=job.release.shards)
         released = counting.draw_plans(crew, road, slots, tallies, outcome, progress)
+        crew.rest()
         return _record(job, slots, released, outcome, progress)
 
 
@@ -107,6 +108,7 @@ def _in_order(
         tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
     else:
         tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
+    crew.rest()
     groups = dict.fromkeys(job.release.group(slot.start_s) for slot in slots)
     keys = [[(group, shard) for shard in range(shards)] for group in groups]
     read = _groups(job, keys, tallies, progress)

@@ -40,6 +40,10 @@ class Crew(Protocol):
         """What the tasks leave, in any order. Raises StepError, whereupon nothing more is done."""
         ...
 
+    def rest(self) -> None:
+        """Is told that no task comes any more."""
+        ...
+
     @property
     def rows(self) -> int:
         """Rows read so far."""
@@ -109,6 +113,9 @@ class Alone:
         for task in tasks:
             yield task.perform(self._road, self.shelf, self._told)
 
+    def rest(self) -> None:
+        """Changes nothing."""
+
     def _told(self, rows: int) -> None:
         self.rows += rows
 
@@ -149,6 +156,11 @@ class Workers:
                 threads.shutdown(wait=False, cancel_futures=True)
                 self._end()
                 raise
+
+    def rest(self) -> None:
+        """Lets the workers end beside this process: that takes a while, for their memory is large."""
+        for worker in self._all:
+            worker.rest()
 
     def _perform(self, task: Task) -> Done:
         worker = self._idle.get()
@@ -200,6 +212,9 @@ class _Worker:
         code = self._process.end()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return StepError(f"a worker process ended in the middle of its work ({how}); nothing was recorded")
+
+    def rest(self) -> None:
+        self._process.asks.close()
 
     def end(self) -> None:
         self._process.end()
