@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dpops.noise import Noise
-from transforms.fork_server import ForkClient, ForkServer
+from transforms.fork_server import ForkClient, ForkServer, beforehand, fork_server_of
 from transforms.layouts.decoder import receive, send
 
 PATIENCE_S = 20
@@ -78,6 +78,25 @@ def test_a_fork_server_of_a_crew_has_one_thread_when_it_forks():
     with forked(fork_server, "say_noise"):
         assert len(os.listdir(f"/proc/{fork_server._process.pid}/task")) == 1
     fork_server.close()
+
+
+def test_one_that_was_begun_beforehand_is_taken_once_and_stays_with_who_took_it():
+    with beforehand([]):
+        first, second = fork_server_of([]), fork_server_of([])
+    for fork_server in (first, second):
+        assert told(fork_server, "say_noise")
+        fork_server.close()
+
+
+def test_one_that_nobody_took_ends_with_the_block():
+    before = children()
+    with beforehand([]):
+        assert len(children() - before) == 1
+    assert children() <= before
+
+
+def children():
+    return {*Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
 
 
 def test_what_only_draws_needs_no_database():

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.runs import release as scheduled
 from pipelines.runs.crew import counting, crew
 from pipelines.runs.crew.crew import Workers, crew_of, pieces_of, workers_for
 from pipelines.runs.crew.spool import Shelf
 from pipelines.runs.crew.tasks import Road
 from tests import city
 from tests.pipelines.commands.releases import files_in
+from transforms import fork_server
 from transforms.failpoints import VARIABLE
 from transforms.layouts import layout
 from transforms.places.ground import Hexagons
@@ -47,6 +49,26 @@ def test_a_killed_worker_is_told_and_nothing_is_recorded(town, hatstream, monkey
     monkeypatch.delenv(VARIABLE)
     assert hatstream("ledger", "show", "--ledger", town / "ledger.sqlite")[1].count("2022-01-0") == 0
     assert hatstream(*city.release(town))[0] == 0
+
+
+def test_a_release_begins_one_fork_server_before_it_opens_the_ledger(town, hatstream, monkeypatch):
+    events = []
+    begin, admit = fork_server.ForkServer.__init__, scheduled.admitted
+    monkeypatch.setattr(fork_server.ForkServer, "__init__", lambda *asked: events.append("begun") or begin(*asked))
+    monkeypatch.setattr(scheduled, "admitted", lambda *asked: events.append("admitted") or admit(*asked))
+    assert hatstream(*city.release(town, "--workers", 2))[0] == 0
+    assert events == ["begun", "admitted"]
+    assert hatstream(*city.release(town, "--workers", 1))[0] == 0
+    assert events == ["begun", "admitted", "admitted"], "lines of text are decoded here"
+
+
+def test_workers_that_rest_end_by_themselves(tmp_path):
+    with (tmp_path / "a").open("w+b") as a, (tmp_path / "b").open("w+b") as b:
+        handles = [a.fileno(), b.fileno()]
+        with Workers(NO_ROAD, Shelf(handles, 0), handles) as workers:
+            workers.rest()
+            assert workers._all[0]._process.answers.read() == b""
+    assert children() == []
 
 
 @pytest.mark.slow  # starts processes
