@@ -209,7 +209,10 @@ def _check_bbox(cells: CellsTable) -> None:
         return
     west, south, east, north = (float(edge) for edge in cells.bbox)
     fits = max(abs(west), abs(east)) <= 180 and west != east and -90 <= south < north <= 90
-    rule = "must be west, south, east, north in degrees, south < north (west > east crosses the antimeridian)"
+    rule = (
+        "must be west, south, east, north in degrees, longitudes from -180 to 180, south < north "
+        "(west > east crosses the antimeridian)"
+    )
     need(fits, "cells.bbox", rule, [west, south, east, north])
 
 

@@ -190,7 +190,8 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         dict[str, str] | None,
         about(
             "the input's names of vehicle, time, lat, lon and speed; dots lead into JSON objects, numbers into arrays; "
-            "numbers from 1 on where CSV has no header; vehicle = '{file}' where each file is of one and named by it; "
+            "numbers from 1 on where CSV has no header; longitudes are from -180 to 180 or from 0 to 360; "
+            "vehicle = '{file}' where each file is of one and named by it; "
             "and of heading, in degrees clockwise from north, where places are directed"
         ),
     ] = None

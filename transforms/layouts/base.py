@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 import pyarrow as pa
 
-from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, instants, numbers
+from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, instants, longitudes, numbers
 from transforms.value import NAME
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class Units:
     def numbers(self, column: pa.Array) -> Numbers:
         """A column of numbers, in whatever unit it is."""
         return numbers(column, self.decimal)
+
+    def longitudes(self, column: pa.Array) -> Numbers:
+        """A column of longitudes, from -180 to 180 or from 0 to 360."""
+        return longitudes(column, self.decimal)
 
 
 def with_heading(fields: tuple[str, ...]) -> tuple[str, ...]:

@@ -73,6 +73,17 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     return Numbers(values if valid.all() else np.where(valid, values, 0.0), valid, missing)
 
 
+def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
+    """Degrees east as `numbers` reads them; those above 180, of feeds that count from 0 to 360, from the west.
+
+    >>> longitudes(pa.array([202.25, 180, 360, 361])).values.tolist()
+    [-157.75, 180.0, 0.0, 361.0]
+    """
+    told = numbers(column, decimal)
+    is_western = (told.values > 180) & (told.values <= 360)
+    return told._replace(values=np.where(is_western, told.values - 360, told.values)) if is_western.any() else told
+
+
 OfTexts = Callable[[pa.Array, str | None], Instants]
 """Reads a column of texts; the zone is of those that say no offset."""
 

@@ -104,7 +104,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     """
     vehicles = _vehicles(table.column("vehicle"))
     time = rules.units.instants(table.column("time"))
-    lat, lon = rules.units.numbers(table.column("lat")), rules.units.numbers(table.column("lon"))
+    lat, lon = rules.units.numbers(table.column("lat")), rules.units.longitudes(table.column("lon"))
     speed = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column(NAME))
     where = rules.calendar.locate(time.us)
 

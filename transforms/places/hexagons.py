@@ -53,7 +53,8 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
     polygons = list(_polygons(document))
     for longitude, *_ in (position for rings in polygons for ring in rings for position in ring):
         if abs(longitude) > 180:
-            raise ValueError(f"longitude {longitude} is beyond 180 degrees: split the region at the antimeridian")
+            rule = "write what is west of Greenwich with a minus, and split the region at the antimeridian"
+            raise ValueError(f"longitude {longitude} is beyond 180 degrees: {rule}")
     cells = [_rectangle_km2(rings) / h3.average_hexagon_area(resolution, "km^2") for rings in polygons]
     if (total := sum(cells)) > MOST_CELLS:
         raise ValueError(f"the area takes about {total:,.0f} cells of resolution {resolution}; at most {MOST_CELLS:,}")

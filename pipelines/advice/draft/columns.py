@@ -71,7 +71,7 @@ LOOKED_FOR = {
     "vehicle": "ids that come again, best in a column named vehicle, bus, plate or like that",
     "time": "ISO 8601 texts, dates such as 13.05.2026 or 5/13/2026 with a time, or numbers since 1970 in s, ms or us",
     "lat": "degrees with decimals from -90 to 90, best in a column named lat or latitude",
-    "lon": "degrees with decimals from -180 to 180, best in a column named lon, lng or longitude",
+    "lon": "degrees with decimals from -180 to 180 or from 0 to 360, best in a column named lon, lng or longitude",
 }
 """The fields that a feed must have, and what is taken for them."""
 
@@ -197,10 +197,12 @@ def _spoken(name: str) -> tuple[str, ...]:
 # --- what values a field may have ---------------------------------------------------------------------------------
 
 
-def _degrees(most: float) -> Callable[[Any], bool]:
+def _degrees(least: float, most: float) -> Callable[[Any], bool]:
+    """Most are within these bounds: devices that do not know where they are say 91, 181 or worse."""
+
     def fits(array: Any) -> bool:
         degrees = _numbers(array)
-        return degrees is not None and bool(np.abs(degrees).max(initial=0) <= most)
+        return degrees is not None and bool(((degrees >= least) & (degrees <= most)).mean() >= 1 - MOST_BAD)
 
     return fits
 
@@ -239,7 +241,7 @@ def _small_numbers(array: Any) -> bool:
 
 
 def _vehicles(array: Any) -> bool:
-    if pa.types.is_floating(array.type) or pa.types.is_boolean(array.type):
+    if pa.types.is_floating(array.type) or pa.types.is_boolean(array.type) or pa.types.is_nested(array.type):
         return False
     ids = int(len(array) - array.null_count)
     return ids >= (1 - MOST_BAD) * len(array) and ids > 0
@@ -297,8 +299,8 @@ def _is_time(array: Any) -> bool:
 
 _FITS: Mapping[str, Callable[[Any], bool]] = {
     "time": _is_time,
-    "lat": _degrees(90),
-    "lon": _degrees(180),
+    "lat": _degrees(-90, 90),
+    "lon": _degrees(-180, 360),
     "speed": _speeds,
     "vehicle": _vehicles,
 }

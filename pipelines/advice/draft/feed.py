@@ -21,7 +21,7 @@ from pipelines.input_files import paths_of
 from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS
 from transforms.layouts.by_file import FILE
-from transforms.layouts.columns import numbers
+from transforms.layouts.columns import longitudes, numbers
 from transforms.places.hexagons import cell_text
 
 RESOLUTION = 7
@@ -91,7 +91,7 @@ def feed_of(path: Path) -> DraftedFeed:
 def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
     """Finds the rows with a time and a place; of these the positions, in which a speed that is missing is NaN."""
     time = columns.instants(arrays["time"], "UTC")
-    lat, lon = numbers(arrays["lat"]), numbers(arrays["lon"])
+    lat, lon = numbers(arrays["lat"]), longitudes(arrays["lon"])
     fits = time.valid & are_positions(lat, lon)
     ids = [str(value) for value in arrays["vehicle"].to_pylist()]
     vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
@@ -127,9 +127,17 @@ def _columns_of(path: Path, sample: Sample) -> DraftedColumns:
         told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
         raise InputError(
             f"{path}: a {sample.layout} file, but no column of {' and '.join(missing)} was made out. {told}. "
+            f"{_nested(sample)}"
             f"It has {there or 'none'}: write input.columns by hand (docs/specification.md){advice(missing)}"
         )
     return columns
+
+
+def _nested(sample: Sample) -> str:
+    """Says which columns of a table no release can read, "" where there are none."""
+    columns = sample.columns.items()
+    nested = [as_text(name) for name, values in columns if any(isinstance(value, dict | list) for value in values)]
+    return f"Nested columns are not read: {', '.join(nested)}. " if nested else ""
 
 
 def as_text(value: str) -> str:

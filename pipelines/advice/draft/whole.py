@@ -29,7 +29,8 @@ def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int)
     source = _layout(sample, columns)
     try:
         for batch in read_apart(source, path):  # further than the sample it was not read: it may be damaged there
-            lat, lon = (source.units.numbers(batch.table.column(field)) for field in ("lat", "lon"))
+            lat = source.units.numbers(batch.table.column("lat"))
+            lon = source.units.longitudes(batch.table.column("lon"))
             fits = are_positions(lat, lon)
             ids.update(batch.table.column("vehicle").filter(fits).unique().to_pylist())
             cells = np.union1d(cells, cells_in(lat.values[fits], lon.values[fits], resolution))

@@ -195,12 +195,6 @@ def test_letters_that_no_release_can_read_are_named(encoding, rule, tmp_path):
         draft(path, adds_and_removes=True)
 
 
-def test_longitudes_beyond_180_are_named_as_none(tmp_path):
-    lines = [(bus, time, lat, lon + 360, speed) for bus, time, lat, lon, speed in rows()]
-    with pytest.raises(InputError, match=r"no column of lon was made out.*degrees with decimals from -180 to 180"):
-        draft(as_csv(tmp_path / "f.csv", lines), adds_and_removes=True)
-
-
 def test_slots_follow_a_clock_that_changes_by_half_an_hour(tmp_path):
     there = [(bus, time, lat - 61.8, lon + 256.83, speed) for bus, time, lat, lon, speed in rows()]
     made, spec = drafted(as_csv(tmp_path / "f.csv", there), tmp_path)

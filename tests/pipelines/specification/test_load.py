@@ -215,7 +215,9 @@ def test_a_region_beyond_180_degrees_is_refused_because_its_cells_would_be_lost(
     part = rectangle(*side)
     document = {"type": kind, "coordinates": part if kind == "Polygon" else [rectangle(178, 179), part]}
     (tmp_path / "a.geojson").write_text(json.dumps(document))
-    with pytest.raises(SpecificationError, match=r"180\.5 is beyond 180 degrees: split the region at the antimeridian"):
+    with pytest.raises(
+        SpecificationError, match=r"180\.5 is beyond 180 degrees: .* split the region at the antimeridian"
+    ):
         spec(('"occupied"', '"a.geojson"'))
 
 

@@ -1,6 +1,7 @@
 """Each row becomes an observation or is refused for the first reason that applies, whatever its speed."""
 
 import pickle
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -86,7 +87,8 @@ GOLDEN = [
     ("lat", -91, "latitude-range"),
     ("lat", 1e308, "latitude-range"),
     ("lat", "1e999", "latitude-range"),
-    ("lon", 180.5, "longitude-range"),
+    ("lon", 360.5, "longitude-range"),
+    ("lon", -180.5, "longitude-range"),
     ("lon", -1e308, "longitude-range"),
     ("speed", None, "missing-speed"),
     ("speed", "", "missing-speed"),
@@ -159,8 +161,15 @@ def test_the_poles_and_the_date_line_are_positions():
     assert one("lon", -180.0)[4] == -1_800_000_000
 
 
+@pytest.mark.parametrize("lon", [262.25, "262.25", Decimal("262.25")])
+def test_a_longitude_counted_from_0_to_360_is_of_the_same_place(lon):
+    assert one("lon", lon) == one("lon", -97.75)
+    assert one("lon", 360)[4] == 0
+    assert one("lon", 180)[4] == 1_800_000_000
+
+
 def test_the_first_fault_is_the_reason():
-    faults = {"vehicle": "", "time": "x", "lat": None, "lon": 200.0, "speed": None}
+    faults = {"vehicle": "", "time": "x", "lat": None, "lon": 400.0, "speed": None}
     expected = ["missing-vehicle", "bad-time", "missing-position", "longitude-range", "missing-speed"]
     for reason, field in zip(expected, list(faults), strict=True):
         assert parse(table([{**GOOD, **faults}]), rules())[1] == {reason: 1}
