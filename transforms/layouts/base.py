@@ -187,6 +187,11 @@ class UnreadableFile(Exception):
         return f"{self.path}: {self.rule}"
 
 
+def without_zone(column: str) -> str:
+    """Says why a column of local times is not read."""
+    return f"column {column!r} has no time zone: name it as input.time_zone"
+
+
 def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
     """columns: an Arrow array for each field, in their order. refused: counts by reason; zeros are left out."""
     table = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +69,7 @@ class DraftedColumns:
 
 
 LOOKED_FOR = {
-    "vehicle": "ids that come again, best in a column named vehicle, bus, plate or like that",
+    "vehicle": "texts or whole numbers that come again, best in a column named vehicle, bus, plate or like that",
     "time": "ISO 8601 texts, dates such as 13.05.2026 or 5/13/2026 with a time, or numbers since 1970 in s, ms or us",
     "lat": "degrees with decimals from -90 to 90, best in a column named lat or latitude",
     "lon": "degrees with decimals from -180 to 180 or from 0 to 360, best in a column named lon, lng or longitude",
@@ -164,10 +165,10 @@ def _instants(times: Any) -> Instants:
 
 def as_array(values: Sequence[Any]) -> Any:
     """Makes an Arrow array of one type; None where there is none."""
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, TypeError, OverflowError):
-        pass
+    with suppress(pa.ArrowException, TypeError, OverflowError):
+        array = pa.array(values)
+        if not isinstance(array.type, pa.BaseExtensionType):  # of UUIDs, which a release reads as texts
+            return array
     try:
         return pa.array([None if value is None else str(value) for value in values])
     except (pa.ArrowException, ValueError):
@@ -241,8 +242,8 @@ def _small_numbers(array: Any) -> bool:
 
 
 def _vehicles(array: Any) -> bool:
-    if pa.types.is_floating(array.type) or pa.types.is_boolean(array.type) or pa.types.is_nested(array.type):
-        return False
+    if not (is_text(array.type) or pa.types.is_integer(array.type)):
+        return False  # as `parse` has it
     ids = int(len(array) - array.null_count)
     return ids >= (1 - MOST_BAD) * len(array) and ids > 0
 

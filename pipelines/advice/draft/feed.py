@@ -15,7 +15,7 @@ from pipelines.advice.draft.columns import LOOKED_FOR, DraftedColumns, as_array,
 from pipelines.advice.draft.sample import ROWS, Sample
 from pipelines.advice.draft.streets import find_heading
 from pipelines.advice.draft.units import DraftPositions, are_positions, cells_in, speed_unit, zones_at
-from pipelines.advice.draft.whole import counted
+from pipelines.advice.draft.whole import check_readable, counted
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
 from transforms.layouts import FIXED
@@ -58,7 +58,10 @@ def feed_of(path: Path) -> DraftedFeed:
     """path: of a file, or of a folder of them. Raises InputError."""
     files = paths_of(str(path)) if path.is_dir() else [str(path)]
     sample = read_folder(files)
+    if not any(map(len, sample.columns.values())):
+        raise InputError(f"{files[0]}: it holds no row")
     columns = _columns_of(Path(files[0]), sample)
+    check_readable(files[0], sample, columns)
     arrays = {field: as_array(sample.columns[name]) for field, name in columns.names.items()}
     fits, placed = _placed(arrays, columns)
     if not placed.us.size:
@@ -126,7 +129,7 @@ def _columns_of(path: Path, sample: Sample) -> DraftedColumns:
         missing = missing_fields(sample.columns)
         told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
         raise InputError(
-            f"{path}: a {sample.layout} file, but no column of {' and '.join(missing)} was made out. {told}. "
+            f"{path}: read as {sample.layout}, no column of {' and '.join(missing)} was made out. {told}. "
             f"{_nested(sample)}"
             f"It has {there or 'none'}: write input.columns by hand (docs/specification.md){advice(missing)}"
         )

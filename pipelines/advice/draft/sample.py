@@ -74,8 +74,9 @@ def _check_letters(path: str, data: bytes) -> None:
 
 def _sample(path: str, data: bytes) -> Sample:
     if data.startswith(b"PAR1"):
-        batch = next(pq.ParquetFile(path).iter_batches(ROWS))
-        return Sample("parquet", {name: batch.column(name).to_pylist() for name in batch.schema.names})
+        file = pq.ParquetFile(path)
+        rows = next(file.iter_batches(ROWS), file.schema_arrow.empty_table())
+        return Sample("parquet", {name: rows.column(name).to_pylist() for name in rows.schema.names})
     if data.startswith(b"Obj\x01"):
         with open(path, "rb") as file:
             return Sample("avro", _columns(list(islice(fastavro.reader(file), ROWS))))

@@ -8,6 +8,7 @@ from dpops.types import Int64s
 from pipelines.advice.draft.columns import DraftedColumns
 from pipelines.advice.draft.sample import Sample
 from pipelines.advice.draft.units import are_positions, cells_in
+from pipelines.errors import InputError
 from transforms.layouts import FIXED, UnreadableFile, layout
 from transforms.layouts.base import Layout
 from transforms.layouts.decoder_process import read_apart
@@ -21,6 +22,14 @@ class WholeFile(NamedTuple):
     vehicles: int
     cells: Int64s
     is_cut: bool
+
+
+def check_readable(path: str, sample: Sample, columns: DraftedColumns) -> None:
+    """Raises InputError where a release by these columns could not read the file at all, and says why."""
+    try:
+        next(read_apart(_layout(sample, columns), path), None)
+    except UnreadableFile as error:
+        raise InputError(str(error)) from None
 
 
 def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int) -> WholeFile | None:
@@ -48,11 +57,12 @@ def _layout(sample: Sample, columns: DraftedColumns) -> Layout:
     return layout(
         sample.layout,
         columns.names,
-        None,
+        columns.time_unit,
         None,
         decimal=sample.decimal,
         delimiter=sample.delimiter,
         header=sample.header,
         records=sample.records,
+        time_zone="UTC" if columns.time_unit == "iso" else None,  # of local times any will do
         with_speed="speed" in columns.names,
     )

@@ -273,16 +273,6 @@ def test_a_broken_header_is_unreadable(tmp_path, header):
     unreadable(mapped("csv"), tmp_path / "a")
 
 
-def test_times_without_a_zone_are_unreadable(tmp_path):
-    columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS}
-    columns["time"] = pa.array([1] * 300, pa.timestamp("us"))
-    path = write_parquet(tmp_path / "a.parquet", columns)
-    assert unreadable(mapped("parquet"), path) == "column 'time' has no time zone"
-    local = {"type": "long", "logicalType": "local-timestamp-micros"}
-    path = write_avro(tmp_path / "a.avro", [{**ROWS[0], "time": 1}], {**AVRO_TYPES, "time": local})
-    assert unreadable(mapped("avro"), path) == "column 'time' has no time zone"
-
-
 def test_nested_columns_are_unreadable(tmp_path):
     columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS}
     columns["lat"] = pa.array([[1.0]] * 300)

@@ -15,16 +15,17 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from transforms.layouts.avro_blocks import AvroBlock, Header, container, read_blocks, read_header
 from transforms.layouts.avro_work import SchemaSize, Work, shape
-from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile
+from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile, without_zone
 from transforms.layouts.records import typed_batch
 
 DECODE_BYTES = 2 << 20
 DECODE_ROWS = 65_536
 
 _PLAIN = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
-_TIMESTAMPS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
+_UNITS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
 _MIXED = "mixed"
-_LOCAL = {f"local-{name}" for name in _TIMESTAMPS}
+_LOCAL = {f"local-{name}": pa.timestamp(unit) for name, unit in _UNITS.items()}
+_ARROW_TIMES = {name: pa.timestamp(unit, "UTC") for name, unit in _UNITS.items()} | _LOCAL
 _DAMAGE = (
     ValueError,  # with Truncated, JSON and Unicode errors
     zlib.error,
@@ -47,7 +48,7 @@ class AvroTable(MappedLayout):
         with open(path, "rb") as file:
             try:
                 header = read_header(path, file)
-                plan = _plan(path, header, self.columns, self.fields)
+                plan = _plan(path, header, self)
                 work = Work(path, plan.shape)
                 for blocks in _gathered(read_blocks(path, file, header)):
                     yield from _decode(plan, blocks, work)
@@ -75,16 +76,16 @@ class _Plan:
     shape: SchemaSize
 
 
-def _plan(path: str, header: Header, columns: tuple[str, ...], names: tuple[str, ...]) -> _Plan:
+def _plan(path: str, header: Header, table: AvroTable) -> _Plan:
     if not isinstance(header.schema, dict) or header.schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
+    columns, names, zone = table.columns, table.fields, table.units.zone
     fields = {field["name"]: field["type"] for field in header.schema["fields"]}
     for column in columns:
         if column not in fields:
             raise UnreadableFile(path, f"column {column!r} is missing")
-    types = tuple(
-        _arrow_type(path, column, fields[column], name == "time") for name, column in zip(names, columns, strict=True)
-    )
+    pairs = zip(names, columns, strict=True)
+    types = tuple(_arrow_type(path, column, fields[column], name == "time", zone) for name, column in pairs)
     stripped = _stripped(header.schema)
     size = shape(path, fastavro.parse_schema(stripped))
     needed = [field for field in stripped["fields"] if field["name"] in columns]
@@ -92,8 +93,8 @@ def _plan(path: str, header: Header, columns: tuple[str, ...], names: tuple[str,
     return _Plan(header._replace(schema=stripped), wanted, columns, names, types, size)
 
 
-def _arrow_type(path: str, column: str, kind: Any, is_time: bool) -> Any:
-    """The one type of a field that holds plain values, null aside; see `_Plan.types`."""
+def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
+    """The one type of a field that holds plain values, null aside; see `_Plan.types`. zone: of times that say none."""
     plain, logical = set(), set()
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
@@ -103,10 +104,10 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool) -> Any:
         if isinstance(branch, dict) and "logicalType" in branch:
             logical.add(str(branch["logicalType"]))
     plain.discard("null")
-    if logical & _LOCAL:
-        raise UnreadableFile(path, f"column {column!r} has no time zone")
-    if is_time and plain == {"long"} and len(logical) == 1 and logical <= _TIMESTAMPS.keys():
-        return pa.timestamp(_TIMESTAMPS[logical.pop()], "UTC")
+    if logical & _LOCAL.keys() and zone is None:
+        raise UnreadableFile(path, without_zone(column))
+    if is_time and plain == {"long"} and len(logical) == 1 and logical <= _ARROW_TIMES.keys():
+        return _ARROW_TIMES[logical.pop()]
     if logical - {"uuid"}:
         raise UnreadableFile(path, f"column {column!r} has a logical type that does not fit")
     if len(plain) > 1 and "string" in plain:

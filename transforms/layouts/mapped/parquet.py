@@ -7,7 +7,16 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.layouts.base import BATCH_ROWS, WHOLE, MappedLayout, RawBatch, Share, UnreadableFile, raw_batch
+from transforms.layouts.base import (
+    BATCH_ROWS,
+    WHOLE,
+    MappedLayout,
+    RawBatch,
+    Share,
+    UnreadableFile,
+    raw_batch,
+    without_zone,
+)
 from transforms.layouts.columns import is_text
 from transforms.layouts.parquet_pages import BadPage, Page, pages
 
@@ -36,7 +45,7 @@ class ParquetTable(MappedLayout):
         with open(path, "rb") as file:
             _refuse_big_footer(path, file)
             try:
-                parquet = _open(path, self.columns)
+                parquet = _open(path, self.columns, self.units.zone)
                 groups = share.among(parquet.metadata.num_row_groups)
                 _refuse_bomb(path, file, parquet, self.columns, groups)
                 yield from _batches(parquet, groups, self.columns, self.fields)
@@ -55,7 +64,7 @@ def _batches(
         yield raw_batch({name: batch.column(column) for name, column in zip(fields, columns, strict=True)}, {})
 
 
-def _open(path: str, columns: tuple[str, ...]) -> pq.ParquetFile:
+def _open(path: str, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
     """Texts stay dictionaries, so that a short file cannot repeat a long value in memory.
 
     Not where Arrow cannot make one: in pages of lengths and bytes, every text has its own bytes.
@@ -63,7 +72,7 @@ def _open(path: str, columns: tuple[str, ...]) -> pq.ParquetFile:
     parquet = pq.ParquetFile(_source(path), pre_buffer=False)
     schema = parquet.schema_arrow
     for column in columns:
-        _refuse_column(path, column, schema)
+        _refuse_column(path, column, schema, zone)
     texts = [
         column
         for column in dict.fromkeys(columns)
@@ -82,15 +91,16 @@ def _source(path: str) -> pa.OSFile:
     return pa.OSFile(os.fsencode(path), "rb")
 
 
-def _refuse_column(path: str, column: str, schema: pa.Schema) -> None:
+def _refuse_column(path: str, column: str, schema: pa.Schema, zone: str | None) -> None:
+    """zone: of times that say none."""
     indices = schema.get_all_field_indices(column)
     if len(indices) != 1:
         raise UnreadableFile(path, f"column {column!r} is {'there more than once' if indices else 'missing'}")
     kind = schema.field(column).type
     if pa.types.is_nested(kind):
         raise UnreadableFile(path, f"column {column!r} is nested")
-    if pa.types.is_timestamp(kind) and kind.tz is None:
-        raise UnreadableFile(path, f"column {column!r} has no time zone")
+    if pa.types.is_timestamp(kind) and kind.tz is None and zone is None:
+        raise UnreadableFile(path, without_zone(column))
     if pa.types.is_fixed_size_binary(kind) and kind.byte_width > VALUE_BYTES:
         raise UnreadableFile(path, f"column {column!r} has values of more than {VALUE_BYTES} bytes")
 
