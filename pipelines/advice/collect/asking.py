@@ -7,13 +7,18 @@ for that address.
 import resource
 import signal
 import sys
+import zlib
 from contextlib import closing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from gzip import GzipFile
+from http.client import HTTPResponse
+from io import BytesIO
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import requests
+from urllib3.connection import HTTPConnection
 
 from pipelines.advice.collect.exchange import ExchangeResult, Question
 
@@ -23,13 +28,13 @@ REDIRECTS = 5
 FEED_BYTES = 64 << 20
 MEMORY_BYTES = 1 << 30
 
+_TOO_LARGE, _BROKEN_OFF = f"more than {FEED_BYTES >> 20} MiB", "the answer broke off"
 _REASONS = (
     (requests.exceptions.SSLError, "the server's certificate is not trusted, or it does not speak TLS"),
     (requests.exceptions.ConnectTimeout, f"no connection within {CONNECT_S:g} s"),
     (requests.exceptions.ReadTimeout, f"nothing came for {READ_S:g} s"),
     (requests.exceptions.ProxyError, "the proxy does not answer"),
-    (requests.exceptions.ChunkedEncodingError, "the answer broke off"),
-    (requests.exceptions.ContentDecodingError, "the answer is not compressed as it says"),
+    (requests.exceptions.ChunkedEncodingError, _BROKEN_OFF),
     (requests.exceptions.ConnectionError, "no connection: the server is not there, its name is unknown, or it hung up"),
     (MemoryError, f"the answer takes more than {MEMORY_BYTES >> 20} MiB"),
     (ValueError, "the address or the answer is not HTTP"),
@@ -69,6 +74,19 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
         return ExchangeResult("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind))), b""
 
 
+class _FinalResponse(HTTPResponse):
+    """The answer behind 102 and 103, which are said while it is made."""
+
+    def begin(self) -> None:
+        super().begin()
+        while 101 < self.status < 200:
+            self.headers = self.msg = None  # type: ignore[assignment]  # it then reads the next one
+            super().begin()
+
+
+HTTPConnection.response_class = _FinalResponse
+
+
 class _Session(requests.Session):
     """Without a look at where a redirect leads, which fails on what is no address."""
 
@@ -93,6 +111,7 @@ def _answered(question: Question) -> tuple[ExchangeResult, bytes]:
 def _asked(question: Question) -> requests.Response:
     """Asks, and follows redirects that stay where they began."""
     url, session = question.url, _Session()
+    session.headers["Accept-Encoding"] = "gzip"
     for _ in range(REDIRECTS + 1):
         answer = session.get(
             url, headers=question.headers, timeout=(CONNECT_S, READ_S), stream=True, allow_redirects=False
@@ -117,15 +136,33 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _body(answer: requests.Response) -> bytes:
+    encoding = answer.raw.headers.pop("Content-Encoding", "identity")  # what requests unpacks may have lost its end
     size, pieces = 0, []
     for piece in answer.iter_content(_PIECE_BYTES):
         size += len(piece)
         if size > FEED_BYTES:
-            raise FetchError(f"more than {FEED_BYTES >> 20} MiB")
+            raise FetchError(_TOO_LARGE)
         pieces.append(piece)
     if size == 0:
         raise FetchError("an empty answer")
-    return b"".join(pieces)
+    return _unpacked(b"".join(pieces), encoding.lower())
+
+
+def _unpacked(message: bytes, encoding: str) -> bytes:
+    """The message as it was before it was compressed, whole."""
+    if encoding == "identity":
+        return message
+    if encoding not in ("gzip", "x-gzip"):
+        raise FetchError("the answer is compressed in another way than gzip")
+    try:
+        message = GzipFile(fileobj=BytesIO(message)).read(FEED_BYTES + 1)
+    except EOFError:
+        raise FetchError(_BROKEN_OFF) from None
+    except (OSError, zlib.error):
+        raise FetchError("the answer is not compressed as it says") from None
+    if len(message) > FEED_BYTES:
+        raise FetchError(_TOO_LARGE)
+    return message
 
 
 def _conditions(answer: requests.Response) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """Polling an address: a local server that fails, repeats, drips, redirects, lies, and asks for patience."""
 
+import gzip
 import signal
 import subprocess
 import sys
+import zlib
 
 import pytest
 from google.transit import gtfs_realtime_pb2
@@ -121,6 +123,55 @@ print(sorted({{"requests", "urllib3", "confluent_kafka", "numpy", "pyarrow"}} & 
 """
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert process.stdout.splitlines()[-1:] == ["[]"], process.stderr
+
+
+def hinted(*statuses):
+    """An answer behind others that are none yet."""
+
+    def send(handler):
+        for status in statuses:
+            handler.send_response_only(status)
+            handler.send_header("Link", "</style.css>; rel=preload")
+            handler.send_header("Connection", "close")
+            handler.end_headers()
+        answer(body=ONE)(handler)
+
+    return send
+
+
+def test_answers_that_only_say_that_one_will_come_are_no_failures(service):
+    _, told = outcomes(service, hinted(103), hinted(100, 102, 103, 103))
+    assert told == [("new", ONE), ("unchanged", b"")]
+    poller, told = outcomes(service, hinted(101))
+    assert (told, poller.reason) == ([("failed", b"")], "HTTP 101")
+
+
+def packed(body, encoding="gzip"):
+    return answer(body=body, Content_Encoding=encoding)
+
+
+def test_a_compressed_answer_is_kept_as_it_was_before(service):
+    _, told = outcomes(service, packed(gzip.compress(ONE)), packed(gzip.compress(TWO[:5]) + gzip.compress(TWO[5:])))
+    assert told == [("new", ONE), ("new", TWO)]
+    assert service.asked[0]["Accept-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "reason"),
+    [
+        (gzip.compress(ONE)[:-5], "gzip", "the answer broke off"),
+        (gzip.compress(ONE)[:-8] + bytes(8), "gzip", "the answer is not compressed as it says"),
+        (gzip.compress(ONE)[:10] + b"\x07" * 30, "gzip", "the answer is not compressed as it says"),
+        (ONE, "gzip", "the answer is not compressed as it says"),
+        (gzip.compress(bytes((64 << 20) + 1)), "gzip", "more than 64 MiB"),
+        (zlib.compress(ONE), "deflate", "the answer is compressed in another way than gzip"),
+    ],
+    ids=["cut", "another sum", "nonsense", "plain", "bomb", "deflate"],
+)
+def test_a_compressed_answer_without_its_end_is_not_kept(service, body, encoding, reason):
+    """Of a message that lost its end some decode, with fewer vehicles."""
+    poller, told = outcomes(service, packed(body, encoding))
+    assert (told, poller.reason) == ([("failed", b"")], reason)
 
 
 def test_an_answer_larger_than_any_feed_is_given_up(service):
