@@ -189,17 +189,20 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
     if as_json:
         click.echo(msgspec.json.encode(summary).decode())
     else:
-        _show_gaps(summary, gaps_left)
+        _show_gaps(summary, gaps_left, spec.privacy.release_shards)
 
 
-def _show_gaps(summary: dict[str, Any], gaps_left: Sequence[Gap]) -> None:
+def _show_gaps(summary: dict[str, Any], gaps_left: Sequence[Gap], shards: int) -> None:
     out = console()
     if gaps_left:
         table = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
-        for column in ("period", "slot", "until", "missing shards"):
-            table.add_column(column, no_wrap=column != "missing shards")
+        for column in ("period", "slot", "until"):
+            table.add_column(column, no_wrap=True)
+        if shards > 1:
+            table.add_column(f"missing shards of 0 to {shards - 1}")
         for gap in gaps_left:
-            table.add_row(gap.period, gap.slot_start, gap.slot_end, ", ".join(map(str, gap.shards)))
+            row = (gap.period, gap.slot_start, gap.slot_end, ", ".join(map(str, gap.shards)))
+            table.add_row(*row[: len(table.columns)])
         out.print(table)
     out.print(
         f"{len(gaps_left):,} of {summary['slots']:,} slots are missing, {summary['still_to_come']:,} are still to come"

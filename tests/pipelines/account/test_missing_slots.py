@@ -82,6 +82,7 @@ def test_people_get_a_table_and_a_sum(town, hatstream):
     assert f"{LAST}T08:00:00+05:30" in out
     assert f"{FIRST}T08:00:00+05:30" not in out
     assert "4 of 8 slots are missing, 0 are still to come" in out
+    assert "shard" not in out, "the number of the only one is 0, which reads as none"
 
 
 def test_another_specification_on_the_same_account_fills_nothing(town, hatstream):
@@ -102,6 +103,8 @@ def test_a_slot_of_which_a_shard_is_missing_is_missing(tmp_path, hatstream, monk
         )
     (gap,) = ask(hatstream, town, FIRST, FIRST)["missing"]
     assert (gap["slot_start"], gap["shards"]) == (f"{FIRST}T08:00:00+05:30", [1])
+    out = hatstream("ledger", "missing", *place(town), "--from", FIRST, "--to", FIRST)[1]
+    assert "missing shards of 0 to 2" in " ".join(out.split())
 
 
 def test_what_is_still_to_come_is_not_missing(town, hatstream):
