@@ -11,6 +11,7 @@ import msgspec
 
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, json_option
+from pipelines.commands.terminal import note
 from pipelines.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +68,6 @@ def _described(spec: Specification) -> dict[str, str | int]:
     table, cells = spec.timetable, spec.cells
     hours = f"{table.service_start_minute // 60:02d}:{table.service_start_minute % 60:02d}"
     until = f"{table.service_end_minute // 60:02d}:{table.service_end_minute % 60:02d}"
-    asked = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
     region += f" from a {cells.source}" if cells.source else ""
     allocation = spec.privacy.allocation
@@ -78,11 +78,17 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "account": f"{spec.account.name}: {spec.account.unit}, {spec.account.adjacency}, {spec.account.limit.said()}",
         "slots": f"{table.slot_minutes} minutes, {hours} to {until} {table.zone}",
         "cells": f"resolution {cells.resolution}, {region}",
-        "statistics": ", ".join(asked),
+        "statistics": ", ".join(_statistics(spec)),
         "privacy": total,
         "input": spec.input.name,
         "outputs": ", ".join(_outputs(spec)),
+        **({} if spec.places is None else {"places": f"{len(spec.places.pieces.places.names):,}, within the cells"}),
     }
+
+
+def _statistics(spec: Specification) -> list[str]:
+    asked = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
+    return [*asked, "distribution by levels"] if spec.classes else asked
 
 
 def _each(spec: Specification) -> str:
@@ -209,7 +215,7 @@ def new(
     elif output is None:
         click.echo(made.toml, nl=False)
     else:
-        click.echo(f"wrote {output} ({spec_id}). Read its comments, then: hatstream plan --spec {output}", err=True)
+        note(f"wrote {output} ({spec_id}). Read its comments, then: hatstream plan --spec {output}")
 
 
 def _check_files(sample: Path | None, gtfs: Path | None, output: Path | None) -> None:
@@ -232,7 +238,7 @@ def _check_streets(gtfs: Path | None, adjacency: str) -> None:
 
 def _say(made: Draft) -> None:
     for line in made.found:
-        click.echo(f"found: {line}", err=True)
+        note(f"found: {line}")
     for line in made.warnings:
         click.echo(f"WARNING: {line}", err=True)
 

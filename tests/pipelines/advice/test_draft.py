@@ -339,6 +339,8 @@ def test_a_draft_is_written_once_and_checked(tmp_path, hatstream):
     code, out, err = hatstream("spec", "new", "--sample", sample, "--output", tmp_path / "new.toml")
     assert (code, out) == (0, "")
     assert "WARNING: The region" in err
+    quiet = hatstream("--quiet", "spec", "new", "--sample", sample, "--output", tmp_path / "quiet.toml")[2]
+    assert all(line.startswith("WARNING: ") for line in quiet.splitlines())
     assert hatstream("spec", "check", tmp_path / "new.toml")[0] == 0
     opening = ["init", "--spec", tmp_path / "new.toml", "--ledger", tmp_path / "ledger.sqlite"]
     code, _, err = hatstream(*opening)

@@ -126,6 +126,16 @@ def test_check_says_what_a_specification_asks_for(tmp_path, hatstream):
     assert hatstream("spec", "check", spec)[0] == 2
 
 
+def test_check_tells_distributions_and_places_beside_a_mean(tmp_path, hatstream):
+    asked = '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[places]\nresolution = 9\n[input]'
+    spec, _ = levels_city.write(tmp_path, spec=levels_city.SPEC.replace("[input]", asked))
+    described = json.loads(hatstream("spec", "check", spec, "--json")[1])
+    assert described["statistics"] == "mean by levels, distribution by levels"
+    assert described["places"] == "196, within the cells"
+    plain = json.loads(hatstream("spec", "check", levels_city.write(tmp_path)[0], "--json")[1])
+    assert (plain["statistics"], "places" in plain) == ("mean by levels", False)
+
+
 def test_the_schema_is_printed(hatstream):
     code, out, _ = hatstream("spec", "schema")
     assert code == 0
