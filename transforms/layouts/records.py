@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.layouts.base import FIELDS, RawBatch, raw_batch
-from transforms.layouts.columns import Bools
+from transforms.layouts.columns import Bools, numbers
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.utf8 import is_utf8
 from transforms.value import NAME
@@ -182,13 +182,25 @@ def _careful_step(value: Any, part: str) -> Any:
 
 
 def _numbers(values: Sequence[Any]) -> Any:
-    """JSON numbers as float64; anything else is NaN, which no number in JSON can be."""
-    if not set(map(type, values)) <= {float, int, type(None)}:
+    """Numbers, also those in texts, as float64; anything else is NaN, which no number in JSON can be."""
+    types = set(map(type, values))
+    if str in types:
+        values = _read_texts(values)
+    if not types <= {float, int, str, type(None)}:
         values = [value if type(value) in (float, int) or value is None else float("nan") for value in values]
     try:
         return pa.array(values, pa.float64())
     except (pa.ArrowInvalid, OverflowError):
         return pa.array([None if value is None else _as_float(value) for value in values], pa.float64())
+
+
+def _read_texts(values: Sequence[Any]) -> Sequence[Any]:
+    """The values with a number for each text that is one, as `columns.numbers` reads it."""
+    is_text = [type(value) is str for value in values]
+    read = numbers(pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string()))
+    pairs = zip(np.where(read.valid, read.values, np.nan).tolist(), read.missing.tolist(), strict=True)
+    told = iter([None if is_missing else number for number, is_missing in pairs])
+    return [next(told) if text else value for value, text in zip(values, is_text, strict=True)]
 
 
 def _as_float(value: float) -> float:

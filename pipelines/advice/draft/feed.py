@@ -15,7 +15,7 @@ from pipelines.advice.draft.columns import LOOKED_FOR, DraftedColumns, as_array,
 from pipelines.advice.draft.sample import ROWS, Sample
 from pipelines.advice.draft.streets import find_heading
 from pipelines.advice.draft.units import DraftPositions, are_positions, cells_in, speed_unit, zones_at
-from pipelines.advice.draft.whole import check_readable, counted
+from pipelines.advice.draft.whole import counted, usable_share
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
 from transforms.layouts import FIXED
@@ -25,6 +25,10 @@ from transforms.layouts.columns import longitudes, numbers
 from transforms.places.hexagons import cell_text
 
 RESOLUTION = 7
+_UNREAD = (
+    "{:.0%} of its first rows would be read by the columns that were made out, with layout {!r}: it may have keys "
+    "with dots, or vehicles as keys; bring it into rows of the same keys"
+)
 _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
 
@@ -61,11 +65,11 @@ def feed_of(path: Path) -> DraftedFeed:
     if not any(map(len, sample.columns.values())):
         raise InputError(f"{files[0]}: it holds no row")
     columns = _columns_of(Path(files[0]), sample)
-    check_readable(files[0], sample, columns)
     arrays = {field: as_array(sample.columns[name]) for field, name in columns.names.items()}
     fits, placed = _placed(arrays, columns)
     if not placed.us.size:
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
+    _check_usable(files[0], sample, columns, float(fits.mean()))
     moving = np.isfinite(placed.speed)
     unit, why = speed_unit(columns.names.get("speed", ""), placed.where(moving))
     cells = cells_in(placed.lat, placed.lon, RESOLUTION)
@@ -89,6 +93,13 @@ def feed_of(path: Path) -> DraftedFeed:
         heading=_heading_of(sample),
         is_cut=is_cut,
     )
+
+
+def _check_usable(file: str, sample: Sample, columns: DraftedColumns, expected: float) -> None:
+    """Raises InputError where a release would read far fewer rows than the sample has."""
+    usable = usable_share(file, sample, columns)
+    if usable < expected / 2:
+        raise InputError(f"{file}: {_UNREAD.format(usable, sample.layout)}")
 
 
 def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
@@ -125,15 +136,22 @@ def _columns_of(path: Path, sample: Sample) -> DraftedColumns:
         return DraftedColumns(names, own.layout.units.time_unit, ())
     columns = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
     if columns is None:
-        there = ", ".join(as_text(name) for name in list(sample.columns)[:20])
         missing = missing_fields(sample.columns)
         told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
         raise InputError(
             f"{path}: read as {sample.layout}, no column of {' and '.join(missing)} was made out. {told}. "
             f"{_nested(sample)}"
-            f"It has {there or 'none'}: write input.columns by hand (docs/specification.md){advice(missing)}"
+            f"It has {_names(sample)}: write input.columns by hand (docs/specification.md){advice(missing)}"
         )
     return columns
+
+
+def _names(sample: Sample) -> str:
+    """Names the columns. Not of JSON with more keys than rows: they may be vehicles."""
+    names, rows = list(sample.columns), max(map(len, sample.columns.values()))
+    if sample.layout in ("json", "jsonl") and len(names) > rows:
+        return f"{len(names)} keys in {rows} rows"
+    return ", ".join(map(as_text, names[:20]))
 
 
 def _nested(sample: Sample) -> str:

@@ -11,6 +11,7 @@ from pipelines.advice.draft.units import are_positions, cells_in
 from pipelines.errors import InputError
 from transforms.layouts import FIXED, UnreadableFile, layout
 from transforms.layouts.base import Layout
+from transforms.layouts.columns import nulls
 from transforms.layouts.decoder_process import read_apart
 
 MOST_ROWS = 2_000_000
@@ -24,12 +25,21 @@ class WholeFile(NamedTuple):
     is_cut: bool
 
 
-def check_readable(path: str, sample: Sample, columns: DraftedColumns) -> None:
-    """Raises InputError where a release by these columns could not read the file at all, and says why."""
+def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
+    """Which part of a file's first rows has a vehicle, a time and a position as a release reads them.
+
+    Raises InputError where it cannot read the file at all, and says why.
+    """
+    source = _layout(sample, columns)
     try:
-        next(read_apart(_layout(sample, columns), path), None)
+        batch = next(read_apart(source, path), None)
     except UnreadableFile as error:
         raise InputError(str(error)) from None
+    if batch is None or not batch.rows:
+        return 0.0
+    vehicle, time, lat, lon = (batch.table.column(field) for field in ("vehicle", "time", "lat", "lon"))
+    fits = are_positions(source.units.numbers(lat), source.units.longitudes(lon)) & source.units.instants(time).valid
+    return float((fits & ~nulls(vehicle)).sum() / batch.rows)
 
 
 def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int) -> WholeFile | None:
@@ -54,15 +64,17 @@ def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int)
 def _layout(sample: Sample, columns: DraftedColumns) -> Layout:
     if sample.layout in FIXED:
         return FIXED[sample.layout].layout
+    form = next(iter(columns.time_formats), None)
     return layout(
         sample.layout,
         columns.names,
-        columns.time_unit,
+        None if form else columns.time_unit,
         None,
         decimal=sample.decimal,
         delimiter=sample.delimiter,
         header=sample.header,
         records=sample.records,
         time_zone="UTC" if columns.time_unit == "iso" else None,  # of local times any will do
+        time_format=form,
         with_speed="speed" in columns.names,
     )

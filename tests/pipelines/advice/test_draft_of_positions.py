@@ -1,6 +1,7 @@
 """`hatstream spec new` of feeds that are written in another way: what it drafts a release reads, or it says why not."""
 
 import csv
+import json
 import uuid
 from datetime import datetime
 from decimal import Decimal
@@ -71,6 +72,27 @@ def test_a_file_that_no_release_reads_is_refused_with_its_reason(tmp_path):
     (tmp_path / "feed.csv").write_text(text)
     with pytest.raises(InputError, match="column 'vehicle' is missing"):
         draft(tmp_path / "feed.csv", adds_and_removes=True)
+
+
+RECORDS = [dict(zip(NAMES, row, strict=True)) for row in rows()]
+BY_VEHICLE = {f"PLATE{number}": record for number, record in enumerate(RECORDS[:30])}
+ELSEWHERE = {f"PLATE{number}": {"seen": record["time"]} for number, record in enumerate(RECORDS[:30])}
+
+
+@pytest.mark.parametrize(
+    ("documents", "told"),
+    [
+        ([{"vehicle.id": record["vehicle"], **record} | {"vehicle": None} for record in RECORDS], "0% of its first"),
+        ([BY_VEHICLE], "0% of its first"),
+        ([ELSEWHERE], "It has 30 keys in 1 rows"),
+    ],
+    ids=["dots", "vehicles", "elsewhere"],
+)
+def test_keys_of_json_that_no_release_follows_are_refused_and_not_shown(tmp_path, documents, told):
+    (tmp_path / "feed.json").write_text("\n".join(map(json.dumps, documents)))
+    with pytest.raises(InputError, match=told) as refused:
+        draft(tmp_path / "feed.json", adds_and_removes=True)
+    assert "PLATE" not in str(refused.value)
 
 
 def test_a_file_without_a_row_is_said_to_have_none(tmp_path):

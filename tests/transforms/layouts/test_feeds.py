@@ -66,6 +66,18 @@ def test_a_json_array_printed_in_any_way_is_read_as_lines_are(tmp_path, indent):
     assert read(layout("json", BY_NAME, None, None), tmp_path / "feed.json") == (vehicles(), {})
 
 
+def test_numbers_of_json_may_be_texts_each_told_by_itself(tmp_path):
+    values = [30.5, "30.5", " 30.5", "-97.25", "3e1", "", None, "north", True, [30.5], "nan"]
+    lines = [json.dumps({**ROWS[0], "lat": value}) for value in values]
+    (tmp_path / "feed.jsonl").write_text("\n".join(lines))
+    found = layout("jsonl", BY_NAME, None, None)
+    batches = read_apart(found, str(tmp_path / "feed.jsonl"))
+    told = found.units.numbers(pa.concat_arrays([batch.table["lat"] for batch in batches]))
+    assert told.values[:5].tolist() == [30.5, 30.5, 30.5, -97.25, 30.0]
+    assert told.missing.tolist() == [False] * 5 + [True, True] + [False] * 4
+    assert told.valid.tolist() == [True] * 5 + [False] * 6
+
+
 def compressed(path, data):
     if path.suffix == ".gz":
         path.write_bytes(gzip.compress(data))
