@@ -78,6 +78,22 @@ def test_the_wrong_input_is_stopped_and_the_next_run_releases_the_day(
     assert sorted(path.read_bytes() for path in (town / "out").glob("hats-*")) == before
 
 
+@pytest.mark.parametrize("lines", [EXCEL, []], ids=["Excel's dates", "nothing"])
+def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(
+    lines: list[str], tmp_path: Path, hatstream: Any
+) -> None:
+    """So few vehicles are not counted first, and what is public is the same for all inputs."""
+    said = "No row was usable: what was recorded knows of no vehicle"
+    write(tmp_path, levels_city.rows(buses=4), levels_city.SPEC.replace("vehicles = 50", "vehicles = 12"))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    code, out, _ = hatstream(*city.release(tmp_path, end=DAYS[0]))
+    assert (code, said in " ".join(out.split())) == (0, False)
+    write(tmp_path, lines, levels_city.SPEC.replace("vehicles = 50", "vehicles = 12"))
+    code, out, _ = hatstream(*city.release(tmp_path, start=DAYS[1], end=DAYS[1]))
+    public, secret = " ".join(out.split()).split("for the operator alone")
+    assert (code, said in public, said in secret) == (0, False, True)
+
+
 def test_runs_of_a_scheduler_stop_until_somebody_has_run_without_its_option(town: Path, hatstream: Any) -> None:
     """A scheduler tries again after exit code 4: else its second try would seal the day with the wrong input."""
     unattended, attended = (*city.release(town, end=DAYS[0]), "--unattended"), city.release(town, end=DAYS[0])
