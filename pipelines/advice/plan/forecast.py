@@ -161,7 +161,12 @@ def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, pro
     statistics = _statistics(spec, classes, forecaster, progress)
     choices = []
     for index, (name, other, same_hats) in enumerate(others, 1):
-        choices.append(_choice(name, other, counts if same_hats or recount is None else recount(other), forecaster))
+        try:
+            counted = counts if same_hats or recount is None else recount(other)
+        except InputError as error:  # slots that cannot follow the zone's clock on that day
+            impossible.append(str(error))
+        else:
+            choices.append(_choice(name, other, counted, forecaster))
         progress("other choices planned", index, len(others))
     return Planned(
         name=spec.name,

@@ -108,6 +108,20 @@ def test_ones_own_feed_is_counted_as_a_release_counts_it(tmp_path, hatstream):
     assert document["needs"]["by_epsilon"][2]["epsilon"] == 1.0
 
 
+def test_slots_that_cannot_follow_a_clock_change_are_said_and_the_others_are_planned(tmp_path, hatstream):
+    lines = [
+        f"{bus},2022-03-27T{hour:02d}:30:00Z,{21.17 + 0.02 * (bus % 3)},72.83,{20 + bus}\n"
+        for bus in range(6)
+        for hour in range(9, 12)
+    ]
+    london = city.SPEC.replace("Asia/Kolkata", "Europe/London").replace('service = "08:00-12:00"\n', "")
+    spec, feed = city.write(tmp_path, spec=london, lines=lines)
+    out = hatstream("plan", "--spec", spec, "--input", feed, "--json")[1]
+    document = json.loads(out)
+    assert {"resolution 8", "30-minute slots"} <= {each["choice"] for each in document["choices"]}
+    assert any("slots of 120 minutes cannot follow it" in note for note in document["notes"])
+
+
 def test_a_feed_without_a_usable_row_is_refused_without_its_content(tmp_path, hatstream):
     spec, feed = city.write(tmp_path, lines=["PLATE7,not a time,1,2,3\n"])
     code, _, err = hatstream("plan", "--spec", spec, "--input", feed)
