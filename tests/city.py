@@ -100,8 +100,9 @@ def init(folder: Path) -> list[str]:
 
 
 def release(folder: Path, *more: str, start: str = DAYS[0], end: str = DAYS[-1]) -> list[str]:
+    feed = [] if "--input" in more else ["--input", str(folder / "feed.csv")]
     return [
         "release", "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite"),
-        "--input", str(folder / "feed.csv"), "--from", start, "--to", end,
+        *feed, "--from", start, "--to", end,
         "--output", str(folder / "out"), "--formats", ",".join(FORMATS), *more,
     ]  # fmt: skip

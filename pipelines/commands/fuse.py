@@ -16,6 +16,7 @@ from pipelines.commands.options import (
     formats_option,
     json_option,
     output_folder_option,
+    pattern_option,
     progress_bars,
     spec_option,
 )
@@ -31,7 +32,7 @@ MOST_GROUPS = 40
 
 @click.command()
 @spec_option
-@click.option("--input", "pattern", required=True, metavar="GLOB", help="The files of reports, as a quoted pattern.")
+@pattern_option("The files of reports, as a quoted pattern.")
 @output_folder_option
 @formats_option
 @json_option
@@ -65,7 +66,7 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
 
 @click.command()
 @spec_option
-@click.option("--input", "pattern", required=True, metavar="GLOB", help="The files of telemetry, as a quoted pattern.")
+@pattern_option("The files of telemetry, as a quoted pattern.")
 @click.option(
     "--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The file of reports to write."
 )

@@ -91,9 +91,9 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
     own = rows_table(OPERATOR_ONLY, secret)
     own.add_row("stages that differ now", f"{secret['stages_that_differ_now']:,}")
     out.print(own)
-    if not secret["observations"]:
+    if summary["stages_new"] and not secret["observations"]:
         out.print(
-            "No row was usable: what was recorded knows of no vehicle, and stays. Look at the input "
+            "No row was usable: what this run recorded knows of no vehicle, and stays. Look at the input "
             "(--check-input) before you release another day."
         )
     show_left_out(secret, out)

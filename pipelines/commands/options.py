@@ -52,6 +52,19 @@ def packed(
     return decorate
 
 
+def _one_pattern(_context: click.Context, _parameter: click.Parameter, patterns: tuple[str, ...]) -> str | None:
+    if len(patterns) > 1:
+        raise click.BadParameter(f"one folder or quoted pattern, not {len(patterns)}: such as 'feed/*.csv'")
+    return patterns[0] if patterns else None
+
+
+def pattern_option(text: str, *, required: bool = True) -> Callable[[Command], Command]:
+    """Makes the option of input files, which may be given once: of several click would take the last, silently."""
+    return click.option(
+        "--input", "pattern", metavar="GLOB", required=required, multiple=True, callback=_one_pattern, help=text
+    )
+
+
 def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
     from transforms.extras import require
     from transforms.sources.topic import Topic
@@ -161,9 +174,7 @@ files_options = packed("asked", AskedOutputs, *_FILES)
 outputs_options = packed("asked", AskedOutputs, *_FILES, _kafka_output_option)
 
 
-results_option = click.option(
-    "--input", "pattern", required=True, metavar="GLOB", help="Result files: a folder, or files as a quoted pattern."
-)
+results_option = pattern_option("Result files: a folder, or files as a quoted pattern.")
 html_option = click.option(
     "--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file to write."
 )

@@ -19,6 +19,7 @@ from pipelines.commands.options import (
     json_option,
     outputs_options,
     packed,
+    pattern_option,
     progress_bars,
     spec_option,
 )
@@ -65,13 +66,7 @@ range_options = packed(
 input_options = packed(
     "files",
     InputFiles,
-    click.option(
-        "--input",
-        "pattern",
-        required=True,
-        metavar="GLOB",
-        help="The input: a folder, or files as a quoted pattern; s3://.. and gs://.. too.",
-    ),
+    pattern_option("The input: a folder, or files as a quoted pattern; s3://.. and gs://.. too."),
     click.option(
         "--allow-empty",
         is_flag=True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.commands.options import account_options, answer, html_option, json_option, spec_option
+from pipelines.commands.options import account_options, answer, html_option, json_option, pattern_option, spec_option
 from pipelines.errors import UsageError
 from pipelines.input_files import paths_of
 
@@ -32,12 +32,7 @@ Example:
 @click.command(help=_HELP)
 @spec_option
 @account_options
-@click.option(
-    "--input",
-    "pattern",
-    metavar="GLOB",
-    help="Result files: a folder, or files as a quoted pattern, to say how good they are.",
-)
+@pattern_option("Result files: a folder, or files as a quoted pattern, to say how good they are.", required=False)
 @click.option("--from", "start", metavar="DATE", help="First local date of the slots to look for.")
 @click.option("--to", "end", metavar="DATE", help="Last local date of them.")
 @html_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.commands.options import answer, json_option, spec_option
+from pipelines.commands.options import answer, json_option, pattern_option, spec_option
 from pipelines.commands.surroundings import with_specified
 from pipelines.input_files import paths_of
 
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("travel-time")
 @spec_option
-@click.option(
-    "--input",
-    "pattern",
-    required=True,
-    metavar="GLOB",
-    help="Result files of one product, such as place-slot.",
-)
+@pattern_option("Result files of one product, such as place-slot.")
 @click.option(
     "--route",
     "route_path",

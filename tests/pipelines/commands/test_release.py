@@ -214,9 +214,9 @@ def test_many_release_shards_publish_the_same_cells_and_charge_the_cap(tmp_path,
     ],
 )
 def test_wrong_use_has_its_exit_code_and_says_what_is_wrong(town, hatstream, arguments, code, said):
-    base = city.release(town)
+    base = city.release(town, *arguments)
     cut = base.index("--from")
-    found, out, err = hatstream(*base[:cut], *base[cut + 4 :], *arguments)
+    found, out, err = hatstream(*base[:cut], *base[cut + 4 :])
     assert (found, out) == (code, "")
     assert said in err
     assert not (town / "out").exists()

@@ -49,6 +49,14 @@ def test_a_folder_is_all_the_files_in_it_but_hidden_ones(town, hatstream):
     assert (code, summary_of(out)["rows"] > 0) == (0, True)
 
 
+@pytest.mark.parametrize("command", ["release", "plan", "map", "report"])
+def test_an_input_that_is_given_twice_is_refused_and_none_of_them_is_left_out(town, hatstream, command):
+    twice = [option for name in ("a.csv", "feed.csv") for option in ("--input", town / name)]
+    code, out, err = hatstream(command, "--spec", town / "spec.toml", *twice, "--output", town / "out")
+    assert (code, out, "'--input': one folder or quoted pattern, not 2" in err) == (1, "", True)
+    assert spent_by(hatstream, town) == []
+
+
 OUTSIDE = "PLATE0,2021-12-31T08:00:00+05:30,21.17,72.83,7\n"
 NO_SPEED = "PLATE0,2022-01-01T08:00:00+05:30,21.17,72.83,fast\n"
 BROKEN = "PLATE0,yesterday,21.17,72.83,7\n"
