@@ -143,3 +143,16 @@ def test_limits_decide_a_release_and_specifications_without_them_keep_their_id(t
     other = load(levels_city.write(tmp_path, spec=SPEC.replace("= 300", "= 301"))[0])
     assert first.spec_id != other.spec_id
     assert "derived_speed" not in load(levels_city.write(tmp_path)[0]).text
+
+
+@pytest.mark.parametrize(("limits", "usable"), [(DERIVED, 60 * 149), (DERIVED.replace("300", "30"), 0)])
+def test_checking_an_input_counts_what_a_release_would(tmp_path, hatstream, limits, usable):
+    """Reports of a minute, of which no speed is derived within 30 s: the check said that all were well."""
+    header, lines = rows()
+    (tmp_path / "spec.toml").write_text(SPEC.replace(DERIVED, limits))
+    (tmp_path / "feed.csv").write_text(header + "".join(lines))
+    code, out, _ = hatstream(*city.release(tmp_path, "--check-input", "--json", start=DAY, end=DAY))
+    found = json.loads(out)["operator_only"]
+    (period,) = found["periods"]
+    assert (code, period["rows"], period["slots_with_rows"]) == (0 if usable else 4, usable, 3 if usable else 0)
+    assert sum(found["refused"].values()) == found["rows"] - usable
