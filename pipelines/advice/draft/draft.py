@@ -24,6 +24,8 @@ from transforms.time.calendar import Timetable
 
 SPAN_VEHICLES = 150
 """A limit for 28 days is drafted for fleets of at least so many vehicles."""
+MOST_TOO_FAST = 1.5
+"""Units differ by more but for knots and mph; ways are straight between positions, and speeds those of an instant."""
 
 
 _TEMPLATES = jinja2.Environment(
@@ -180,6 +182,8 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
     if feed.with_speed < 0.9 and "speed" in feed.columns.names:
         how = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
         warnings.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
+    if feed.too_fast is not None and not 1 / MOST_TOO_FAST < feed.too_fast < MOST_TOO_FAST:
+        warnings.append(f"Speeds are {feed.too_fast:.2g} times what the ways between positions take: check their unit.")
     if feed.columns.time_formats[1:]:
         both = " or ".join(feed.columns.time_formats)
         warnings.append(f"Day and month cannot be told apart in this sample: times may be {both}. Give a later sample.")

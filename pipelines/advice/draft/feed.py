@@ -14,7 +14,7 @@ from pipelines.advice.draft.by_file import advice, find_by_file, is_by_file, rea
 from pipelines.advice.draft.columns import LOOKED_FOR, DraftedColumns, as_array, find_columns, missing_fields
 from pipelines.advice.draft.sample import ROWS, Sample
 from pipelines.advice.draft.streets import find_heading
-from pipelines.advice.draft.units import DraftPositions, are_positions, cells_in, speed_unit, zones_at
+from pipelines.advice.draft.units import DraftPositions, are_positions, cells_in, speed_ratio, speed_unit, zones_at
 from pipelines.advice.draft.whole import counted, usable_share
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
@@ -23,6 +23,7 @@ from transforms.layouts.base import FIELDS
 from transforms.layouts.by_file import FILE
 from transforms.layouts.columns import longitudes, numbers
 from transforms.places.hexagons import cell_text
+from transforms.value import PER_UNIT
 
 RESOLUTION = 7
 _UNREAD = (
@@ -36,7 +37,8 @@ _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 class DraftedFeed:
     """What was made out of a sample. zone_needed: times have no offset. heading: the column, where there is one.
 
-    is_cut: vehicles and cells are not those of all rows.
+    is_cut: vehicles and cells are not those of all rows. too_fast: how many times as fast as their positions speeds are
+    in that unit; None where that cannot be told.
     """
 
     sample: Sample
@@ -52,6 +54,7 @@ class DraftedFeed:
     max_gap_s: int
     heading: str | None = None
     is_cut: bool = False
+    too_fast: float | None = None
 
     @property
     def derived(self) -> str:
@@ -70,29 +73,37 @@ def feed_of(path: Path) -> DraftedFeed:
     if not placed.us.size:
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
     _check_usable(files[0], sample, columns, float(fits.mean()))
-    moving = np.isfinite(placed.speed)
-    unit, why = speed_unit(columns.names.get("speed", ""), placed.where(moving))
+    moving = placed.where(np.isfinite(placed.speed))
+    unit, why, too_fast = _unit_of(sample, columns.names.get("speed", ""), moving)
     cells = cells_in(placed.lat, placed.lon, RESOLUTION)
     vehicles = len(files) if FILE in sample.columns else int(np.unique(placed.vehicle).size)
     is_cut = fits.size >= ROWS
     if is_cut and FILE not in sample.columns and (whole := counted(files[0], sample, columns, RESOLUTION)):
         vehicles, cells, is_cut = whole
-    bare = columns.instants(arrays["time"], None)
     return DraftedFeed(
         sample=sample,
         columns=columns,
         zones=tuple(zones_at(float(np.median(placed.lat)), float(np.median(placed.lon)))),
-        zone_needed=bool(bare.no_offset.mean() > 0.5),
+        zone_needed=bool(columns.instants(arrays["time"], None).no_offset.mean() > 0.5),
         unit=unit,
         unit_why=why,
         cells=tuple(cell_text(cell) for cell in cells.tolist()),
         vehicles=vehicles,
         usable=float(fits.mean()),
-        with_speed=float(moving.mean()),
+        with_speed=moving.us.size / placed.us.size,
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
         heading=_heading_of(sample),
         is_cut=is_cut,
+        too_fast=too_fast,
     )
+
+
+def _unit_of(sample: Sample, name: str, moving: DraftPositions) -> tuple[str, str, float | None]:
+    """The unit of speeds and why it is that; and `DraftedFeed.too_fast`."""
+    ratio = speed_ratio(moving)
+    unit, why = speed_unit(name, moving, ratio)
+    per_unit = FIXED[sample.layout].layout.units.value_per_unit if sample.layout in FIXED else PER_UNIT[unit]
+    return unit, why, None if ratio is None else ratio * float(per_unit) / 3.6
 
 
 def _check_usable(file: str, sample: Sample, columns: DraftedColumns, expected: float) -> None:

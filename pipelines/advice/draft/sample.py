@@ -223,7 +223,7 @@ def _csv(text: str) -> Sample:
     delimiter = max(marks, key=lambda mark: _agreement(lines[:200], mark))
     if _agreement(lines[:200], delimiter)[0] < _MOST_AGREE:  # a text has blanks anyway
         delimiter, lines = BLANK, [" ".join(filter(None, line.split(BLANK))) for line in lines]
-    rows = list(csv.reader(lines, delimiter=delimiter))
+    rows = _fields(lines, delimiter)
     width = Counter(map(len, rows)).most_common(1)[0][0]
     if width < 4:
         raise ValueError("fewer than four fields")
@@ -258,9 +258,14 @@ def _have_offsets(times: Sequence[Any]) -> bool:
     return sum(bool(_OFFSET.search(text)) for text in given) > len(given) / 2
 
 
+def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:
+    """Reads each line by itself, as a release does: a lone quote takes no other line with it."""
+    return [row for line in lines for row in csv.reader([line], delimiter=mark)]
+
+
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:
     """Counts which part of the lines has the usual number of fields, and that number."""
-    widths = Counter(len(row) for row in csv.reader(lines, delimiter=mark))
+    widths = Counter(map(len, _fields(lines, mark)))
     width, times = widths.most_common(1)[0] if widths else (1, 0)
     return (times / len(lines) if width >= 4 else 0.0, width)
 

@@ -53,12 +53,14 @@ def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
     return np.unique(cells_at(lat_e7, lon_e7, resolution))
 
 
-def speed_unit(name: str, rows: DraftPositions) -> tuple[str, str]:
-    """The unit and why: the column's name, or speeds beside those between consecutive positions."""
+def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
+    """The unit and why: the column's name, or speeds beside those between consecutive positions.
+
+    ratio: as `speed_ratio` gives it.
+    """
     for unit, pattern in _NAMED:
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
-    ratio = speed_ratio(rows)
     if ratio is not None:
         unit = min(PER_UNIT, key=lambda unit_name: abs(np.log(ratio * float(PER_UNIT[unit_name]) / 3.6)))
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"

@@ -95,6 +95,25 @@ def test_keys_of_json_that_no_release_follows_are_refused_and_not_shown(tmp_path
     assert "PLATE" not in str(refused.value)
 
 
+def test_a_lone_quote_takes_no_other_line_with_it(tmp_path):
+    lines = [",".join(map(str, row)) for row in (NAMES, *rows())]
+    (tmp_path / "feed.csv").write_text("\n".join([*lines[:50], f'"{lines[50]}', *lines[51:]]))
+    made = draft(tmp_path / "feed.csv", adds_and_removes=True)
+    assert made.found[0] == "layout csv; 239 rows looked at, 100% with vehicle, time and position"
+
+
+@pytest.mark.parametrize(
+    ("name", "per_mps", "told"),
+    [("speed", 100, "28 times"), ("speed_mps", 3.6, "3.6 times"), ("kmh", 1, "0.28 times"), ("speed_kmh", 3.6, None)],
+)
+def test_speeds_that_do_not_fit_the_ways_between_positions_are_warned_of(tmp_path, name, per_mps, told):
+    with (tmp_path / "feed.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([(*NAMES[:4], name), *rows(per_mps)])
+    warnings = draft(tmp_path / "feed.csv", adds_and_removes=True).warnings
+    warned = [line for line in warnings if "times what the ways between positions take" in line]
+    assert [told in line for line in warned] == ([] if told is None else [True])
+
+
 def test_a_file_without_a_row_is_said_to_have_none(tmp_path):
     path = parquet(rows(), tmp_path)
     pq.write_table(pq.read_table(path).slice(0, 0), path)
