@@ -21,7 +21,7 @@ from pipelines.input_files import paths_of
 from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS
 from transforms.layouts.by_file import FILE
-from transforms.layouts.columns import longitudes, numbers
+from transforms.layouts.columns import Floats, longitudes, numbers
 from transforms.places.hexagons import cell_text
 from transforms.value import PER_UNIT
 
@@ -83,7 +83,7 @@ def feed_of(path: Path) -> DraftedFeed:
     return DraftedFeed(
         sample=sample,
         columns=columns,
-        zones=tuple(zones_at(float(np.median(placed.lat)), float(np.median(placed.lon)))),
+        zones=tuple(zones_at(_middle(placed.lat), _middle(placed.lon))),
         zone_needed=bool(columns.instants(arrays["time"], None).no_offset.mean() > 0.5),
         unit=unit,
         unit_why=why,
@@ -96,6 +96,11 @@ def feed_of(path: Path) -> DraftedFeed:
         is_cut=is_cut,
         too_fast=too_fast,
     )
+
+
+def _middle(degrees: Floats) -> float:
+    """The median that is one of them: between both sides of the antimeridian lies the other side of the earth."""
+    return float(np.quantile(degrees, 0.5, method="nearest"))
 
 
 def _unit_of(sample: Sample, name: str, moving: DraftPositions) -> tuple[str, str, float | None]:

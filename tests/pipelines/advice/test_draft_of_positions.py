@@ -39,6 +39,12 @@ def test_longitudes_from_0_to_360_are_those_of_the_same_places(tmp_path):
     assert (spec.cells, spec.timetable.zone, taken) == (drafted(rows(), tmp_path)[0].cells, "America/Chicago", 240)
 
 
+def test_a_town_on_both_sides_of_the_date_line_lies_on_neither_other_side_of_the_earth(tmp_path):
+    east = [(bus, time, lat - 47.05, lon + 277.7, speed) for bus, time, lat, lon, speed in rows()[:120]]
+    west = [(f"W{bus}", time, lat, lon - 359.9, speed) for bus, time, lat, lon, speed in east]
+    assert drafted(east + west, tmp_path)[0].timetable.zone == "Pacific/Fiji"
+
+
 def test_longitudes_that_are_none_are_named(tmp_path):
     with pytest.raises(
         InputError, match=r"no column of lon was made out.*degrees .* from -180 to 180 or from 0 to 360"
