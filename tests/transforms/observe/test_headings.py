@@ -94,7 +94,10 @@ def to_tides(path, rows):
 KINDS = {"vehicle": pa.string(), "time": pa.string()}
 FORMS = {
     "csv": (to_csv, TEXTS),
-    "jsonl": (to_jsonl, [*NUMBERS[:7], (None, NO_HEADING), ("90", NO_HEADING), (True, NO_HEADING), ([], NO_HEADING)]),
+    "jsonl": (
+        to_jsonl,
+        [*NUMBERS[:7], (None, NO_HEADING), ("90", 90), ("x", NO_HEADING), (True, NO_HEADING), ([], NO_HEADING)],
+    ),
     "json": (to_json, [*NUMBERS[:7], (None, NO_HEADING), ({}, NO_HEADING), (10**400, NO_HEADING)]),
     "avro": (to_avro, [*NUMBERS, ("x", NO_HEADING)]),
     "parquet": (to_parquet, NUMBERS),
