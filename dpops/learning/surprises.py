@@ -38,14 +38,14 @@ class Told(NamedTuple):
     explained: float
 
 
-UNTOLD = Told(USUAL.least, 0.0)
+UNTOLD = Told(fitted.FLOOR, 0.0)
 
 
 class _Surprises(NamedTuple):
     """What a level's sums miss, (queries,) each. squares: of what the models miss, less those of noise and of what few
     vehicles add. floors: what the usual floor adds up to. precisions: of the squares.
 
-    sums: weight times mean speed, as released. weights: as  missed: of the sums, by the models. known: the
+    sums: weight times mean speed, as released. weights: of the groups. missed: of the sums, by the models. known: the
     variance of what they say. certainties: the precision of the sums.
     """
 
@@ -72,7 +72,7 @@ def _floor(surprises: Sequence[_Surprises]) -> float:
     for of_day in surprises:
         weighted = of_day.floors * of_day.precisions
         precision, value = precision + float(weighted @ of_day.floors), value + float(weighted @ of_day.squares)
-    return USUAL.least * max(value / precision, 0.0)
+    return fitted.FLOOR * max(value / precision, 0.0)
 
 
 def _explained(surprises: Sequence[_Surprises]) -> float:
@@ -114,7 +114,7 @@ def _surprises(
     around = weights * (described.values - centre)
     missed = (level.speeds - totals(around)).ravel()
     noise = 1 / level.speed_precision.ravel()
-    few, floors = fitted.LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * USUAL.least).ravel()
+    few, floors = fitted.LEFT * totals(weights**2 * falling).ravel(), totals(weights**2 * fitted.FLOOR).ravel()
     whole = noise + few + floors
     return _Surprises(
         squares=missed**2 + variances - noise - few,  # what a sum decides of the models, it is missed by less
