@@ -86,7 +86,7 @@ def layout(
     with_speed: bool = True,
     headed: bool = False,
 ) -> Layout:
-    """The layout of that name. Raises ValueError naming the field, the rule and the value.
+    """Makes the layout of that name. Raises ValueError naming the field, the rule and the value.
 
     columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; units:
     `iso` and `km/h` unless given. time_zone: of times without an offset. time_format: in place of a time_unit. records:
@@ -138,14 +138,14 @@ def _fixed(name: str, headed: bool, given: Mapping[str, object]) -> Layout:
 def report_layout(
     name: str, columns: Mapping[str, str] | None, time_unit: str | None, fields: tuple[str, ...]
 ) -> Layout:
-    """The mapped layout of that name for rows of other fields. Raises ValueError as `layout` does."""
+    """Makes the mapped layout of that name for rows of other fields. Raises ValueError as `layout` does."""
     _check_name(name, [*MAPPED])
     units = _units(time_unit, None, None, None)
     return MAPPED[name].of(units, _column_names(name, columns, fields), fields, _own_options(name, {}))
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
-    """The layout as one of messages. Raises ValueError naming the field, the rule and the value."""
+    """Takes a layout as one of messages. Raises ValueError naming the field, the rule and the value."""
     if isinstance(layout, MessageLayout):
         return layout
     layouts = {own_name: FIXED[own_name].layout for own_name in FIXED} | {**MAPPED}

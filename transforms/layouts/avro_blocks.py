@@ -118,7 +118,7 @@ _EXPAND = {"null": _as_it_is, "deflate": _inflated, "snappy": _from_snappy, "zst
 
 
 def write_long(value: int) -> bytes:
-    """A count or size of at least 0 in Avro's zigzag encoding."""
+    """Encodes a count or size of at least 0 in Avro's zigzag encoding."""
     value, out = value << 1, bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -128,7 +128,7 @@ def write_long(value: int) -> bytes:
 
 
 def container(header: Header, blocks: list[AvroBlock]) -> bytes:
-    """The blocks as an uncompressed file of the header's schema, for fastavro."""
+    """Writes the blocks as an uncompressed file of the header's schema, for fastavro."""
     schema = json.dumps(header.schema).encode()
     parts = [_MAGIC, write_long(1), write_long(len("avro.schema")), b"avro.schema", write_long(len(schema)), schema]
     parts += [write_long(0), header.sync]

@@ -45,7 +45,7 @@ class Work:
         self._check(self._done + work, self._own + rows)
 
     def add(self, rows: list[Row]) -> None:
-        """Decoded rows of the blocks that were begun. Raises UnreadableFile where they hold too little."""
+        """Counts decoded rows of the blocks that were begun. Raises UnreadableFile where they hold too little."""
         self._done += self._row_work * len(rows)
         self._own += own_rows(rows)
         self._check(self._done, self._own)
@@ -56,12 +56,12 @@ class Work:
 
 
 def own_rows(rows: Iterable[Row]) -> int:
-    """How many vehicles and times, the first two values, are among them. What is not equal to itself is none."""
+    """Counts the distinct pairs of vehicle and time, the first two values. What is not equal to itself is none."""
     return len({row[:2] for row in rows if row[0] == row[0] and row[1] == row[1]})
 
 
 def shape(path: str, schema: Any) -> SchemaSize:
-    """Shape of the records of a schema as fastavro parsed it. Raises UnreadableFile for one that would never end."""
+    """Sizes the records of a schema as fastavro parsed it. Raises UnreadableFile for one that would never end."""
     sizes = _Sizes(path)
     return SchemaSize(sizes.of(schema).values, sizes.for_a_byte)
 

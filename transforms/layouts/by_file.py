@@ -34,7 +34,7 @@ class ByFile:
 
 
 def vehicle_of(path: str) -> bytes:
-    """A file's name without what says its form.
+    """Takes from a file's name what says its form.
 
     >>> vehicle_of("/feed/2008-02-02/366.txt.gz")
     b'366'

@@ -90,7 +90,7 @@ def send(file: IO[bytes], *parts: bytes | pa.Buffer) -> None:
 
 
 def receive(file: IO[bytes]) -> bytes:
-    """One part; of no bytes where the other side has ended."""
+    """Reads one part; of no bytes where the other side has ended."""
     size = file.read(8)
     return file.read(struct.unpack("<q", size)[0]) if len(size) == 8 else b""
 
@@ -110,7 +110,7 @@ def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | N
 
 
 def _within_time(work: DecoderTask) -> Iterator[RawBatch]:
-    """The system ends this process when it has used too much processor time for one batch, or for all so far."""
+    """Has the system end this process when it has used too much processor time for one batch, or for all so far."""
     allowed = time.process_time() + work.step_cpu_s + BYTE_CPU_S * work.size()
     batches = work.batches()
     while True:

@@ -32,7 +32,7 @@ _SCANNER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
 def begins_array(start: bytes) -> bool:
-    """Whether a file that starts so, with LOOK_BYTES at most, is one array; else it is lines.
+    """Says whether a file that starts so, with LOOK_BYTES at most, is one array; else it is lines.
 
     A line that is a whole array, before one with an object, is a bad record of its own: it decides nothing for others.
     """
@@ -88,7 +88,7 @@ class _Piece(NamedTuple):
 
 
 def _whole_piece(data: bytes, start: int) -> _Piece | None:
-    """A stretch that msgspec takes as a list; None where it is damaged (or was cut inside of an element)."""
+    """Reads a stretch that msgspec takes as a list; None where it is damaged (or was cut inside of an element)."""
     end = start + _WINDOW
     body: bytes | memoryview
     if end >= len(data):
@@ -109,7 +109,7 @@ def _whole_piece(data: bytes, start: int) -> _Piece | None:
 
 
 def _damaged_piece(data: bytes, start: int, looks: _Looks) -> _Piece:
-    """Element by element through a stretch, to the next good one after each that is damaged.
+    """Goes element by element through a stretch, to the next good one after each that is damaged.
 
     Short stretches, for every error in JSON costs a look at the text before it.
     """
@@ -139,7 +139,7 @@ def _past_blanks(data: bytes, start: int) -> int:
 
 
 def _element_end(text: str, start: int, looks: _Looks) -> int | None:
-    """Where the JSON value at `start` ends; None if there is none, or if no comma, bracket or object follows.
+    """Finds where the JSON value at `start` ends; None if there is none, or if no comma, bracket or object follows.
 
     Lenient: what is inside is judged when it is decoded. An array that holds objects may be one that was never
     closed and took the elements after it: no value.
@@ -159,7 +159,7 @@ def _element_end(text: str, start: int, looks: _Looks) -> int | None:
 
 
 def _resume(data: bytes, start: int, looks: _Looks) -> int:
-    """Where the element after a damaged one begins: at the first `, {` that is not inside of the damaged one.
+    """Finds where the element after a damaged one begins: at the first `, {` that is not inside of the damaged one.
 
     Inside of an object no `{` follows a comma, only inside of an array. In an array that stays open it is still the
     next element if it can be read and another follows it; where a string runs over it a quote is missing.

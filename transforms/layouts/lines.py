@@ -50,7 +50,7 @@ def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
 
 
 def lines_of(data: bytes) -> TextLines:
-    """The lines of a chunk, empty ones included."""
+    """Finds the lines of a chunk, empty ones included."""
     letters = letters_of(data)
     ends = np.flatnonzero(letters == NEWLINE)
     if data and not data.endswith(b"\n"):
@@ -65,7 +65,7 @@ def letters_of(data: bytes) -> NDArray[np.uint8]:
 
 
 def without(data: bytes, lines: TextLines, dropped: NDArray[np.bool_]) -> bytes:
-    """A chunk without its dropped lines; costs time for these alone."""
+    """Cuts the dropped lines out of a chunk; costs time for these alone."""
     pieces, start = [], 0
     for i in np.flatnonzero(dropped).tolist():
         pieces.append(data[start : lines.start[i]])

@@ -30,7 +30,7 @@ def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
 
 @lru_cache(maxsize=65_536)
 def _offset_s(local_s: int, zone: str) -> int | None:
-    """The offset of a local quarter of an hour; None where it happens twice or not at all."""
+    """Finds the offset of a local quarter of an hour; None where it happens twice or not at all."""
     if not _FIRST_S + 86_400 <= local_s <= _LAST_S:
         return 0  # implausible in any zone
     local = _EPOCH + timedelta(seconds=local_s)

@@ -18,7 +18,7 @@ _DAMAGE = (EOFError, zlib.error, zipfile.BadZipFile, pa.ArrowInvalid)
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """The file's bytes, decompressed as they are read. Raises UnreadableFile where they are damaged, or OSError."""
+    """Opens a file, decompressed as it is read. Raises UnreadableFile where it is damaged, or OSError."""
     with ExitStack() as stack:
         try:
             yield _open(path, stack)
@@ -32,7 +32,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened_text(path: str) -> Iterator[BinaryIO]:
-    """The bytes of a text. Raises UnreadableFile for UTF-16, as a whole, for it has no line that could be read."""
+    """Opens a text. Raises UnreadableFile for UTF-16, as a whole, for it has no line that could be read."""
     with opened(path) as file:
         if file.read(2) in UTF16_MARKS:
             raise UnreadableFile(path, UTF16)

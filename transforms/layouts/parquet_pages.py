@@ -32,7 +32,7 @@ class BadPage(Exception):
 
 
 def pages(file: BinaryIO, start: int, end: int) -> Iterator[Page]:
-    """The pages of a column chunk that lies in [start, end). Raises BadPage."""
+    """Yields the pages of a column chunk that lies in [start, end). Raises BadPage."""
     while start < end:
         header, used = _page_header(file, start)
         page = _page(header)
@@ -41,7 +41,7 @@ def pages(file: BinaryIO, start: int, end: int) -> Iterator[Page]:
 
 
 def footer_rows(path: str) -> int | None:
-    """The rows that a file's footer says it has; None where it says nothing that can be read. May raise OSError."""
+    """Reads how many rows a file's footer says it has; None where that cannot be read. May raise OSError."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - _TRAILER_BYTES, 0))

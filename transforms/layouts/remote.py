@@ -24,12 +24,12 @@ class NoFileSystem(Exception):
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path or pattern begins with a scheme, such as s3://."""
+    """Says whether a path or pattern begins with a scheme, such as s3://."""
     return _SCHEME.match(path) is not None
 
 
 def matching(pattern: str) -> list[str]:
-    """The files that a pattern matches, sorted; `*` crosses no slash, `**` does. Raises NoFileSystem."""
+    """Lists the files that a pattern matches, sorted; `*` crosses no slash, `**` does. Raises NoFileSystem."""
     systems = _systems()
     try:
         (listing,) = systems.match([pattern])
@@ -44,7 +44,7 @@ def matching(pattern: str) -> list[str]:
 
 @contextmanager
 def fetched(path: str) -> Iterator[str]:
-    """A path of this machine under which the file can be read; it ends as the file's name does. Raises StepError."""
+    """Fetches a file to a path of this machine, which ends as the file's name does. Raises StepError."""
     systems = _systems()
     from apache_beam.io.filesystem import CompressionTypes
 
@@ -64,7 +64,7 @@ def fetched(path: str) -> Iterator[str]:
 
 
 def _kind(error: BaseException) -> str:
-    """The innermost error's name: Beam wraps those of stores."""
+    """Names the innermost error: Beam wraps those of stores."""
     details = getattr(error, "exception_details", None)
     inner = next((of_store for of_store in (details or {}).values() if isinstance(of_store, BaseException)), None)
     return type(inner or error).__name__

@@ -20,7 +20,7 @@ class NoSnapshot(ValueError):
 
 
 def records_of(data: bytes, place: Path) -> list[msgspec.Raw]:
-    """The records of a document, of an array of documents, or of one on each line. Raises NoSnapshot.
+    """Finds the records of a document, of an array of documents, or of one on each line. Raises NoSnapshot.
 
     A document without the array holds none: that is how JSON made of protocol buffers says that there are none.
     """
@@ -40,7 +40,7 @@ def records_of(data: bytes, place: Path) -> list[msgspec.Raw]:
 
 
 def batches_of_snapshot(data: bytes, place: Path, paths: Paths) -> Iterator[RawBatch]:
-    """A damaged record inside of a document that is JSON costs itself alone. Raises NoSnapshot."""
+    """Reads a document's records; where it is JSON, a damaged one costs itself alone. Raises NoSnapshot."""
     yield from batches_of_records(records_of(data, place), paths)
 
 

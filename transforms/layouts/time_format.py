@@ -87,7 +87,7 @@ class TimeFormat:
 
 @cache
 def _pattern(text: str) -> str:
-    """RE2 of a whole text: a blank stands for any number of them."""
+    """Writes a form of times as an RE2 of a whole text: a blank stands for any number of them."""
     pieces = re.split("(%.)", text)
     written = [
         f"(?P<{_PARTS[piece][0]}>{_PARTS[piece][1]})" if piece in _PARTS else re.escape(piece).replace("\\ ", " +")

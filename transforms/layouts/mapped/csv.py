@@ -88,7 +88,7 @@ class _Header:
 
 
 def _first_line(data: bytes) -> tuple[bytes | None, bytes]:
-    """The first line that is not blank, and what follows it."""
+    """Splits off the first line that is not blank from what follows it."""
     lines = lines_of(data)
     for i in np.flatnonzero(lines.end > lines.start)[:1].tolist():
         follows = int(lines.start[i + 1]) if i + 1 < len(lines.start) else len(data)
@@ -108,7 +108,7 @@ def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int)
 
 
 def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str, Any]:
-    """The needed fields as binary columns. Every line that is not empty has all the fields of the header."""
+    """Reads the needed fields as binary columns. Every line that is not empty has all the fields of the header."""
     if not data:
         return {name: pa.array([], pa.binary()) for name in fields}
     places = [str(place) for place in range(header.width)]
@@ -150,7 +150,7 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
 
 
 def _quotes_before(places: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
-    """How many quotes are before each place, in its line."""
+    """Counts the quotes before each place, in its line."""
     line = np.searchsorted(lines.start, places, side="right") - 1
     return np.searchsorted(quotes, places) - np.searchsorted(quotes, lines.start)[line]
 

@@ -37,7 +37,7 @@ def read_json_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
 
 
 def batch_of_messages(payloads: Sequence[bytes], paths: Paths) -> RawBatch:
-    """One JSON object a message. An empty message is malformed; a line end inside of one ends nothing."""
+    """Reads one JSON object a message. An empty message is malformed; a line end inside of one ends nothing."""
     data = b"\n".join(payloads)
     records, strict = _count(data)
     one_a_line = records == len(payloads) == data.count(b"\n") + 1
@@ -58,7 +58,7 @@ def _batch(chunk: Chunk, paths: Paths) -> RawBatch:
 
 
 def _count(data: bytes) -> tuple[int, bool]:
-    """How many lines are not empty, and whether each of them begins with { and ends with }.
+    """Counts the lines that are not empty, and says whether each of them begins with { and ends with }.
 
     Then no record runs over a line end, for `}`, a line end and `{` never follow one another inside JSON.
     """

@@ -80,7 +80,7 @@ class _TooManyFields(DecodeError):  # type: ignore[misc]
 
 
 def is_feed(data: bytes) -> bool:
-    """Whether a message is a feed, however many of its entities are refused."""
+    """Says whether a message is a feed, however many of its entities are refused."""
     try:
         for _ in _rows(data):
             pass
@@ -102,7 +102,7 @@ def _message_rows(data: bytes) -> list[_Row | str]:
 
 
 def _rows(data: bytes) -> Iterator[_Row | str]:
-    """The rows of the entities that have a vehicle; a reason for those that are refused."""
+    """Yields the rows of the entities that have a vehicle, and a reason for each that is refused."""
     has_header = False
     for number, (field, start, end) in enumerate(_fields(data)):
         if number > FEED_FIELDS:
@@ -122,7 +122,7 @@ def _rows(data: bytes) -> Iterator[_Row | str]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Number, start and end of each field of a message. Raises IndexError or DecodeError where it is damaged."""
+    """Yields number, start and end of each field of a message. Raises IndexError or DecodeError where it is damaged."""
     place = 0
     while place < len(data):
         tag, place = _varint(data, place)

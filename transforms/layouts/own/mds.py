@@ -51,7 +51,7 @@ class MdsTelemetry:
         return self._of_document(lambda layout: layout.from_messages([payload]))
 
     def _of_document(self, read: Callable[[JsonRecords], Iterator[RawBatch]]) -> Iterator[RawBatch]:
-        """What lies at the first of the places that holds anything."""
+        """Yields what lies at the first of the places that holds anything."""
         for place in PLACES:
             rows = 0
             for batch in read(self._at(place)):

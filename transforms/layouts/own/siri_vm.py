@@ -80,7 +80,7 @@ LAYOUT = OwnLayout(SiriVm(), SiriVm(fields=with_heading(FIELDS)), form="xml")
 
 
 def _of_message(payload: bytes, fields: tuple[str, ...]) -> list[RawBatch]:
-    """A damaged document is one refused row."""
+    """Reads one message; a damaged document is one refused row."""
     pieces = (payload[index : index + _PIECE_BYTES] for index in range(0, len(payload), _PIECE_BYTES))
     try:
         return list(_Feed(fields).batches(pieces))
@@ -168,7 +168,7 @@ class _Feed:
         self._path.pop()
 
     def close(self) -> None:
-        """The parser asks for it."""
+        """Does nothing; the parser asks for it."""
 
 
 def _batch(rows: Sequence[_Row], fields: tuple[str, ...], refused: Mapping[str, int]) -> RawBatch:
