@@ -60,7 +60,7 @@ def known_account(db: sa.Connection, name: str) -> Account:
 
 
 def limit_in_force(db: sa.Connection, account: str, asked: Limit) -> Limit:
-    """The account's, or the one that a specification asks for where that is lower."""
+    """Gives the account's limit, or the one that a specification asks for where that is lower."""
     return _lower(limit_of(known_account(db, account).limit), asked)
 
 

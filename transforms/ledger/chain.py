@@ -60,11 +60,11 @@ class Signature:
     key_check: str
 
     def key_of(self, purpose: str) -> bytes:
-        """A key for what lies beside the ledger and is made of it: who keeps that needs no other."""
+        """Derives a key for what lies beside the ledger and is made of it: who keeps that needs no other."""
         return hmac.digest(self.key, b"beside the ledger/" + purpose.encode(), "sha256")
 
     def of(self, plain: str, told: bytes) -> str:
-        """plain: hash of an entry. told: what `_told` says of it."""
+        """Signs an entry. plain: its hash. told: what `_told` says of it."""
         signed = hmac.new(self.key, _begun(plain), "sha256")
         signed.update(told)
         return signed.hexdigest()
@@ -78,7 +78,7 @@ class Walked(NamedTuple):
     checked: int
 
     def said(self) -> str:
-        """Whether signatures were compared, in words."""
+        """Says in words whether signatures were compared."""
         if not self.signed:
             return "no entry has a signature: they are from before entries were signed"
         if self.checked == self.signed:
@@ -92,7 +92,7 @@ def has_table(db: sa.Connection) -> bool:
 
 
 def genesis(db: sa.Connection) -> str | None:
-    """The hash of the first entry, which no other ledger has; None while there is none."""
+    """Reads the hash of the first entry, which no other ledger has; None while there is none."""
     return _first_hash(db) if has_table(db) else None
 
 
@@ -123,7 +123,7 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
 
 
 def _signed_from_here(db: sa.Connection, account: str, entries_before: int) -> Mapping[str, Any]:
-    """What is signed from an account's next entry on, and was not before."""
+    """Tells what is signed from an account's next entry on, and was not before."""
     entries = {"entries before": entries_before} if signed_since(db, account) is None else {}
     return entries | ({} if head_is_signed(of_accounts(db, ENTRY.c.account == account), {account}) else HEAD_IS_SIGNED)
 
@@ -139,7 +139,7 @@ def _check_written(db: sa.Connection, rows: list[dict[str, Any]]) -> None:
 
 
 def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
-    """All entries in the order of the chain, a few at a time."""
+    """Yields all entries in the order of the chain, a few at a time."""
     with db.execution_options(yield_per=_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as rows:
         for row in rows.mappings():
             yield dict(row)
@@ -177,7 +177,7 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
 
 
 def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
-    """Some entries of the chain in its order, their signatures compared again.
+    """Reads some entries of the chain in its order, and compares their signatures again.
 
     Between two looks at the whole chain somebody may have written what was never released.
     """
@@ -189,26 +189,26 @@ def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnEle
 
 
 def signed_since(db: sa.Connection, account: str) -> int | None:
-    """The first signed entry of an account."""
+    """Finds the sequence number of an account's first signed entry; None without one."""
     first = sa.select(sa.func.min(ENTRY.c.seq)).where(ENTRY.c.account == account, ENTRY.c.hash.like("%.%"))
     sequence: int | None = db.execute(first).scalar()
     return sequence
 
 
 def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[Entry]:
-    """What the chain says of accounts and of what is signed, in its order."""
+    """Reads what the chain says of accounts and of what is signed, in its order."""
     query = sa.select(ENTRY.c.kind, ENTRY.c.account, ENTRY.c.body).where(ENTRY.c.kind.in_(_OF_ACCOUNTS), *which)
     return [dict(row) for row in db.execute(query.order_by(ENTRY.c.seq)).mappings()]
 
 
 def own_accounts(entries: Iterable[Entry], signature: Signature) -> set[str]:
-    """The accounts that were opened with this key, of entries in the order of the chain."""
+    """Finds the accounts that were opened with this key, of entries in the order of the chain."""
     opened = (entry for entry in entries if entry["kind"] == "account")
     return {entry["account"] for entry in opened if f'"{signature.key_check}"' in entry["body"]}
 
 
 def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
-    """Whether an entry of one of these accounts says that the head file is signed."""
+    """Says whether an entry of one of these accounts says that the head file is signed."""
     bodies = (entry["body"] for entry in entries if entry["kind"] in _OF_ACCOUNTS and entry["account"] in accounts)
     return any(HEAD_IS_SIGNED.items() <= msgspec.json.decode(body, type=dict[str, Any]).items() for body in bodies)
 
@@ -227,7 +227,7 @@ def check(entry: Mapping[str, Any], since: int | None, signature: Signature | No
 
 
 def text_of(column: str | None) -> str:
-    """A column that every entry of this kind has. Raises ValueError where a forged or damaged one leaves it out."""
+    """Takes a column that every entry of this kind has. Raises ValueError where a forged or damaged one lacks it."""
     if column is None:
         raise ValueError("an entry without what its kind has")
     return column
@@ -239,12 +239,12 @@ def _first_hash(db: sa.Connection) -> str | None:
 
 
 def _told(entry: Mapping[str, Any]) -> bytes:
-    """What is hashed and signed of an entry but for the hash before it: the end of a list as JSON."""
+    """Encodes what is hashed and signed of an entry but for the hash before it: the end of a list as JSON."""
     return msgspec.json.encode([entry[name] for name in _FIELDS])[1:]
 
 
 def _begun(before: str) -> bytes:
-    """The list's beginning."""
+    """Encodes the beginning of that list: the hash before the entry."""
     return b"[" + msgspec.json.encode(before) + b","
 
 

@@ -80,7 +80,7 @@ class _Claimed:
         return max((Accountant().compose(claims).pure for claims in self.hats), default=ZERO)
 
     def claim(self) -> Accountant:
-        """What the plans cost a vehicle: in as many HATs as were paid for, one at least, and in those that cost most.
+        """Adds up what the plans cost a vehicle: in as many HATs as were paid for, at least one, and in the dearest.
 
         Where no epsilon of a HAT says how many these are, a vehicle is in all of them. Where of some HATs a part of the
         statistics is drawn and the others are constants, many may have been paid for a little: then it is in one.
@@ -104,7 +104,7 @@ class ClaimedUnit(NamedTuple):
 
 
 def claims_of(unit: Unit) -> ClaimedUnit:
-    """Every plan is read; those that say the same are looked at once. Raises LedgerError, or PlanError."""
+    """Reads every plan's claim; plans that say the same are looked at once. Raises LedgerError, or PlanError."""
     try:
         return _claims_of_hats(unit) if isinstance(unit, HatUnit) else _claim_of_vector(unit)
     except (TypeError, AttributeError, ArithmeticError, msgspec.MsgspecError):  # of values that no plan has: not shown

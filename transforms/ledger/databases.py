@@ -52,17 +52,17 @@ class Database(Protocol):
         """For messages and output: a path, or a URL without its password and options."""
 
     def engine(self, *, read_only: bool) -> sa.Engine:
-        """Its transactions see one state of the ledger. Those that may write queue for it when they begin."""
+        """Makes an engine whose transactions see one state of the ledger; those that may write queue as they begin."""
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
-        """What the database says of an error, without statement, parameters, rows or password."""
+        """Tells what the database says of an error, without statement, parameters, rows or password."""
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
-        """Whether the same transaction, begun anew, may succeed."""
+        """Says whether the same transaction, begun anew, may succeed."""
 
 
 def database_of(url: str) -> Database:
-    """The database of a ledger's URL. Raises LedgerError, which never shows the URL, for what cannot be one."""
+    """Finds the database of a ledger's URL. Raises LedgerError, which never shows the URL, for what cannot be one."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -137,7 +137,7 @@ class SqliteFile:
             raise LedgerError(f"the ledger {self.path} is not usable: it is no regular file")
 
     def _connect_to_read(self) -> sqlite3.Connection:
-        """A connection that cannot write.
+        """Opens a connection that cannot write.
 
         Beside a database in WAL mode even a reader makes files, with the database's permissions. Where nobody may
         write to it these would stand in the way of later writers, and nothing moves: there SQLite is told to take it
@@ -203,7 +203,7 @@ def _beginning_with(statement: str, engine: sa.Engine) -> sa.Engine:
 
 
 def _said(error: sa.exc.SQLAlchemyError) -> str:
-    """The driver's main message on one line: the rest of it may quote a row."""
+    """Tells the driver's main message on one line: the rest of it may quote a row."""
     said = getattr(error, "orig", None)
     main = getattr(getattr(said, "diag", None), "message_primary", None)
     return " ".join(str(main or said or type(error).__name__).split())

@@ -55,11 +55,11 @@ class Head:
     """A small JSON file: ledger (by the hash of its first entry) -> newest sequence, hash, accounts."""
 
     def __init__(self, path: Path, signature: "Signature | None" = None) -> None:
-        """signature: of the account's key; without it none is compared, and a signed file is not written to."""
+        """Takes the account's signature; without it none is compared, and a signed file is not written to."""
         self._path, self._key = path, signature.key_of("head") if signature else None
 
     def create(self, ledgers: Mapping[str, RememberedHead] | None = None) -> None:
-        """A head file that knows no ledger yet, or those of a copy. The caller holds the folder's lock."""
+        """Writes a head file that knows no ledger yet, or those of a copy. The caller holds the folder's lock."""
         self._write(ledgers or {})
 
     def exists(self) -> bool:
@@ -79,7 +79,7 @@ class Head:
         return Remembered(entry["sequence"], entry["hash"]) if entry else None
 
     def home(self, account: str) -> str | None:
-        """The ledger in which the account was opened with this key; there is never a second one."""
+        """Finds the ledger in which the account was opened with this key; there is never a second one."""
         return next((ledger for ledger, entry in self.read_all().items() if account in entry["accounts"]), None)
 
     def vouch(self, genesis: str) -> None:

@@ -70,7 +70,7 @@ class Ledger:
     """One ledger database. Every public method is one transaction, or two; each raises LedgerError where it cannot."""
 
     def __init__(self, url: str, head: Path, signature: Signature | None = None, *, read_only: bool = False) -> None:
-        """url: of SQLite or PostgreSQL, as `database_of` takes it. head: keeps the chain's head outside the database.
+        """Opens a ledger. url: SQLite's or PostgreSQL's (`database_of`). head: keeps the chain's head outside of it.
 
         signature: of the account's key; without it signatures are neither made nor compared.
         read_only: looks at the ledger without writing to it or waiting for writers.
@@ -81,7 +81,7 @@ class Ledger:
         self._engine = self._database.engine(read_only=read_only)
 
     def exists(self) -> bool:
-        """Whether there is a file, or on a server the table."""
+        """Says whether there is a file, or on a server the table."""
         if self._database.path is not None:
             return self._database.path.exists()
         return self._run(chain.has_table)
@@ -140,16 +140,16 @@ class Ledger:
         check_match(recorded, account)
 
     def limit(self, account: str, asked: Limit) -> Limit:
-        """The limit in force now for a release that asks for one: the account's, which may have been lowered since."""
+        """Gives the limit in force now: a release's own or the account's, which may have been lowered since."""
         return self._run(lambda db: limit_in_force(db, account, asked))
 
     def accounts(self) -> list[Account]:
-        """All accounts with the limits now in force, oldest first."""
+        """Lists all accounts with the limits now in force, oldest first."""
         names = sa.select(ENTRY.c.account).where(ENTRY.c.kind == "account").order_by(ENTRY.c.seq)
         return self._run(lambda db: [known_account(db, name) for name in db.execute(names).scalars().all()])
 
     def audit(self, account: str) -> Audit:
-        """What the chain says of runs that came too late."""
+        """Counts what runs that came too late met: units whose release differs today, and units drawn again."""
         of_account = sa.select(ENTRY.c.body).where(ENTRY.c.account == account)
 
         def find(db: sa.Connection) -> Audit:
@@ -168,11 +168,11 @@ class Ledger:
         return self._run(lambda db: periods_over(db, account, limit_in_force(db, account, limit), wanted))
 
     def spent_in_spans(self, account: str, limit: Limit, period: str) -> list[SpanSpent]:
-        """What was debited in the dearest span of days around a period, for each that the limit in force names."""
+        """Finds what the dearest span of days around a period was debited, for each that the limit in force names."""
         return self._run(lambda db: spent_in_spans(db, account, limit_in_force(db, account, limit), period))
 
     def uses_of_spans(self, account: str) -> list[SpanUse]:
-        """How full the spans of several days are around each day, by the limit in force."""
+        """Tells how full the spans of several days are around each day, by the limit in force."""
         return self._run(lambda db: uses_of_spans(db, account, limit_of(known_account(db, account).limit)))
 
     def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, asked: DrawnUnits) -> Recorded:
@@ -207,26 +207,26 @@ class Ledger:
         self._write(account, lambda db: chain.append(db, self._signature, entry))
 
     def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:
-        """Whether a run must stop at a period: the first one that asks, which is kept; no other ever after."""
+        """Says whether a run must stop at a period: the first one that asks, which is kept; no other ever after."""
         return self._write(account, lambda db: stopped_by(db, self._signature, account, spec_id, period, run))
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
-        """What was kept of a period, the newest of it."""
+        """Reads what was kept of a period, the newest of it."""
         of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
         rows = self._run(lambda db: chain.checked(db, self._signature, ENTRY.c.kind == "note", *of_period))
         return msgspec.json.decode(rows[-1]["body"], type=dict[str, str]) if rows else None
 
     def released(self, spec_id: str, period: str) -> list[Unit]:
-        """All that a specification has released in a period, by slot and shard."""
+        """Lists all that a specification has released in a period, by slot and shard."""
         stored = self._run(lambda db: stored_units(db, self._signature, spec_id, period))
         return [stored[key] for key in sorted(stored, key=lambda key: (key.slot_s, column_of(key)))]
 
     def counted(self, spec_id: str, period: str) -> list[CountedPart]:
-        """What a summary counts of the HATs that a specification has released in a period."""
+        """Reads what a summary counts of the HATs that a specification has released in a period."""
         return self._read(CountedPart.of, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
 
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Unit]:
-        """What a specification has released of the slots that start at these times."""
+        """Reads what a specification has released of the slots that start at these times."""
         return self._read(decode, ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots))
 
     def _read(self, read: Callable[[str], Found], *which: sa.ColumnElement[bool]) -> list[Found]:
@@ -234,26 +234,26 @@ class Ledger:
         return self._run(lambda db: [read(entry["body"]) for entry in chain.checked(db, self._signature, *of_release)])
 
     def stages(self, account: str, spec_id: str) -> list[StageEntry]:
-        """All recorded stages of a specification with their sequence numbers, in the order of the chain."""
+        """Lists all recorded stages of a specification with their sequence numbers, in the order of the chain."""
         return self._entries(StageUnit, account, spec_id, ENTRY.c.shard != LIVE_COLUMN)
 
     def live(self, account: str, spec_id: str, period: str) -> list[LiveEntry]:
-        """The recorded live slots of a period with their sequence numbers, in the order of the chain."""
+        """Lists the recorded live slots of a period with their sequence numbers, in the order of the chain."""
         return self._entries(LiveUnit, account, spec_id, ENTRY.c.shard == LIVE_COLUMN, ENTRY.c.period == period)
 
     def hats(self, account: str, spec_id: str, after: int = 0, last: int | None = None) -> list[HatEntry]:
-        """A specification's slots of HATs with sequence numbers in (after, last], in this order. last: None for all."""
+        """Lists a specification's slots of HATs by sequence number, in (after, last]. last: None for all."""
         which = [ENTRY.c.seq > after] if last is None else [ENTRY.c.seq > after, ENTRY.c.seq <= last]
         return self._entries(HatUnit, account, spec_id, *which)
 
     def last_of(self, spec_id: str, period: str) -> int:
-        """The sequence number of the last entry that a specification has of a period; 0 without one."""
+        """Finds the sequence number of the last entry that a specification has of a period; 0 without one."""
         which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
         query = sa.select(sa.func.max(ENTRY.c.seq)).where(*which)
         return self._run(lambda db: db.execute(query).scalar()) or 0
 
     def hash_of(self, sequence: int) -> str:
-        """The hash of an entry, which tells all entries before it too; empty where there is none."""
+        """Reads the hash of an entry, which tells all entries before it too; empty where there is none."""
         query = sa.select(ENTRY.c.hash).where(ENTRY.c.seq == sequence)
         return self._run(lambda db: db.execute(query).scalar()) or ""
 
@@ -271,20 +271,20 @@ class Ledger:
         return [Sequenced(entry["seq"], unit) for entry, unit in zip(rows, units, strict=True)]
 
     def first_digest(self, spec_id: str) -> str | None:
-        """The input digest of a specification's oldest release."""
+        """Reads the input digest of a specification's oldest release."""
         query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id)
         body = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq).limit(1)).scalar())
         return None if body is None else decode(body).digest
 
     def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
-        """(slot, shard) of what a specification has released of slots that start in [from_s, to_s), but for live ones.
+        """Finds (slot, shard) of a specification's releases for slots that start in [from_s, to_s), but for live ones.
 
         Of a period's stages: (its first slot, stage).
         """
         return self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard != LIVE_COLUMN)
 
     def sealed_live(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[int]:
-        """The slots that a specification has released live, of those that start in [from_s, to_s)."""
+        """Finds the slots that a specification has released live, of those that start in [from_s, to_s)."""
         return {slot_s for slot_s, _ in self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard == LIVE_COLUMN)}
 
     def _sealed(
@@ -306,7 +306,7 @@ class Ledger:
         return self._run(find)
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """All entries in the order of the chain. Not tried again when the connection is lost on the way."""
+        """Yields all entries in the order of the chain. Not tried again when the connection is lost on the way."""
         with self._transaction() as db:
             yield from chain.entries(db)
 
@@ -330,15 +330,15 @@ class Ledger:
             raise LedgerError(UNKNOWN_TO_HEAD)
 
     def _compare_with_head(self, db: sa.Connection) -> bool:
-        """Whether the head file knows this ledger; refuses one without the entry that it remembers."""
+        """Says whether the head file knows this ledger; refuses one without the entry that it remembers."""
         return witness.fits(db, self._head, self._signature)
 
     def head_said(self) -> str:
-        """What the head file shows of this ledger, in words. Raises LedgerError where it does not fit."""
+        """Tells in words what the head file shows of this ledger. Raises LedgerError where it does not fit."""
         return self._run(lambda db: witness.said(db, self._head, self._signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
-        """The ledger that the head file knows the account in: this one or, before the first `init`, none."""
+        """Finds the ledger that the head file knows the account in: this one or, before the first `init`, none."""
         home = self._head.home(account)
         if home not in (None, chain.genesis(db)):
             raise AccountRefusal(
@@ -349,7 +349,7 @@ class Ledger:
         return home
 
     def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
-        """`work` in one transaction; then the head file remembers the newest entry.
+        """Does `work` in one transaction; then the head file remembers the newest entry.
 
         A head of an older version is signed before: an entry that says it is signed may follow.
         """
@@ -363,7 +363,7 @@ class Ledger:
         return answer
 
     def _run(self, work: Callable[[sa.Connection], Found]) -> Found:
-        """`work` in one transaction, whole and from its start again where the database may succeed with it later.
+        """Does `work` in one transaction, whole and from its start again where the database may succeed with it later.
 
         Safe even if the connection was lost during a commit of which nobody knows whether it happened: every `work`
         first waits until no other writer is left, then reads what is recorded, and adds only what is not.
@@ -381,7 +381,7 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
-        """One transaction; database errors become LedgerError, without the statement or its parameters."""
+        """Opens one transaction; database errors become LedgerError, without the statement or its parameters."""
         name = self._database.shown
         try:
             with self._engine.begin() as db:

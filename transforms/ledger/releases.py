@@ -73,20 +73,20 @@ def seal_missing(
 
 
 def _check_claims(stored: Iterable[Unit], missing: Sequence[Unit]) -> None:
-    """Checked together with what is recorded of the same slots, or of a period that was planned as a whole."""
+    """Checks claims together with what is recorded of the same slots, or of a period that was planned as a whole."""
     touched = {unit.group for unit in missing}
     check_claims(map(claims_of, [*(unit for unit in stored if unit.group in touched), *missing]))
 
 
 def _check_open(db: sa.Connection, spec_id: str, period: str) -> None:
-    """The first stage of a period seals what is not recorded of its live slots as missed, in its own transaction."""
+    """Refuses live slots of a period with a recorded stage: the transaction of the first sealed the rest as missed."""
     of_period = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     if db.execute(sa.select(ENTRY.c.seq).where(*of_period, ENTRY.c.shard != LIVE_COLUMN)).first() is not None:
         raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
 
 
 def _sequences(db: sa.Connection, spec_id: str, period: str) -> dict[UnitKey, int]:
-    """Where in the chain each unit of a period stands."""
+    """Finds where in the chain each unit of a period stands."""
     query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(
         ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
     )
@@ -114,7 +114,7 @@ def _place(unit: Unit) -> Entry:
 
 
 def _check_whole(stored: Mapping[UnitKey, Unit], units: Sequence[Unit]) -> None:
-    """What was planned for a whole period is sealed whole, once: no slot is added to it, and no part released again."""
+    """Refuses to seal again what was planned for a whole period: no slot is added to it, and no part released again."""
     asked = {unit.key for unit in units}
     if units[0].group.slot_s is None and stored and stored.keys() != asked:
         raise AccountRefusal(
@@ -124,7 +124,7 @@ def _check_whole(stored: Mapping[UnitKey, Unit], units: Sequence[Unit]) -> None:
 
 
 def _differs(before: Unit, now: Unit) -> str | None:
-    """What would have been released otherwise today: "input", "code", or nothing."""
+    """Tells what would have been released otherwise today: "input", "code", or nothing."""
     if before.digest != now.digest:
         return "input"
     same = len(before.draws) == len(now.draws) and all(
@@ -135,7 +135,7 @@ def _differs(before: Unit, now: Unit) -> str | None:
 
 
 def _says_as_much(before: Any, now: Any) -> bool:
-    """Whether all that a stored plan says is said today too; what later code says beside it changes no release."""
+    """Says whether all that a stored plan says is said today too; what later code says beside it changes no release."""
     if isinstance(before, dict) and isinstance(now, dict):
         return all(name in now and _says_as_much(value, now[name]) for name, value in before.items())
     return bool(before == now)
@@ -144,7 +144,7 @@ def _says_as_much(before: Any, now: Any) -> bool:
 def _changes(
     db: sa.Connection, account: str, spec_id: str, period: str, differing: Sequence[tuple[Unit, str]]
 ) -> list[Entry]:
-    """One audit event per unit and digest, however often the same change is met."""
+    """Makes one audit event per unit and digest, however often the same change is met."""
     if not differing:
         return []
     noted = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(
@@ -160,7 +160,7 @@ def _changes(
 
 
 def _redraws(account: str, units: Sequence[Unit]) -> list[Entry]:
-    """One audit event for all that one attempt drew again. The same draw offered twice is none."""
+    """Makes one audit event for all that one attempt drew again. The same draw offered twice is none."""
     if not units:
         return []
     where = _place(units[0]) if len(units) == 1 else {"spec_id": units[0].spec_id, "period": units[0].period}
@@ -170,7 +170,7 @@ def _redraws(account: str, units: Sequence[Unit]) -> list[Entry]:
 def stored_units(
     db: sa.Connection, signature: Signature | None, spec_id: str, period: str, slots: tuple[int, int] | None = None
 ) -> dict[UnitKey, Unit]:
-    """What is released of a period. slots: only from the first to the last of them."""
+    """Reads what is released of a period. slots: only from the first to the last of them."""
     which = [ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period]
     if slots is not None:
         which.append(ENTRY.c.slot_s.between(*slots))
@@ -181,7 +181,7 @@ def stored_units(
 def stopped_by(
     db: sa.Connection, signature: Signature | None, account: str, spec_id: str, period: str, run: str
 ) -> bool:
-    """Whether a run stops at a period: the first one that asks, which is kept; no other ever after."""
+    """Says whether a run stops at a period: the first one that asks, which is kept; no other ever after."""
     of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     kept = chain.checked(db, signature, ENTRY.c.kind == "stopped", *of_period)
     if not kept:

@@ -55,7 +55,7 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
 
 
 def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> bool:
-    """Whether every span of periods that holds this one is within its limit. debits: of all of these periods."""
+    """Says whether every span of periods that holds this one is within its limit. debits: of all of these periods."""
     return all(
         span.limit.fits(window)
         for span in limit.spans
@@ -64,7 +64,7 @@ def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> b
 
 
 def _around(periods: Iterable[str], days: int) -> list[str]:
-    """The periods that spans of so many days share with any of these, in order. Only local days are in longer spans."""
+    """Lists in order the periods that spans of so many days share with these. Only local days are in longer spans."""
     if days == 1:
         return list(periods)
     near = {date.fromisoformat(period) + timedelta(days=step) for period in periods for step in range(1 - days, days)}
@@ -85,7 +85,7 @@ class SpanSpent(NamedTuple):
 
 
 def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -> list[SpanSpent]:
-    """For every span of the limit, shortest first."""
+    """Finds the dearest span of days around a period for every span of the limit, shortest first."""
     spans = []
     for span in limit.spans:
         days = _around([period], span.days)
@@ -105,7 +105,7 @@ class SpanUse(NamedTuple):
 
 
 def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse]:
-    """From the first day that was debited until nothing of any day counts any more, for every span of several days."""
+    """Tells how full each span of several days is, from the first day debited until no day counts any more."""
     query = sa.select(ENTRY.c.period).where(ENTRY.c.kind == "release", ENTRY.c.account == account).distinct()
     periods = sorted(db.execute(query).scalars())
     if not periods or limit.spans[-1].days == 1:
@@ -128,7 +128,7 @@ def _uses(sums: dict[str, Accountant], span: Span) -> Iterator[SpanUse]:
 
 
 def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Accountant]:
-    """Debit per (specification, slot) of a period; the shards of a slot share one."""
+    """Adds up the debit per (specification, slot) of a period; the shards of a slot share one."""
     return debits_by_slot(_debits(db, account, period))
 
 
@@ -137,7 +137,7 @@ def _debits(db: sa.Connection, account: str, period: str) -> list[Debit]:
 
 
 def _debits_of(db: sa.Connection, account: str, periods: Sequence[str]) -> dict[str, list[Debit]]:
-    """All debits of these periods."""
+    """Reads all debits of these periods."""
     debits: dict[str, list[Debit]] = {period: [] for period in periods}
     columns = (ENTRY.c.period, ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon)
     query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account)
@@ -147,7 +147,7 @@ def _debits_of(db: sa.Connection, account: str, periods: Sequence[str]) -> dict[
 
 
 def spent_by_specification(db: sa.Connection, account: str, period: str | None) -> list[Spent]:
-    """Oldest period first."""
+    """Lists what each specification spent, oldest period first."""
     specs = {
         spec_id: msgspec.json.decode(body, type=_Spec)
         for spec_id, body in db.execute(
@@ -192,7 +192,7 @@ class _Span(msgspec.Struct):
 
 
 def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str, spec: _Spec) -> int:
-    """How many slots the newest release is about: more than one where it is of a whole period; 0 if it does not say."""
+    """Counts the slots of the newest release: more than one where it is of a whole period; 0 if it does not say."""
     query = sa.select(ENTRY.c.body).where(
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
     )
@@ -205,7 +205,7 @@ def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str,
 
 
 def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:
-    """A plan that divides a total over a period never debits more than that, whatever the account allows."""
+    """Refuses a plan that divides a total over a period and would debit more than that, whatever the account allows."""
     unit = units[0]
     if unit.total is None:
         return
