@@ -17,7 +17,7 @@ _LOOK_EVERY_S = 0.02
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One writer at a time in a folder. On leaving, the names in it are on disk. Raises OSError."""
+    """Lets one writer at a time into a folder. On leaving, the names in it are on disk. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         _lock(handle, folder)
@@ -49,7 +49,7 @@ def _is_special(path: Path) -> bool:
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A new file that takes the path's place when the block ends well. The caller holds the folder's lock.
+    """Makes a new file that takes the path's place when the block ends well. The caller holds the folder's lock.
 
     What lies where the new file is made, a killed writer's part or a planted link, is removed and never followed.
     What lies at the path and is neither a file nor a link is left: as root /dev/null could be replaced. Raises OSError.

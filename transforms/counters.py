@@ -24,7 +24,7 @@ STOPPED = "stopped/"
 
 
 def refused(stage: str, reason: str) -> str:
-    """Rows refused at a stage for a reason."""
+    """Names the counter of rows refused at a stage for a reason."""
     return f"{REFUSED}{stage}/{reason}"
 
 
@@ -34,10 +34,10 @@ def new(period: str) -> str:
 
 
 def stopped(period: str) -> str:
-    """A period of which only the number of vehicles is released, for it is far too small."""
+    """Names the counter of a period of which only the number of vehicles is released, for it is far too small."""
     return f"{STOPPED}{period}"
 
 
 def as_told(name: str) -> str:
-    """The name of a counter in a health line, whatever an engine makes of its spaces."""
+    """Gives a counter the name that it has in a health line, whatever an engine makes of its spaces."""
     return name.replace(" ", "_")

@@ -19,12 +19,12 @@ def recorded_but(what: str) -> StepError:
 
 
 def reason_of(error: OSError) -> str:
-    """What the operating system says, without the file's name."""
+    """Tells what the operating system says, without the file's name."""
     return error.strerror or type(error).__name__
 
 
 def did_you_mean(wrong: object, choices: Iterable[str]) -> str:
-    """For the end of a message: the known name that a mistaken one resembles, or nothing."""
+    """Suggests, for the end of a message, the known name that a mistaken one resembles; empty where none does."""
     names = {name.lower(): name for name in choices}
     matches = get_close_matches(str(wrong).lower(), names, 1, 0.65)
     return f"; did you mean {names[matches[0]]!r}?" if matches else ""

@@ -25,12 +25,12 @@ class MissingExtra(ModuleNotFoundError):
 
 
 def advice(extra: str) -> str:
-    """How an extra is installed."""
+    """Tells how an extra is installed."""
     return f"pip install 'hatstream[{extra}]'"
 
 
 def missing(error: Exception) -> MissingExtra | None:
-    """What to say of a package that an import did not find; None of other errors, and where no extra brings it."""
+    """Names the extra of a package that an import did not find; None for other errors, and where no extra brings it."""
     if not isinstance(error, ModuleNotFoundError):
         return None
     name = next((package for package in EXTRA_OF if f"{error.name}.".startswith(f"{package}.")), None)
@@ -38,7 +38,7 @@ def missing(error: Exception) -> MissingExtra | None:
 
 
 def lacking(package: str) -> MissingExtra | None:
-    """What to say of a package of EXTRA_OF that is not installed; None where it is."""
+    """Says which extra brings a package of EXTRA_OF that is not installed; None where it is."""
     if find_spec(package) is not None:
         return None
     return MissingExtra(f"{package} is not installed: {advice(EXTRA_OF[package])}", name=package)

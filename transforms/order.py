@@ -34,8 +34,9 @@ def places(column: Int64s) -> DistinctValues:
 
 
 def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
-    """The pairs of two columns, in the order of the first, then the second. A value: place * second.values.size + place
-    of its members."""
+    """Finds the distinct pairs of two columns, in the order of the first, then the second. A value: place *
+    second.values.size + place of its members.
+    """
     key = first.of * second.values.size + second.of
     room = first.values.size * second.values.size
     if room > _ROOMY * key.size:
@@ -49,7 +50,7 @@ def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
 
 
 def _order(first: DistinctValues, second: DistinctValues) -> Int64s:
-    """The order of entries by the first, then the second."""
+    """Sorts entries by the first, then the second."""
     digits = [
         (column.of >> bits).astype(np.uint16)
         for column in (second, first)
@@ -59,7 +60,7 @@ def _order(first: DistinctValues, second: DistinctValues) -> Int64s:
 
 
 def _ranked(key: Int64s, order: Int64s) -> DistinctValues:
-    """The distinct keys. order: of the keys, ascending."""
+    """Finds the distinct keys. order: of the keys, ascending."""
     ordered = key[order]
     is_first = changes(ordered)
     of = np.empty(key.size, np.int64)
@@ -68,7 +69,7 @@ def _ranked(key: Int64s, order: Int64s) -> DistinctValues:
 
 
 def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
-    """One key an entry, (entries,): equal where both columns are, and in the order of the first, then the second.
+    """Makes one key an entry, (entries,): equal where both columns are, and in the order of the first, then the second.
 
     Holds for any second column beside up to 2^25 distinct values of the first, and for up to 2^31 entries.
     """
@@ -100,7 +101,7 @@ def _narrow(column: Int64s) -> tuple[Int64s, int]:
 
 
 def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
-    """True where an entry differs in some column from the one before; true at the first."""
+    """Marks entries that differ in some column from the one before, and the first."""
     new = np.zeros(columns[0].size, np.bool_)
     new[:1] = True
     for column in columns:
@@ -109,7 +110,7 @@ def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
 
 
 def rank_in_group(group: Int64s, key: Int64s | Float64s) -> Int64s:
-    """Position of each entry among those of its group by key, from 0. group: non-decreasing."""
+    """Ranks each entry among those of its group by key, from 0. group: non-decreasing."""
     order = np.lexsort((key, group))
     start = np.flatnonzero(changes(group))
     rank = np.empty(group.size, np.int64)

@@ -43,7 +43,7 @@ class Admitted(NamedTuple):
 
 
 def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]) -> Counted:
-    """The tally of one slot and vehicle shard; the same for every order, split and merge of the events.
+    """Tallies one slot and vehicle shard; the result is the same for every order, split and merge of the events.
 
     columns: what the statistics need of the samples; those that a cap drops add nothing to them.
 
@@ -55,7 +55,7 @@ def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, colu
 
 
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> CountedPane:
-    """The contributions of one pane of a slot, which must hold all events of any (vehicle, event time) that it has."""
+    """Counts the contributions of one pane of a slot, which must hold all events of any (vehicle, event time) in it."""
     vehicle = places(events.vehicle)
     stays, duplicates = _distinct(events, vehicle)
     if duplicates:
@@ -73,7 +73,7 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
 def merge_panes(
     partials: Sequence[Partial], slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]
 ) -> Tally:
-    """The tally of a slot and vehicle shard from its panes, at least one: the same however it was cut into panes."""
+    """Tallies a slot and vehicle shard from its panes, at least one: the same however it was cut into panes."""
     rows = _added_up(partials)
     sums, kept = rows.sums, rows.reported
     if cap is not None:
@@ -85,7 +85,7 @@ def merge_panes(
 
 
 def heard(events: Events) -> Heard:
-    """When each vehicle was first and last heard of in a pane, for `admit_late`."""
+    """Finds when each vehicle was first and last heard of in a pane, for `admit_late`."""
     order = np.argsort(events.vehicle)
     vehicle, offset_us = events.vehicle[order], events.offset_us[order]
     first = np.flatnonzero(changes(vehicle, vehicle))
@@ -107,7 +107,7 @@ def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, colum
 
 
 def _within_heard(partials: Sequence[Partial], late: Events) -> NDArray[np.bool_]:
-    """Which late events lie in a stretch in which their vehicle was heard of. A vehicle's stretches are apart."""
+    """Marks late events in a stretch in which their vehicle was heard of. A vehicle's stretches are apart."""
     heard_of = np.concatenate([np.unique(partial.vehicle) for partial in partials])
     first_us, last_us = (
         np.concatenate(earlier) for earlier in zip(*(partial.heard for partial in partials), strict=True)
@@ -123,7 +123,7 @@ def _within_heard(partials: Sequence[Partial], late: Events) -> NDArray[np.bool_
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
-    """One row per (vehicle, cell); its samples behind one another in the rows' order."""
+    """Merges rows into one per (vehicle, cell); puts its samples behind one another in the rows' order."""
     if len(partials) == 1:
         return partials[0]
     vehicle, cell, reported = (np.concatenate(parts) for parts in zip(*(p[:3] for p in partials), strict=True))
@@ -143,7 +143,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
 
 
 def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[Int64s, Int64s]:
-    """Row and speed of the samples that stay: those of lowest rank, in the cells of lowest rank of each vehicle.
+    """Gives row and speed of the samples that stay: those of lowest rank, in the cells of lowest rank of each vehicle.
 
     The rule sees neither speeds nor the order of arrival. Samples that a pane dropped would be dropped here too.
     """
@@ -157,13 +157,13 @@ def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[I
 
 
 def distinct(events: Events) -> tuple[Events, int]:
-    """Each (vehicle, event time) once, see `tally`, in the order of the events. And how many were left out."""
+    """Keeps each (vehicle, event time) once, see `tally`, in the order of the events, and counts those left out."""
     stays, duplicates = _distinct(events, places(events.vehicle))
     return (_chosen(events, stays), duplicates) if duplicates else (events, 0)
 
 
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
-    """Which events stay, and how many do not."""
+    """Marks the events that stay, and counts those that do not."""
     key = packed_keys(vehicle, events.offset_us)
     in_order = ascending(key, vehicle)
     again = in_order[1:][in_order[1:] == in_order[:-1]]

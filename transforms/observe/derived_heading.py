@@ -25,7 +25,7 @@ class HeadingLimits:
 
 
 def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
-    """Which way the vehicle of each row goes, whole degrees in the middle of a sector, or NO_HEADING.
+    """Finds which way the vehicle of each row goes, whole degrees in the middle of a sector, or NO_HEADING.
 
     It is the way from the vehicle's row before where that is far enough; else the vehicle still looks where it went
     before. Nothing is known before it went anywhere, nor again after a gap.
@@ -42,7 +42,7 @@ def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
 
 
 def sectors(east: Float64s, north: Float64s) -> Int64s:
-    """Which sector each direction lies in, see `ground.sector_of`: by products alone, which round alike everywhere."""
+    """Finds each direction's sector, see `ground.sector_of`: by products alone, which round alike everywhere."""
     turned = (east < 0) | ((east == 0) & (north < 0))
     sign = np.where(turned, -1.0, 1.0)
     passed = sum((sign * east * math.cos(edge) >= sign * north * math.sin(edge)).astype(np.int64) for edge in _EDGES)

@@ -53,7 +53,7 @@ class Derived(NamedTuple):
 
 
 def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Derived:
-    """The speed of a row is that on the way to it from the vehicle's row before. Clamped to the grid's upper end."""
+    """Derives the speed of a row from the way to it from the vehicle's row before. Clamped to the grid's upper end."""
     near, first = follows(positions, limits.max_gap_s), ~_same_vehicle(positions)
     rows = np.flatnonzero(near)
     x, y = displacement(positions, rows)

@@ -31,7 +31,7 @@ def locate(observations: Observations, ground: Ground) -> Located:
 
 
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
-    """The accepted rows of a batch as packed events, with the start of their slot in seconds since 1970 UTC."""
+    """Packs the accepted rows of a batch as events, with the start of their slot in seconds since 1970 UTC."""
     observations, _ = parse(table, rules)
     located = locate(observations, ground)
     for part in wire.split(located.observations, located.cell, 1):

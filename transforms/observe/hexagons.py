@@ -13,12 +13,12 @@ OUTSIDE_REGION = "outside-region"
 
 
 def cells_of(observations: Observations, resolution: int) -> Int64s:
-    """The H3 cell of each position, int64 (rows,)."""
+    """Finds the H3 cell of each position, int64 (rows,)."""
     return cells_at(observations.lat_e7, observations.lon_e7, resolution)
 
 
 def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
-    """The H3 cell of each position in units of 1e-7 degrees, int64 (positions,)."""
+    """Finds the H3 cell of each position in units of 1e-7 degrees, int64 (positions,)."""
 
     def ask(some_lat_e7: Int64s, some_lon_e7: Int64s) -> Int64s:
         lat, lon = (some_lat_e7 / 1e7).tolist(), (some_lon_e7 / 1e7).tolist()

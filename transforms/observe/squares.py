@@ -51,8 +51,9 @@ class _SquareSize(NamedTuple):
 
 
 def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Lookup) -> Int64s:
-    """The cell of each position, int64 (rows,): what `ask` says, which is asked for positions near the edges of cells
-    and in squares where few positions are."""
+    """Finds each position's cell, int64 (rows,): what `ask` says, which is asked for positions near the edges of cells
+    and in squares where few positions are.
+    """
     if lat_e7.size < FEW:
         return ask(lat_e7, lon_e7)
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
@@ -79,7 +80,7 @@ def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
 
 
 def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
-    """The cells of positions whose square lies in one; _NO_CELL for others. Learns the squares that hold many."""
+    """Finds cells of positions whose square lies in one; _NO_CELL for others. Learns the squares that hold many."""
     key = _keys(size, lat_e7, lon_e7)
     cell, is_known = _look(size, key)
     unknown = np.flatnonzero(~is_known)
@@ -89,7 +90,7 @@ def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) 
 
 
 def _keys(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
-    """A number for each square, not negative."""
+    """Numbers each square, never below 0."""
     row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
     return (row << 32) | column
 
@@ -106,7 +107,7 @@ def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
 
 
 def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
-    """Whether there was a square to be learnt. One whose slot is taken never is."""
+    """Learns the squares that have been met often; says whether there was any. One whose slot is taken never is."""
     key = key[size.key[_slots(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
     slot, first = np.unique(_slots(squares), return_index=True)  # of several of a batch, one is counted
@@ -122,7 +123,7 @@ def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
 
 
 def _cell_around(size: _SquareSize, squares: Int64s, ask: Lookup) -> Int64s:
-    """The cell in which each square lies with its margin, or _NO_CELL."""
+    """Finds the cell in which each square lies with its margin, or _NO_CELL."""
     side = 1 << size.bits
     high, wide = -(-side // 4), -(-side // 2)
     south = ((squares >> 32) << size.bits) - _SHIFT_E7 - high

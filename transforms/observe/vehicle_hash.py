@@ -26,7 +26,7 @@ class Secret:
 
 
 def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
-    """HMAC-SHA-256 of (period, id), truncated to 63 bits, per pair: int64 (pairs,).
+    """Hashes each pair (period, id) by HMAC-SHA-256, truncated to 63 bits: int64 (pairs,).
 
     The period is prefixed by its length, so that no two pairs share one message.
     """

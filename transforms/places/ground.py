@@ -31,7 +31,7 @@ class Ground(Protocol):
         ...
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
-        """What each H3 cell of that resolution is counted under, int64 (cells,); NOWHERE for those outside.
+        """Finds what each H3 cell of that resolution is counted under, int64 (cells,); NOWHERE for those outside.
 
         heading: of the report in each, as `Observations` has it.
         """
@@ -79,7 +79,7 @@ class Turns(NamedTuple):
 
 
 def sector_of(heading: Int64s) -> Int64s:
-    """Which sector each heading lies in. heading: whole degrees, 0 to 359."""
+    """Finds the sector each heading lies in. heading: whole degrees, 0 to 359."""
     return (heading * SECTORS + 180) // 360 % SECTORS
 
 
@@ -115,7 +115,8 @@ class Pieces:
         places: Places,
         turns: Turns | None = None,
     ) -> "Pieces":
-        """fine: cells of `resolution`, each once; those outside of the region are left out. place: of each.
+        """Cuts a region into pieces by places. fine: cells of `resolution`, once each; others are left out. place: of
+        each.
 
         region: sorted. turns: where the place of a report with a heading is another. Raises ValueError for a resolution
         that is not finer than the region's.
@@ -148,7 +149,7 @@ class Pieces:
         return bool(self.by_heading.size)
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
-        """The piece that each fine cell belongs to, and a report in it with that heading."""
+        """Finds the piece that each fine cell belongs to, and a report in it with that heading."""
         at = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
         known = self.fine[at] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
         found = np.full(cells.size, NOWHERE, np.int64)
@@ -175,7 +176,7 @@ def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[I
 
 
 def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Cell and place of each piece, first the rests of all cells; and which piece each pair of a cell and a place is.
+    """Numbers the pieces: cell and place of each, first the rests of all cells; and which piece each pair of both is.
 
     place: NOWHERE is the cell's rest.
     """
@@ -192,13 +193,13 @@ def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int
 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:
-    """The coarser cell that each H3 cell belongs to, by its index alone. resolution: at most the cells' own."""
+    """Finds the coarser cell that each H3 cell belongs to, by its index alone. resolution: at most the cells' own."""
     unused = (1 << (_DIGIT_BITS * (15 - resolution))) - 1
     return (cells & ~_RESOLUTION_MASK) | (resolution << _RESOLUTION_SHIFT) | unused
 
 
 def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
-    """Every H3 cell of a finer resolution whose ancestor is in the region is a place.
+    """Makes a place of every H3 cell of a finer resolution whose ancestor is in the region.
 
     region: sorted. Raises ValueError for a resolution that is not finer than the region's.
     """
@@ -212,7 +213,7 @@ def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
 
 
 def _finer_than(region: Sequence[int], resolution: int) -> int:
-    """The region's own resolution."""
+    """Gives the region's own resolution; refuses cells that are not finer."""
     coarse: int = h3.get_resolution(cell_text(region[0]))
     if not coarse < resolution <= 15:
         raise ValueError(f"places need cells finer than the region's resolution {coarse}; they have {resolution}")
@@ -220,6 +221,6 @@ def _finer_than(region: Sequence[int], resolution: int) -> int:
 
 
 def _found_in(known: Int64s, cells: Int64s) -> Int64s:
-    """Where each cell stands in a sorted list, or NOWHERE."""
+    """Finds where each cell stands in a sorted list, or NOWHERE."""
     at = np.minimum(np.searchsorted(known, cells), known.size - 1)
     return np.where(known[at] == cells, at, NOWHERE)
