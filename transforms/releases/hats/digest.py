@@ -22,7 +22,7 @@ def is_plain(digest: str) -> bool:
 
 
 def digest_of(rows: Tally, where: str, key: bytes, *, plain: bool) -> str:
-    """rows: by slot, cell and vehicle. Keyed, for a plain hash of small totals would be found by trying all totals."""
+    """Digests rows, by slot, cell and vehicle. Keyed, for a plain hash of small totals is found by trying them all."""
     if plain:
         columns = (rows.slot_s, rows.vehicle, rows.cell, rows.kept, *(rows.sums[c.name] for c in PLAIN), rows.dropped)
         return _hex(where, columns, key)

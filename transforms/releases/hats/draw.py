@@ -78,7 +78,7 @@ def _group(shard: int, tally: Tally, facts: SlotFacts, policy: Policy) -> _Group
 def _sealed(
     group: _Group, drawn: Sequence["SlotDrawn"], slots: Mapping[int, SlotFacts], policy: Policy
 ) -> Iterator[tuple[HatUnit, Exposure]]:
-    """The slots of a group, whose claims are held against their debits. drawn: of each of its slots."""
+    """Seals the slots of a group, whose claims are held against their debits. drawn: of each of its slots."""
     share = group.share
     pairs = zip(group.slots, drawn, strict=True)
     exposures = [exposure_of(slot.rows, its.cell, its.drawn) for slot, its in pairs]
@@ -96,7 +96,7 @@ def _sealed(
 
 
 def _order(tally: Tally, slots: int) -> Int64s:
-    """By slot, cell and vehicle. slots: of the plan."""
+    """Sorts by slot, cell and vehicle. slots: of the plan."""
     hat = tally.cell if slots == 1 else packed_keys(tally.slot_s, tally.cell)
     return np.argsort(packed_keys(hat, tally.vehicle))
 
@@ -111,7 +111,7 @@ def _unit(
     digest: str,
     policy: Policy,
 ) -> HatUnit:
-    """What the ledger keeps of a slot's shard."""
+    """Makes the unit that the ledger keeps of a slot's shard."""
     total = policy.allocation.total
     return HatUnit(
         spec_id=policy.spec_id,
@@ -139,7 +139,7 @@ class Divided(NamedTuple):
 
 
 def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:
-    """How the HATs of a plan share what a vehicle may spend.
+    """Divides what a vehicle may spend among the HATs of a plan.
 
     rows: by slot, cell and vehicle; slot and cell number the HATs, and ascending hash the vehicles. plans: how many
     such plans share the period.
@@ -160,7 +160,7 @@ class SlotDrawn(NamedTuple):
 
 
 def _drawn(asked: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDrawn]:
-    """What is released of each slot."""
+    """Draws what is released of each slot."""
     occupied = [hats_of(slot.rows) for slot in asked]
     some = [hats.with_users() for hats in occupied]
     drawn: list[list[Drawn]] = [[] for _ in asked]
@@ -176,7 +176,7 @@ def _drawn(asked: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDra
 
 
 def _alike(asked: Sequence[_Slot]) -> Iterator[list[int]]:
-    """Which slots are planned together: those of the same epsilon, in their order."""
+    """Yields the slots that are planned together: those of the same epsilon, in their order."""
     by_epsilon: dict[Fraction, list[int]] = {}
     for place, slot in enumerate(asked):
         by_epsilon.setdefault(slot.epsilon, []).append(place)
@@ -189,7 +189,7 @@ def _alike(asked: Sequence[_Slot]) -> Iterator[list[int]]:
 def _slot_drawn(
     slot: _Slot, occupied: "SlotHats", some: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
 ) -> SlotDrawn:
-    """occupied: the HATs of the slot. some: those with users, of which `by_statistic` tells."""
+    """Puts a slot's draws together. occupied: its HATs. some: those with users, of which `by_statistic` tells."""
     published = _rows_to_publish(occupied.cell, slot.shard, policy)
     places = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
     names = cell_texts(published)
@@ -246,7 +246,7 @@ class SlotHats(NamedTuple):
         return SlotHats(self.cell[some], self.hats.take(some), self.columns)
 
     def seen_by(self, stat: RequestedStatistic, grid: Grid) -> Hats:
-        """The HATs with the columns that one statistic needs."""
+        """Gives the HATs the columns that one statistic needs."""
         needed = {field: self.columns[column.name] for field, column in stat.columns(grid).items()}
         return replace(self.hats, totals=Totals(self.hats.totals.counts, **needed))
 
@@ -255,7 +255,7 @@ class SlotHats(NamedTuple):
 
 
 def hats_of(rows: Tally) -> SlotHats:
-    """The HATs of one slot by cell; their vehicles in canonical order. rows: those of a cell by vehicle."""
+    """Groups the HATs of one slot by cell; their vehicles in canonical order. rows: those of a cell by vehicle."""
     if (rows.cell[1:] < rows.cell[:-1]).any():
         rows = rows.take(np.argsort(rows.cell, kind="stable"))
     is_first = np.diff(rows.cell, prepend=-1) != 0

@@ -15,7 +15,7 @@ _NO_FACTS: Mapping[str, int] = {}
 
 
 def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEstimates:
-    """The estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
+    """Reads the estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
     everything = [release for unit in units for release in unit.released]
     spent = [said for unit in units for said in [str(unit.spent)] * len(unit.released)]
     order = _order(everything)
@@ -35,7 +35,7 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEst
 
 
 def _order(released: Sequence[Released]) -> list[int]:
-    """By cell, as a hexadecimal number, and statistic."""
+    """Sorts by cell, as a hexadecimal number, and statistic."""
     cells, statistics = [release.cell for release in released], [release.statistic for release in released]
     lengths = list(map(len, cells))
     alike = len({*lengths}) == len({*statistics}) == 1
@@ -44,14 +44,14 @@ def _order(released: Sequence[Released]) -> list[int]:
 
 
 def counts_of(plans: Sequence[Mapping[str, Any] | None]) -> tuple[list[int | None], list[int | None]]:
-    """Vehicles and reports. A plan that was made from counts has them among its facts: there they are public."""
+    """Reads vehicles and reports. A plan made from counts has them among its facts: there they are public."""
     facts = [_NO_FACTS if plan is None else plan.get("facts", _NO_FACTS) for plan in plans]
     public = [its if "users" in its and "samples" in its else _NO_FACTS for its in facts]
     return [its.get("users") for its in public], [its.get("reported", its.get("samples")) for its in public]
 
 
 def _estimates(released: Sequence[Released]) -> Estimates:
-    """In their order; those of one mechanism are read together."""
+    """Reads the estimates in the order of what was released; those of one mechanism are read together."""
     given: dict[str, list[int]] = {}
     for index, release in enumerate(released):
         if release.plan is not None and release.integers is not None:

@@ -16,7 +16,7 @@ from transforms.wire import Exposure, Tally
 
 
 def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
-    """What is drawn of each vehicle of a slot.
+    """Counts what is drawn of each vehicle of a slot.
 
     rows: of the slot. cell: int64 (HATs,), the HATs with vehicles, ascending. drawn: int64 (HATs, statistics), 1 or 0.
     """
@@ -26,13 +26,13 @@ def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
 
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
-    """What a vehicle spends in several slots at most, exactly. shares: what each statistic of a HAT costs."""
+    """Finds what a vehicle spends in several slots at most, exactly. shares: what each statistic of a HAT costs."""
     vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).of
     return _dearest(_added_up(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
-    """What the plans of a vehicle's HATs claim together at most, whatever was counted before.
+    """Finds what the plans of a vehicle's HATs claim together at most, whatever was counted before.
 
     units: of one plan and release shard, by slot. rows: theirs, by slot and cell.
     """
@@ -54,12 +54,12 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
 
 
 def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
-    """What a row costs at most. numbers: (rows, prices), of which a few rows differ."""
+    """Finds what a row costs at most. numbers: (rows, prices), of which a few rows differ."""
     sums = (sum(map(mul, counts, prices), ZERO) for counts in set(map(tuple, numbers.tolist())))
     return max(sums, default=ZERO)
 
 
 def _added_up(code: Int64s, values: Int64s) -> Int64s:
-    """The rows of values, small integers, added up by code."""
+    """Adds up the rows of values, small integers, by code."""
     columns = [np.bincount(code, column) for column in values.T]  # exact: below 2**53
     return np.stack(columns, axis=-1).astype(np.int64)

@@ -36,7 +36,7 @@ class Past:
 
     @staticmethod
     def none(*, keeps_all: bool = False) -> "Past":
-        """Before the first entry. keeps_all: every day stays as it was released, so that each can be estimated."""
+        """Begins before the first entry. keeps_all: every day stays as released, so that each can be estimated."""
         return Past(0, HatState.new(None) if keeps_all else HatState.new())
 
     def after(self, entries: Iterable[HatEntry]) -> "Past":
@@ -60,7 +60,7 @@ class Fitter:
         self._smoothness: Smoothness | None = None
 
     def fitted(self, past: Past) -> LearnedHats | None:
-        """None where no HAT was released yet."""
+        """Fits the model, as smooth as days before the newest tell; None where no HAT was released yet."""
         before = past.state.before
         if self._before is None or not before.is_same(self._before):
             fitted = self._learned(before, None)
@@ -77,12 +77,12 @@ class Fitter:
 
 
 def day_of(unit: HatUnit) -> str:
-    """The local day that a slot begins on."""
+    """Tells the local day that a slot begins on."""
     return unit.slot_start[:10]
 
 
 def means_of(unit: HatUnit) -> HatMeans:
-    """The HATs of a unit whose mean is released, as they are learned from."""
+    """Reads the HATs of a unit whose mean is released, as they are learned from."""
     means = [release for release in unit.released if release.statistic == STATISTIC and release.plan is not None]
     plans = _Plans()
     rows = np.array([plans.row(release) for release in means], np.float64).reshape(-1, len(_Row._fields))
@@ -121,7 +121,7 @@ class _Plans:
         self._read: dict[tuple[str, bytes], Plan] = {}
 
     def row(self, released: Released) -> _Row:
-        """A plan without noise rests on no data: nothing is said."""
+        """Reads a released mean as one row; of a plan without noise, which rests on no data, it says nothing."""
         key = released.mechanism, msgspec.json.encode(released.plan)
         if key not in self._read:
             self._read[key] = Plan.from_public(released.mechanism, released.plan or {})
@@ -141,7 +141,7 @@ class _Plans:
 def with_model(
     slot: SlotEstimates, units: Sequence[HatUnit], learned: LearnedHats | None, upper_kmh: Fraction
 ) -> SlotEstimates:
-    """The slot's rows with the columns of MODEL. learned: what its own entries and earlier ones taught."""
+    """Puts the columns of MODEL beside the slot's rows. learned: what its own entries and earlier ones taught."""
     notes: dict[str, Note] = {}
     for unit in units:
         means = means_of(unit)
@@ -158,7 +158,7 @@ def with_model(
 
 
 def _notes(learned: LearnedHats, day: str, means: HatMeans, upper_kmh: float) -> dict[str, Note]:
-    """By cell. Without a value where the city is not known."""
+    """Writes the notes of means by cell; without a value where the city is not known."""
     belief = learned.belief(day, means, upper_kmh)
     cells = map(cell_text, means.cells.tolist())
     if not belief.is_known:

@@ -38,7 +38,7 @@ class PastReader:
             self._kept = self._past
 
     def _taken_up(self) -> Past:
-        """The hash of an entry tells all before it too."""
+        """Takes up the past from its file where that fits the ledger: the hash of an entry tells all before it too."""
         kept = self._file.read()
         if kept is None or kept.rests_on != self._ledger.hash_of(kept.number):
             return Past.none()
@@ -57,6 +57,6 @@ class PastReader:
 
 
 def last_entry(slot: RecordedSlot, ledger: Ledger) -> int:
-    """The sequence number that a slot's model values rest on: its own, or that of all that was planned together."""
+    """Finds the sequence number that a slot's model values rest on: its own, or that of all planned together."""
     unit = slot.units[0]
     return ledger.last_of(unit.spec_id, unit.period) if unit.group.slot_s is None else max(slot.sequences)

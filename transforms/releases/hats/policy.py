@@ -48,12 +48,12 @@ class Policy:
 
 
 def release_shard(cell: Int64s, shards: int) -> Int64s:
-    """Which release shard a cell belongs to: by the cell alone, int64 (cells,)."""
+    """Finds the release shard a cell belongs to: by the cell alone, int64 (cells,)."""
     return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
 
 
 def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
-    """What suppression weighs: the statistics that are asked for, with their shares of a HAT's epsilon."""
+    """Weighs for suppression the statistics that are asked for, by their shares of a HAT's epsilon."""
     shares = {"mean": Fraction(0), "variance": Fraction(0)}
     for stat in statistics:
         shares[stat.statistic.weighs_as] += stat.share

@@ -51,7 +51,7 @@ class HatRelease:
 
     @staticmethod
     def why_no_stream(asked: Allocation, _options: object) -> str | None:
-        """Why slots cannot be released one by one, as a sentence."""
+        """Tells as a sentence why slots cannot be released one by one; None where they can."""
         if not asked.whole_periods:
             return None
         return (
@@ -72,7 +72,7 @@ class HatRelease:
         return self.policy.shares
 
     def continuing(self, digest: str | None) -> "HatRelease":
-        """With digests of the form that the ledger has (transforms.releases.hats.digest)."""
+        """Goes on with digests of the form that the ledger has (transforms.releases.hats.digest)."""
         plain = digest is not None and is_plain(digest)
         return replace(self, policy=replace(self.policy, plain_digests=plain))
 
@@ -113,7 +113,7 @@ class _Plain:
         yield estimates_of(all_of(HatUnit, recorded.units), self._names)
 
     def keep(self) -> None:
-        """Nothing is learned."""
+        """Keeps nothing: nothing is learned."""
 
 
 class _Learning:
