@@ -52,12 +52,12 @@ class Before(NamedTuple):
     recorded: Sequence[RecordedSlot] = ()
 
     def stages(self, spec_id: str) -> list[StageEntry]:
-        """All recorded stages of a specification."""
+        """Lists all recorded stages of a specification."""
         account = self._account
         return account.open().stages(account.name, spec_id)
 
     def live(self, spec_id: str, period: str) -> list[LiveEntry]:
-        """The recorded live slots of a period."""
+        """Lists the recorded live slots of a period."""
         account = self._account
         return account.open().live(account.name, spec_id, period)
 
@@ -87,7 +87,7 @@ class Estimator(Protocol):
     """Reads recorded slots; what it learns on the way may be kept for the next one."""
 
     def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        """The estimates that follow from a slot, or from a period by its last stage."""
+        """Yields the estimates that follow from a slot, or from a period by its last stage."""
         ...
 
     def keep(self) -> None:
@@ -166,15 +166,15 @@ class ReleaseKind(Protocol):
         ...
 
     def continuing(self, digest: str | None) -> "ReleaseKind":
-        """The release that goes on with a ledger. digest: of the first entry of its specification, if it has one."""
+        """Makes the release that goes on with a ledger. digest: of its specification's first entry, if it has one."""
         ...
 
     def claims(self, before: Before) -> dict[str, list[Debit]] | None:
-        """What each period of the slots asks of the account, where no input decides it; None where units say."""
+        """Tells what each period of the slots asks of the account, where no input decides it; None where units say."""
         ...
 
     def group(self, slot_s: int) -> int:
-        """The first of the slots that are drawn together with this one."""
+        """Finds the first of the slots that are drawn together with this one."""
         ...
 
     def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
@@ -186,7 +186,7 @@ class ReleaseKind(Protocol):
         ...
 
     def estimator(self, account: LedgerAccount) -> Estimator:
-        """What reads the recorded units of this kind."""
+        """Makes what reads the recorded units of this kind."""
         ...
 
 

@@ -55,7 +55,7 @@ class StateFile:
         return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
 
     def read(self) -> Kept | None:
-        """None where there is none of this version; another's is told, and removed, so that it is told once."""
+        """Reads the file; None where none is of this version: another's is told, and removed, so it is told once."""
         if self.key is None:
             return None
         try:
@@ -84,7 +84,7 @@ class StateFile:
         return hmac.digest(self.key or b"", data, "sha256")
 
     def write(self, kept: Kept) -> None:
-        """Whole or not at all; of two writers one wins. Where it cannot be written, nothing is lost."""
+        """Writes the file whole or not at all; of two writers one wins. Where it cannot be written, nothing is lost."""
         if self.key is None or not self.path.parent.is_dir():
             return
         from dpops.learning.state_arrays import VERSION  # who learns nothing begins sooner without it

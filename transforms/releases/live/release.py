@@ -29,7 +29,7 @@ class LiveRelease(VectorRelease):
 
     @staticmethod
     def why_no_stream(_asked: object, options: Any) -> str | None:
-        """Why slots cannot be released one by one, as a sentence."""
+        """Tells as a sentence why slots cannot be released one by one; None where they can."""
         if options.live is not None:
             return None
         return (
@@ -63,7 +63,7 @@ class LiveRelease(VectorRelease):
         return _LiveEstimator(self, account)
 
     def _stage(self, slot_s: int, facts: SlotFacts, before: Before) -> Stage | None:
-        """The recorded one, or what follows from recorded entries alone; None where the slot is not released."""
+        """Finds the recorded stage, or what follows from recorded entries alone; None if the slot is not released."""
         stages = before.stages(self.policy.spec_id)
         stage = recorded_stage(before.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
         entries = known_before(stages, facts.period)

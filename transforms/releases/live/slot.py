@@ -14,7 +14,7 @@ from transforms.releases.slots import SlotFacts
 
 
 def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
-    """The stages that a live slot rests on: those of other periods that are whole, in the order of the ledger.
+    """Lists the stages that a live slot rests on: those of other periods that are whole, in the order of the ledger.
 
     sequence: of the recorded slot: only what stood before it.
     """
@@ -24,14 +24,14 @@ def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None
 
 
 def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
-    """Whether a period's live slots that are not recorded are missed: its first stage is."""
+    """Says whether a period's first stage is recorded: its live slots that are not recorded are missed."""
     return any(entry.unit.period == period for entry in stages)
 
 
 def live_slot(
     entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
 ) -> Stage:
-    """One of a period's slots, which begins in this local hour.
+    """Plans one of a period's slots, which begins in this local hour.
 
     entries: from `known_before`, not empty. policy: of the period.
     """

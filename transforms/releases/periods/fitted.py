@@ -14,7 +14,7 @@ MARGIN_KMH = Fraction(3)
 
 
 def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
-    """All entries' periods, in the order in which they were first recorded; that of the last entry comes last.
+    """Learns from all periods, in the order in which they were first recorded; that of the last entry comes last.
 
     What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.
     """

@@ -54,7 +54,7 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
 
 
 def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
-    """The last recorded period's estimates from its own and earlier entries."""
+    """Estimates the last recorded period from its own and earlier entries."""
     return day_estimates(learned_from(entries, policy), policy, slots, taught_of(entries, policy))
 
 
@@ -108,7 +108,7 @@ def product_estimates(
     *,
     forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
-    """The policy's products of a period, from the same belief as its HATs. slots: all of the period."""
+    """Estimates the policy's products of a period, from the same belief as its HATs. slots: all of the period."""
     starts, shown, places, classes = [facts.start for facts in slots], [], None, None
     if taught.places is not None and taught.places.sums.days and policy.places is not None:
         places = learned_places(taught.places, models, policy.places, policy.fleet, policy.kind)
@@ -131,7 +131,7 @@ def product_estimates(
 
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
-    """The last of a period's recorded live slots, (cells, 1): what earlier periods forecast, and what all of these say.
+    """Estimates the last of recorded live slots, (cells, 1), from what earlier periods forecast and all of these say.
 
     Both in the order of the ledger. How far a value leans on the day is rounded like the rest.
     """

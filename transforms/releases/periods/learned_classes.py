@@ -75,7 +75,7 @@ def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
 
 
 def class_day(read: ReleasedStage) -> ClassDay:
-    """What a stage of classes says: weights as if every report counted once, and moving ones not MOVING times."""
+    """Reads what a stage of classes says: weights as if every report counted once, and moving ones not MOVING times."""
     (level,), classes = read.levels, len(read.stage.classes) + 1
     times = times_of(classes) / MOVING
     return ClassDay(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2)
@@ -95,7 +95,7 @@ def learned_classes(
 
 
 def weight_of_one(fleet: Fleet, kind: Kind) -> float:
-    """What a vehicle-day weighs in all cells and classes together, roughly."""
+    """Estimates roughly what a vehicle-day weighs in all cells and classes together."""
     if kind == "laplace":
         return 1.5  # between one that only moves, 1, and one that only stands, MOVING
     return float(np.sqrt(fleet.profile.cells * _CLASSES_OF_A_VEHICLE))
@@ -111,7 +111,7 @@ class Distributions(NamedTuple):
 
 
 def distributions(learned: LearnedClasses, groups: Field, bound: float) -> Distributions:
-    """A cell's usual distribution, with the mean that its day or part of it has. groups: of cells and times.
+    """Tilts a cell's usual distribution to the mean that its day or part of it has. groups: of cells and times.
 
     What a cell's classes say of its usual mean moves each time's mean too.
     """

@@ -30,7 +30,7 @@ def plan_for(
     policy: LevelsPolicy,
     centres_of: CentresOf,
 ) -> PlannedStage:
-    """The plan of a period's stage: the recorded one, or what follows from all that is recorded of the specification.
+    """Plans a period's stage: the recorded one, or what follows from all that is recorded of the specification.
 
     entries: in the order of the ledger. The first recorded stage of a period decides which there are; a period before
     which no other is recorded whole has those of a first day, and a later one counts vehicles first if the last one

@@ -30,7 +30,7 @@ def place_product(
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
-    """One estimate for every place and time of a period. known, belief: of the cells, of that period."""
+    """Makes one estimate for every place and time of a period. known, belief: of the cells, of that period."""
     if policy.places is None:
         raise ValueError("the policy has no places")
     named, groups, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
@@ -69,7 +69,7 @@ def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_da
 def _estimates(
     values: Float64s, variances: Float64s, places: LearnedPlaces, shown: PublishedNumbers, bound: float
 ) -> HatEstimates:
-    """shown: of the cells that places lie in, (places, times)."""
+    """Bounds values and says which are shown. shown: of the cells that places lie in, (places, times)."""
     sd = np.sqrt(variances)
     half = Z95 * sd
     ok = (half < MOST_HALF_WIDTH_KMH) & _visited(places)[:, None]

@@ -83,7 +83,7 @@ def _part(text: str, slot_minutes: int, service: Part) -> Part:
 
 
 def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:
-    """How a product puts the HATs of a period together: by public facts alone.
+    """Groups a period's HATs as a product does: by public facts alone.
 
     parents: int64 (cells,), the number of each cell's parent, from 0. starts: of the period's slots, as local text.
     """
@@ -101,13 +101,13 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
 
 
 def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:
-    """The group of each slot, and of each group the first and the last slot; None for what belongs to no row."""
+    """Numbers the group of each slot, and finds each group's first and last slot; None for what belongs to no row."""
     times, of_slot = _numbered([_time(product, start) for start in starts])
     return of_slot, [None if time is None else _ends(of_slot == group) for group, time in enumerate(times)]
 
 
 def _time(product: Product, start: str) -> Hashable:
-    """What slots of one time have in common; None outside of all parts. An hour that comes twice is two."""
+    """Names what slots of one time have in common; None outside of all parts. An hour that comes twice is two."""
     if product.name == "place-standing":
         return ""
     if product.name == "place-slot":
@@ -122,7 +122,7 @@ def _time(product: Product, start: str) -> Hashable:
 
 
 def _numbered(keys: Sequence[Hashable]) -> tuple[list[Hashable], Int64s]:
-    """The different keys as they come, and the number of each one's."""
+    """Lists the different keys as they come, and numbers each key by its place among them."""
     number = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     return list(number), np.array([number[key] for key in keys], np.int64)
 

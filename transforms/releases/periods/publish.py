@@ -42,7 +42,7 @@ class HatEstimates(NamedTuple):
     notes: Mapping[str, NDArray[Any]] | None = None
 
     def slot(self, number: int) -> "HatEstimates":
-        """One slot's alone, (cells, 1)."""
+        """Takes the estimates of one slot alone, (cells, 1)."""
         leans = None if self.leans is None else self.leans[:, [number]]
         value, lower, upper, sd = (column[:, [number]] for column in self[:4])
         traffic = None if self.traffic is None else (self.traffic[0][:, [number]], self.traffic[1][:, [number]])
@@ -57,7 +57,7 @@ class Behind(NamedTuple):
 
 
 def estimates_of_slot(estimates: HatEstimates, slot: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
-    """One estimate for every cell of the region, by cell. slot: its index in the period."""
+    """Makes one estimate for every cell of the region, by cell. slot: its index in the period."""
     places = [cell_text(cell) for cell in policy.region]
     hats = _columns(estimates, [slot], places, _notes(estimates, slot), policy.on(facts.period))
     return SlotEstimates(policy.spec_id, facts.start, facts.end, policy.value.unit, ("mean",), hats)
@@ -66,7 +66,7 @@ def estimates_of_slot(estimates: HatEstimates, slot: int, facts: SlotFacts, poli
 def estimates_of_product(
     estimates: HatEstimates, product: str, grouped: ProductGroups, slots: Sequence[SlotFacts], policy: LevelsPolicy
 ) -> SlotEstimates:
-    """One estimate for every place and time of a period. estimates: of groups. slots: all of the period."""
+    """Makes one estimate for every place and time of a period. estimates: of groups. slots: all of the period."""
     spans = {
         number: (slots[span[0]].start, slots[span[1]].end)
         for number, span in enumerate(grouped.spans)
@@ -93,7 +93,7 @@ def estimates_of_places(
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
-    """One estimate for every place and time of a period, (places, times). slots: all of the period.
+    """Makes one estimate for every place and time of a period, (places, times). slots: all of the period.
 
     In the column of cells stands the place, as in that of places: whoever draws or joins rows knows the first one.
     """
@@ -160,5 +160,5 @@ def _of_traffic(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list
 
 
 def _told(column: NDArray[Any]) -> list[Any]:
-    """None where there is nothing to say."""
+    """Lists a column's values, None where there is nothing to say."""
     return [None if value == "" or value != value else value for value in column.ravel().tolist()]

@@ -63,7 +63,7 @@ class PeriodRelease(VectorRelease):
     in_order = True
 
     def claims(self, before: Before) -> dict[str, list[Debit]]:
-        """The first period of the specification has another share of the total than all others."""
+        """Claims each period's share of the total: the specification's first period has another one than all others."""
         policy, claims = self.policy, dict[str, list[Debit]]()
         is_first = not before.stages(policy.spec_id)
         for period, plan in {facts.period: facts.plan for facts in self.slots.values()}.items():
@@ -79,7 +79,7 @@ class PeriodRelease(VectorRelease):
         return self.slots[slot_s].plan[0]
 
     def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
-        """The next stage of a period, whoever recorded those before it. Raises MustStop after one with few vehicles."""
+        """Draws a period's next stage, whoever recorded those before. Raises MustStop after one with few vehicles."""
         (((first_s, _), tallies),) = groups.items()
         number = len(before.recorded)
         if number and self._is_last(all_of(StageUnit, before.recorded[-1].units)[0], before):

@@ -86,7 +86,7 @@ class LevelsPolicy:
         return self.first[0].kind
 
     def on(self, period: str) -> "LevelsPolicy":
-        """Policy of one period: a day with a smaller part of the total has it in all of its stages and live slots.
+        """Makes one period's policy: a day with a smaller part of the total has it in all of its stages and live slots.
 
         The noise is that of the whole total, and the count of vehicles what it is on every day.
         """
@@ -120,7 +120,7 @@ class LevelsPolicy:
         return None if self.places is None else self.places.places
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
-        """What a period's end is debited, of the first day or another: all, or what live slots leave of it."""
+        """Tells what a period's end is debited, of the first day or another: all, or what live slots leave of it."""
         return self.total.times(_whole(self.first if is_first else self.later) / self.part)
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
@@ -145,7 +145,7 @@ def laid_stage(
     rests_on: EntryNumber,
     differences: Differences | None = None,
 ) -> Stage:
-    """One of a period's stages, laid on its HATs. hours: the local hour in which each slot begins."""
+    """Lays one of a period's stages on its HATs. hours: the local hour in which each slot begins."""
     stage, places = replace(stages[number], number=number, stages=len(stages)), policy.public_places
     hats = hats_of(policy.region, hours)
     if places is not None and stage.is_of_places:
@@ -161,7 +161,7 @@ def first_centres(cells: int, slots: int) -> Int64s:
 
 
 def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
-    """What vehicles did in the region's cells and a period's slots, in canonical order. tally: in any order."""
+    """Lists what vehicles did in the region's cells and a period's slots, in canonical order. tally: in any order."""
     order = np.lexsort((tally.slot_s, tally.cell, tally.vehicle))
     cell = np.searchsorted(np.array(region, np.int64), tally.cell[order])
     slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s[order])
@@ -169,7 +169,7 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
 
 
 def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows:
-    """What vehicles did where they were counted under pieces of cells. of_piece: the cell, or the place, of each piece.
+    """Adds up what vehicles did under pieces of cells. of_piece: the cell, or the place, of each piece.
 
     What a vehicle did in several pieces of one is added up; what lies in none is left out.
     """
@@ -185,14 +185,14 @@ def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows
 
 
 def rows_by_class(tally: Tally, where: Int64s, column: Classes) -> Rows:
-    """What vehicles did in the classes of a region's cells. where: the cell of each entry, or NOWHERE."""
+    """Lists what vehicles did in the classes of a region's cells. where: the cell of each entry, or NOWHERE."""
     order = np.lexsort((where, tally.vehicle))
     order = order[where[order] != NOWHERE]
     return rows_of_classes(tally.vehicle[order], where[order], tally.sums[column.name][order])
 
 
 def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int], stage: Stage) -> Sums:
-    """The sum of all vehicles' vectors in a stage. tallies: at least one, and of a vehicle all rows in one of them."""
+    """Sums all vehicles' vectors in a stage. tallies: at least one, and of a vehicle all rows in one of them."""
     pieces = policy.places
 
     def rows(tally: Tally) -> Rows:
@@ -245,11 +245,11 @@ def drawn_facts(
 
 
 def vehicles_of(unit: StageUnit, region: Sequence[int]) -> tuple[float, float]:
-    """The noisy number of vehicles that a stage which counts them says, and the standard deviation of its noise."""
+    """Reads the noisy number of vehicles from a stage that counts them, and the standard deviation of its noise."""
     read_stage = read_unit(unit, region)
     return vehicles_in(read_stage), read_stage.levels[0].weight_sd
 
 
 def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> ReleasedStage:
-    """What a recorded stage says. places: where it may be about them."""
+    """Reads what a recorded stage says. places: where it may be about them."""
     return read(unit.integers, stage_of(unit, region, places))

@@ -64,7 +64,7 @@ class StateSource:
 
 
 def state_after(released: StateSource) -> State:
-    """The state after all periods. Those since the model last folded older ones in are taken in anew."""
+    """Computes the state after all periods. Those since the model last folded older ones in are taken in anew."""
     done = _last_fold(released)
     state = _folded(released.first(done)) if done else _new(released)
     for day in released.days(done):
@@ -83,7 +83,7 @@ def _begun(region: tuple[int, ...], facts: Facts, least_recent: int | None) -> S
 
 
 def _last_fold(released: StateSource) -> int:
-    """How many periods there were when `taken_in` last folded some in; 0 before it first did."""
+    """Counts the periods there were when `taken_in` last folded some in; 0 before it first did."""
     periods, least = len(released.periods), released.least_recent
     return 0 if least is None or periods < 2 * least else periods // least * least
 
@@ -93,8 +93,8 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 
 
 def _folded(released: StateSource) -> State:
-    """The state after periods of which the last one made the model fold older ones in: from the newest state of fewer
-    or as many that is known, or anew."""
+    """Computes the state after periods of which the last one made the model fold older ones in: from the newest state
+    of fewer or as many that is known, or anew."""
     file = released.policy.kept
     kept = None if file is None else file.read()
     state = next(_known(released, kept), _new(released))
@@ -108,7 +108,7 @@ def _folded(released: StateSource) -> State:
 
 
 def _is_outdated(kept: Kept, released: StateSource) -> bool:
-    """Where it is of more periods than are asked for, it may be right."""
+    """Says whether a kept state is wrong: where it is of more periods than are asked for, it may be right."""
     return kept.number <= len(released.periods) and kept.rests_on != released.digest
 
 
@@ -129,14 +129,14 @@ def _is_after(released: StateSource, periods: int, digest: str) -> bool:
 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
-    """Recorded periods by their first stage; that of the newest entry comes last, whatever lies between its stages."""
+    """Sorts recorded periods by their first stage; that of the newest entry is last, whatever lies in between."""
     order = list(dict.fromkeys(entry.unit.period for entry in entries))
     last = entries[-1].unit.period if entries else ""
     return [period for period in order if period != last] + [period for period in order if period == last]
 
 
 def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
-    """But for a number of vehicles that stopped a run: what was released then may be of another input."""
+    """Reads a day, but for a number of vehicles that stopped a run: what was released then may be of another input."""
     released = [read_unit(entry.unit, policy.region) for entry in entries]
     first = entries[0].unit
     hours = np.array(recorded_hours(first.slot_start, first.slot_end, released[0].stage.laid.hats.hours), np.int64)
@@ -145,14 +145,14 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
-    """A stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
+    """Reads a stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
     is_whole = read.stage.counts_public or read.stage.counts_vehicles
     kept = 1.0 if is_whole else kept_more(read.stage.bound_kmh)
     return _in_units(read, vehicle_weight(read.stage, fleet) * kept)
 
 
 def slot_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
-    """A live slot in the same units, as its profile makes them."""
+    """Reads a live slot in the same units, as its profile makes them."""
     return _in_units(read, slot_weight(read.stage, fleet.profile))
 
 

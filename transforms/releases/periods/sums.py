@@ -38,7 +38,7 @@ place of the stage among those of the specification, 1, 2, .."""
 
 
 def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Fact]]:
-    """A row for every group of every level of one stage. place: among the specification's stages, as `counted` says."""
+    """Yields a row for every group of every level of a stage. place: among the specification's stages (`counted`)."""
     stage = read_unit(unit, policy.region, policy.public_places)
     for level in stage.levels:
         places, times = _places(level.level, policy), _times(level.level, slots)
@@ -89,7 +89,7 @@ def _places(level: Level, policy: LevelsPolicy) -> Sequence[str]:
 
 
 def _kinds(level: Level, policy: LevelsPolicy) -> list[str]:
-    """The level's name; of speed classes also which one, in km/h, for one cell's after another."""
+    """Names the level; of speed classes also which one, in km/h, for one cell's after another."""
     if level.name != CLASS or policy.classes is None:
         return [level.name]
     grid = policy.value.grid
@@ -98,7 +98,7 @@ def _kinds(level: Level, policy: LevelsPolicy) -> list[str]:
 
 
 def _times(level: Level, slots: Sequence[SlotFacts]) -> list[tuple[str, str]]:
-    """Start and end of each group of slots."""
+    """Lists start and end of each group of slots."""
     times = []
     for group in range(level.slot_groups):
         slots_of_group = [slot_number for slot_number, of in enumerate(level.slot_group) if of == group]
