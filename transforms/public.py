@@ -44,7 +44,7 @@ class Operator(Generic[T_co]):
         self._kept = kept
 
     def opened(self) -> T_co:
-        """For the operator's part of a summary, or where the account's adjacency makes it public."""
+        """Gives what was kept to the operator's part of a summary, or where the account's adjacency makes it public."""
         return self._kept
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class Summary(NamedTuple):
     operator_only: Operator[Mapping[str, Fact]] | None = None
 
     def plain(self) -> dict[str, Any]:
-        """One document; the operator's part stands by itself under `operator_only`."""
+        """Makes one document; the operator's part stands by itself under `operator_only`."""
         own = {} if self.operator_only is None else {"operator_only": self.operator_only.opened()}
         return {**self.public, **own}
 

@@ -6,7 +6,7 @@ from dpops.types import Int64s
 
 
 def scatter(value: Int64s) -> Int64s:
-    """The finaliser of splitmix64: a fixed bijection of 64 bits that scatters its input."""
+    """Scatters by the finaliser of splitmix64, a fixed bijection of 64 bits."""
     x = value.astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

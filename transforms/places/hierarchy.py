@@ -23,14 +23,14 @@ SMALL = 8
 
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
-    """The HATs of a region's cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
+    """Lays out the HATs of cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
     are_small = h3.get_resolution(cell_text(region[0])) >= SMALL
     return PublicHats(parents=parents, grandparents=grandparents, hours=_of_the_day(hours), are_small=are_small)
 
 
 def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
-    """The HATs of places, in their order. What lies above a place is its cell."""
+    """Lays out the HATs of places, in their order. What lies above a place is its cell."""
     cells = tuple(places.cell.tolist())
     return PublicHats(parents=cells, grandparents=cells, hours=_of_the_day(hours))
 
@@ -44,7 +44,7 @@ def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4)  # a release asks for the same ones at each of its steps
 def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
-    """The coarser cell that each cell lies in, numbered from 0 by ascending index. There is none above resolution 0."""
+    """Numbers the coarser cell of each cell, from 0 by ascending index. There is none above resolution 0."""
     resolution = max(h3.get_resolution(h3.int_to_str(region[0])) - above, 0)
     coarser = [h3_int.cell_to_parent(cell, resolution) for cell in region]
     number = {cell: at for at, cell in enumerate(sorted(set(coarser)))}
@@ -60,13 +60,13 @@ CITY = "city"
 
 
 def parent_text(cell: int) -> str:
-    """The cell's parent; its own where there is none above it."""
+    """Names the cell's parent; its own where there is none above it."""
     resolution = h3.get_resolution(cell_text(cell))
     return str(h3.cell_to_parent(cell_text(cell), max(resolution - PARENT, 0)))
 
 
 def design_of(region: Sequence[int]) -> "Design":
-    """Cells in their order, their neighbours in the region, their parents."""
+    """Gathers cells in their order, their neighbours in the region, their parents."""
     from dpops.learning import Design
 
     number = {cell_text(cell): at for at, cell in enumerate(region)}

@@ -114,7 +114,7 @@ DrawnUnits = Sequence[Unit | Encoded]
 
 
 def encode(unit: Unit) -> bytes:
-    """The unit's JSON, byte for byte as every version wrote it."""
+    """Encodes the unit as JSON, byte for byte as every version wrote it."""
     stored = Stored(
         **_alike(unit),
         shard=column_of(unit.key),
@@ -129,7 +129,7 @@ def encode(unit: Unit) -> bytes:
 
 
 def decode(data: bytes | str) -> Unit:
-    """The unit that was encoded. Raises msgspec.MsgspecError or ValueError."""
+    """Decodes the unit that was encoded. Raises msgspec.MsgspecError or ValueError."""
     stored = msgspec.json.decode(data, type=Stored)
     try:
         return _hats(stored) if stored.scope in ("slot", "period") else _vector(stored)
@@ -138,12 +138,12 @@ def decode(data: bytes | str) -> Unit:
 
 
 def key_of(spec_id: str, slot_s: int, column: int) -> UnitKey:
-    """column: of shards, in the ledger's table."""
+    """Makes a unit's key from the ledger's table. column: of shards."""
     return UnitKey(spec_id, slot_s, None if column == LIVE_COLUMN else column)
 
 
 def column_of(key: UnitKey) -> int:
-    """What stands in the ledger's column of shards."""
+    """Gives what stands in the ledger's column of shards."""
     return LIVE_COLUMN if key.shard is None else key.shard
 
 
@@ -174,7 +174,7 @@ def _vector(stored: Stored) -> StageUnit | LiveUnit:
 
 
 def _alike(either: Unit | Stored) -> dict[str, Any]:
-    """What a unit and its stored form hold under the same names."""
+    """Takes what a unit and its stored form hold under the same names."""
     return {name: getattr(either, name) for name in _ALIKE}
 
 

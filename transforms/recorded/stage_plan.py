@@ -94,7 +94,7 @@ def _places_as_stored(differences: Differences | None) -> dict[str, Any]:
 
 
 def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:
-    """A period's recorded stages, in order."""
+    """Lists a period's recorded stages, in order."""
     return sorted((entry for entry in entries if entry.unit.period == period), key=lambda entry: entry.unit.stage)
 
 
@@ -104,17 +104,17 @@ def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
 
 
 def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:
-    """Whether a period's first stage counts vehicles."""
+    """Says whether a period's first stage counts vehicles."""
     return numbers_of(of_period[0].unit).counts_vehicles
 
 
 def is_of_places(unit: StageUnit | LiveUnit) -> bool:
-    """Whether a recorded stage is about places: it says nothing of cells."""
+    """Says whether a recorded stage is about places: it says nothing of cells."""
     return "places" in unit.plan
 
 
 def is_of_classes(unit: StageUnit | LiveUnit) -> bool:
-    """Whether a recorded stage is about speed classes: it says nothing of means."""
+    """Says whether a recorded stage is about speed classes: it says nothing of means."""
     return "classes" in unit.plan
 
 
@@ -144,7 +144,7 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
 
 
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:
-    """The sequence number of the newest entry that the centres were made from, 0 for none."""
+    """Reads the sequence number of the newest entry that the centres were made from, 0 for none."""
     return msgspec.convert(unit.plan, _Kept).rests_on
 
 

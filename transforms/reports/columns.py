@@ -52,7 +52,7 @@ class Hours:
     slot_s: int
 
     def starts_us(self, event_us: Int64s) -> Int64s:
-        """Start of each event's slot; all zones are whole quarters of an hour from UTC since 2000."""
+        """Finds the start of each event's slot; all zones are whole quarters of an hour from UTC since 2000."""
         quarter, place = np.unique(event_us // _QUARTER_US, return_inverse=True)
         zone = ZoneInfo(self.zone)
         offsets = [datetime.fromtimestamp(q * 900, zone).utcoffset() for q in quarter.tolist()]
@@ -109,7 +109,7 @@ class Reported(NamedTuple):
 
 
 def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, dict[str, int]]:
-    """The accepted reports in their order, and how many rows were refused for each reason.
+    """Keeps the accepted reports in their order, and counts how many rows were refused for each reason.
 
     table: the columns of `rules.fields`. table.num_rows == accepted + sum of the counts.
     """
@@ -144,7 +144,7 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
 
 
 def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, refuse: Any) -> None:
-    """What a row says of its mechanism and epsilon is what the specification says of its service."""
+    """Refuses rows that say of their mechanism and epsilon what the specification does not say of their service."""
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
     said = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
@@ -172,7 +172,7 @@ def _in_range(numbers: Numbers, rules: ReportRules, service: Int64s) -> tuple[Fl
 
 
 def _texts(column: pa.Array) -> tuple[list[bytes | None], Int64s]:
-    """The different values as bytes, None for what is no text and no integer, and which one each row has."""
+    """Lists the different values as bytes, None for what is no text and no integer, and which one each row has."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -197,14 +197,14 @@ def _users(column: pa.Array) -> tuple[Int64s, Bools, Bools]:
 
 
 def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
-    """The number of each row's text, -1 for one that is not known."""
+    """Numbers each row's text, -1 for one that is not known."""
     values, index = _texts(column)
     numbered = {name.encode(): number for name, number in index_of.items()}
     return np.array([-1 if value is None else numbered.get(value, -1) for value in values], np.int64)[index]
 
 
 def _cells(column: pa.Array) -> Int64s:
-    """H3 cells from their hexadecimal text, -1 for what is none."""
+    """Reads H3 cells from their hexadecimal text, -1 for what is none."""
     values, index = _texts(column)
     return np.array([_cell(value) for value in values], np.int64)[index]
 

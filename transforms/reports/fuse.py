@@ -73,7 +73,7 @@ class Joined(NamedTuple):
 
 
 def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
-    """All reports of some users, whatever their order -> per group a table of users by services.
+    """Joins all reports of some users, whatever their order -> per group a table of users by services.
 
     Of several reports of one user, group and service the earliest counts, and of these the smallest; all that are no
     exact copies have leaked, so all of them count in the leakage.
@@ -91,7 +91,7 @@ def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
 
 
 def _tables(kept: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
-    """The users of each group as packed rows: hash, then a report or NaN for each service."""
+    """Packs the users of each group as rows: hash, then a report or NaN for each service."""
     new = changes(kept.slot_s, kept.cell, kept.user)
     row = np.cumsum(new) - 1
     table = np.full((services, int(new.sum())), np.nan)
@@ -105,7 +105,7 @@ def _tables(kept: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
 
 
 def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
-    """The rows of one group, without its place and time: fused mean, each service's mean, and the distribution."""
+    """Makes the rows of one group, without place and time: fused mean, each service's mean, and the distribution."""
     tables = [np.frombuffer(part, np.int64).reshape(len(rules.services) + 1, -1) for part in parts]
     whole = np.concatenate(tables, axis=1)
     whole = whole[:, np.argsort(whole[0], kind="stable")]
@@ -120,7 +120,7 @@ def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
 
 
 def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -> Row:
-    """The mean brought into [0, U], with an interval of two standard errors around it: so it is never empty."""
+    """Brings the mean into [0, U], with an interval of two standard errors around it: so it is never empty."""
     fused = fused_mean(reports, rules.mean)
     upper = float(rules.value.grid.upper)
     value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
@@ -130,7 +130,7 @@ def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -
 
 
 def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Row]:
-    """The share of users in each bucket, where a service's reports tell it."""
+    """Estimates the share of users in each bucket, where a service's reports tell it."""
     telling = [not isinstance(service.mechanism, Laplace) for service in reports.services]
     values = reports.values[telling]
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0

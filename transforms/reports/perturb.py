@@ -33,7 +33,7 @@ def perturb(
     services: Sequence[Service],
     noise: Noise,
 ) -> list[Row]:
-    """A report to each service for each vehicle, slot and cell: of the mean of its speeds there.
+    """Reports to each service, for each vehicle, slot and cell, the mean of its speeds there, perturbed.
 
     cell: 0 everywhere where cells are not told apart. Each report tells its service epsilon about that mean; the means
     of one vehicle in several slots or cells are different values, so their epsilons add up.
@@ -59,7 +59,7 @@ def perturb(
 
 
 def _means(observed: Observations, cell: Int64s, upper_steps: int) -> tuple[Int64s, Float64s]:
-    """Slot, cell and vehicle, int64 (3, n), and the mean speed of each on [-1, 1]."""
+    """Finds slot, cell and vehicle, int64 (3, n), and the mean speed of each on [-1, 1]."""
     key = np.stack([observed.slot_start_us, cell, observed.vehicle])
     order = np.lexsort(key[::-1])
     key, speed = key[:, order], observed.speed[order]

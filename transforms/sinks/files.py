@@ -29,7 +29,7 @@ def _parquet(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
 
 
 def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """A text that all rows share is not read row by row."""
+    """Makes an Arrow array; a text that all rows share is not read row by row."""
     if pa.types.is_string(kind) and column and column[0] is not None and column.count(column[0]) == len(column):
         return pa.repeat(pa.scalar(column[0], kind), len(column))
     return pa.array(column, kind)
@@ -44,7 +44,7 @@ _AVRO = {
 
 
 def _avro_type(column: pa.Field) -> Any:
-    """An instant has no zone in Avro."""
+    """Gives a column's type in Avro; an instant has no zone there."""
     is_instant = pa.types.is_timestamp(column.type)
     kind = {"type": "long", "logicalType": "timestamp-micros"} if is_instant else _AVRO[column.type]
     return ["null", kind] if column.nullable else kind
@@ -89,7 +89,7 @@ def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
 def _geojson(
     columns: Columns, _schema: pa.Schema, _name: str, geometries: Mapping[str, Mapping[str, Any]] | None = None
 ) -> bytes:
-    """A feature each row: the hexagon or what `geometries` has, none of a city's, and the row as properties.
+    """Writes a feature each row: the hexagon or what `geometries` has, none of a city's, and the row as properties.
 
     Source: RFC 7946 (rings run counter-clockwise).
     """
@@ -121,13 +121,13 @@ HATS, LIVE = "hats", "live"
 
 
 def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, prefix: str = HATS) -> Path:
-    """Where in an output folder the file of a slot lies, or with another prefix a live slot's or a period's product."""
+    """Names where in a folder the file of a slot lies, or with another prefix a live slot's or a period's product."""
     folder = Path(f"date={slot_start[:10]}") if shape.by_date else Path()
     return folder / f"{file_stem(spec_id, slot_start, prefix)}.{kind}"
 
 
 def file_stem(spec_id: str, slot_start: str, prefix: str = HATS) -> str:
-    """Fixed by specification and slot: local start with its offset, in characters that every file system takes."""
+    """Names a file by specification and slot: local start with its offset, in characters that all file systems take."""
     return f"{prefix}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
 
 
@@ -161,7 +161,7 @@ def publish_recorded(slot: SlotEstimates, folder: Path, formats: Sequence[str], 
 
 
 def write_whole(path: Path, data: bytes, released: Columns | None = None, *, mode: int = 0o666) -> None:
-    """The file appears whole under its name, or not at all. mode: less what the process's mask takes away.
+    """Writes a file that appears whole under its name, or not at all. mode: less what the process's mask takes away.
 
     released: what it holds of a release; then a file of other values under this name is left, and OtherValues raised.
     """

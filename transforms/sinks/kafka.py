@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 def message_of(row: Row, *, is_live: bool = False) -> Message:
-    """The message of a published row; equal rows have equal messages."""
+    """Makes the message of a published row; equal rows have equal messages."""
     of = row.get("product") or ("live" if is_live else "")
     parts = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *([of] if of else []))
     release_id = "/".join(parts)

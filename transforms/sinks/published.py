@@ -37,7 +37,7 @@ class OtherValues(Exception):
 
 
 def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dict[int, Path]:
-    """Start of each slot, in seconds since 1970 UTC, of which the folder has a file; with one of them."""
+    """Finds the start of each slot, in seconds since 1970 UTC, of which the folder has a file; with one of them."""
     slots = {}
     prefix = (_LIVE_NAME if is_live else _NAME).format(spec_id)
     for path in (*folder.glob(f"{prefix}*"), *folder.glob(f"{DATES}/{prefix}*")):
@@ -50,7 +50,7 @@ def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dic
 
 
 def published_specifications(folder: Path) -> set[str]:
-    """The spec_ids of all files of slots that the folder has."""
+    """Finds the spec_ids of all files of slots that the folder has."""
     specifications = set()
     for name in (_NAME, _LIVE_NAME):
         before, after = name.split("{}")

@@ -93,7 +93,7 @@ PLAIN = Shape()
 
 
 def schema_of(asked: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
-    """The columns of a specification's rows, by the names of its statistics: the same for every slot of one kind."""
+    """Lists the columns of a specification's rows, by its statistics' names: the same for every slot of one kind."""
     extras = [field for output in statistics.extras_of(asked) for field in _fields(output)]
     instant = pa.timestamp("us", shape.zone or "UTC")
     times = [pa.field(name, instant, nullable=False) for name in _TIMES] if shape.zone else []
@@ -116,7 +116,7 @@ def _names(output: Output) -> tuple[str, str, str]:
 
 
 def rows_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> list[Row]:
-    """The rows of one slot by cell and statistic."""
+    """Makes the rows of one slot by cell and statistic."""
     return rows_in(columns_of(slot, shape))
 
 
@@ -129,7 +129,7 @@ def columns_in(rows: Sequence[Mapping[str, Fact]], schema: pa.Schema) -> Columns
 
 
 def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
-    """The columns of `schema_of`, in this order, of the rows of one slot by cell and statistic."""
+    """Makes the columns of `schema_of`, in this order, of the rows of one slot by cell and statistic."""
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
@@ -153,7 +153,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
 
 
 def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
-    """Which further columns rows have, of those that there are."""
+    """Picks the further columns that rows have, of those that there are."""
     return tuple(name for name in notes if shape.traffic or name not in TRAFFIC)
 
 
@@ -172,7 +172,7 @@ def _numbers(slot: "SlotEstimates") -> Columns:
 
 
 def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
-    """The outputs of statistics that have several, where these are asked for."""
+    """Makes the columns of further outputs of statistics that have several, where these are asked for."""
     asked = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
     is_of = {
         statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in asked
@@ -191,7 +191,7 @@ def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
 
 
 def _lists(hats: "HatColumns", places: Sequence[tuple[NDArray[np.bool_], int]]) -> list[list[float] | None]:
-    """The lists of some statistics. places: the HATs of each, and which of its lists it is."""
+    """Collects the lists of some statistics. places: the HATs of each, and which of its lists it is."""
     shares: list[list[float] | None] = [None] * len(hats.cell)
     for hat, place in places:
         lists = hats.estimates.list_of(place)
@@ -202,13 +202,13 @@ def _lists(hats: "HatColumns", places: Sequence[tuple[NDArray[np.bool_], int]]) 
 
 
 def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:
-    """A column of what follows from few texts."""
+    """Makes a column of what follows from few texts."""
     value_of = {text: value(text) for text in dict.fromkeys(column)}
     return [value_of[text] for text in column]
 
 
 def rounded(values: Float64s) -> list[float | None]:
-    """Each as `round(value, 6)` has it, None for nan.
+    """Rounds each as `round(value, 6)` does, None for nan.
 
     A product with 10**6 below 2**40 is off by less than 2**-13: near a half alone could it be rounded to another
     integer. Over 10**6 that integer is what `round` gives: both are the float nearest to the same decimal number.
@@ -223,7 +223,7 @@ def rounded(values: Float64s) -> list[float | None]:
 
 
 def _or_none(values: Float64s) -> list[float | None]:
-    """None for nan."""
+    """Lists the values, None for nan."""
     numbers: list[float | None] = values.tolist()
     for row in np.flatnonzero(np.isnan(values)).tolist():
         numbers[row] = None
@@ -231,5 +231,5 @@ def _or_none(values: Float64s) -> list[float | None]:
 
 
 def json_of(row: Mapping[str, Fact]) -> bytes:
-    """A row as one JSON object, its keys in the order of the schema."""
+    """Encodes a row as one JSON object, its keys in the order of the schema."""
     return msgspec.json.encode(row)
