@@ -46,7 +46,7 @@ def _typed(row: Row, kind: Any, schema: pa.Schema) -> Any:
 
 
 def row_type_of(schema: pa.Schema) -> RowTypeConstraint:
-    """The Beam type of rows with these columns. Raises KeyError for a type that no result table has."""
+    """Makes the Beam type of rows with these columns. Raises KeyError for a type that no result table has."""
     return RowTypeConstraint.from_fields([(field.name, _type_of(field)) for field in schema])
 
 

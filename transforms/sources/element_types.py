@@ -13,7 +13,7 @@ _NO_REPORTS = (
 
 
 def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
-    """Why elements of a Beam type are no reports; None where they may be: types say little of dicts, and Any nothing.
+    """Tells why elements of a Beam type are no reports; None where they may be: types say little of dicts and Any.
 
     names: of the fields that a report must have; dots may lead into them.
     """
@@ -27,7 +27,7 @@ def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
 
 
 def _fields_of(kind: Any) -> list[str] | None:
-    """The names in a NamedTuple or in a Beam Row; None where the type tells none."""
+    """Lists the names in a NamedTuple or in a Beam Row; None where the type tells none."""
     fields = getattr(kind, "_fields", None)
     return [field if isinstance(field, str) else field[0] for field in fields] if isinstance(fields, tuple) else None
 

@@ -121,7 +121,7 @@ class _AsTheyCome(beam.DoFn):
             )
 
     def _own_times(self, batch: RawBatch, taken: Timestamp) -> NDArray[np.bool_]:
-        """Which rows have their own time as their Beam timestamp."""
+        """Marks the rows that have their own time as their Beam timestamp."""
         time = self._units.instants(batch.table.column("time"))
         return time.valid & (time.us // 1_000 == taken.micros // 1_000)
 
@@ -129,7 +129,7 @@ class _AsTheyCome(beam.DoFn):
 def _batches(
     elements: Sequence[Any], names: Sequence[str], fields: Sequence[str] = FIELDS
 ) -> Iterator[RawBatch | Refusal]:
-    """Rows whose values are of the same kinds make one batch, so that none decides how another one is read."""
+    """Batches rows whose values are of the same kinds, so that none decides how another one is read."""
     rows = [row for element in elements if (row := _mapping(element)) is not None]
     Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
@@ -144,7 +144,7 @@ def _batches(
 
 
 def _values(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
-    """What each row holds by this name or, where it has none such, where the dots of the name lead."""
+    """Yields what each row holds by this name or, where it has none such, where the dots of the name lead."""
     if "." not in name:
         return (row.get(name) for row in rows)
     path = name.split(".")
@@ -152,7 +152,7 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
 
 
 def _step(value: Any, part: str) -> Any:
-    """One step into objects and arrays, as `[input]` names what is in JSON. None where nothing is there."""
+    """Steps once into objects and arrays, as `[input]` names what is in JSON. None where nothing is there."""
     if value is None:
         return None
     if isinstance(value, list | tuple) and part.isdecimal():
@@ -162,14 +162,14 @@ def _step(value: Any, part: str) -> Any:
 
 
 def _at(time: Timestamp, batch: RawBatch | Refusal) -> Any:
-    """An output at that time, as the end of a bundle wants it too."""
+    """Puts an output at that time, as the end of a bundle wants it too."""
     if isinstance(batch, TaggedOutput):
         return TaggedOutput(batch.tag, WindowedValue(batch.value, time, (GlobalWindow(),)))
     return WindowedValue(batch, time, (GlobalWindow(),))
 
 
 def _mapping(element: Any) -> Mapping[str, Any] | None:
-    """What an element holds by name; None where it is no dict, Beam Row or NamedTuple."""
+    """Reads what an element holds by name; None where it is no dict, Beam Row or NamedTuple."""
     if isinstance(element, Mapping):
         return element
     as_dict = getattr(element, "as_dict", None) or getattr(element, "_asdict", None)

@@ -70,7 +70,7 @@ class Look(NamedTuple):
 
 
 def look(folder: Path, read: frozenset[str], most: int = POLL_FILES, *, by_kernel: bool = False) -> Look:
-    """What is new in the folder; by_kernel: see `_at_ns`. Raises FolderError if it cannot be listed."""
+    """Looks for what is new in the folder; by_kernel: see `_at_ns`. Raises FolderError if it cannot be listed."""
     at_ms = time.time_ns() // 1_000_000
     try:
         with os.scandir(folder) as entries:
@@ -93,7 +93,7 @@ def _found(entry: "os.DirEntry[str]", by_kernel: bool) -> NewFile | None:
 
 
 def _at_ns(entry: "os.DirEntry[str]", by_kernel: bool) -> int:
-    """When a file was last written, which its producer may set to anything; by_kernel: when it came under its name.
+    """Finds when a file was last written, which its producer sets at will; by_kernel: when it came under its name.
 
     The kernel alone sets the time of a file's last change, renaming included; of a link and its file the later counts.
     """
@@ -210,7 +210,7 @@ class _WatchFolder(beam.DoFn):
         tracker.defer_remainder(Duration(seconds=0 if len(seen.unread) >= POLL_FILES else PAUSE_S))
 
     def _late_from(self, file: NewFile, promised: Timestamp | None) -> Timestamp:
-        """The time from which on a file's events are late."""
+        """Finds the time from which on a file's events are late."""
         time = element_time(promised)
         if not self._watermark.by_own_times:
             return time
@@ -220,7 +220,7 @@ class _WatchFolder(beam.DoFn):
         return max(time, Timestamp(micros=int(own_us[0])))
 
     def _look(self, folder: Path, read: frozenset[str]) -> Look | None:
-        """None while the folder cannot be listed, which is said once: an outage is not silence."""
+        """Looks into the folder; None while it cannot be listed, which is said once: an outage is not silence."""
         try:
             seen = look(folder, read, by_kernel=self._watermark.by_own_times)
         except FolderError as error:
@@ -233,14 +233,14 @@ class _WatchFolder(beam.DoFn):
 
 
 def names_after(read: frozenset[str], seen: Look) -> frozenset[str]:
-    """The names that are read once the look's files are; those that are gone are forgotten when there are many."""
+    """Adds the names that are read once the look's files are; those that are gone are forgotten when there are many."""
     if len(read) > KEPT_NAMES:
         read &= seen.names
     return read | {file.name for file in seen.unread}
 
 
 def read_file(encoded: bytes, layout: Layout) -> Iterator[RawBatch | Refusal]:
-    """The batches of a file of the folder, and what was refused of it. Raises StepError."""
+    """Yields the batches of a file of the folder, and what was refused of it. Raises StepError."""
     path = os.fsdecode(encoded)
     try:
         yield from counted(read_apart(layout, path))

@@ -92,7 +92,7 @@ class _Beat(beam.DoFn):
 
 
 def due(timetable: Timetable, position_s: int, end_s: int, until_s: int) -> tuple[list[int], int]:
-    """The slots from `position_s` on that begin before `until_s`, at most MOST, and the one after them, or `end_s`."""
+    """Lists the slots from `position_s` on before `until_s`, at most MOST, and finds the one after them, or `end_s`."""
     slots = list(islice(slots_from(timetable, position_s, end_s), MOST + 1))
     now = [slot_s for slot_s in slots[:MOST] if slot_s < until_s]
     return now, slots[len(now)] if len(now) < len(slots) else end_s

@@ -113,7 +113,7 @@ class _ReadPartition(beam.DoFn):
         tracker.defer_remainder(Duration(seconds=pause_s))
 
     def _handed_over(self, poll: Poll, promised: Timestamp | None) -> Iterator[Any]:
-        """A poll's messages, with the time from which on their events are late: one for all, or each with its own."""
+        """Yields a poll's messages and from when on their events are late: one time for all, or each with its own."""
         if not poll.payloads:
             return
         time = element_time(promised)
@@ -135,7 +135,7 @@ class _ReadPartition(beam.DoFn):
 
 
 def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
-    """The poll without messages that their producers stamped, and how many these are: they move no watermark either."""
+    """Drops from a poll the messages that their producers stamped, and counts them: they move no watermark either."""
     chosen = np.flatnonzero(poll.by_broker)
     payloads, times = [poll.payloads[number] for number in chosen.tolist()], poll.timestamps_ms[chosen]
     kept = poll._replace(payloads=payloads, timestamps_ms=times, by_broker=poll.by_broker[chosen])
@@ -150,7 +150,7 @@ def _count(poll: Poll) -> None:
 
 
 def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refusal]:
-    """The batches of a poll, and what was refused of it."""
+    """Yields the batches of a poll, and what was refused of it."""
     if polled.refused:
         Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(polled.refused)
         yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, polled.refused))

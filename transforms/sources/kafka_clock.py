@@ -37,7 +37,7 @@ def check_clock(topic: Topic) -> None:
 
 
 def _setting(topic: Topic) -> str | None:
-    """None where it is not told. Raises KafkaSourceError if no broker answers, or none knows the topic."""
+    """Asks for SETTING; None where it is not told. Raises KafkaSourceError if no broker answers, or knows the topic."""
     asked = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
     settings: dict[str, Any] = {"log_level": 2, **topic.settings, "bootstrap.servers": topic.brokers}
     admin = AdminClient(settings)  # one that is let go drops what it was asked for

@@ -93,7 +93,7 @@ class Poll(NamedTuple):
 
 
 def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
-    """Every partition's first offset: that of the first message of Kafka time `since_ms`, or the earliest there is.
+    """Finds each partition's first offset: of the first message of Kafka time `since_ms`, or the earliest there is.
 
     Raises KafkaSourceError if the topic does not exist or no broker answers in START_S seconds.
     """
@@ -143,7 +143,7 @@ class Partition:
         self._consumer.close()
 
     def poll(self, position: int, most: int = POLL_MESSAGES) -> Poll:
-        """At most `most` messages from offset `position` on; waits for POLL_WAIT_S, or up to ASK_S where it has to ask.
+        """Reads at most `most` messages from offset `position` on; waits POLL_WAIT_S, or up to ASK_S if it has to ask.
 
         A broker that is away gives empty polls. Raises KafkaSourceError where going on would lose messages unseen.
         """
@@ -167,7 +167,7 @@ class Partition:
         return Poll([], times, by_broker, position, 0, at_ms, self._is_idle(position), self._is_outage_over())
 
     def _sorted_out(self, events: list[Message]) -> tuple[list[Message], bool]:
-        """The messages among the events, and whether the asked-for offset does not exist."""
+        """Picks the messages among the events, and says whether the asked-for offset does not exist."""
         messages, out_of_range = [], False
         for event in events:
             error = event.error()
@@ -204,7 +204,7 @@ class Partition:
         return end <= max(position, self._end)
 
     def _refuse_gone(self, code: int, now_s: float) -> None:
-        """A topic that is gone does not come back by waiting; a broker that has just started may not know it yet."""
+        """Refuses a topic that stays gone: waiting brings none back, but a broker that just started may not know it."""
         if code not in _GONE or not self._is_gone():
             self._gone_since_s = None
             return
@@ -213,7 +213,7 @@ class Partition:
             raise KafkaSourceError(f"{self}: it does not exist any more")
 
     def _is_gone(self) -> bool:
-        """Whether a broker says so itself: the client says the same of every topic while no broker answers."""
+        """Asks a broker itself whether the topic is gone: the client says so of every topic while no broker answers."""
         try:
             _partitions(self._consumer, self._topic, ASK_S)
         except KafkaSourceError:
@@ -223,7 +223,7 @@ class Partition:
         return False
 
     def _earliest(self, position: int) -> int:
-        """Where to go on when retention removed `position`; raises KafkaSourceError if the topic ends before it."""
+        """Finds where to go on if retention removed `position`; raises KafkaSourceError if the topic ends before."""
         self._at = None
         try:
             earliest, end = self._ask_ends()
@@ -240,11 +240,11 @@ class Partition:
         return max(earliest, position)
 
     def _ask_ends(self) -> tuple[int, int]:
-        """The first offset there is, and the one after the last. Raises KafkaException if no broker answers."""
+        """Asks for the first offset there is and the one after the last. Raises KafkaException if no broker answers."""
         return self._consumer.get_watermark_offsets(TopicPartition(self._topic.name, self._number), timeout=ASK_S)
 
     def _check_partitions(self, now_s: float) -> None:
-        """A partition that was added is read by nobody: its vehicles would be missing from sealed slots, unseen."""
+        """Refuses an added partition: nobody reads it, so vehicles would be missing from sealed slots, unseen."""
         if self._number or now_s - self._counted_s < PARTITIONS_EVERY_S:
             return
         self._counted_s = now_s
@@ -282,7 +282,7 @@ def _consumer(topic: Topic, note: Any = None) -> Consumer:
 
 
 def _partitions(consumer: Consumer, topic: Topic, wait_s: float) -> list[int]:
-    """The topic's partitions. Raises KafkaSourceError if it does not exist, KafkaException if nobody can say."""
+    """Lists the topic's partitions. Raises KafkaSourceError if it does not exist, KafkaException if nobody can say."""
     partitions = consumer.list_topics(topic.name, timeout=wait_s).topics[topic.name]
     if partitions.error is not None and partitions.error.code() in _GONE:
         raise KafkaSourceError(f"{topic}: it does not exist")

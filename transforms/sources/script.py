@@ -18,7 +18,7 @@ from transforms.time.stream_calendar import slots_from
 
 
 def script_of(elements: PCollection[Any]) -> TestStream | None:
-    """The `TestStream` that the elements come from, through whatever steps."""
+    """Finds the `TestStream` that the elements come from, through whatever steps."""
     waiting, seen = [elements], set[int]()
     while waiting:
         producer = getattr(waiting.pop(), "producer", None)
@@ -64,13 +64,13 @@ def _beats(slot_s: int, shards: int) -> Iterator[Any]:
 
 
 def _promises(script: TestStream) -> Iterator[int]:
-    """The watermarks of a script but for the end of time, in seconds since 1970 UTC."""
+    """Yields the watermarks of a script but for the end of time, in seconds since 1970 UTC."""
     moves = (event.new_watermark for event in script._events if isinstance(event, WatermarkEvent))
     return (_seconds(time) for time in moves if time < MAX_TIMESTAMP)
 
 
 def _reached(script: TestStream) -> Iterator[int]:
-    """The times of a script's elements, in seconds since 1970 UTC."""
+    """Yields the times of a script's elements, in seconds since 1970 UTC."""
     for event in script._events:
         if isinstance(event, ElementEvent):
             yield from (_seconds(element.timestamp) for element in event.timestamped_values)

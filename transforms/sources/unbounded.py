@@ -34,4 +34,4 @@ class UnboundedProvider(RestrictionProvider):
         return 1
 
     def truncate(self, element: Any, restriction: Any) -> None:
-        """A drain leaves nothing to be read."""
+        """Leaves nothing to be read after a drain."""

@@ -46,7 +46,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         return grouped | "tally" >> beam.FlatMap(self.tally).with_output_types(KeyedTally)
 
     def tally(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
-        """What the vehicles of a shard did in a slot, parted by release shards."""
+        """Tallies what the vehicles of a shard did in a slot, parted by release shards."""
         (slot_s, _), parts = group
         if self.in_panes:
             table = self._merged(slot_s, parts)
@@ -83,7 +83,7 @@ class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]
         return grouped | "tally the pane" >> beam.Map(self.tally).with_output_types(KeyedPartial)
 
     def tally(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> KeyedPartial:
-        """What the vehicles of a shard did in a pane."""
+        """Tallies what the vehicles of a shard did in a pane."""
         (slot_shard, _), parts = group
         events = wire.unpack_events(parts if self.fetch is None else map(self.fetch, parts))
         partial, duplicates = tally_pane(events, self.release.cap, self.release.columns)

@@ -29,7 +29,7 @@ _S_US = 1_000_000
 
 
 def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
-    """Which events have a slot that ended before `promised_us`, their partition's watermark when they were handed over.
+    """Marks events whose slot ended before `promised_us`, their partition's watermark when they were handed over.
 
     length_s: of a slot; or of a pane, where that decides; the first of a slot begins with it. more_s: so much longer
     they are taken. Engines count milliseconds, and close a window of which the watermark has reached the last one: so
@@ -58,7 +58,7 @@ class RefuseLate(Parting[PCollection[Observations]]):
     def compare(
         self, observations: Observations, promised: Any = beam.DoFn.TimestampParam
     ) -> Iterator[Observations | Refusal]:
-        """The observations that are not late, and how many are."""
+        """Yields the observations that are not late, and how many are."""
         late = is_late(observations, self.length_s, promised.micros, self.more_s)
         if late.any():
             yield TaggedOutput(REFUSED, Refused("lateness", LATE, int(late.sum())))

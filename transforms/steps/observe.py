@@ -36,7 +36,7 @@ class Read(Parting[PCollection[bytes]]):
         return paths | "read files" >> beam.FlatMap(self.read).with_outputs(REFUSED, main="batches")
 
     def read(self, path: bytes) -> Iterator[RawBatch | Refusal]:
-        """The batches of a file, and what was refused of it."""
+        """Yields the batches of a file, and what was refused of it."""
         try:
             yield from counted(tasks.read(self.layout, os.fsdecode(path)))
         except UnreadableFile as error:
@@ -44,7 +44,7 @@ class Read(Parting[PCollection[bytes]]):
 
 
 def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
-    """The batches of a file, counted, each after what was refused of it."""
+    """Counts the batches of a file, and yields each after what was refused of it."""
     for batch in batches:
         count(counters.ROWS, batch.rows)
         yield from dead_letters("read", batch.refused)
@@ -62,7 +62,7 @@ class Parse(Parting[PCollection[RawBatch]]):
         return batches | "check rows" >> beam.FlatMap(self.check).with_outputs(REFUSED, main="observations")
 
     def check(self, batch: RawBatch) -> Iterator[Observations | Refusal]:
-        """The observations of a batch, and what was refused of it."""
+        """Yields the observations of a batch, and what was refused of it."""
         observations, refused = parse(batch.table, self.rules)
         yield from dead_letters("parse", refused)
         failpoint("parse")
@@ -85,7 +85,7 @@ class Assign(Parting[PCollection[Observations]]):
         return observations | "find cells" >> beam.FlatMap(self.pack).with_outputs(REFUSED, main="events")
 
     def pack(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
-        """The events of observations that lie in cells, and what was refused of them."""
+        """Packs the events of observations that lie in cells; yields them and what was refused."""
         located = locate(observations, self.ground)
         yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: located.outside})
         failpoint("assign")

@@ -44,7 +44,7 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
         )
 
     def seal(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
-        """The units that are drawn of a shard, and what each vehicle spends in them."""
+        """Yields the units that are drawn of a shard, and what each vehicle spends in them."""
         key, encoded = group
         parts = list(encoded)
         if not is_over(parts):
@@ -59,8 +59,8 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
 
 
 def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
-    """Whether the beats of all slots are among the parts of a tally; else the source was ended or drained before they
-    were over, and what it gave of them is no release. That is counted."""
+    """Says whether the beats of all slots are among the parts of a tally; else the source was ended or drained before
+    they were over, and what it gave of them is no release. That is counted."""
     if parts.count(TallyBytes(b"")) >= slots:
         return True
     count(counters.NOT_OVER)
@@ -86,7 +86,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
         return grouped | "record" >> beam.FlatMap(self.record)
 
     def record(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
-        """What the ledger returns for the units of a key. Raises StepError."""
+        """Yields what the ledger returns for the units of a key. Raises StepError."""
         encoded = list(group[1])
         if self.needs_consent and CONSENT not in encoded:
             return
@@ -102,7 +102,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
 
 
 def beyond_the_limit(account: LedgerAccount, period: str) -> StepError:
-    """What a step raises where the account's limit refuses what may not be left out."""
+    """Makes the error that a step raises where the account's limit refuses what may not be left out."""
     return StepError(f"account {account.name!r} refuses {period}: its limit would be exceeded")
 
 
