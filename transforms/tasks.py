@@ -33,7 +33,7 @@ Count = Callable[[str, int], object]
 
 
 def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """The batches of a file, or of a share of it; it may be in an object store. Raises UnreadableFile or StepError."""
+    """Reads a file, or a share of it, in batches; it may be in an object store. Raises UnreadableFile or StepError."""
     try:
         with fetched(path) if is_remote(path) else nullcontext(path) as local:
             yield from read_apart(layout, local, share)
@@ -75,7 +75,7 @@ def derived(
 
 
 def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]:
-    """The rows of each shard that has some. shard: int64 (rows,)."""
+    """Yields the rows of each shard that has some. shard: int64 (rows,)."""
     return ((number, table.take(shard == number)) for number in np.unique(shard).tolist())
 
 
@@ -86,7 +86,7 @@ def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, bef
 
 
 def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[RecordedSlot]:
-    """What the ledger returns for units of one transaction, by slot; none where it refuses them."""
+    """Records units of one transaction and lists what the ledger returns, by slot; nothing where it refuses them."""
     done = record_units(units, account)
     for name, number in done.counts.items():
         count(name, number)

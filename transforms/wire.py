@@ -56,7 +56,7 @@ class Tally:
         return Tally(*(column[chosen] for column in self.keys()), sums=sums)
 
     def keys(self) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-        """The columns that every tally has."""
+        """Lists the columns that every tally has."""
         return self.slot_s, self.vehicle, self.cell, self.kept, self.dropped
 
 
@@ -114,7 +114,7 @@ def joined(parts: Sequence[Tally]) -> Tally:
 
 
 def by_slot(rows: Tally) -> Iterator[tuple[int, Tally]]:
-    """The entries of each slot, with its start. rows: in the order of slots."""
+    """Yields the entries of each slot, with its start. rows: in the order of slots."""
     slots, first = np.unique(rows.slot_s, return_index=True)
     for slot_s, (start, stop) in zip(slots.tolist(), pairwise([*first.tolist(), rows.slot_s.size]), strict=True):
         yield slot_s, rows.take(slice(start, stop))
@@ -168,7 +168,7 @@ def split(
 
 
 def _runs(group: Int64s) -> Iterator["slice | Int64s"]:
-    """The entries of each group, in their order; stretches where they lie together already, as in a file by time."""
+    """Yields each group's entries, in their order; stretches where they lie together already, as in a file by time."""
     lie_together = bool((group[1:] >= group[:-1]).all())
     order = None if lie_together else np.argsort(group, kind="stable")
     ordered = group if order is None else group[order]
@@ -187,13 +187,13 @@ def pack_exposure(exposure: Exposure) -> ExposureBytes:
 
 
 def pack_tally(rows: Tally, packing: pa.ipc.IpcWriteOptions = DENSE) -> TallyBytes:
-    """The sums follow the columns that every tally has."""
+    """Packs a tally; the sums follow the columns that every tally has."""
     sums = {f"sum of {name}": column for name, column in rows.sums.items()}
     return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums, packing))
 
 
 def pack_partial(rows: Partial) -> PartialBytes:
-    """Four Arrow streams, one behind the other: the entries, the samples, when vehicles were heard of, late events."""
+    """Packs four Arrow streams behind one another: entries, samples, when vehicles were heard of, late events."""
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
     others = (rows.samples, rows.heard, rows.late)
@@ -211,7 +211,7 @@ def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
 
 
 def _packed(columns: Mapping[str, Int64s], packing: pa.ipc.IpcWriteOptions = DENSE) -> bytes:
-    """The columns as one Arrow stream."""
+    """Writes the columns as one Arrow stream."""
     arrays = [_array(column) for column in columns.values()]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
     sink = pa.BufferOutputStream()
@@ -254,7 +254,7 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def _values(column: pa.Array) -> "np.typing.NDArray[np.integer]":
-    """(entries,), or (entries, K) of a column of lists, in the type in which they came."""
+    """Reads (entries,), or (entries, K) of a column of lists, in the type in which they came."""
     if pa.types.is_fixed_size_list(column.type):
         return _values(column.flatten()).reshape(-1, column.type.list_size)
     values: np.typing.NDArray[np.integer] = column.to_numpy(zero_copy_only=False)
@@ -267,7 +267,7 @@ def _array(column: Int64s) -> pa.Array:
 
 
 def _narrow(column: Int64s) -> "np.typing.NDArray[np.integer]":
-    """The column in the smallest integer type that holds it."""
+    """Narrows the column to the smallest integer type that holds it."""
     if column.size:
         least, most = int(column.min()), int(column.max())
         for kind in (np.uint8, np.uint16, np.int32, np.uint32):

@@ -36,7 +36,7 @@ class FirstDays(NamedTuple):
         return 0 <= (day - self.since).days < self.days
 
     def of(self, day: date) -> Fraction:
-        """How many times as much a day has."""
+        """Tells how many times as much a day has."""
         return self.times if self.has(day) else Fraction(1)
 
     @property
@@ -65,7 +65,7 @@ class Locator(Protocol):
     """Finds the slots of events: of a closed range (`Calendar`), or of a stream (`StreamCalendar`)."""
 
     def locate(self, event_us: Int64s) -> Where:
-        """Slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        """Finds slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
         ...
 
 
@@ -89,7 +89,7 @@ class Timetable:
         return self.slot_minutes * 60
 
     def midnight(self, day: date) -> datetime:
-        """The first instant of a local day."""
+        """Finds the first instant of a local day."""
         return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone))
 
     def period_of(self, day: date) -> str:
@@ -132,15 +132,15 @@ class Timetable:
         return None
 
     def serves(self, day: date) -> bool:
-        """Whether its weekday is one of service."""
+        """Says whether a day's weekday is one of service."""
         return WEEKDAYS[day.weekday()] in self.weekdays
 
     def most_served(self, days: int) -> int:
-        """How many of so many consecutive days are of service at most, whichever the first one is."""
+        """Counts how many of so many consecutive days are of service at most, whichever the first one is."""
         return int(self.heaviest(days, dict.fromkeys(WEEKDAYS, Fraction(1))))
 
     def heaviest(self, days: int, weights: Mapping[Weekday, Fraction], first: FirstDays | None = None) -> Fraction:
-        """What the days of service among so many consecutive ones weigh at most, whichever the first one is.
+        """Finds what the days of service among so many consecutive ones weigh at most, whichever the first one is.
 
         first: days that weigh more than their weekday, or less.
         """
@@ -155,7 +155,7 @@ class Timetable:
         return max(usual, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
-        """Start of each slot of a local day -> its local minute; None where the day cannot be cut into such slots."""
+        """Cuts a local day into slots, start of each -> its local minute; None where it cannot be cut so."""
         zone = ZoneInfo(self.zone)
         start = int(self.midnight(day).timestamp())
         end = int(self.midnight(day + timedelta(days=1)).timestamp())
@@ -174,7 +174,7 @@ class Timetable:
             raise CalendarError(f"{local.isoformat()} is not on the edge of a {self.slot_minutes}-minute slot")
 
     def period_days(self, day: date, since: date | None = None, until: date | None = None) -> list[date]:
-        """All local days of the period that `day` is in; `since` and `until` bound the unit vehicle-ever."""
+        """Lists all local days of the period that `day` is in; `since` and `until` bound the unit vehicle-ever."""
         if self.unit == "vehicle-day":
             return [day]
         if self.unit == "vehicle-week":
@@ -185,7 +185,7 @@ class Timetable:
         return [since + timedelta(days=i) for i in range((until - since).days)]
 
     def text(self, at_s: int) -> str:
-        """An instant as ISO 8601 with the zone's offset."""
+        """Writes an instant as ISO 8601 with the zone's offset."""
         return datetime.fromtimestamp(at_s, ZoneInfo(self.zone)).isoformat()
 
 
@@ -212,7 +212,7 @@ class Calendar:
         return np.array([index[slot.period] for slot in self.slots], np.int64)
 
     def locate(self, event_us: Int64s) -> Where:
-        """Slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        """Finds slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < self.to_s * 1_000_000)
         if not self.slots:
             nothing = np.zeros(event_us.size, np.int64)
@@ -224,7 +224,7 @@ class Calendar:
 
 
 def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
-    """The calendar of [start, end), both aware and on the edges of slots.
+    """Makes the calendar of [start, end), both aware and on the edges of slots.
 
     Raises CalendarError for an empty range or one that would cut a slot in two (half a slot would be sealed).
     """

@@ -11,7 +11,7 @@ SATURDAY = 5
 
 
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:
-    """The local hour in which each slot begins; on Saturdays and Sundays 24 more."""
+    """Finds the local hour in which each slot begins; on Saturdays and Sundays 24 more."""
     return [_told(time.hour, time.date()) for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
 
 

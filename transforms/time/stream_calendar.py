@@ -33,7 +33,7 @@ class StreamCalendar:
     to_s: int
 
     def locate(self, event_us: Int64s) -> Where:
-        """Slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        """Finds slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
         edge_us, slot_us = self.edge_s * 1_000_000, self.timetable.slot_s * 1_000_000
         to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
@@ -46,7 +46,7 @@ class StreamCalendar:
         return Where(start_us, period[place], in_range, in_range & in_service[place], tuple(index))
 
     def _places(self, starts_s: Int64s) -> tuple[list[str], NDArray[np.bool_]]:
-        """The period of each slot, and whether it is one of service."""
+        """Finds the period of each slot, and whether it is one of service."""
         zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
         local = [datetime.fromtimestamp(start_s, zone) for start_s in starts_s.tolist()]
         minute = np.array([start_s.hour * 60 + start_s.minute for start_s in local], np.int64)

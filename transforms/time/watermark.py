@@ -51,7 +51,7 @@ class Watermark:
         return self.lag_s + (GUARD_S if self.by_own_times else 0)
 
     def after(self, promised: Timestamp | None, newest_ms: int | None, now_ms: int, idle: bool) -> Timestamp | None:
-        """The promise that holds after a poll; `promised` where nothing moves it. Times in ms since 1970 UTC.
+        """Makes the promise that holds after a poll; `promised` where nothing moves it. Times in ms since 1970 UTC.
 
         newest_ms: the newest plausible timestamp of the poll, None if it had none. idle: nothing came for a while and
         nothing lay unread at `now_ms`, which was read before that was asked.
@@ -63,13 +63,13 @@ class Watermark:
         return watermark if promised is None or watermark > promised else promised
 
     def own_times(self, received_ms: Int64s) -> Int64s:
-        """When what was received then stops to be in time, in microseconds since 1970 UTC: an event of a pane that
-        ended before it is late. Whatever else a partition holds decides nothing."""
+        """Finds when what was received then stops to be in time, in microseconds since 1970 UTC: an event of a pane
+        that ended before it is late. Whatever else a partition holds decides nothing."""
         step_ms = 1_000 * RECEIVED_S
         return 1_000 * (np.clip(received_ms, 0, _LAST_MS) // step_ms * step_ms - 1_000 * self.lag_s)
 
     def is_behind(self, promised: Timestamp | None, own_us: Int64s) -> NDArray[np.bool_]:
-        """Which came when their own time was promised away already, for an engine may drop them: the clock of the
+        """Marks what came when its own time was promised away already, for an engine may drop it: the clock of the
         transport went back, for times by which a topic is read are the broker's, in the order of its messages."""
         if promised is None or promised == self.first:
             return np.zeros(own_us.size, np.bool_)
@@ -77,12 +77,12 @@ class Watermark:
 
 
 def is_ahead(timestamps_ms: Int64s, now_ms: int) -> NDArray[np.bool_]:
-    """Which are absurdly far ahead of the wall clock: one of the year 9999 would close every slot there is."""
+    """Marks times absurdly far ahead of the wall clock: one of the year 9999 would close every slot there is."""
     return timestamps_ms > now_ms + 1_000 * CLOCK_ERROR_S
 
 
 def newest_plausible_ms(timestamps_ms: Int64s, now_ms: int) -> int | None:
-    """The newest timestamp that is not absurd; None if there is none.
+    """Finds the newest timestamp that is not absurd; None if there is none.
 
     timestamps_ms: milliseconds since 1970 UTC, any value; not above 0 where the transport has none. One that is
     absurdly old is older than others, and so moves nothing.
@@ -92,5 +92,5 @@ def newest_plausible_ms(timestamps_ms: Int64s, now_ms: int) -> int | None:
 
 
 def element_time(promised: Timestamp | None) -> Timestamp:
-    """The Beam timestamp of what a source hands over: the promise that held before, so that none is late itself."""
+    """Gives the Beam timestamp of what a source hands over: the promise held before, so that none is late itself."""
     return MIN_TIMESTAMP if promised is None else promised
