@@ -160,7 +160,7 @@ def _has_same_key(place: AccountLocation, backup: Backup) -> bool:
 
 
 def _has_its_entries(book: Ledger, backup: Backup) -> bool:
-    """Whether there is a ledger already. It must be the one of the backup, and hold all that this holds."""
+    """Says whether there is a ledger already. It must be the one of the backup, and hold all that this holds."""
     if not (first := book.hash_of(1)):
         return False
     if first != backup.genesis:
@@ -206,7 +206,7 @@ def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evide
 
 
 def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
-    """Everything in folders of results must be in the backup, and its newest release in one of them."""
+    """Checks that everything in folders of results is in the backup, and its newest release in one of them."""
     published = {
         (spec_id, is_live, slot_s): path
         for folder in folders
@@ -251,7 +251,7 @@ class _Recorded:
         return (spec_id, self._period_of(spec_id, slot_s)) in self._periods
 
     def is_of(self, entry: Mapping[str, Any], spec_id: str, is_live: bool, slot_s: int) -> bool:
-        """Whether a published slot follows from this entry."""
+        """Says whether a published slot follows from this entry."""
         if (entry["spec_id"], entry["shard"] == LIVE_COLUMN) != (spec_id, is_live):
             return False
         if is_live or spec_id not in self._accounts:

@@ -42,7 +42,7 @@ class Loss(NamedTuple):
     chance: float = 0.0
 
     def most(self) -> str:
-        """The bound as people read it."""
+        """Writes the bound as people read it."""
         warning = ", which is little protection" if self.epsilon > LITTLE_PROTECTION else ""
         but = f", but for a chance of {said(self.chance)} under the noise that is drawn" if self.delta else ""
         return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}{warning}){but}"
@@ -111,7 +111,7 @@ def levels_sentence(spec: "Specification", *_: object) -> str:
 
 
 def _of_places(spec: "Specification", levels: "LevelsRelease") -> str:
-    """What a map that fills day by day adds up to, of somebody who always is at one place of it."""
+    """Tells what a map that fills day by day adds up to, of somebody who always is at one place of it."""
     if levels.places is None:
         return ""
     *_, several = standing_costs(spec.account, spec.account.limit, levels.claim)
@@ -125,7 +125,7 @@ def _of_places(spec: "Specification", levels: "LevelsRelease") -> str:
 
 
 def _of_region(spec: "Specification") -> str:
-    """What is not hidden where the region, which is published, was made from reports."""
+    """Tells what is not hidden where the region, which is published, was made from reports."""
     if not spec.region_tells:
         return ""
     return (
@@ -140,7 +140,7 @@ def costs_at_places(spec: "Specification", limit: Limit) -> list[Cost]:
 
 
 def standing_costs(account: "AccountTerms", limit: Limit, claim: Claim) -> list[Cost]:
-    """What a map of places tells of somebody who is at one of them every day: all that so many days in a row may spend.
+    """Adds up what a map of places tells of somebody at one every day: all that so many days in a row may spend.
 
     claim: of one period of the release. A span of so many days or more whose limit is smaller bounds it.
     """
@@ -158,7 +158,7 @@ def _bounded(cost: Cost, limit: Limit) -> Cost:
 
 
 def spans_sentence(account: "AccountTerms") -> str:
-    """What the account's limits promise for spans of several days, after a space; nothing where it has none."""
+    """Tells what the account's limits promise for spans of several days, after a space; nothing where it has none."""
     return "".join(_of_span(span) for span in account.limit.spans if span.days > 1)
 
 

@@ -86,7 +86,7 @@ class AccountLocation:
 
 
 def find(ledger: str | None, key: Path | None) -> AccountLocation:
-    """What the options say, else HATSTREAM_LEDGER, else the user's state folder.
+    """Finds an account by what the options say, else HATSTREAM_LEDGER, else the user's state folder.
 
     The key lies beside an SQLite file, and in the user's state folder where the ledger is on a server.
     """
@@ -110,7 +110,7 @@ def read_key(path: Path) -> Secret:
 
 
 def read_secret(path: Path, what: str) -> str:
-    """The text of a small file that nobody else may read. what: it holds, for messages.
+    """Reads the text of a small file that nobody else may read. what: it holds, for messages.
 
     Raises LedgerError where it cannot be read or is open to others, FileNotFoundError where there is none.
     """
@@ -127,7 +127,7 @@ def read_secret(path: Path, what: str) -> str:
 
 
 def secret_of(text: str, where: str) -> Secret:
-    """The key that a text holds. where: it stands, for the message. Raises LedgerError."""
+    """Reads the key that a text holds. where: it stands, for the message. Raises LedgerError."""
     try:
         key = bytes.fromhex(text)
     except ValueError:
@@ -156,7 +156,7 @@ def open_account(place: AccountLocation, table: "AccountTerms") -> str:
 
 
 def other_accounts(place: AccountLocation, account: str) -> list[str]:
-    """What else the ledger or the head file knows: a vehicle that reports to two accounts spends both budgets."""
+    """Lists what else the ledger or the head file knows: a vehicle that reports to two accounts spends both budgets."""
     in_ledger = {other.name for other in place.ledger.accounts()}
     with_key = {name for ledger in place.witness.read_all().values() for name in ledger["accounts"]}
     return sorted((in_ledger | with_key) - {account})
@@ -170,7 +170,7 @@ def that_void(place: AccountLocation, table: "AccountTerms") -> list[str]:
 
 
 def _has_key(place: AccountLocation) -> bool:
-    """Whether there is a key file. Key and head belong together: one of them alone is refused."""
+    """Says whether there is a key file. Key and head belong together: one of them alone is refused."""
     if os.path.lexists(place.key):
         place.witness.read_all()
         return True
@@ -191,7 +191,7 @@ def _make_key(place: AccountLocation, account: str) -> None:
 
 
 def write_key(path: Path, text: str) -> None:
-    """The caller holds the folder's lock."""
+    """Writes a key's file; the caller holds the folder's lock."""
     with replacing(path, 0o600) as file:
         file.write(f"{text}\n".encode())
 
@@ -205,7 +205,7 @@ def _key_check(secret: Secret) -> str:
 
 
 def account_of(table: "AccountTerms", secret: Secret) -> Account:
-    """The account as the ledger keeps it."""
+    """Makes the account as the ledger keeps it."""
     return Account(
         name=table.name,
         unit=table.unit,

@@ -21,12 +21,12 @@ class Gap(NamedTuple):
 
 
 def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
-    """Whether a slot is over, and with it the time for which a stream waits for late reports."""
+    """Says whether a slot is over, and with it the time for which a stream waits for late reports."""
     return slot_s + spec.timetable.slot_s + spec.input.allowed_lateness_s <= now_s
 
 
 def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
-    """The missing slots of a range that are due at `now_s`. Raises AccountRefusal for an account it does not know."""
+    """Lists a range's missing slots that are due at `now_s`. Raises AccountRefusal for an unknown account."""
     if spec.is_learned:
         stages = ledger.stages(spec.account.name, spec.spec_id)
         sealed = {(slot.start_s, 0) for slot in when.slots if is_complete(stages, slot.period)}

@@ -12,7 +12,7 @@ Box = tuple[float, float, float, float]
 
 
 def middle_of(lons: Float64s) -> float:
-    """The longitude opposite to the widest gap around the globe, from -180 to 180; 0 for none."""
+    """Finds the longitude opposite to the widest gap around the globe, from -180 to 180; 0 for none."""
     if not lons.size:
         return 0.0
     around = np.unique(lons % 360)
@@ -22,12 +22,12 @@ def middle_of(lons: Float64s) -> float:
 
 
 def turns(lons: Float64s, middle: float) -> Float64s:
-    """What is added to each longitude, a multiple of 360, so that it is at most half a turn from the middle."""
+    """Finds what to add to each longitude, a multiple of 360, so that it is at most half a turn from the middle."""
     return 360 * np.rint((middle - lons) / 360)
 
 
 def box_of(shapes: Iterable[DrawnShape]) -> Box:
-    """What holds all of them; nothing but zeros for none."""
+    """Finds the box that holds all of them; nothing but zeros for none."""
     positions = [position for shape in shapes for part in shape.parts for position in part]
     lons, lats = np.array(positions or [(0.0, 0.0)], np.float64).T
     lons = lons + turns(lons, middle_of(lons))

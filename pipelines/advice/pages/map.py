@@ -55,7 +55,7 @@ def draw_map(
 
 
 def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None = None, follow_s: float = 5) -> bytes:
-    """The page with its data inside, or one that asks its server for them at `source`, again each `follow_s`."""
+    """Makes the page with its data inside, or one that asks its server for them at `source`, again each `follow_s`."""
     asked = {"source": source, "followMs": round(1_000 * follow_s)}
     return render(
         "map.html",

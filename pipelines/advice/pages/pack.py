@@ -72,7 +72,7 @@ class _Layer(NamedTuple):
 def packed(
     rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
 ) -> bytes:
-    """rows: of slots, see `read_rows`. standing: what the places are usually; else other days say it.
+    """Packs a map's data. rows: of slots, see `read_rows`. standing: what places are usually; else other days say it.
 
     Raises InputError where a place has no shape.
     """
@@ -106,7 +106,7 @@ def packed(
 
 
 def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """What each place is usually, by the newest map of it, in USUAL_KMH; and where that is the area's value."""
+    """Reads what each place is usually, by the newest map of it, in USUAL_KMH; and where that is the area's value."""
     newest = max(standing["slot_start"].unique().to_pylist(), key=_instant)
     rows = standing.filter(pc.equal(standing["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
@@ -170,7 +170,7 @@ def _instant(text: str) -> datetime:
 
 
 def _areas(rows: pa.Table, grid: _Grid) -> list[str]:
-    """The coarser cell of each place that has one."""
+    """Lists the coarser cell of each place that has one."""
     areas = [""] * len(grid.ids)
     if "parent" in rows.column_names:
         parent = pc.fill_null(rows["parent"], "")
@@ -266,7 +266,7 @@ def _known(rows: pa.Table, layer: _Layer, beside: Array) -> pa.ChunkedArray:
 
 
 def _step(span: float) -> float:
-    """The unit of stored integers: the largest number fits into 16 bits."""
+    """Finds the unit of stored integers: the largest number fits into 16 bits."""
     step = 0.1
     while span / step >= _NONE - 1:
         step *= 10
@@ -282,7 +282,7 @@ def _all_shapes(places: Sequence[DrawnShape], ground: Sequence[DrawnShape]) -> M
 
 
 def _firsts(shapes: Sequence[DrawnShape]) -> Float64s:
-    """The longitude at which each shape begins."""
+    """Finds the longitude at which each shape begins."""
     return np.array([shape.parts[0][0][0] for shape in shapes], np.float64)
 
 

@@ -57,7 +57,7 @@ def text_of(template: str, **texts: Any) -> str:
 
 
 def script_json(data: Mapping[str, Any]) -> str:
-    """JSON that may stand inside a <script> element: no text of the data can end it."""
+    """Writes JSON that may stand inside a <script> element: no text of the data can end it."""
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
 
 
@@ -66,7 +66,7 @@ def _hash(text: str) -> str:
 
 
 def _origin(address: str | None) -> str:
-    """Scheme and host, as a policy names them: nothing of the address can add another rule."""
+    """Names scheme and host, as a policy names them: nothing of the address can add another rule."""
     parts = urlsplit(address or "")
     host = re.sub(r"[^A-Za-z0-9.:-]", "", parts.netloc.rpartition("@")[2])
     return f"{parts.scheme}://{host}" if host and parts.scheme in ("http", "https") else ""

@@ -53,7 +53,7 @@ class NamedPlaces:
     named: Mapping[str, Place] = field(default_factory=dict)
 
     def place(self, place_id: str) -> Place:
-        """The place of a row, with a shape. Raises InputError where nobody knows where it lies."""
+        """Finds the place of a row, with a shape. Raises InputError where nobody knows where it lies."""
         place = self.named.get(place_id, Place(place_id))
         if place.shape is not None:
             return place
@@ -165,7 +165,7 @@ def _position(longitude: float, latitude: float) -> Position:
 
 
 def _hexagon(cell: str) -> DrawnShape:
-    """Counter-clockwise, as RFC 7946 asks; across the antimeridian its longitudes go on beyond 180."""
+    """Draws a cell counter-clockwise, as RFC 7946 asks; across the antimeridian its longitudes go on beyond 180."""
     corners = [(round(lon, 6), round(lat, 6)) for lat, lon in h3.cell_to_boundary(cell)]
     if max(lon for lon, _ in corners) - min(lon for lon, _ in corners) > 180:
         corners = [(lon + 360 if lon < 0 else lon, lat) for lon, lat in corners]

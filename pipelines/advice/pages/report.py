@@ -66,7 +66,7 @@ class ReportFacts(NamedTuple):
 
 
 def odds(epsilon: float) -> list[Odds]:
-    """Bayes' rule with a likelihood ratio of at most e^epsilon either way."""
+    """Bounds odds by Bayes' rule with a likelihood ratio of at most e^epsilon either way."""
     factor = math.exp(min(epsilon, 700.0))
     return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
 
@@ -143,7 +143,7 @@ def _habit(cost: Cost) -> Mapping[str, Any]:
 
 
 def _statuses(rows: pa.Table) -> list[tuple[str, str]]:
-    """What each status means that the rows have, and what helps."""
+    """Tells what each status means that the rows have, and what helps."""
     statuses = sorted(rows["status"].unique().to_pylist())
     return [
         (status, f"{STATUSES[status]} {ADVICE.get(status, '')}".strip()) for status in statuses if status in STATUSES
@@ -151,7 +151,7 @@ def _statuses(rows: pa.Table) -> list[tuple[str, str]]:
 
 
 def _region(spec: Specification) -> str:
-    """What the region is and where it comes from."""
+    """Tells what the region is and where it comes from."""
     if spec.cells.region is None:
         return "every hexagon with reports"
     source = {
@@ -162,7 +162,7 @@ def _region(spec: Specification) -> str:
 
 
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
-    """Per statistic and status: rows, the share that is reliable, and how wide their intervals are (half-widths)."""
+    """Sums up per statistic and status: rows, the share that is reliable, how wide intervals are (half-widths)."""
     classes: list[Mapping[str, Any]] = []
     for name in sorted(rows["statistic"].unique().to_pylist()):
         of_name = rows.filter(pc.equal(rows["statistic"], name))

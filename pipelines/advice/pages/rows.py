@@ -40,7 +40,7 @@ TYPES: Mapping[str, pa.DataType] = {field.name: field.type for field in SCHEMA} 
 
 
 def read_rows(paths: Sequence[str]) -> pa.Table:
-    """The rows of slots: the columns of SCHEMA, and further ones where a file has them. Raises InputError.
+    """Reads the rows of slots: the columns of SCHEMA, and further ones where a file has them. Raises InputError.
 
     Live values are left out where their day's own are there. Of places: the rows of one product of theirs, alone.
     """
@@ -57,7 +57,7 @@ def _rows_of(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def read_days_of_places(paths: Sequence[str]) -> tuple[pa.Table, pa.Table | None]:
-    """Like `read_rows`; and, where they are days of places and the files have these places' standing values too, those.
+    """Reads as `read_rows`; where they are days of places with these places' standing values, those too.
 
     Raises InputError.
     """
@@ -68,7 +68,7 @@ def read_days_of_places(paths: Sequence[str]) -> tuple[pa.Table, pa.Table | None
 
 
 def read_results(paths: Sequence[str]) -> dict[str, pa.Table]:
-    """The rows of all files, by product, HATs first.
+    """Reads the rows of all files, by product, HATs first.
 
     Raises InputError where a file is no result file, where two give different values of the same HAT, or for no row.
     """
