@@ -41,7 +41,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
 
 
 def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[ExchangeResult, bytes]:
-    """The head and the message, b"" without one. It is given up at once where it is to stop."""
+    """Asks an address for the head and the message, b"" without one. Gives up at once where it is to stop."""
     command = [sys.executable, "-P", "-c", _PROGRAM]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]

@@ -24,8 +24,8 @@ _DATE = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
 
 def read_folder(paths: Sequence[str]) -> Sample:
-    """Rows of the first file, and of others where it has few; with their names as a column FILE, where each is of one
-    vehicle."""
+    """Reads rows of the first file, and of others where it has few; with their names as a column FILE, where each is of
+    one vehicle."""
     first = read_sample(paths[0])
     names = [os.fsdecode(vehicle_of(path)) for path in paths]
     if first.layout in FIXED or len(set(names)) < 2 or any(map(_DATE.search, names)):
@@ -47,7 +47,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
 
 
 def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
-    """With rows of further files of the same columns, up to ROWS; of a snapshot alone little could be said."""
+    """Adds rows of further files of the same columns, up to ROWS; of a snapshot alone little could be said."""
     columns = {name: list(values) for name, values in first.columns.items()}
     every = -(-len(paths) // (MOST_FILES - NEIGHBOURS))
     for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):
@@ -61,7 +61,7 @@ def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
 
 
 def is_by_file(sample: Sample) -> bool:
-    """Whether the files' names, and no column, tell the vehicles: rows of each file are those of one."""
+    """Says whether the files' names, and no column, tell the vehicles: rows of each file are those of one."""
     if FILE not in sample.columns:
         return False
     columns = {name: values for name, values in sample.columns.items() if name != FILE}
@@ -72,12 +72,12 @@ def is_by_file(sample: Sample) -> bool:
 
 
 def find_by_file(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns | None:
-    """The columns of the other fields; None where one is missing."""
+    """Finds the columns of the other fields; None where one is missing."""
     return find_columns(columns, vehicle=FILE)
 
 
 def advice(missing: Sequence[str]) -> str:
-    """What to do where no column of vehicles was found, and all others."""
+    """Advises what to do where no column of vehicles was found, and all others."""
     if list(missing) != ["vehicle"]:
         return ""
     return f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
@@ -93,7 +93,7 @@ def _part(sample: Sample, name: str, rows: int) -> dict[str, list[Any]]:
 
 
 def _ids_beside(sample: Sample) -> bool:
-    """Whether a column that is no other field tells the files apart."""
+    """Says whether a column that is no other field tells the files apart."""
     by_name = find_by_file(sample.columns)
     taken = set(by_name.names.values()) if by_name else {FILE}
     others = (values for name, values in sample.columns.items() if name not in taken)
@@ -101,7 +101,7 @@ def _ids_beside(sample: Sample) -> bool:
 
 
 def _tells_files_apart(values: Sequence[Any], names: Sequence[Any]) -> bool:
-    """Whether a column has one value in each file, and another in each: it is the id, and may be named."""
+    """Says whether a column has one value in each file, and another in each: it is the id, and may be named."""
     pairs = {(name, str(value)) for name, value in zip(names, values, strict=True) if value is not None}
     files, values_held = len(set(names)), len({value for _, value in pairs})
     return len(pairs) == files == values_held

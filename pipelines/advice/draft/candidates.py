@@ -36,7 +36,7 @@ def track_of(time: Instants, lat: Any, lon: Any) -> Track:
 
 
 def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], track: Track) -> str | None:
-    """The first of the named that its rows bear out, else that of the others with the fewest ids, else the first named.
+    """Picks the first named that its rows bear out, else such another with the fewest ids, else the first named.
 
     None where none is named and none is borne out. others: columns that may hold ids, by their values.
     """
@@ -50,7 +50,7 @@ def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[st
 
 
 def is_doubtful(ids: Any, track: Track) -> bool:
-    """Whether the rows of an id are not those of one vehicle: far from each other, or one a day."""
+    """Says whether the rows of an id are not those of one vehicle: far from each other, or one a day."""
     return _mark(codes_of(ids), track) == _UNLIKELY
 
 

@@ -13,7 +13,7 @@ LEAST_SHARE, LEAST_DEGREES = 0.5, 10
 
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
-    """The column that says which way vehicles go, in degrees, for most rows; by its name and its values."""
+    """Finds the column that says which way vehicles go, in degrees, for most rows; by its name and its values."""
     named = [name for name in columns if _HEADINGS.fullmatch(re.sub(r"[^a-z]", "", name.split(".")[-1].lower()))]
     return next((name for name in named if _share(columns[name]) >= LEAST_SHARE), None)
 
@@ -27,7 +27,7 @@ def _share(values: Sequence[Any]) -> float:
 
 
 def said(segments: int, heading: str | None) -> str:
-    """What was found, in words."""
+    """Tells in words what was found."""
     if heading is None:
         return f"{segments:,} segments from stop to stop; both directions of a street are one, for want of headings"
     return f"{segments:,} segments from stop to stop, each of one direction, by {heading}"

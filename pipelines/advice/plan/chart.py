@@ -39,7 +39,7 @@ def draw_plan(spec: Specification, within_kmh: float, needs: MechanismNeeds | No
 
 
 def draw_half_widths(title: str, vehicles: Float64s, curves: Sequence[Curve], within_kmh: float, folder: Path) -> Path:
-    """Solid lines: a HAT. Dashed lines: the mean of a cell's whole day. Dotted: what is wanted."""
+    """Draws half-widths. Solid lines: a HAT. Dashed lines: the mean of a cell's whole day. Dotted: what is wanted."""
     figure = Figure(figsize=(8.6, 5.2), layout="constrained")
     axes = figure.add_subplot()
     for curve, colour in zip(curves, _COLOURS, strict=True):

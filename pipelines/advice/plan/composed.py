@@ -105,14 +105,14 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
 
 
 def _counted(counts: SampleCounts, cap: ContributionBound | None) -> Tally:
-    """The counts by slot, place and vehicle. Slots are numbered from 0 in their order."""
+    """Tallies the counts by slot, place and vehicle. Slots are numbered from 0 in their order."""
     kept, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
     rows = Tally(slot, counts.vehicle, counts.place, kept, counts.samples - kept, sums={})
     return rows.take(np.lexsort((counts.vehicle, counts.place, slot)))
 
 
 def _hats(divided: Divided) -> Iterator[PlannedHat]:
-    """HATs of which a cap left nothing are skipped, as in a release."""
+    """Yields the HATs, but for those of which a cap left nothing, as in a release."""
     for _, rows in by_slot(divided.rows):
         for hat in hats_of(rows).with_users().each():
             yield PlannedHat(hat.totals.counts, hat.reported, divided.share.epsilon_hat)
@@ -182,7 +182,7 @@ def _composed(
 
 
 def may_have_constants(spec: Specification) -> bool:
-    """Whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
+    """Says whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
     return any(stat.mechanism.may_be_constant and stat.name in Constant.statistics for stat in spec.statistics)
 
 
@@ -191,14 +191,14 @@ def _at_most(total: ComposedTotal) -> ComposedTotal:
 
 
 def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
-    """Whether slots that are not named by their start are more than a period has."""
+    """Says whether slots that are not named by their start are more than a period has."""
     lengths = period_lengths(spec)
     slots = int(np.unique(counts.slot).size)
     return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
 
 
 def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> ComposedTotal:
-    """What a period of more days comes to if the others are like those that were counted."""
+    """Estimates what a period of more days comes to if the others are like those that were counted."""
     try:
         whole_days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
     except CalendarError:
@@ -210,7 +210,7 @@ def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> Comp
 
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
-    """What one vehicle spends in a slot and in all slots at most."""
+    """Computes what one vehicle spends in a slot and in all slots at most."""
     seen = np.zeros(len(rates), np.int64)
     np.maximum.at(seen, stays.slot, stays.cells)
     slot = max(rate * cells for rate, cells in zip(rates, seen.tolist(), strict=True))
@@ -222,7 +222,7 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, Compo
 
 
 def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, ComposedTotal]:
-    """What the specification alone says of a vehicle's slot and period."""
+    """Tells what the specification alone says of a vehicle's slot and period."""
     lengths = period_lengths(spec)
     if (total := spec.privacy.allocation.total) is not None:
         plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])

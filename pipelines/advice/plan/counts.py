@@ -56,7 +56,7 @@ class SampleCounts(NamedTuple):
     days: tuple[int, ...] | None = None
 
     def by_period(self) -> "list[SampleCounts]":
-        """The counts of each period apart."""
+        """Splits the counts by period."""
         if self.period is None or self.days is None:
             return [self]
         return [self._of(self.period == index, days) for index, days in enumerate(self.days)]
@@ -123,7 +123,7 @@ def tallied(tally: wire.Tally, origin: str, days: int) -> SampleCounts:
 
 
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
-    """The counts of a file, told apart by the ending of its name. Raises InputError, which shows no name in the file.
+    """Reads a file of counts, told by the ending of its name. Raises InputError, which shows no name in the file.
 
     .json: a list of whole numbers, or an object with such a list under "counts": the vehicles of one HAT. .csv, .jsonl,
     .parquet: a table with the column `count` and either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are
@@ -157,7 +157,7 @@ def _check_sum(path: Path, most: int) -> None:
 
 
 def _table(path: Path) -> pa.Table:
-    """The known columns that hold anything, of a table in any of the three forms."""
+    """Reads the known columns that hold anything, of a table in any of the three forms."""
     try:
         if path.suffix == ".csv":
             options = pyarrow.csv.ConvertOptions(
@@ -219,7 +219,7 @@ def _in_periods(counts: SampleCounts, days: list[date], timetable: Timetable) ->
 
 
 def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
-    """The local day of each slot in the order of codes; None where not all are named by their start."""
+    """Finds the local day of each slot in the order of codes; None where not all are named by their start."""
     first = np.unique(slot, return_index=True)[1]
     try:
         days = [_day_of(value, ZoneInfo(timetable.zone)) for value in column.take(pa.array(first)).to_pylist()]

@@ -113,7 +113,7 @@ def _by_period(observations: Observations, when: Locator) -> Iterator[tuple[str,
 
 
 def _span(spec: Specification, event_us: int) -> tuple[date, int]:
-    """First day and number of days of the period that an event is in."""
+    """Finds first day and number of days of the period that an event is in."""
     day = datetime.fromtimestamp(event_us / 1e6, ZoneInfo(spec.timetable.zone)).date()
     try:
         days = spec.timetable.period_days(day, spec.account.since, spec.account.until)

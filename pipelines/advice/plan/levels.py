@@ -142,7 +142,7 @@ def _choices(asked: LevelsRelease, bounds: BoundsOnly) -> list[Choice]:
 
 
 def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
-    """The public HATs of a day and the fleet."""
+    """Gathers the public HATs of a day and the fleet."""
     table = spec.timetable
     minutes = range(table.service_start_minute, table.service_end_minute, table.slot_minutes)
     hours = [minute // 60 for minute in minutes]
@@ -169,7 +169,7 @@ class _DayKind(NamedTuple):
     number: int = 1
 
     def stage(self, asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Stage:
-        """The day's last stage, at so many times the total."""
+        """Plans the day's last stage, at so many times the total."""
         made = _recipe(asked, bounds, factor)
         return replace(made.first[-1] if self.is_first else made.later[0], counts_public=asked.counts_public)
 
@@ -219,7 +219,7 @@ def _total(
 
 
 def _recipe(asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Recipe:
-    """The stages at another total or fleet: the table's there, or what the specification names instead.
+    """Chooses the stages at another total or fleet: the table's there, or what the specification names instead.
 
     Not the strategy's: that is chosen by all that levels teach together, of which half-widths count the nearest alone.
     """
@@ -227,7 +227,7 @@ def _recipe(asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Recip
 
 
 def _recipe_at(asked: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
-    """rho: with delta, what epsilon comes to."""
+    """Chooses the stages at a total. rho: with delta, what epsilon comes to."""
     kind = asked.recipe.kind
     usual = recipe(kind, asked.epsilon, _rho(asked, Fraction(1)), replace(bounds, fleet=asked.fleet))
     if asked.recipe != usual:
@@ -237,7 +237,7 @@ def _recipe_at(asked: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
 
 @cache
 def _rho(asked: LevelsRelease, factor: Fraction) -> Fraction | None:
-    """What so many times the total comes to; None without delta."""
+    """Tells what so many times the total comes to; None without delta."""
     return None if asked.delta is None else rho_within(asked.epsilon * factor, asked.delta)
 
 
@@ -252,7 +252,7 @@ def tells_cells_apart(stage: Stage, bounds: BoundsOnly) -> bool:
 def _answers(
     spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float
 ) -> list[str]:
-    """What the table says of the wanted width; where that is out of reach, what to change next."""
+    """Tells what the table says of the wanted width; where that is out of reach, what to change next."""
     now = next(total for total in totals if total.as_specified)
     said = [_of_cells(now, bounds, within), _of_hats(now, totals, within), *_of_wrong_input(asked)]
     usual, stage = bounds.usual_vehicles, _LATER.stage(asked, bounds, Fraction(1))
@@ -267,7 +267,7 @@ def _answers(
 
 
 def _of_wrong_input(asked: LevelsRelease) -> list[str]:
-    """What is told before a day is released with the wrong input."""
+    """Tells beforehand what happens to a day that is released with the wrong input."""
     if asked.counts_public:
         return []
     share = asked.count_share
@@ -331,7 +331,7 @@ def _counted(counts: SampleCounts) -> CountedFleet:
 
 
 def _mean_number(vehicle: Int64s, code: Int64s) -> float:
-    """Number of different codes that a vehicle has, on average."""
+    """Averages the number of different codes that a vehicle has."""
     place = np.unique(code, return_inverse=True)[1]
     pairs = np.unique(vehicle * (int(place.max()) + 1) + place)
     return float(pairs.size / np.unique(vehicle).size)
