@@ -91,7 +91,7 @@ def typical_hat(vehicles: int) -> CountsKnown:
 
 
 def _fewest(half: "partial[float]", within: float) -> int | None:
-    """The smallest number of vehicles whose interval is as narrow as wanted, if all larger ones' are."""
+    """Finds the smallest number of vehicles whose interval is as narrow as wanted, if all larger ones' are."""
     return fewest(lambda vehicles: half(vehicles) <= within, MOST_VEHICLES)
 
 

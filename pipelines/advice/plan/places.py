@@ -144,7 +144,7 @@ def _answers(worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage,
 
 
 def _range(own: Sequence[PlacesWorth]) -> str:
-    """What is expected of the specification's own places, however traffic lies in them: plans cannot know that."""
+    """Tells what is expected of the specification's own places, however traffic lies there: plans cannot know that."""
     after = DAY_NUMBERS.index(7)
     least, most = (f"{bound(kind.ok[after] for kind in own):.0%}" for bound in (min, max))
     useful = "; ".join(f"where traffic is {kind.traffic} {_days(kind.useful_from)}" for kind in own)

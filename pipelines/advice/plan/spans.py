@@ -88,7 +88,7 @@ def _worth(
 def _expected(
     total: SpanTotal, spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> list[ExpectedDay]:
-    """Released days in a row, from a Monday on; the first ones may have more of the total."""
+    """Lists what is expected of released days in a row, from a Monday on; the first ones may have more of the total."""
     how = chosen(recipe(*total.of_a_day()), bounds, asked.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
     counted = None

@@ -162,5 +162,5 @@ class Edition:
 
 
 def shown(epsilon: float) -> float:
-    """Rounded up to two digits after the point: never less than what is spent."""
+    """Rounds up to two digits after the point: never less than what is spent."""
     return -(-round(epsilon * 100, 6) // 1) / 100

@@ -51,7 +51,7 @@ _TITLES = {
 
 
 def write_folder(output: Path, files: Mapping[str, bytes]) -> None:
-    """The folder appears whole, and takes the place of one that was published there before.
+    """Writes a folder that appears whole, and takes the place of one that was published there before.
 
     Raises UsageError for a folder that holds something else, and OSError.
     """

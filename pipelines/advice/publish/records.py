@@ -28,7 +28,7 @@ class PublishedFile(NamedTuple):
 
 
 def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
-    """Source: Data Package 1.0, https://specs.frictionlessdata.io/data-package/"""
+    """Describes the folder as a package. Source: Data Package 1.0, https://specs.frictionlessdata.io/data-package/."""
     wishes = edition.wishes
     licence = {"name": wishes.licence.name, "title": wishes.licence.title}
     return {
@@ -130,7 +130,7 @@ _TRANSPORT = "http://publications.europa.eu/resource/authority/data-theme/TRAN"
 
 
 def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
-    """JSON-LD. Source: DCAT 3, https://www.w3.org/TR/vocab-dcat-3/, with what DCAT-AP 3 asks for."""
+    """Describes the folder as JSON-LD. Source: DCAT 3, https://www.w3.org/TR/vocab-dcat-3/, as DCAT-AP 3 asks for."""
     wishes, (west, south, east, north) = edition.wishes, edition.covers.bbox
     east += 360 if east < west else 0  # a ring across the antimeridian goes on beyond 180
     ring = ", ".join(f"{x} {y}" for x, y in ((west, south), (east, south), (east, north), (west, north), (west, south)))

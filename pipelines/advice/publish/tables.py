@@ -19,7 +19,7 @@ from transforms.places.hierarchy import CITY
 
 
 def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, about: Mapping[str, Any]) -> bytes:
-    """GeoParquet 1.1 with the columns' meanings in the schema, and what the package says under the key hatstream.
+    """Writes GeoParquet 1.1 with the columns' meanings in the schema; what the package says is under the key hatstream.
 
     about: JSON. Source: https://geoparquet.org/releases/v1.1.0/
     """

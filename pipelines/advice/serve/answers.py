@@ -56,12 +56,12 @@ def slots(snapshot: Snapshot) -> Answer:
 
 
 def values(snapshot: Snapshot, query: Mapping[str, str], form: str = "json") -> Answer:
-    """The values that a query asks for. Raises BadQuery."""
+    """Answers with the values that a query asks for. Raises BadQuery."""
     return _FORMS[form](snapshot, chosen(snapshot, query))
 
 
 def chosen(snapshot: Snapshot, query: Mapping[str, str]) -> pa.Table:
-    """query: see FIELDS; without slot, from and to the newest slot. Raises BadQuery."""
+    """Picks the rows asked for. query: see FIELDS; without slot, from and to the newest slot. Raises BadQuery."""
     if unknown := sorted(set(query) - set(FIELDS)):
         raise BadQuery(f"{unknown[0]!r} is not one of {', '.join(FIELDS)}")
     everything = query.get("all") in ("1", "true", "yes")
@@ -99,7 +99,7 @@ def _starts(snapshot: Snapshot, query: Mapping[str, str]) -> list[str]:
 
 
 def _lies(start: datetime, first: datetime | None, last: datetime | None) -> bool:
-    """Whether a start lies within the bounds; one without an offset is local, as slots are."""
+    """Says whether a start lies within the bounds; one without an offset is local, as slots are."""
     local = start.replace(tzinfo=None)
     if first is not None and (start < first if first.tzinfo else local < first):
         return False

@@ -79,7 +79,7 @@ class SnapshotServer:
             self.fault = str(error)
 
     async def follow(self) -> None:
-        """Without an end."""
+        """Looks again and again, without an end."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             await asyncio.to_thread(self.look)
@@ -103,7 +103,7 @@ class SnapshotServer:
         return Response(kept.content, media_type=kept.media, headers=headers | packing)
 
     async def _answer(self, key: Key, make: Make, snapshot: Snapshot) -> _StoredAnswer:
-        """What was made, or is being made for others, or is made now. Raises BadQuery."""
+        """Gives what was made, or is being made for others, or is made now. Raises BadQuery."""
         if key in self._made:
             self._made.move_to_end(key)
             return self._made[key]
@@ -125,7 +125,7 @@ class SnapshotServer:
         return kept
 
     def health(self) -> tuple[int, dict[str, object]]:
-        """200 where the folder is followed and holds something."""
+        """Tells how the server is: 200 where the folder is followed and holds something."""
         snapshot, age_s = self.snapshot, time.time() - self.follower.seen_s
         well = snapshot is not None and not self.fault and age_s < STALE_S
         return 200 if well else 503, {
@@ -138,7 +138,7 @@ class SnapshotServer:
 
 
 def _kept(answer: Answer, *, packs: bool) -> _StoredAnswer:
-    """The map's data are packed already, for its program."""
+    """Packs an answer, but not the map's data: these are packed already, for its program."""
     is_packed = packs and len(answer.content) >= LEAST_GZIP and answer.media != _BYTES
     return _StoredAnswer(
         answer.media, is_packed, gzip.compress(answer.content, 6, mtime=0) if is_packed else answer.content

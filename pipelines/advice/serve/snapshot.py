@@ -128,7 +128,7 @@ class Follower:
     _looked: list[Stamp] = field(default_factory=list)
 
     def look(self, before: Snapshot | None = None) -> Snapshot | None:
-        """The folder now; the one before where nothing changed; None where it holds no row.
+        """Reads the folder now; the one before where nothing changed; None where it holds no row.
 
         The one before answers until this one is prepared. Raises InputError, again at each look until it is mended.
         """
@@ -150,7 +150,7 @@ class Follower:
         return snapshot
 
     def _read(self, stamps: Sequence[Stamp]) -> None:
-        """What is new; what is gone is forgotten."""
+        """Reads what is new; what is gone is forgotten."""
         unreadable, tables = [], {}
         for stamp in stamps:
             try:

@@ -24,7 +24,7 @@ Box = tuple[float, float, float, float]
 
 
 def tile(snapshot: Snapshot, zoom: int, column: int, row: int, query: Mapping[str, str]) -> Answer:
-    """The layer `places` of the tile; without a value in it an empty tile. Raises BadQuery."""
+    """Makes the layer `places` of the tile; without a value in it an empty tile. Raises BadQuery."""
     if not (0 <= zoom <= MOST_ZOOM and 0 <= column < 2**zoom and 0 <= row < 2**zoom):
         raise BadQuery(f"there is no tile {zoom}/{column}/{row}: a zoom is 0 to {MOST_ZOOM}")
     rows = chosen(snapshot, query)
@@ -44,8 +44,8 @@ def tile(snapshot: Snapshot, zoom: int, column: int, row: int, query: Mapping[st
 
 
 def _within(rows: pa.Table, snapshot: Snapshot, bounds: Box) -> tuple[pa.Table, Mapping[str, shapely.Geometry]]:
-    """The rows whose place touches a tile or the space around it; and these places as the tile has them: all at once,
-    which one by one takes half of a tile's time."""
+    """Picks the rows whose place touches a tile or the space around it; and these places as the tile has them: all at
+    once, which one by one takes half of a tile's time."""
     cells = rows["cell"].unique() if rows.num_rows else pa.array([], pa.string())
     places = np.array([snapshot.on_square[cell] for cell in cells.to_pylist()], dtype=object)
     west, south, east, north = bounds
@@ -59,14 +59,14 @@ def _within(rows: pa.Table, snapshot: Snapshot, bounds: Box) -> tuple[pa.Table, 
 
 
 def _drawn(places: Any, box: Box) -> Any:
-    """An array of shapes in the whole numbers of the tile with that box, wound as its layer asks."""
+    """Draws an array of shapes in the whole numbers of the tile with that box, wound as its layer asks."""
     west, south, east, _ = box
     drawn = shapely.transform(places, lambda xy: np.rint((xy - (west, south)) * (EXTENT / (east - west))))
     return shapely.orient_polygons(drawn, exterior_cw=True)
 
 
 def _bounds(zoom: int, column: int, row: int) -> Box:
-    """West, south, east, north on the Mercator square, [0, 1] both ways, north up."""
+    """Bounds a tile: west, south, east, north on the Mercator square, [0, 1] both ways, north up."""
     size = 1 / 2**zoom
     return column * size, 1 - (row + 1) * size, (column + 1) * size, 1 - row * size
 

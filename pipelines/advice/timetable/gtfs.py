@@ -73,7 +73,7 @@ class Gtfs:
         return str(self.tables["agency"]["agency_timezone"][0])
 
     def numbers(self, table: str, column: str) -> Float64s:
-        """NaN where there is none."""
+        """Reads a column as numbers, NaN where there is none."""
         texts = pc.utf8_trim_whitespace(self.tables[table][column])
         is_number = pc.match_substring_regex(texts, r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
         values: Float64s = pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy()
@@ -175,12 +175,12 @@ def _opened(path: Path, name: str) -> IO[bytes]:
 
 
 def _header(file: IO[bytes]) -> list[str]:
-    """The names of a table's columns as they are written."""
+    """Reads the names of a table's columns as they are written."""
     return next(csv.reader(io.StringIO(file.readline(1 << 16).decode("utf-8-sig"))))
 
 
 def _table(file: IO[bytes], header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
-    """The columns that are wanted, as text; and how many rows were none."""
+    """Reads the columns that are wanted, as text; and counts the rows that were none."""
     skipped = []
 
     def skip(row: object) -> str:

@@ -91,7 +91,7 @@ def _services(feed: Gtfs) -> tuple[list[str], Int64s]:
 
 
 def _calendar(feed: Gtfs, names: list[str]) -> tuple[list[date], NDArray[np.bool_]]:
-    """The dates of the timetable, and on which each service runs: (dates, services)."""
+    """Lists the dates of the timetable, and on which each service runs: (dates, services)."""
     number = {name: number_of_name for number_of_name, name in enumerate(names)}
     weeks = [row for row in feed.tables["calendar"].to_pylist() if row["service_id"] in number]
     exceptions = [row for row in feed.tables["calendar_dates"].to_pylist() if row["service_id"] in number]
@@ -129,7 +129,7 @@ def _date(text: str | None) -> date | None:
 
 
 def _visits(feed: Gtfs, trips: Int64s) -> tuple[_Visits, Int64s]:
-    """What runs on the day, a trip by frequency once for each departure; and of each run its block, -1 for none."""
+    """Lists what runs on the day, a trip by frequency once a departure; and the block of each run, -1 for none."""
     times = feed.stop_times
     begins, ends = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))
     offsets = _offsets(feed)
@@ -201,7 +201,7 @@ def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
 
 
 def _hours(s: Int64s) -> tuple[tuple[int, int], float]:
-    """The shortest stretch of the clock that leaves out only hours with hardly a stop, and the share left out."""
+    """Finds the shortest stretch of the clock that leaves out only hours with hardly a stop, and the share left out."""
     per_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=24) / s.size
     busy = np.flatnonzero(per_hour >= LEAST_SHARE)
     first, last = int(busy[0]), int(busy[-1]) + 1
@@ -209,7 +209,7 @@ def _hours(s: Int64s) -> tuple[tuple[int, int], float]:
 
 
 def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> Profile:
-    """What the middle vehicle touches, to one digit."""
+    """Counts what the middle vehicle touches, to one digit."""
     placed = cell > 0
     vehicle, cell, hour = vehicle[placed], cell[placed], hour[placed]
     cells, of_cell = np.unique(cell, return_inverse=True)
@@ -232,7 +232,7 @@ def _coarser(cells: Int64s, steps: int) -> Int64s:
 
 
 def _middle(vehicle: Int64s, first: Int64s, second: Int64s) -> int:
-    """The middle number of different pairs of a vehicle."""
+    """Finds the middle number of different pairs of a vehicle."""
     pairs = np.unique(np.column_stack([vehicle, first, second]), axis=0)
     counts = np.unique(pairs[:, 0], return_counts=True)[1]
     return one_digit(float(np.median(counts))) if counts.size else 1

@@ -28,7 +28,7 @@ Feature = dict[str, Any]
 
 
 def cells_or_none(lat: Float64s, lon: Float64s, resolution: int) -> Int64s:
-    """The cell of each position, 0 where it is NaN. lon: may go on across the antimeridian."""
+    """Finds the cell of each position, 0 where it is NaN. lon: may go on across the antimeridian."""
     lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)
     fits = ~np.isnan(lat) & ~np.isnan(lon)
     cells = np.zeros(lat.size, np.int64)
@@ -38,7 +38,7 @@ def cells_or_none(lat: Float64s, lon: Float64s, resolution: int) -> Int64s:
 
 
 def cells_of_lines(feed: Gtfs, resolution: int) -> tuple[Int64s, Int64s]:
-    """The cells that lines pass: line and cell, each pair once."""
+    """Finds the cells that lines pass: line and cell, each pair once."""
     lines = feed.lines
     line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))
     same = np.append(line[1:] == line[:-1], False)
@@ -120,7 +120,7 @@ def route_names(feed: Gtfs) -> list[str]:
 
 
 def ground_document(feed: Gtfs) -> dict[str, Any]:
-    """The line of each route that most trips take, for each direction; simplified."""
+    """Draws the line of each route that most trips take, for each direction; simplified."""
     trips, route = feed.tables["trips"], feed.rows_of("trips", "route_id", "routes")
     names, colours = route_names(feed), feed.tables["routes"]["route_color"].to_pylist()
     ways = zip(route.tolist(), trips["direction_id"].to_pylist(), feed.lines.of_trip.tolist(), strict=True)

@@ -54,8 +54,8 @@ class Town:
 
 
 def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
-    """path: of a GTFS zip or folder. The region is the cells of all lines and stops. directed: whether segments from
-    stop to stop are of one direction; None: there are none. Raises InputError."""
+    """Reads a town from a GTFS zip or folder. Its region is the cells of all lines and stops. directed: whether
+    segments from stop to stop are of one direction; None: there are none. Raises InputError."""
     feed = read_gtfs(path)
     if feed.zone not in available_timezones():
         raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")
