@@ -73,7 +73,7 @@ class MadeUpFleet:
     has_streets: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a fleet that cannot be driven."""
+        """Raises ValueError for a fleet that cannot be driven."""
         for name in ("vehicles", "routes", "report_every_s"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -89,7 +89,7 @@ class MadeUpFleet:
 
 
 def write_sample(fleet: MadeUpFleet, path: Path) -> int:
-    """Write the fleet's day to `path` as Parquet, whole or not at all, and return the number of rows."""
+    """Writes the fleet's day to `path` as Parquet, whole or not at all, and returns the number of rows."""
     table = simulate(fleet)
     part = path.with_name(path.name + ".part")
     pq.write_table(table, part, compression="zstd")
@@ -98,7 +98,7 @@ def write_sample(fleet: MadeUpFleet, path: Path) -> int:
 
 
 def simulate(fleet: MadeUpFleet) -> pa.Table:
-    """Return the fleet's reports in SCHEMA, sorted by time and bus; stamps are whole seconds."""
+    """Returns the fleet's reports in SCHEMA, sorted by time and bus; stamps are whole seconds."""
     rng = np.random.default_rng(fleet.seed)
     routes, duties = draw_town(rng, fleet)
     driven = [_reports(rng, fleet, routes[duty.route], duty) for duty in duties]
@@ -131,7 +131,7 @@ class Route:
         return float(self.line_m[-1, 0])
 
     def along(self, odometer_m: Vector) -> Vector:
-        """Where a bus is that goes to and fro."""
+        """Finds where a bus is that goes to and fro."""
         return self.length_m - np.abs(odometer_m % (2 * self.length_m) - self.length_m)
 
     def pace(self, odometer_m: Vector) -> Vector:
@@ -158,7 +158,7 @@ def _draw_route(rng: Rng, number: int, routes: int) -> Route:
 
 
 def _draw_corners(rng: Rng, number: int, routes: int) -> Vector:
-    """Two routes in three go through the centre from edge to edge, one in three bends round it for 9 to 16 km."""
+    """Draws corners: two routes in three go through the centre from edge to edge, one bends round it for 9 to 16 km."""
     if number % 3 == 2:
         radius_m, length_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8), rng.uniform(9_000.0, 16_000.0)
         start = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / routes
@@ -172,7 +172,7 @@ def _draw_corners(rng: Rng, number: int, routes: int) -> Vector:
 
 
 def _smooth(line_m: Vector) -> Vector:
-    """Cut the corners four times (G. Chaikin, An algorithm for high-speed curve generation, 1974)."""
+    """Cuts the corners four times (G. Chaikin, An algorithm for high-speed curve generation, 1974)."""
     for _ in range(4):
         near, far = 0.75 * line_m[:-1] + 0.25 * line_m[1:], 0.25 * line_m[:-1] + 0.75 * line_m[1:]
         line_m = np.concatenate([line_m[:1], np.stack([near, far], axis=1).reshape(-1, 2), line_m[-1:]])
@@ -207,7 +207,7 @@ def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
 
 
 def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]]:
-    """The town's routes, and the day's duties as they are asked for."""
+    """Draws the town's routes, and the day's duties as they are asked for."""
     routes = [_draw_route(rng, number, fleet.routes) for number in range(fleet.routes)]
     if fleet.town_seed is not None and fleet.town_seed != fleet.seed:
         town = np.random.default_rng(fleet.town_seed)
@@ -230,7 +230,7 @@ class _Runs:
 
 
 def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
-    """What the bus sends during its duty; its clock has a phase of its own."""
+    """Makes what the bus sends during its duty; its clock has a phase of its own."""
     asked_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
     odometer_m, speed_ms = _at(_drive(rng, route, duty), asked_s)
     east_m, north_m = route.place(odometer_m)
@@ -244,7 +244,7 @@ def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
 
 
 def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
-    """Drive all day: a run's speed depends on the hour, the hour on all runs before; a few passes settle both."""
+    """Drives all day: a run's speed depends on the hour, the hour on all runs before; a few passes settle both."""
     halts_m, waits_s = _draw_halts(rng, route, (duty.end_s - duty.start_s) / 3600)
     odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]
     free_kmh, centrality = _free_flow(rng, route, odometer_m + length_m / 2)
@@ -258,7 +258,7 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
 
 
 def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
-    """Odometer (m) and wait (s) where the bus does halt: not at green lights, nor where nobody waits."""
+    """Draws odometer (m) and wait (s) where the bus does halt: not at green lights, nor where nobody waits."""
     there_and_back_m = np.concatenate([route.halts_m[:-1], 2 * route.length_m - route.halts_m[:0:-1]])
     rounds = ceil(hours * 1000 * FASTEST_MEAN_KMH / (2 * route.length_m)) + 1
     halts_m = (there_and_back_m + 2 * route.length_m * np.arange(rounds)[:, None]).ravel()
@@ -274,7 +274,7 @@ def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
 
 
 def _free_flow(rng: Rng, route: Route, odometer_m: Vector) -> tuple[Vector, Vector]:
-    """Cruise speed (km/h) outside the rush hours, and centrality in [0, 1]."""
+    """Draws the cruise speed (km/h) outside the rush hours, and finds the centrality in [0, 1]."""
     centrality = np.exp(-((np.hypot(*route.place(odometer_m)) / CENTRE_M) ** 2))
     road = np.interp(route.along(odometer_m) / 1000, np.arange(route.ease.size), route.ease)
     ease = np.clip(road + rng.normal(0.0, 0.15, odometer_m.size), 0.0, 1.0)
@@ -283,13 +283,13 @@ def _free_flow(rng: Rng, route: Route, odometer_m: Vector) -> tuple[Vector, Vect
 
 
 def _rush(local_s: Vector) -> Vector:
-    """Strength of the rush hour in [0, 1] at a local time of day: 7 to 9 and 16 to 19, with shoulders."""
+    """Weighs the rush hour in [0, 1] at a local time of day: 7 to 9 and 16 to 19, with shoulders."""
     hours, strength = [6.0, 7.0, 9.0, 10.0, 15.0, 16.0, 19.0, 20.0], [0.0, 1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 0.0]
     return np.interp(local_s / 3600, hours, strength)
 
 
 def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:
-    """Odometer (m) and speed (m/s) at given times: even acceleration, cruise, even braking, then the wait."""
+    """Computes odometer (m) and speed (m/s) at given times: even acceleration, cruise, even braking, then the wait."""
     run = np.maximum(0, np.searchsorted(runs.depart_s, asked_s, side="right") - 1)
     lasts_s, peak_ms, length_m = runs.lasts_s[run], runs.peak_ms[run], runs.length_m[run]
     since_s = np.clip(asked_s - runs.depart_s[run], 0.0, lasts_s)
@@ -304,18 +304,18 @@ def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:
 
 
 def _midnight_s(fleet: MadeUpFleet) -> int:
-    """Unix time of noon less twelve hours, as in GTFS: right in service hours on days with a clock change, too."""
+    """Finds the Unix time of noon less twelve hours, as in GTFS: right in service hours when clocks change, too."""
     return int(datetime.combine(fleet.day, time(12), ZoneInfo(fleet.zone)).timestamp()) - 12 * 3600
 
 
 def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vector]:
-    """Latitude and longitude on a plane that touches the earth at the centre."""
+    """Converts to latitude and longitude on a plane that touches the earth at the centre."""
     lat, lon = fleet.centre
     return lat + north_m / METRES_PER_DEGREE, lon + east_m / (METRES_PER_DEGREE * cos(radians(lat)))
 
 
 def _with_faults(rng: Rng, rows: Reports) -> Reports:
-    """Spoil a few rows: a position at (0, 0), a stamp at 1970-01-01, a speed that is missing."""
+    """Spoils a few rows: a position at (0, 0), a stamp at 1970-01-01, a speed that is missing."""
     faults = ceil(rows.size * FAULT_SHARE / 3)
     lost, unset, mute = rng.choice(rows.size, (3, faults), replace=False)
     rows["lat"][lost] = rows["lon"][lost] = 0.0
@@ -325,6 +325,6 @@ def _with_faults(rng: Rng, rows: Reports) -> Reports:
 
 
 def _with_duplicates(rng: Rng, rows: Reports) -> Reports:
-    """Send a few rows twice; after the faults, so that a copy is exact."""
+    """Sends a few rows twice; after the faults, so that a copy is exact."""
     twice = rng.choice(rows.size, ceil(rows.size * DUPLICATE_SHARE), replace=False)
     return np.concatenate([rows, rows[twice]])

@@ -112,7 +112,7 @@ def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, res
 
 
 def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> None:
-    """The tables of the papers, simulated."""
+    """Simulates the tables of the papers."""
     from pipelines.lab.evaluation import datasets
 
     given = None if sets.counts is None else datasets.counts_from(sets.counts)
@@ -129,7 +129,7 @@ def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> N
 
 
 def data_sets(seed: int, counts: Int64s | None, folder: Path | None) -> list[datasets.DataSet]:
-    """The sets of an evaluation: ITMS-like and scaled (generated, or from a folder), geometric, extreme."""
+    """Makes the sets of an evaluation: ITMS-like and scaled (generated, or from a folder), geometric, extreme."""
     from pipelines.lab.evaluation import datasets
 
     first = datasets.itms_like(seed, counts) if folder is None else datasets.from_folder(folder)
@@ -153,7 +153,7 @@ def simulate(
 
 
 def document(cells: Sequence[SimulatedCell], *, exact: bool) -> dict[str, object]:
-    """The evaluation for programs: errors in km/h. agrees: null where the reference is of other data."""
+    """Writes the evaluation for programs: errors in km/h. agrees: null where the reference is of other data."""
     from pipelines.lab.evaluation import report
 
     parts = []

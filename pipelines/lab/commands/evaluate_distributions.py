@@ -110,4 +110,4 @@ def _middle(epsilons: Sequence[str]) -> str:
 
 
 def _unheard(_done: int, _whole: int) -> None:
-    """The bar counts sizes of HATs, not epsilons."""
+    """Ignores progress: the bar counts sizes of HATs, not epsilons."""

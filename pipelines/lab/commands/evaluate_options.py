@@ -162,7 +162,7 @@ comparison_options = packed(
 
 
 def epsilons_of(text: str, option: str = "--epsilons") -> list[str]:
-    """Rational numbers from 1e-6 to 1e6, as written."""
+    """Reads rational numbers from 1e-6 to 1e6, as written."""
     epsilons = [part.strip() for part in text.split(",")]
     for part in epsilons:
         try:

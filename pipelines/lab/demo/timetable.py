@@ -24,7 +24,7 @@ _COLOURS = ("005A9C", "B3541E", "1B7837", "762A83", "8C510A", "01665E", "C51B7D"
 
 
 def street_name(route: int) -> str:
-    """The street that a route follows, numbered from the second of a name on."""
+    """Names the street that a route follows, numbered from the second of a name on."""
     again, number = divmod(route, len(STREETS))
     return STREETS[number] + (f" {again + 1}" if again else "")
 

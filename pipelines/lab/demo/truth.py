@@ -49,7 +49,9 @@ class StreetErrors(NamedTuple):
 
 
 def compared_streets(feed: Feed, rows: pa.Table, report: Report) -> StreetErrors:
-    """rows: what the specification's own places usually are (see `read_results`), of which the newest count."""
+    """Compares streets with the truth. rows: the specification's own places (`read_results`), of which the newest
+    count.
+    """
     if feed.spec.places is None:
         raise ValueError("the specification has no places")
     pieces = feed.spec.places.pieces
@@ -66,7 +68,7 @@ def compared_streets(feed: Feed, rows: pa.Table, report: Report) -> StreetErrors
 
 
 def compared(city: TrueCity, rows: pa.Table) -> list[ClassError]:
-    """rows: what was published of the city's days (see `read_rows`), for each of them a row of every HAT."""
+    """Compares HATs with the truth. rows: what was published of the city's days (`read_rows`), each with every HAT."""
     hats = _joined(city, rows)
     constant = np.abs(hats.truth - city.mean_kmh)
     error = np.abs(hats.truth - hats.value)

@@ -73,7 +73,7 @@ class SpreadErrors:
 
 
 def read_spread_city(feed: Feed, asked: ClassesAsked, report: Report) -> SpreadCity:
-    """The days of some files. A region or fleet that the specification does not name is made of the first day."""
+    """Reads the days of some files. A region or fleet that the specification does not name is made of the first day."""
     spec, grid = feed.spec, feed.spec.value.grid
     columns = SUMS, Classes(asked.edges), Histogram(BINS, grid.upper_steps)
     tallies, periods = read_tallies(feed, spec.cells.ground, report, columns)
@@ -95,7 +95,7 @@ def read_spread_city(feed: Feed, asked: ClassesAsked, report: Report) -> SpreadC
 
 
 def spread_errors(city: SpreadCity, totals: Sequence[str], runs: int, report: Report) -> list[SpreadErrors]:
-    """With delta, of each total. The noise of run r is of seed r."""
+    """Simulates each total, with delta. The noise of run r is of seed r."""
     result: list[SpreadErrors] = []
     for done, total in enumerate(totals):
         report("totals simulated", done, len(totals))
@@ -110,7 +110,7 @@ def spread_errors(city: SpreadCity, totals: Sequence[str], runs: int, report: Re
 
 
 def _errors_of(compared: Float64s, total: str, product: str, day: int) -> Iterator[SpreadErrors]:
-    """compared: (5, levels, rows): error, the constant's, whether held, half width, whether ok."""
+    """Averages (5, levels, rows): error, the constant's, whether held, half width, whether ok."""
     for index, level in enumerate(LEVELS):
         error, constant, held, half, ok = compared[:, index]
         yield SpreadErrors(
@@ -169,7 +169,7 @@ def _groupings(day: TrueDay, cells: int) -> dict[str, Groups]:
 
 
 def _against(city: SpreadCity, number: int, groups: Groups, shown: Distributions) -> Float64s:
-    """(5, levels, rows), see `_errors_of`, of groups with so many vehicles."""
+    """Compares groups of so many vehicles with the truth: (5, levels, rows), see `_errors_of`."""
     rows, upper = city.city.days[number].rows, float(city.city.grid.upper)
     group = groups.cells[rows.cell] * groups.shape[1] + groups.slots[rows.slot]
     counts = np.zeros((groups.shape[0] * groups.shape[1], BINS), np.int64)

@@ -77,7 +77,7 @@ class TrueStatistics:
     reports: Float64s
 
     def constant(self, statistic: str) -> float:
-        """What somebody who knew the whole city would publish everywhere: the mean over reports."""
+        """Computes what somebody who knew the whole city would publish everywhere: the mean over reports."""
         return float((self.values[statistic] * self.reports).sum() / self.reports.sum())
 
 
@@ -121,7 +121,7 @@ def _tallied(events: dict[int, list[bytes]], cap: ContributionBound | None, colu
 
 
 def _ways(whole: Tally) -> list[tuple[str, ContributionBound | None, bool]]:
-    """Label, cap of a vehicle in a slot, and whether to suppress. The cap on samples is the median of a vehicle's."""
+    """Lists label, cap of a vehicle in a slot, and whether to suppress. Samples are capped at a vehicle's median."""
     samples = int(np.median(whole.kept))
     caps = [
         (f"cap: {cells} cells of {samples} samples", ContributionBound(cells, samples), False) for cells in CAPPED_CELLS
@@ -169,7 +169,7 @@ def _errors(
 def _actual(
     rows: Tally, stat: RequestedStatistic, epsilon: Fraction, grid: Grid, truth: TrueStatistics, runs: int
 ) -> tuple[Int64s, Float64s]:
-    """Index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
+    """Finds the index in `truth` of each HAT with a value, and its mean absolute error over the runs."""
     hats = [(slot_s, hat) for slot_s, of_slot in by_slot(rows) for hat in hats_of(of_slot).with_users().each()]
     indices = np.array([truth.keys[slot_s, hat.cell] for slot_s, hat in hats], np.int64)
     counts = [CountsKnown(hat.totals.counts, hat.reported) for _, hat in hats]
@@ -215,7 +215,7 @@ def _spent(label: str, total: str, divided: Sequence[Divided], truth: TrueStatis
 
 
 def spent_table(spent: Sequence[CompositionCost]) -> Table:
-    """What each composition makes of the total of a vehicle and period."""
+    """Shows what each composition makes of the total of a vehicle and period."""
     names = ["total", "most HATs (K)", "epsilon of a HAT", "reports left out", "HATs without value"]
     table = table_of("What a vehicle's total is divided into", None, ["composition"], names)
     for _, alike in groupby(spent, key=lambda cost: cost.composition):

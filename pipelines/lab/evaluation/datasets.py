@@ -48,7 +48,7 @@ class DataSet:
 
 
 def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
-    """The ITMS-like set and its two scalings: ten times the samples, ten times the users. Source: S0, S1 experiments.
+    """Makes the ITMS-like set and its scalings: ten times the samples, ten times the users. Source: S0, S1 experiments.
 
     counts: int64 (users,), any order; without them, counts of our own that meet the published figures.
     """
@@ -63,7 +63,7 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
 
 
 def geometric() -> DataSet:
-    """2**i users with 2**(6 - i) samples each, i = 0..6, speeds uniform, drawn anew for each run. Source: S4."""
+    """Makes 2**i users of 2**(6 - i) samples each, i = 0..6, speeds uniform, drawn anew for each run. Source: S4."""
     counts = np.repeat(2 ** np.arange(6, -1, -1), 2 ** np.arange(7)).astype(np.int64)
 
     def speeds(rng: np.random.Generator, size: tuple[int, int]) -> Float64s:
@@ -73,7 +73,7 @@ def geometric() -> DataSet:
 
 
 def extreme() -> DataSet:
-    """100 users with one sample and one with ten, speeds normal around U/2 with variance U/4. Source: S4 (E22)."""
+    """Makes 100 users of one sample and one of ten, speeds normal around U/2 with variance U/4. Source: S4 (E22)."""
     counts = np.array([10] + [1] * 100, np.int64)
     sd = math.sqrt(UPPER_KMH / 4)
 
@@ -84,7 +84,7 @@ def extreme() -> DataSet:
 
 
 def from_folder(folder: Path) -> list[DataSet]:
-    """The sets of a folder of NumPy archives with `counts` per user and `values` in km/h, one user behind another.
+    """Reads a folder's sets: NumPy archives with `counts` per user and `values` in km/h, one user behind another.
 
     Raises InputError.
     """
@@ -129,7 +129,7 @@ def _speeds_of(counts: NDArray[Any], values: NDArray[Any]) -> Float64s:
 
 
 def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:
-    """A set whose data are the same in every run. speeds_kmh: float64 (samples,), one user behind another."""
+    """Makes a set whose data are the same in every run. speeds_kmh: float64 (samples,), one user behind another."""
     start = np.cumsum(counts) - counts
     order = np.argsort(-counts, kind="stable")
     sums = np.add.reduceat(_steps(speeds_kmh), start)[order]
@@ -140,7 +140,7 @@ def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:
 def redrawn(
     name: str, counts: Int64s, speeds: Callable[[np.random.Generator, tuple[int, int]], Float64s], prior: Prior
 ) -> DataSet:
-    """A set whose samples are independent and drawn anew for each run."""
+    """Makes a set whose samples are independent and drawn anew for each run."""
     start = np.cumsum(counts) - counts
 
     def draw(rng: np.random.Generator, runs: int) -> tuple[Int64s, Float64s]:
@@ -151,7 +151,7 @@ def redrawn(
 
 
 def itms_counts() -> Int64s:
-    """217 counts with the published total, median, least and largest: a log-normal curve, cut at both ends."""
+    """Makes 217 counts with the published total, median, least and largest: a log-normal curve, cut at both ends."""
     law = NormalDist()
     scores = np.array([law.inv_cdf((rank + 0.5) / USERS) for rank in range(USERS)])
 
@@ -171,8 +171,8 @@ def itms_counts() -> Int64s:
 
 
 def _itms_speeds(rng: np.random.Generator, counts: Int64s) -> Float64s:
-    """Clipped normal speeds with an effect of the user, moved and stretched until mean and variance are the published
-    ones."""
+    """Draws clipped normal speeds with an effect of the user, moved and stretched until mean and variance are the
+    published ones."""
     effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN), counts.size), counts)
     raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN), effects.size)
     shift, stretch = MEAN_KMH, math.sqrt(VARIANCE_KMH2)

@@ -19,7 +19,7 @@ _COLOURS = {"0.5": "#d62728", "1": "#ff7f0e", "4": "#1f77b4"}
 def draw_cdfs(
     hats: Sequence[TrueHat], bins: int, grid: Grid, epsilons: Sequence[str], prior: Prior | None, folder: Path
 ) -> Path:
-    """True and released shares of HATs of few to many vehicles, with the interval at the largest epsilon."""
+    """Draws true and released shares of HATs of few to many vehicles, with the interval at the largest epsilon."""
     order = np.argsort([hat.totals.counts.size for hat in hats], kind="stable")
     chosen = [hats[order[int(place)]] for place in np.linspace(0.5, 1, 6) * (len(hats) - 1)]
     true, edges = truth_of(chosen, bins, grid).values["cdf"], _edges(bins, grid)
@@ -42,7 +42,7 @@ def draw_cdfs(
 
 
 def draw_day(hats: Sequence[TrueHat], bins: int, grid: Grid, epsilon: str, prior: Prior | None, folder: Path) -> Path:
-    """P50 and P85 of the cell with most samples on its first day, with their intervals."""
+    """Draws P50 and P85 of the cell with most samples on its first day, with their intervals."""
     samples: dict[int, int] = {}
     for hat in hats:
         samples[hat.cell] = samples.get(hat.cell, 0) + hat.reported

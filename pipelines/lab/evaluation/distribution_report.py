@@ -50,7 +50,7 @@ def error_table(output: str, rows: Sequence[OutputErrors], truth: TrueDistributi
 
 
 def dense_table(rows: Sequence[tuple[int, OutputErrors]]) -> Table:
-    """The made-up city: a line for each number of vehicles and epsilon."""
+    """Shows the made-up city: a line for each number of vehicles and epsilon."""
     lines = [(vehicles, errors) for vehicles, errors in rows if errors.label != CONSTANT]
     bars = {(vehicles, errors.output): errors.mean for vehicles, errors in rows if errors.label == CONSTANT}
     outputs = list(dict.fromkeys((errors.output, errors.label) for _, errors in lines))

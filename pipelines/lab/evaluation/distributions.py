@@ -54,7 +54,7 @@ class Crossover:
 
 
 def crossovers(numbers: Sequence[int] = BINS_COMPARED) -> list[Crossover]:
-    """Exact, without any noise drawn. Source: algorithms 10.2 and 10.3."""
+    """Computes crossovers exactly, without any noise drawn. Source: algorithms 10.2 and 10.3."""
     return [_crossover(bins) for bins in numbers]
 
 
@@ -112,7 +112,7 @@ class OutputErrors:
 
 
 def read_distributions(feed: Feed, bins: int, report: Report) -> list[TrueHat]:
-    """The HATs of some files. Not private: it holds true histograms."""
+    """Reads the HATs of some files. Not private: it holds true histograms."""
     spec, (_, parts) = feed.spec, feed.events(report)
     upper = spec.value.grid.upper_steps
     hats: list[TrueHat] = []
@@ -130,7 +130,7 @@ def read_distributions(feed: Feed, bins: int, report: Report) -> list[TrueHat]:
 
 
 def truth_of(hats: Sequence[TrueHat], bins: int, grid: Grid) -> TrueDistributions:
-    """True outputs, from bins FINE times as many: quantiles straight within these."""
+    """Finds the true outputs, from bins FINE times as many: quantiles straight within these."""
     fine = np.stack([hat.truth for hat in hats])
     samples = fine.sum(axis=1)
     below = np.cumsum(fine, axis=1)[:, :-1] / samples[:, None]
@@ -148,7 +148,7 @@ def truth_of(hats: Sequence[TrueHat], bins: int, grid: Grid) -> TrueDistribution
 
 
 def city_of(hats: Sequence[TrueHat], bins: int, grid: Grid) -> dict[str, Float64s]:
-    """Truth of the whole city, as one HAT: the constants that releases are compared with."""
+    """Finds the truth of the whole city, as one HAT: the constants that releases are compared with."""
     whole = [
         TrueHat(0, 0, _one_user(hats), sum(hat.reported for hat in hats), np.sum([hat.truth for hat in hats], axis=0))
     ]
@@ -192,7 +192,7 @@ def errors_of(
 def released(
     hats: Sequence[TrueHat], mechanism: Mechanism, grid: Grid, epsilon: Fraction, runs: int, noise: Noise | None = None
 ) -> Iterator[dict[str, Reading]]:
-    """The published outputs of so many releases of all HATs."""
+    """Yields the published outputs of so many releases of all HATs."""
     plans = _plans(hats, mechanism, grid, epsilon)
     totals, source = [hat.totals for hat in hats], noise or Noise()
     for _ in range(runs):
@@ -213,7 +213,7 @@ def _plans(hats: Sequence[TrueHat], mechanism: Mechanism, grid: Grid, epsilon: F
 
 
 def _off(name: str, values: Float64s, truth: TrueDistributions) -> Float64s:
-    """Absolute errors of each HAT, of shares averaged over the edges."""
+    """Measures absolute errors of each HAT, of shares averaged over the edges."""
     off: Float64s = np.abs(values - truth.values[name])
     return off.mean(axis=1) if off.ndim == 2 else off
 
@@ -230,7 +230,7 @@ def _summed(output: str, label: str, epsilon: str, off: Float64s, truth: TrueDis
 
 
 def made_up_hats(vehicles: int, number: int, bins: int, grid: Grid, seed: int) -> list[TrueHat]:
-    """HATs of a dense made-up city: 1 to 20 samples a vehicle, vehicles that differ, a tenth of the samples at rest."""
+    """Makes HATs of a dense city: 1 to 20 samples a vehicle, vehicles that differ, a tenth of the samples at rest."""
     generator = np.random.default_rng([seed, vehicles])
     hats = []
     for cell in range(number):

@@ -36,7 +36,7 @@ class OfVehicles:
 
 
 def published(mechanism: Mechanism, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> Float64s:
-    """One release of each HAT, km/h, clamped."""
+    """Releases each HAT once, km/h, clamped."""
     released = mechanism.release(totals, plans, noise)
     return values_of(released, plans)
 
@@ -48,7 +48,7 @@ def plans_of(mechanism: Mechanism, hats: Sequence[tuple[Totals, int]], grid: Gri
 def of_vehicles(
     hats: Sequence[tuple[Totals, int]], truth: Float64s, rows: Float64s, grid: Grid, epsilon: str, runs: int
 ) -> OfVehicles:
-    """truth: the mean of reports of each HAT, km/h; rows: its reports."""
+    """Measures errors of means of vehicles. truth: the mean of reports of each HAT, km/h; rows: its reports."""
     totals, plans = [hat for hat, _ in hats], plans_of(ONCE, hats, grid, Fraction(epsilon))
     own = np.array([float((hat.sums / hat.counts).mean()) for hat in totals]) * float(grid.step)
     errors = [np.abs(published(ONCE, totals, plans, Noise()) - own) for _ in range(runs)]

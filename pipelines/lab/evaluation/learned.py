@@ -54,8 +54,8 @@ class Simulated:
 
 
 def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, span_days: int = 1) -> Recipe:
-    """What is released of a day by a new specification, for the mean of all reports, at a total of (epsilon, delta), or
-    of epsilon alone for Laplace noise.
+    """Chooses what is released of a day by a new specification, for the mean of all reports, at a total of (epsilon,
+    delta), or of epsilon alone for Laplace noise.
 
     span_days: the total is of so many days, which share it alike.
     """
@@ -100,8 +100,8 @@ def _published(city: TrueCity, belief: Field) -> PublishedNumbers:
 def look(
     city: TrueCity, day: TrueDay, how: Recipe, forecast: Field | None, state: State, noise: Noise | None
 ) -> tuple[StageValues, ...]:
-    """All stages of a day, as a specification that declares the fleet has them: vehicles are counted first. Each looks
-    around the forecast, or what the stage before it taught."""
+    """Releases all stages of a day, as a specification that declares the fleet has them: vehicles are counted first.
+    Each looks around the forecast, or what the stage before it taught."""
     hats, hours = hats_of(city.region, day.hours), np.array(day.hours, np.int64)
     stages: list[StageValues] = []
     belief, count = forecast, count_stage(how.later[0], city.fleet.vehicles)

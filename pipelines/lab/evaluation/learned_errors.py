@@ -75,7 +75,7 @@ against all of them is sampling: how far vehicles that report lie from the traff
 
 
 def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report, span_days: int = 1) -> Evaluated:
-    """Every total, pure and with delta, `runs` times; the noiseless model and the constant once.
+    """Simulates every total, pure and with delta, `runs` times; the noiseless model and the constant once.
 
     span_days: the totals are of so many days, which share them alike.
     """
@@ -114,7 +114,7 @@ def _values(estimates: Sequence[PublishedNumbers]) -> list[Float64s | None]:
 
 
 def _value(estimates: PublishedNumbers) -> Float64s | None:
-    """None where the day is held back."""
+    """Takes the values, None where the day is held back."""
     return None if np.all(estimates.status == Status.HELD_BACK) else estimates.values
 
 
@@ -130,7 +130,7 @@ def _errors(
     delta: str | None,
     bar: Errors | None,
 ) -> Errors:
-    """Over all days for which there is a value."""
+    """Averages errors over all days for which there is a value."""
     weighted = np.zeros((len(runs), len(city.days), 4 + len(CLASSES), 2))
     for run, values in enumerate(runs):
         for index, (day, value) in enumerate(zip(city.days, values, strict=True)):
@@ -159,7 +159,7 @@ def _errors(
 
 
 def _sums(day: TrueDay, values: Float64s) -> Float64s:
-    """(4 + classes, 2): summed errors and what they are divided by."""
+    """Sums errors, and what they are divided by: (4 + classes, 2)."""
     there = day.reports > 0
     error, reports, vehicles = np.abs(values - day.means)[there], day.reports[there], day.vehicles[there]
     spans = ((10, np.inf), (30, np.inf), *CLASSES)
@@ -173,7 +173,7 @@ def _means(sums: Float64s) -> list[float | None]:
 
 
 def coverage(city: TrueCity, runs: Sequence[Simulated], total: str, delta: str | None) -> list[Coverage]:
-    """Coverage of the causal estimates with status ok, overall, by predicted and by true vehicles."""
+    """Measures the coverage of the causal estimates with status ok, overall, by predicted and by true vehicles."""
     predicted, true, held, half = [], [], [], []
     for run in runs:
         for day, numbers in zip(city.days, run.causal, strict=True):

@@ -27,7 +27,7 @@ def error_table(errors: Sequence[Errors]) -> Table:
 
 
 def class_table(errors: Sequence[Errors]) -> Table:
-    """Causal estimates by the true number of vehicles."""
+    """Shows causal estimates by the true number of vehicles."""
     table = table_of(
         "NOT PRIVATE: the same by vehicles in the HAT, causal estimates",
         "* worse than the city's true mean over all days",
@@ -45,7 +45,7 @@ def class_table(errors: Sequence[Errors]) -> Table:
 
 
 def day_table(errors: Sequence[Errors], city: TrueCity) -> Table:
-    """Causal estimates by day, a column a total."""
+    """Shows causal estimates by day, a column a total."""
     chosen = _causal(errors)
     names = [error.what if error.total == "-" else _total(error) for error in chosen]
     table = table_of("NOT PRIVATE: the same by day, rows, causal estimates", "-: held back", ("day",), tuple(names))

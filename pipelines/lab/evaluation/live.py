@@ -50,7 +50,7 @@ class StormShown:
 def evaluated_live(
     city: TrueCity, totals: Sequence[str], runs: int, report: Callable[[int, int], None]
 ) -> tuple[list[LiveErrors], list[StormShown]]:
-    """Every total, pure and with delta, `runs` times, each once more with a storm on the last day."""
+    """Simulates every total, pure and with delta, `runs` times, each once more with a storm on the last day."""
     errors, storms, storm = [], [], stormy(city)
     plans = [(total, kind) for total in totals for kind in KINDS]
     for done, (total, kind) in enumerate(plans):
@@ -89,7 +89,7 @@ def _errors(total: str, delta: str | None, day: TrueDay, days: Sequence["LiveDay
 
 
 def _shown(city: TrueCity, usual: "LiveDay", storm: "LiveDay", stormed: TrueCity) -> float:
-    """How much lower live values are than those of the day as it was, over how much lower the speeds are."""
+    """Measures how much lower live values are than those of the day as it was, over how much lower the speeds are."""
     reports, drop = city.days[-1].reports, city.days[-1].means - stormed.days[-1].means
     return float(np.sum((usual.live - storm.live) * reports) / np.nansum(drop * reports))
 
@@ -122,7 +122,7 @@ class LiveDay:
 
 
 def simulate_live(city: TrueCity, how: Recipe, live_slots: Stage, noise: Noise) -> list[LiveDay]:
-    """All days after the first one, in order; that one has no live slots. live_slots: of a period together."""
+    """Simulates all days after the first, in order; that one has no live slots. live_slots: of a period together."""
     rest = tuple(replace(stage, share=stage.share * (1 - live_slots.share)) for stage in how.later)
     state = State.new(design_of(city.region), facts_of(city.fleet))
     days: list[LiveDay] = []

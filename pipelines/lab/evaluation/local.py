@@ -93,7 +93,7 @@ def _sine(uniform: Float64s) -> Float64s:
 
 
 def run_task(task: Task, users: int, trials: int, seed: int, pool: Float64s | None) -> Sums:
-    """Per column of the table a tuple for each trial: sums of error, error^2, error^4; or a divergence."""
+    """Sums up trials, per column of the table a tuple for each: error, error^2, error^4; or a divergence."""
     table, data, config, chunk = task
     own = hashlib.sha256(f"{seed}/{table}/{data}/{config}/{chunk}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(own[:8]))
@@ -142,7 +142,7 @@ def _distribution_trial(
 
 
 def divergence(first: Float64s, second: Float64s) -> float:
-    """Jensen-Shannon divergence in nats, without a root: from 0 to log 2. Its root is a distance."""
+    """Computes the Jensen-Shannon divergence in nats, without a root: from 0 to log 2. Its root is a distance."""
     middle = (first + second) / 2
     total = 0.0
     for shares in (first, second):
@@ -160,7 +160,7 @@ def run_all(
     processes: int,
     report: Callable[[int, int], None],
 ) -> list[LocalCell]:
-    """The tables of means (of the first set) and of distributions (of all sets)."""
+    """Simulates the tables of means (of the first set) and of distributions (of all sets)."""
     plan = [("mean", sets[0], config) for config in MEANS]
     plan += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
     chunks = -(-trials // _CHUNK)
@@ -182,7 +182,7 @@ def run_all(
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """New processes' linear algebra takes one thread: on small matrices more threads only wait for one another."""
+    """Gives new processes' linear algebra one thread: on small matrices more threads only wait for one another."""
     name = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(name)
     os.environ[name] = before or "1"

@@ -75,9 +75,9 @@ def exact_of(cell: LocalCell) -> float | None:
 
 
 def agrees(cell: LocalCell) -> bool | None:
-    """Whether figures agree. Of a mean: within 4 standard errors of the exact figure; of UWA, which has none, within
-    those and 1 % of the reference, whose own figures lie up to 0.7 % from exact ones. None where there is neither, and
-    for distributions, whose reference is of another stopping rule."""
+    """Says whether figures agree. Of a mean: within 4 standard errors of the exact figure; of UWA, which has none,
+    within those and 1 % of the reference, whose own figures lie up to 0.7 % from exact ones. None where there is
+    neither, and for distributions, whose reference is of another stopping rule."""
     exact, reference = exact_of(cell), reference_of(cell)
     if exact is not None:
         return abs(cell.value - exact) <= 4 * cell.error
@@ -127,7 +127,7 @@ def _text(cell: LocalCell, shape: str) -> str:
 
 
 def draw(cells: Sequence[LocalCell], folder: Path) -> list[Path]:
-    """Two pictures: errors of means, and distances of distributions, a group of bars for each configuration."""
+    """Draws two pictures: errors of means, and distances of distributions, a group of bars for each configuration."""
     means = [cell for cell in cells if cell.table == "mean"]
     paths = [_bars(means, MEAN_COLUMNS, "mean square error, 1,000,000 users", folder / "fusion-means.png")]
     for data in dict.fromkeys(cell.data for cell in cells if cell.table == "distribution"):

@@ -117,7 +117,7 @@ def evaluated(
 
 
 def telemetry_of(feed: Feed, total: str, report: Report) -> tuple[Telemetry, Policy]:
-    """What a feed holds, and how its specification releases it at such a total."""
+    """Reads what a feed holds, and how its specification releases it at such a total."""
     spec = feed.spec
     if not spec.teaches_hats:
         raise UsageError("--past needs means that are released HAT by HAT under public counts")
@@ -203,14 +203,14 @@ def _errors(total: str, runs: Sequence[_Run]) -> Iterator[PastErrors]:
 def _mean(
     errors: Sequence[Float64s], runs: Sequence[_Run], chosen: Sequence[NDArray[np.bool_]]
 ) -> tuple[float, float] | None:
-    """Over HATs, and by reports."""
+    """Averages over HATs, and by reports."""
     misses = np.concatenate([error[rows] for error, rows in zip(errors, chosen, strict=True)])
     reports = np.concatenate([run.reports[rows] for run, rows in zip(runs, chosen, strict=True)])
     return (float(misses.mean()), float(np.average(misses, weights=reports))) if misses.size else None
 
 
 def _coverage(total: str, runs: Sequence[_Run]) -> Iterator[PastCoverage]:
-    """Coverage of HATs with a model value, all and by class."""
+    """Measures the coverage of HATs with a model value, all and by class."""
     for bounds in ((1, None), *CLASSES):
         has_value = [run.has_model & in_class(run.vehicles, *bounds) for run in runs]
         if not np.any(np.concatenate(has_value)):

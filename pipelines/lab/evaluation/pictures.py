@@ -19,7 +19,7 @@ _STYLES = (":", "-", "--", "-.", "-")
 
 
 def draw_errors(name: str, cells: Sequence[SimulatedCell], folder: Path) -> Path:
-    """Error against epsilon, a line a mechanism, the reference as open rings."""
+    """Draws error against epsilon, a line a mechanism, the reference as open rings."""
     figure = Figure(figsize=(8.6, 5.2), layout="constrained")
     axes = figure.add_subplot()
     for number, label in enumerate(dict.fromkeys(cell.label for cell in cells)):

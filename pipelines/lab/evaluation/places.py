@@ -127,7 +127,7 @@ def _errors(day: int, believed: LearnedPlaces, seen: Float64s, upper: float) -> 
 def read_place_city(
     feed: Feed, resolution: int, pieces_of: Callable[[Sequence[int]], Pieces], report: Report
 ) -> PlaceCity:
-    """The days of some files, under cells and under places. resolution: of the H3 cells that places are found by.
+    """Reads the days of some files, under cells and under places. resolution: of the H3 cells that places are found by.
 
     A region or fleet that the specification does not name is made of the first day.
     """
@@ -147,6 +147,6 @@ def read_place_city(
 
 
 def _under(pieces: Pieces, tally: Tally) -> Tally:
-    """Counted under pieces, without what lies outside of the region."""
+    """Counts a tally under pieces, without what lies outside of the region."""
     result = pieces.keys(tally.cell)
     return replace(tally, cell=result).take(result != NOWHERE)

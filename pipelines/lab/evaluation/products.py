@@ -75,7 +75,7 @@ def product_errors(
 
 
 def _compared(day: TrueDay, grid: Grid, product: ProductDay) -> Float64s:
-    """(4, rows): errors, half widths, whether the mean that is weighed alike is held, and the mean of all reports."""
+    """Compares (4, rows): errors, half widths, whether the mean weighed alike is held, and that of all reports."""
     weights, totals = (product.groups.totals(field) for field in _weighed_alike(day, grid))
     reports = product.groups.totals(day.reports)
     speeds = product.groups.totals(np.nan_to_num(day.means) * day.reports)

@@ -64,7 +64,7 @@ class MechanismErrors:
 
 
 def read_hats(feed: Feed, report: Report) -> RealHats:
-    """The HATs of some files."""
+    """Reads the HATs of some files."""
     spec, (_, parts) = feed.spec, feed.events(report)
     hats: list[tuple[Totals, int, float]] = []
     for slot_s in sorted(parts):
@@ -85,7 +85,7 @@ def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, 
 
 
 def contenders(prior: Prior | None) -> dict[str, Mechanism]:
-    """Every mechanism for means by its name, Array-Averaging also with the other rule, and auto as specified."""
+    """Lists every mechanism for means by its name, Array-Averaging also with the other rule, and auto as specified."""
     chosen: dict[str, Mechanism] = {"auto": Auto(prior=prior), "constant": Constant(prior=prior)}
     mechanisms = chosen | {"array-average-argmax": ArrayAverage(m_ub="argmax")}
     means = {name: kind for name, kind in registered().items() if "mean" in kind.statistics}
@@ -100,7 +100,7 @@ def errors_of(
     prior: Prior | None,
     report: Callable[[int, int], None],
 ) -> list[MechanismErrors]:
-    """The errors of all mechanisms, and of a constant, per epsilon; published values, so clamped into [0, U]."""
+    """Measures the errors of all mechanisms, and a constant, per epsilon; published values, so clamped into [0, U]."""
     errors = []
     mechanisms = contenders(prior)
     whole = len(epsilons) * len(mechanisms)
@@ -119,7 +119,7 @@ def errors_of(
 def _actual(
     mechanism: Mechanism, hats: RealHats, grid: Grid, epsilon: Fraction, runs: int
 ) -> tuple[Float64s, Float64s]:
-    """Mean absolute error of each HAT over the runs, and how far its value lies above the truth without noise."""
+    """Measures each HAT's mean absolute error over runs, and how far its value without noise lies above the truth."""
     totals, plans = [totals for totals, _ in hats.totals], plans_of(mechanism, hats.totals, grid, epsilon)
     error = np.zeros(len(plans))
     for _ in range(runs):

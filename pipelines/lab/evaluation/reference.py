@@ -15,6 +15,6 @@ REFERENCE: dict[str, dict[str, dict[str, float]]] = {
 
 
 def last_digit(data: str, label: str, figure: float) -> float:
-    """What one unit of the printed last digit is worth; large figures are printed with fewer decimals."""
+    """Tells what one unit of the printed last digit is worth; large figures are printed with fewer decimals."""
     decimals = DECIMALS.get(data, {}).get(label, 3)
     return 0.1 if decimals == 2 and figure >= 11 and figure == round(figure, 1) else 10.0**-decimals

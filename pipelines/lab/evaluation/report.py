@@ -15,7 +15,8 @@ def reference_of(cell: SimulatedCell) -> float | None:
 
 
 def agrees(cell: SimulatedCell) -> bool | None:
-    """Within 4 standard errors of both figures (the reference's are of 10,000 runs) and half a unit of its last digit.
+    """Says whether the figures agree: within 4 standard errors of both (the reference's are of 10,000 runs) and half a
+    unit of its last digit.
 
     None where there is no reference.
     """
@@ -27,7 +28,7 @@ def agrees(cell: SimulatedCell) -> bool | None:
 
 
 def error_table(name: str, cells: Sequence[SimulatedCell], note: str, *, same_data: bool) -> Table:
-    """Mean absolute errors of one data set: mechanism by epsilon, each with its Monte-Carlo error and the reference.
+    """Shows one data set's mean absolute errors: mechanism by epsilon, each with Monte-Carlo error and reference.
 
     same_data: whether these are the reference's own data, so that disagreement is marked.
     """
@@ -47,7 +48,7 @@ def error_table(name: str, cells: Sequence[SimulatedCell], note: str, *, same_da
 
 
 def auto_table(cells: Sequence[SimulatedCell]) -> Table:
-    """How far `auto` and each single mechanism lie above the best single one: worst cell, and on average, per set."""
+    """Shows how far `auto` and each single mechanism lie above the best one: worst cell, and on average, per set."""
     ratios = ratios_to_best(cells)
     names = list(dict.fromkeys(cell.data for cell in cells))
     table = table_of(
@@ -65,7 +66,7 @@ def auto_table(cells: Sequence[SimulatedCell]) -> Table:
 
 
 def ratios_to_best(cells: Sequence[SimulatedCell]) -> dict[str, dict[str, list[float]]]:
-    """By label and data set: the error of each epsilon over that of the best single mechanism there."""
+    """Divides, by label and data set, the error of each epsilon by that of the best single mechanism there."""
     best: dict[tuple[str, str], float] = {}
     for cell in cells:
         if cell.label != "auto":
@@ -79,7 +80,7 @@ def ratios_to_best(cells: Sequence[SimulatedCell]) -> dict[str, dict[str, list[f
 
 
 def choice_table(cells: Sequence[SimulatedCell]) -> Table:
-    """What `auto` chose, and how its forecast compares with the error that was simulated."""
+    """Shows what `auto` chose, and how its forecast compares with the error that was simulated."""
     table = Table(title="auto: its choice, forecast over simulated error", title_justify="left")
     chosen = [cell for cell in cells if cell.label == "auto"]
     for name in ("data set", "epsilon", "choice", "published error", "forecast", "forecast / error"):

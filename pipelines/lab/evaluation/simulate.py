@@ -43,7 +43,7 @@ class SimulatedCell:
 
 
 def contenders(data: DataSet) -> dict[str, Mechanism]:
-    """The mechanisms compared on a data set, by the label of their column."""
+    """Makes the mechanisms compared on a data set, by the label of their column."""
     kinds = registered()
     plain = ("baseline", "levy", "fixed-quantile", "epsilon-quantile", "opt-array", "worst-case-optimal", "akmv")
     return {
@@ -114,7 +114,7 @@ def run_all(
     report: Callable[[int, int], None],
     processes: int = PROCESSES,
 ) -> list[SimulatedCell]:
-    """The cells of (data set, label, epsilon), in the order asked for."""
+    """Simulates the cells of (data set, label, epsilon), in the order asked for."""
     if processes == 1:
         cells = []
         _make(source)

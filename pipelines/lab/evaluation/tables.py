@@ -23,7 +23,7 @@ def in_class(vehicles: Float64s, least: int, most: int | None) -> NDArray[np.boo
 
 
 def means_by_class(errors: Float64s, vehicles: Float64s) -> list[float | None]:
-    """The mean of each class; None for one without HATs. errors, vehicles: float64 (HATs,)."""
+    """Averages the errors of each class; None for one without HATs. errors, vehicles: float64 (HATs,)."""
     chosen = [in_class(vehicles, *bounds) for bounds in CLASSES]
     return [float(errors[rows].mean()) if rows.any() else None for rows in chosen]
 
@@ -34,7 +34,7 @@ def class_headings(vehicles: Float64s, between: str = "\n") -> list[str]:
 
 
 def against(value: float | None, level: float | None, digits: int = 2) -> str:
-    """An error with a star where a constant's, the level, is smaller."""
+    """Writes an error with a star where a constant's, the level, is smaller."""
     if value is None or level is None:
         return "-"
     return f"{value:.{digits}f}{' *' if value > level else '  '}"

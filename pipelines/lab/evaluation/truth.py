@@ -53,7 +53,7 @@ class TrueCity:
 
 
 def read_city(feed: "Feed", report: Report) -> TrueCity:
-    """The days of some files. A region or fleet that the specification does not name is made of the first day."""
+    """Reads the days of some files. A region or fleet that the specification does not name is made of the first day."""
     spec = feed.spec
     tallies, periods = read_tallies(feed, spec.cells.ground, report)
     first = next(iter(periods.values()))
@@ -69,7 +69,7 @@ def read_city(feed: "Feed", report: Report) -> TrueCity:
 def read_tallies(
     feed: "Feed", ground: Ground, report: Report, columns: Sequence[Column] = (SUMS,)
 ) -> tuple[dict[int, wire.Tally], dict[str, list[int]]]:
-    """What vehicles did in each slot, by its start; and the starts of all slots of each period with reports."""
+    """Tallies what vehicles did by start of slot, and lists all slots' starts of each period with reports."""
     when, parts = feed.events(report, ground)
     tallies = {}
     for slot_s in sorted(parts):
@@ -81,7 +81,7 @@ def read_tallies(
 
 
 def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
-    """What an operator would have known of the first day's fleet, to one digit. Counted here, so not private."""
+    """Estimates what an operator would have known of the first day's fleet, to one digit. Not private: counted here."""
     day = next((day_of_reports for day_of_reports in days if day_of_reports.rows.vehicle.size), None)
     if day is None:
         return Fleet()
@@ -106,13 +106,13 @@ def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
 
 
 def _one_digit(number: float) -> int:
-    """At least 1."""
+    """Rounds to one digit, at least 1."""
     size: int = 10 ** (len(str(int(max(number, 1)))) - 1)
     return max(round(number / size), 1) * size
 
 
 def around(cells: Iterable[Int64s]) -> tuple[int, ...]:
-    """A region: these cells, and a ring around them."""
+    """Makes a region: these cells, and a ring around them."""
     occupied = {int(cell) for part in cells for cell in part.tolist()}
     return tuple(sorted({near for cell in occupied for near in h3_int.grid_disk(cell, 1)}))
 
@@ -127,7 +127,7 @@ def _true_day(
 
 
 def true_day(name: str, rows: Rows, hours: Sequence[int], cells: int, grid: Grid) -> TrueDay:
-    """From what vehicles did in HATs of a region of so many cells. rows: in any order."""
+    """Makes a day from what vehicles did in HATs of a region of so many cells. rows: in any order."""
     rows = Rows(*(column[np.lexsort((rows.slot, rows.cell, rows.vehicle))] for column in rows))
     shape = (cells, len(hours))
     hat = rows.cell * shape[1] + rows.slot
