@@ -74,7 +74,7 @@ class Runner(Protocol):
 def road(
     events: PCollection[PackedEvents], job: Job, runner: Runner, drawing: str = "by hexagon"
 ) -> PCollection[SlotEstimates]:
-    """Accepted observations -> the estimates of all that the job releases. drawing: the name of the step that draws."""
+    """Leads from accepted observations to all estimates that the job releases. drawing: names the step that draws."""
     tallies = runner.tallies(events, job)
     if job.release.in_order:
         return runner.in_order(tallies, job)
@@ -90,7 +90,7 @@ def observe(
     *,
     dense: bool = True,
 ) -> ObservedOutputs:
-    """What a source read -> accepted observations, packed by (slot, vehicle shard); refused rows, which are counted.
+    """Makes of what a source read accepted observations, packed by (slot, vehicle shard), and counted refused rows.
 
     read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
     pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. lateness: which
@@ -111,13 +111,13 @@ def with_beats(tallies: PCollection[KeyedTally], job: Job) -> PCollection[KeyedT
 
 
 def beats_of(job: Job) -> list[KeyedTally]:
-    """The heartbeats of all plans of a closed range."""
+    """Lists the heartbeats of all plans of a closed range."""
     plans = dict.fromkeys(map(job.release.group, job.slots))
     return [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(job.release.shards)]
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
-    """What the ledger returned -> values, intervals and status; where it is asked for, also what the past teaches."""
+    """Reads values, intervals and status of what the ledger returned; where asked for, also what the past teaches."""
     name = "learn" if job.release.learns else "read integers"
     return recorded | "publish/estimate" >> Estimate(job.release, job.account, name)
 

@@ -35,7 +35,7 @@ def rows_about(paths: Sequence[str]) -> int | None:
 
 
 def _lines(path: str, sizes: list[float]) -> float | None:
-    """known: bytes of a line in files of this kind, which grows until PROBED_FILES of them were looked into."""
+    """Estimates a file's lines. sizes: bytes of a line in its kind, added to until PROBED_FILES were looked into."""
     if len(sizes) < PROBED_FILES and Path(path).is_file():
         with open(path, "rb") as file:
             start = file.read(SAMPLE_BYTES)

@@ -167,21 +167,21 @@ def _heartbeat(
 
 
 def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:
-    """The columns that rows of the specification may have."""
+    """Lists the columns that rows of the specification may have."""
     spread = DISTRIBUTION if spec.classes is None else ()
     notes = [name for name in noted(NOTES, shape) if (name in MODEL) != spec.is_learned and name not in spread]
     return schema_of([stat.name for stat in spec.statistics], shape, notes if spec.is_learned or shape.model else ())
 
 
 def names_of(spec: Specification) -> tuple[str, ...]:
-    """The names under which an element holds each of the fields."""
+    """Lists the names under which an element holds each of the fields."""
     columns = spec.input.columns or {}
     return tuple(columns.get(name, name) for name in spec.input.fields)
 
 
 def _check(elements: PCollection[Any], spec: Specification) -> None:
-    """Whether the pipeline may run, and elements may be reports: a day of which none is one would be sealed for ever,
-    and under secret counts nobody would be told. Raises UsageError."""
+    """Refuses a pipeline that may not run, and elements that cannot be reports: a day of which none is one would be
+    sealed for ever, and under secret counts nobody would be told. Raises UsageError."""
     if not isinstance(elements, PCollection):
         raise UsageError("hatstream.Release takes one PCollection of reports: beam.Flatten makes one of several")
     refuse_type_checks(elements.pipeline.options)
@@ -217,7 +217,7 @@ class _AsCalled:
         return drawn.sealed | "record" >> Record(job.account, self.needs_rows, may_lose=False)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
-        """One period: each rests on those that were recorded before it, so they come one after another."""
+        """Releases one period: each rests on those that were recorded before it, so they come one after another."""
         spec, periods = self.spec, self.when.periods
         if key := spec.input.needs_whole_periods:
             raise SpecificationError(f"{key} is for `hatstream release` only: give rows with what it would derive")

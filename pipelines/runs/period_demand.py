@@ -29,7 +29,7 @@ class Demand(NamedTuple):
 
 
 def asked_of_the_account(job: Job) -> Outcome:
-    """What the periods will be debited, where no input decides that, and those that the account refuses."""
+    """Asks what the periods will be debited, where no input decides that, and which of them the account refuses."""
     wanted = job.release.claims(Before(job.account))
     if wanted is None:
         return Outcome()
@@ -42,8 +42,8 @@ def asked_of_the_account(job: Job) -> Outcome:
 def asked_of(
     sealed: Iterable[bytes], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]
 ) -> Demand:
-    """sealed: encoded units of a period. exposures: those of a slot, by its start. shares: of a HAT's epsilon, by
-    statistic."""
+    """Tells what a period asks for. sealed: its encoded units. exposures: those of a slot, by its start. shares: of a
+    HAT's epsilon, by statistic."""
     units = [msgspec.json.decode(data, type=Spending) for data in sealed]
     rates = {unit.slot_s: unit.rate for unit in units}
     return Demand([unit.asked for unit in units], spend_of(rates, exposures, shares))

@@ -127,7 +127,7 @@ def _files(spec: Specification, job: Job) -> Iterator[Path]:
 
 
 def _check_period(spec: Specification, when: Calendar) -> None:
-    """The account of unit vehicle-ever has a first and a last day."""
+    """Refuses days outside of the account's, which has a first and a last one if its unit is vehicle-ever."""
     since, until = spec.account.since, spec.account.until
     if until is not None and when.to_s > spec.timetable.midnight(until).timestamp():
         raise AccountRefusal(f"account {spec.account.name!r} ends at {until}: nothing is released from then on")
@@ -136,7 +136,7 @@ def _check_period(spec: Specification, when: Calendar) -> None:
 
 
 def stopped_sentence(spec: Specification, location: AccountLocation, period: str) -> str:
-    """What is told of a period whose noisy number of vehicles is far too small. Public: it follows from the ledger."""
+    """Tells of a period whose noisy number of vehicles is far too small. Public: it follows from the ledger."""
     from transforms.releases.periods.stages import vehicles_of
 
     entries = location.ledger.stages(spec.account.name, spec.spec_id)
@@ -152,7 +152,7 @@ def stopped_sentence(spec: Specification, location: AccountLocation, period: str
 
 
 def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
-    """The periods of which the input must hold rows: a day that is sealed empty by a wrong file is lost for ever.
+    """Lists the periods of which the input must hold rows: a day that is sealed empty by a wrong file is lost for ever.
 
     Those with a slot that is not sealed yet, unless the operator says that nothing happened. None where counts are
     secret: there the input decides nothing.
@@ -194,7 +194,7 @@ def _listed(periods: Sequence[str]) -> str:
 
 
 def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -> str:
-    """What was released nevertheless; for periods over the limit, what was spent, when, by which specification."""
+    """Tells what was released nevertheless; of periods over the limit, what was spent, when, by which specification."""
     limit = location.ledger.limit(spec.account.name, spec.account.limit)
     released = ", ".join(outcome.periods_released)
     in_period = " in a period" if len(limit.spans) == 1 else ""
@@ -220,7 +220,7 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
 
 
 def _full_spans(spec: Specification, location: AccountLocation, limit: Limit, period: str) -> list[str]:
-    """What the fullest spans of several days around a period have spent."""
+    """Tells what the fullest spans of several days around a period have spent."""
     spans = (
         location.ledger.spent_in_spans(spec.account.name, spec.account.limit, period) if len(limit.spans) > 1 else []
     )

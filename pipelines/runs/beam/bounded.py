@@ -141,7 +141,7 @@ class _OnEngine:
 
 
 def _demand(drawn: HexagonOutputs, job: Job) -> PCollection[KeyedFact]:
-    """What drawn units ask of the account, and what vehicles spend in them, a fact a period."""
+    """Adds up what drawn units ask of the account, and what vehicles spend in them, a fact a period."""
     spending = drawn.sealed | "what units spend" >> beam.Map(_spending).with_output_types(KeyedPart)
     exposures = drawn.exposure | "by period" >> beam.Map(_exposed, job).with_output_types(KeyedPart)
     parts = (spending, exposures) | "of periods" >> beam.Flatten() | "by period, all" >> beam.GroupByKey()
@@ -150,8 +150,8 @@ def _demand(drawn: HexagonOutputs, job: Job) -> PCollection[KeyedFact]:
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
-    """The longest panes, in seconds, that divide a slot and hold about PANE_ROWS rows at most, where these are spread
-    evenly over so many slots, or shards of them. rows: None: nobody knows."""
+    """Finds the longest panes, in seconds, that divide a slot and hold about PANE_ROWS rows at most, where these are
+    spread evenly over so many slots, or shards of them. rows: None: nobody knows."""
     if rows is None:
         return PANE_S
     parts = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))
@@ -194,7 +194,7 @@ class _ReadPieces(beam.DoFn):
 def _counted(
     read: DoOutputsTuple, refused: PCollection[Refused], events: PCollection[PackedEvents], job: Job
 ) -> PCollection[KeyedFact]:
-    """What the verdict must know of the input, a bundle at a time."""
+    """Counts what the verdict must know of the input, a bundle at a time."""
     named = (
         read.batches | "rows" >> beam.Map(lambda batch: (counters.ROWS, batch.rows)),
         read[UNREADABLE],
@@ -231,7 +231,7 @@ def _of_period(packed: PackedEvents, job: Job) -> tuple[str, int]:
 def _in_panes(
     events: PCollection[PackedEvents], release: ReleaseKind, kept: Spool | None
 ) -> PCollection[KeyedEvents | KeyedPartial]:
-    """The pane is a part of the key: in a bounded pipeline nothing waits for a watermark, and nothing is late."""
+    """Counts in panes, a part of the key: in a bounded pipeline nothing waits for a watermark, and nothing is late."""
     panes = events | "by pane" >> beam.Map(_by_pane, kept).with_output_types(KeyedPane)
     in_panes = InPanes(release, _fetch(kept), may_be_late=False)
     partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> in_panes

@@ -22,7 +22,7 @@ _RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while 
 
 
 def reason_of(text: str) -> Exception | None:
-    """What a step raised, if it was an error of ours: other texts may hold what was read."""
+    """Tells what a step raised, if it was an error of ours: other texts may hold what was read."""
     raised = _RAISED.findall(text)
     if not raised:
         return None
@@ -31,7 +31,7 @@ def reason_of(text: str) -> Exception | None:
 
 
 def finished(result: PipelineResult) -> Finished:
-    """What a job counted, and the texts that it told."""
+    """Reads what a job counted, and the texts that it told."""
     metrics = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
     counts = Counter[str]()
     for counter in metrics["counters"]:

@@ -23,12 +23,12 @@ DRAW_ROWS = 1 << 16
 
 
 def road_of(job: Job, release: ReleaseKind) -> Road:
-    """What a process must know of the job; it needs no Beam."""
+    """Collects what a process must know of the job; it needs no Beam."""
     return Road(job.layout, job.rules, job.ground, release, skips_unreadable=job.skips_unreadable)
 
 
 def observe_files(crew: Crew, road: Road, paths: Sequence[str], outcome: Outcome, progress: Report) -> Spool:
-    """Accepted events by (slot, 0). Raises UnreadableFile or StepError."""
+    """Spools accepted events by (slot, 0). Raises UnreadableFile or StepError."""
     events = Spool(crew.shelf)
     phase, about = "observations read", rows_about(paths)
     with reporting(lambda: progress(phase, crew.rows, about)):
@@ -106,7 +106,7 @@ def count_derived(
 def draw_plans(
     crew: Crew, road: Road, slots: Sequence[Slot], tallies: Spool, outcome: Outcome, progress: Report
 ) -> Spool:
-    """Sealed units by (slot, SEALED) and exposures by (slot, EXPOSED), of every slot: also of one without a tally."""
+    """Draws sealed units by (slot, SEALED) and exposures by (slot, EXPOSED), of slots without a tally too."""
     plans = dict.fromkeys(road.release.group(slot.start_s) for slot in slots)
     keys = [(plan_s, shard) for plan_s in plans for shard in range(road.release.shards)]
     draws = [Draw({key: tallies.places(key) for key in some}) for some in _together(keys, tallies)]
@@ -117,7 +117,7 @@ def draw_plans(
 
 
 def _together(keys: Sequence[SlotShard], tallies: Spool) -> Iterator[list[SlotShard]]:
-    """The plans and shards that are drawn by one task: so many that they have DRAW_ROWS entries."""
+    """Groups the plans and shards that are drawn by one task: so many that they have DRAW_ROWS entries."""
     before = accumulate((tallies.rows(key) for key in keys), initial=0)
     for _, some in groupby(zip(keys, before, strict=False), key=lambda pair: pair[1] // DRAW_ROWS):
         yield [key for key, _ in some]
@@ -128,12 +128,12 @@ def rows_in(slot: Slot, events: Spool) -> int:
 
 
 def parts_for(rows: int) -> int:
-    """Into how many parts so many rows are cut; at least one."""
+    """Counts the parts into which so many rows are cut; at least one."""
     return max(1, -(-rows // PART_ROWS))
 
 
 def _parts_of(slots: Sequence[Slot], events: Spool) -> dict[int, int]:
-    """The number of parts of each slot with events, largest first, so that no worker begins with it last."""
+    """Counts the parts of each slot with events, largest first, so that no worker begins with it last."""
     rows = {slot.start_s: rows_in(slot, events) for slot in slots if rows_in(slot, events)}
     return {slot_s: parts_for(rows[slot_s]) for slot_s in sorted(rows, key=lambda slot_s: -rows[slot_s])}
 

@@ -93,7 +93,7 @@ class Spool:
         return msgspec.msgpack.encode(self._shelf.append(data))
 
     def get(self, put: bytes) -> bytes:
-        """What `put` was given."""
+        """Reads what `put` was given."""
         return self._shelf.read(msgspec.msgpack.decode(put, type=ByteRange))
 
     def read(self, key: Hashable) -> Iterator[bytes]:

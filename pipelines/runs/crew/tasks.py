@@ -176,13 +176,13 @@ class Draw:
 
 
 def unreadable(error: Exception) -> "Counter[str]":
-    """The counts of a file that is left out: one dead letter, and its name with the reason."""
+    """Counts a file that is left out: one dead letter, and its name with the reason."""
     letter = counters.refused("read", counters.UNREADABLE_FILE)
     return Counter({counters.ROWS: 1, letter: 1, f"{counters.LEFT_OUT}{error}": 1})
 
 
 def _shelved(table: wire.Tally, shard: Int64s, plan_s: int, shelf: Shelf) -> Iterator[Entry]:
-    """The tally's rows of each shard, put on the shelf. shard: int64 (rows,)."""
+    """Puts the tally's rows of each shard on the shelf. shard: int64 (rows,)."""
     for number, part in tasks.parted(table, shard):
         yield Entry((plan_s, number), shelf.append(wire.pack_tally(part, wire.FAST)), part.cell.size)
 

@@ -19,8 +19,8 @@ from transforms.memory import keep_freed_memory
 
 
 def serve(handles: Sequence[int]) -> None:
-    """Standard input: environment, road and the number of this worker's file, then tasks. Standard output: rows read,
-    then what a task left or what it raised.
+    """Does what comes on standard input: environment, road and the number of this worker's file, then tasks. Standard
+    output: rows read, then what a task left or what it raised.
 
     handles: of who forks its decoders, and of all files of the shelf.
     """

@@ -108,7 +108,7 @@ def where(job_server: str, worker_pool: str, parallelism: int) -> list[str]:
 
 
 def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
-    """The cluster's job. Raises EngineError where the job server lost it, else TimeoutError where none is shown."""
+    """Finds the cluster's job. Raises EngineError where the job server lost it, TimeoutError where none is shown."""
     cluster, until = Cluster(rest), time.monotonic() + SHOWN_S
     while time.monotonic() < until:
         if job_id := cluster.job_named(name):

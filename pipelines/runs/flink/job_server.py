@@ -42,7 +42,7 @@ def handed_over(
     job_server: str,
     stop: threading.Event | None = None,
 ) -> PipelineResult:
-    """The pipeline that `build` makes, taken. options: Beam's, `addresses` among them.
+    """Hands over the pipeline that `build` makes, and waits until it is taken. options: Beam's, `addresses` among them.
 
     Raises EngineError where no job server answers in TAKEN_S, or in STOP_S once `stop` is set.
     """
@@ -55,7 +55,7 @@ def handed_over(
 
 
 def answer_of(job_server: str, ask: Callable[[], T], within_s: float, stop: threading.Event) -> T:
-    """What `ask` gives, which asks a job server. It has a thread of its own, for an answer may have no end.
+    """Waits for what `ask` gives, which asks a job server. It has a thread of its own, for an answer may have no end.
 
     Raises TimeoutError after so many seconds, or STOP_S after `stop` is set; EngineError where nobody answers.
     """

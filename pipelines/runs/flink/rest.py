@@ -71,22 +71,22 @@ class Cluster:
             return []
 
     def is_running(self, job_id: str) -> bool:
-        """Whether somebody answers and says that it has not ended, or not yet."""
+        """Says whether somebody answers and tells that the job has not ended yet."""
         try:
             return not self.has_ended(job_id)
         except OSError:
             return False
 
     def job_named(self, name: str) -> str | None:
-        """The id of the job of that name."""
+        """Finds the id of the job of that name."""
         return next((job.jid for job in self.jobs() if job.name == name), None)
 
     def state(self, job_id: str) -> str | None:
-        """RUNNING, RESTARTING, FAILED ..; None where nobody answers or knows it."""
+        """Tells the state: RUNNING, RESTARTING, FAILED ..; None where nobody answers or knows it."""
         return next((job.state for job in self.jobs() if job.jid == job_id), None)
 
     def has_ended(self, job_id: str) -> bool:
-        """Whether it is over, or nobody knows it. Raises OSError where nobody answers."""
+        """Says whether the job is over, or nobody knows it. Raises OSError where nobody answers."""
         return not any(job.jid == job_id and job.state not in ENDED for job in self._overview())
 
     def cancel(self, job_id: str) -> None:
@@ -94,7 +94,7 @@ class Cluster:
         self.ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
 
     def counters(self, job_id: str) -> dict[str, int]:
-        """Our counters since the job was started or started again, spaces written as `_`. Raises OSError."""
+        """Sums our counters since the job was started or started again, spaces written as `_`. Raises OSError."""
         counters: dict[str, int] = {}
         for vertex in self._asked(f"/jobs/{job_id}", _Vertices).vertices:
             path = f"/jobs/{job_id}/vertices/{quote(vertex.id)}/subtasks/metrics"
@@ -107,7 +107,7 @@ class Cluster:
         return counters
 
     def faults(self, job_id: str) -> list[str]:
-        """What made Flink start the job again, or end it, the newest first: some of them. Raises OSError."""
+        """Lists what made Flink start the job again, or end it, the newest first: some of them. Raises OSError."""
         history = self._asked(f"/jobs/{job_id}/exceptions", _Faults).exceptionHistory.entries
         return [entry.stacktrace for entry in history]
 
@@ -143,7 +143,7 @@ class Cluster:
 
 @contextmanager
 def _exchange(connection: HTTPConnection) -> Iterator[HTTPConnection]:
-    """Closed at the end, and cut off after WHOLE_S: a byte a second would keep any other limit from being reached."""
+    """Opens an exchange, closes it at the end, and cuts it off after WHOLE_S: other limits never end one that drips."""
     connection.connect()
     taken: socket.socket = connection.sock
 

@@ -55,12 +55,12 @@ def serve(address: str) -> None:
 
 
 def path_for_workers(path: str) -> list[str]:
-    """The folders of a search path, but those with packages that have our names and are not ours."""
+    """Lists the folders of a search path, but those with packages that have our names and are not ours."""
     return [folder for folder in path.split(os.pathsep) if folder and not hides_us(Path(folder))]
 
 
 def hides_us(folder: Path) -> bool:
-    """Whether Python would find other packages there in the place of ours."""
+    """Says whether Python would find other packages there in the place of ours."""
     return folder.resolve() != HOME and any((folder / name).exists() for name in ("dpops", "transforms", "pipelines"))
 
 
@@ -108,7 +108,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def _work(control: str, worker_id: str) -> None:
-    """What Beam's own pool has a new process do."""
+    """Does what Beam's own pool has a new process do."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     SdkHarness(control, worker_id=worker_id, state_cache_size=0, data_buffer_time_limit_ms=-1).run()

@@ -177,12 +177,12 @@ class _Watch:
         return lines
 
     def _ended_since(self, from_s: int) -> set[int]:
-        """The first slots of periods of which a stage is recorded."""
+        """Finds the first slots of periods of which a stage is recorded."""
         sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, from_s, _FOR_EVER_S)
         return {slot_s for slot_s, _ in sealed}
 
     def _first(self, slot_s: int) -> int:
-        """The first slot of a slot's period."""
+        """Finds the first slot of a slot's period."""
         return self._spec.slots_of_period(slot_s)[0]
 
     def _whole(self) -> list[int]:
@@ -204,7 +204,7 @@ class _Watch:
         return {counters.as_told(name): count for name, count in self._job.counters().opened().items()}
 
     def _since_the_last(self) -> dict[str, Fact]:
-        """What the job counted since the last line; from nothing again after a restart."""
+        """Tells what the job counted since the last line; from nothing again after a restart."""
         try:
             now = self._counters()
         except OSError:
@@ -227,7 +227,7 @@ class _Watch:
 
 
 def _is_stopped(spec: Specification, stages: Sequence[StageEntry]) -> bool:
-    """Whether a period's first stage counted so few vehicles that the stream released nothing else of it."""
+    """Says whether a period's first stage counted so few vehicles that the stream released nothing else of it."""
     from transforms.releases.periods.stages import read_unit
 
     first = stages[0].unit

@@ -126,7 +126,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._places.release()
 
     def service_actions(self) -> None:
-        """Called each half second: ends exchanges that drip."""
+        """Ends exchanges that drip; called each half second."""
         for request, until in list(self._until.items()):
             if time.monotonic() > until:
                 with suppress(OSError):

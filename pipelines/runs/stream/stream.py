@@ -124,7 +124,7 @@ def endless(
     secret: Secret,
     outputs: Outputs,
 ) -> Job:
-    """The job of a stream. life: the first second of the account, and the one after the stream's last."""
+    """Makes the job of a stream. life: the first second of the account, and the one after the stream's last."""
     calendar, facts = StreamCalendar(spec.timetable, start_s, *life), StreamFacts(spec, *life)
     account = ledger_account_of(spec, location)
     job = assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)
@@ -132,12 +132,12 @@ def endless(
 
 
 def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:
-    """What a savepoint must have been made with to be gone on with."""
+    """Names what a savepoint must have been made with, so that a stream can go on with it."""
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
 def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
-    """The release of whole periods that a stream of the specification ends besides; None where it ends none."""
+    """Makes the release of whole periods that a stream of the specification ends besides; None where it ends none."""
     lateness_s = spec.period_lateness_s
     if lateness_s is None:
         return None
@@ -216,7 +216,7 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
 
 
 def end_of(spec: Specification, start_s: int, text: str) -> int:
-    """Where a stream that starts at `start_s` ends: a date is included. Raises UsageError where no slot is left."""
+    """Finds where a stream that starts at `start_s` ends: a date is included. Raises UsageError if no slot is left."""
     timetable = spec.timetable
     end_s = min(_edge(timetable, text, last=True), life_of(spec)[1])
     if next(slots_from(timetable, start_s, end_s), None) is None:
@@ -225,7 +225,7 @@ def end_of(spec: Specification, start_s: int, text: str) -> int:
 
 
 def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
-    """An instant on the edge of a slot. Raises UsageError."""
+    """Reads an instant on the edge of a slot. Raises UsageError."""
     instant = instant_of(text, timetable, last=last)
     try:
         timetable.check_edge(instant)
@@ -235,7 +235,7 @@ def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
 
 
 def check(spec: Specification, start_s: int) -> None:
-    """Whether slots of the specification can be released one by one for ever. Raises SpecificationError."""
+    """Refuses a specification whose slots cannot be released one by one for ever. Raises SpecificationError."""
     if key := spec.input.needs_whole_periods:
         raise SpecificationError(f"{key} needs a vehicle's whole day: use `hatstream release`")
     if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.kind_options):
@@ -248,7 +248,7 @@ def check(spec: Specification, start_s: int) -> None:
 
 
 def _check_clock(spec: Specification, start_s: int) -> None:
-    """The windows of a stream are of one length, for ever: a clock change must be a whole number of slots."""
+    """Refuses a clock change that is no whole number of slots: the windows of a stream are of one length, for ever."""
     timetable, to_s = spec.timetable, life_of(spec)[1]
     day = datetime.fromtimestamp(start_s, ZoneInfo(timetable.zone)).date()
     for _ in range(CHECKED_DAYS):

@@ -56,7 +56,7 @@ def released(
     later: Later | None = None,
     pane_s: int = PANE_S,
 ) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
-    """The estimates of slots, and of whole periods where the stream ends them, each with what its sinks are named by.
+    """Yields the estimates of slots, and of whole periods where the stream ends them, each with its sinks' prefix.
 
     read: main: RawBatch; refused: Refused. start_s: of the first slot. pane_s: length of the panes that a slot is
     counted in, in seconds; what comes when its pane is over waits for the end of its slot, or is lost to it.

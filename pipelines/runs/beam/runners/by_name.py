@@ -81,7 +81,7 @@ class ByName:
         return finished(result)
 
     def pipeline(self, build: Callable[[beam.Pipeline], None], name: str) -> beam.Pipeline:
-        """The whole job, ready to run. Raises UsageError for options that do not go together."""
+        """Builds the whole job, ready to run. Raises UsageError for options that do not go together."""
         try:
             options = PipelineOptions([f"--runner={self.name}", f"--job_name={job_name(name)}", *self.beam_options()])
             p = beam.Pipeline(runner=self.runner(), options=options)
@@ -93,15 +93,15 @@ class ByName:
         return p
 
     def beam_options(self) -> tuple[str, ...]:
-        """The options of the command line, with what the runner needs besides."""
+        """Lists the options of the command line, with what the runner needs besides."""
         return self.options
 
     def runner(self) -> Any:
-        """What Beam's pipeline takes as its runner."""
+        """Gives what Beam's pipeline takes as its runner."""
         return self.name
 
     def submitted(self, p: beam.Pipeline) -> PipelineResult:
-        """The job, handed over to whoever runs it. Raises EngineError; nothing of the input was read by then."""
+        """Hands over the job to whoever runs it. Raises EngineError; nothing of the input was read by then."""
         try:
             return p.run()
         except Exception as error:  # noqa: BLE001 - whatever Beam raises where nobody takes a job
@@ -116,18 +116,18 @@ class ByName:
         raise reason_of(told) or self.unknown(error) from None
 
     def unknown(self, error: Exception) -> EngineError:
-        """What is said of a failure that is none of ours; its own message may hold what was read."""
+        """Tells what is said of a failure that is none of ours; its own message may hold what was read."""
         return EngineError(f"{self.name} failed ({type(error).__name__}); its own log says why")
 
 
 def job_name(name: str) -> str:
-    """The name as the strictest runner takes it: lower letters, digits and hyphens."""
+    """Writes the name as the strictest runner takes it: lower letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 @contextmanager
 def _watched(result: PipelineResult, watch: Callable[[Mapping[str, int]], None]) -> Any:
-    """While the block lasts, shows the job's counters every other second, where the runner tells them."""
+    """Shows the job's counters every other second while the block lasts, where the runner tells them."""
     ended = threading.Event()
 
     def look() -> None:

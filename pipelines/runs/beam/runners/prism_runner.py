@@ -28,7 +28,7 @@ class Prism(ByName):
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
-        """Prism 2.77 keeps back most metrics of a job with many stages: then what it did is in the ledger alone."""
+        """Runs the job. Of one with many stages Prism 2.77 keeps back most metrics: then the ledger alone tells."""
         finished = super().run(build, name, watch)
         if VERDICT not in finished.told:
             raise EngineError(
