@@ -35,7 +35,7 @@ def chosen_of(engines: Mapping[str, EngineOptions], chosen: str, by: str, given:
 
 
 def options_of(engines: Mapping[str, EngineOptions]) -> dict[str, Option]:
-    """All engines' options by parameter; one that several engines have is the first one's."""
+    """Collects all engines' options by parameter; one that several engines have is the first one's."""
     options: dict[str, Option] = {}
     for engine in engines.values():
         options |= {parameter: option for parameter, option in engine.by_parameter.items() if parameter not in options}

@@ -14,7 +14,7 @@ from pipelines.exit_codes import FAILED
 
 @contextmanager
 def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
-    """Set by SIGINT or SIGTERM. within_s: so long after it the process ends, whatever it is waiting for."""
+    """Yields an event that SIGINT or SIGTERM sets. within_s: so long after it the process ends, whatever it does."""
     asked = threading.Event()
     last = threading.Timer(within_s or 0.0, _end)
     last.daemon = True

@@ -16,7 +16,7 @@ _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are a
 
 
 def show_levels(planned: PlannedLevels, out: Console) -> None:
-    """The plan of a `levels` specification."""
+    """Shows the plan of a `levels` specification."""
     out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
     out.print(
         f"Public facts: {planned.cells:,} cells x {planned.slots:,} slots, a fleet of {planned.vehicles:,}: "

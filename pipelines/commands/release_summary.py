@@ -38,7 +38,7 @@ def tell(spec: Specification, done: FinishedRun, place: AccountLocation, *, as_j
 
 
 def summarise(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:
-    """What a run did where counts are public: printed as tables for people and as it is for programs."""
+    """Sums up what a run did where counts are public: printed as tables for people and as it is for programs."""
     outcome = done.outcome.opened()
     wanted = {slot.start_s for slot in done.calendar.slots}
     periods, hat, bound = [], Fraction(0), Loss()
@@ -94,7 +94,7 @@ def _with_data(spec: Specification, units: Sequence[CountedPart]) -> int | None:
 
 
 def show(summary: dict[str, Any], out: Console) -> None:
-    """The summary as tables, the guarantee, and where the files are."""
+    """Shows the summary as tables, the guarantee, and where the files are."""
     rows = rows_table(f"{summary['name']} ({summary['spec_id']})", summary)
     if summary["left_out_by_the_cap"]:
         rows.add_row("observations left out by the cap", f"{summary['left_out_by_the_cap']:,}")
@@ -142,7 +142,7 @@ def _show_period(period: dict[str, Any], out: Console) -> None:
 
 
 def show_check(checked: InputCheck, *, as_json: bool) -> None:
-    """What `--check-input` found, all of it for the operator alone."""
+    """Shows what `--check-input` found, all of it for the operator alone."""
     refused = dict(sorted(checked.outcome.refused.items()))
     if as_json:
         facts: dict[str, Fact] = {"periods": [period._asdict() for period in checked.periods], "refused": refused}

@@ -94,7 +94,7 @@ def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, aroun
 
 
 def _stay(_signal: int, _frame: object) -> None:
-    """Being told to end is how a server ends well."""
+    """Does nothing: being told to end is how a server ends well."""
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -83,7 +83,7 @@ class AskedHealth:
     as_json: bool
 
     def say(self, stack: ExitStack, spec: Specification) -> Say:
-        """What is served ends with the stack. Raises OSError or MetricsError."""
+        """Makes what tells each line of health; what is served ends with the stack. Raises OSError or MetricsError."""
         if self.log is not None:
             self.log.open("a").close()
         if self.metrics is None:

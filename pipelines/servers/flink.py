@@ -114,5 +114,5 @@ def _folded(line: str, most: int = 70) -> str:
 
 
 def job_server_classes() -> Path:
-    """The folder of our own classes (java/), compiled. It may raise MissingTool or RuntimeError."""
+    """Compiles our own classes (java/) and names their folder. It may raise MissingTool or RuntimeError."""
     return compiled(sorted(Path(__file__).with_name("java").glob("*.java")), class_path("flink"))

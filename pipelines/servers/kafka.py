@@ -98,7 +98,7 @@ class Kafka:
             raise ServerError(f"Kafka's storage was not made:\n{(done.stdout + done.stderr)[-1_000:]}")
 
     def _answers(self) -> bool:
-        """Whether the broker is ready: an open port is not yet one that names itself."""
+        """Says whether the broker is ready: an open port is not yet one that names itself."""
         try:
             topics: Any = self.admin.list_topics(timeout=1)
         except KafkaException:

@@ -22,12 +22,12 @@ class MissingTool(Exception):
 
 
 def cache_folder() -> Path:
-    """$HATSTREAM_CACHE, or .cache in the working directory."""
+    """Names the cache folder: $HATSTREAM_CACHE, or .cache in the working directory."""
     return Path(os.environ.get(CACHE_VARIABLE) or CACHE).absolute()
 
 
 def missing_tools() -> list[str]:
-    """What must be installed before a server can be started; empty if nothing."""
+    """Lists what must be installed before a server can be started; empty if nothing."""
     missing = []
     if _javac_version() < JAVA:
         missing.append(f"a JDK {JAVA} or newer (`java` and `javac` on the PATH; Debian: openjdk-{JAVA}-jdk-headless)")
@@ -37,7 +37,7 @@ def missing_tools() -> list[str]:
 
 
 def class_path(name: str) -> str:
-    """The class path of the server `name`, whose pom lies in this folder. Fetches 45 to 155 MB the first time.
+    """Finds the class path of the server `name`, whose pom lies in this folder. Fetches 45 to 155 MB the first time.
 
     Raises MissingTool, or RuntimeError with the end of Maven's own words.
     """
@@ -65,7 +65,7 @@ def _fetch(pom: Path, folder: Path, kept: Path) -> None:
 
 
 def compiled(sources: Sequence[Path], classes: str) -> Path:
-    """The folder of the sources' classes, compiled once against the class path `classes`. Raises RuntimeError."""
+    """Compiles sources once against the class path `classes`, and names their classes' folder. Raises RuntimeError."""
     folder = cache_folder() / "engines"
     digest = sha256(b"".join(source.read_bytes() for source in sources) + classes.encode()).hexdigest()[:12]
     kept = folder / f"classes-{digest}"
@@ -89,7 +89,7 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def _javac_version() -> int:
-    """The major version of `javac`; 0 if there is none, or no `java`."""
+    """Reads the major version of `javac`; 0 if there is none, or no `java`."""
     if shutil.which("java") is None or shutil.which("javac") is None:
         return 0
     done = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)

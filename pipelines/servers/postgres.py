@@ -134,17 +134,17 @@ def postgres_server() -> Iterator[Postgres]:
 
 
 def missing_programs() -> list[str]:
-    """What must be installed before a server can be started; empty if nothing."""
+    """Lists what must be installed before a server can be started; empty if nothing."""
     return [] if _programs() else ["PostgreSQL (`initdb` and `postgres`; `make servers` installs it on Debian)"]
 
 
 def _programs() -> Path | None:
-    """The folder of initdb and postgres; Debian keeps it out of PATH."""
+    """Finds the folder of initdb and postgres; Debian keeps it out of PATH."""
     if initdb := shutil.which("initdb"):
         return Path(initdb).resolve().parent
     return max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), default=None)
 
 
 def _unprivileged() -> str | None:
-    """Whom PostgreSQL runs as if we are root, whom it refuses."""
+    """Names whom PostgreSQL runs as if we are root, whom it refuses."""
     return None if os.geteuid() else "postgres"

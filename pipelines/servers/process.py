@@ -46,7 +46,7 @@ class Server:
             time.sleep(0.05)
 
     def said(self, words: str) -> bool:
-        """Whether its output holds these words."""
+        """Says whether its output holds these words."""
         return words in self._log.read_text(errors="replace")
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_open(port: int) -> bool:
-    """Whether somebody listens there; whether it is also ready is another question."""
+    """Says whether somebody listens there; whether it is also ready is another question."""
     with socket.socket() as one:
         one.settimeout(0.5)
         return one.connect_ex((LOOPBACK, port)) == 0

@@ -31,7 +31,7 @@ class ClassesAsked:
     edges: tuple[int, ...]
 
     def text(self) -> dict[str, Any]:
-        """What decides the release, as plain values."""
+        """Writes what decides the release, as plain values."""
         return {"share": str(self.share), "edges": list(self.edges)}
 
 

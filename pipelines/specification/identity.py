@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def spec_id_of(text: str) -> str:
-    """16 hex digits."""
+    """Hashes a specification's text to 16 hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def decisive_text(spec: "Specification") -> str:
-    """Canonical JSON of everything that decides a release, defaults resolved, in the form of the document's tables.
+    """Writes canonical JSON of all that decides a release, defaults resolved, in the form of the document's tables.
 
     Left out: names, the account's limit, lateness, and coarser products, which are made of what is released anyway.
     A region counts by its cells, so that moving the file or editing its white space draws no new noise. A prior
@@ -120,7 +120,7 @@ def _statistics(spec: "Specification") -> list[dict[str, Any]]:
 
 
 def _options(mechanism: Mechanism) -> dict[str, Any]:
-    """The statistic stands beside the options; mechanisms that have repeated it from the first say so."""
+    """Lists the options; the statistic stands beside them, unless a mechanism says that it has always repeated it."""
     names = [f.name for f in fields(mechanism) if f.name != "statistic" or f.metadata.get(DECIDES)]  # type: ignore[arg-type]
     return {name: getattr(mechanism, name) for name in names}
 

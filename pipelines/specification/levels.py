@@ -80,7 +80,7 @@ class LevelsRelease:
         return ZCDP.of_gaussian(Fraction(UNIT), self.recipe.spread)
 
     def epsilon_of(self, period: str) -> Fraction:
-        """The epsilon of one period."""
+        """Tells the epsilon of one period."""
         by_day = None if self.span is None else self.span.by_day
         return self.epsilon if by_day is None else by_day.of(period).epsilon
 
@@ -128,17 +128,17 @@ class LevelsRelease:
         return with_places(stages, of_places) if of_places else stages
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
-        """The stages with what no recipe says."""
+        """Completes the stages with what no recipe says."""
         named = (replace(stage, exponent=self.exponent, counts_public=self.counts_public) for stage in stages)
         return tuple(with_least_norm(stage, self.fleet) for stage in named)
 
     def _later(self) -> tuple[Stage, ...]:
-        """The stages of days with live slots, which have a part of the total beforehand."""
+        """Scales the stages of days with live slots, which have a part of the total beforehand."""
         rest = 1 - (self.live.share if self.live is not None else 0)
         return tuple(replace(stage, share=stage.share * rest) for stage in self.strategy.later)
 
     def text(self) -> dict[str, Any]:
-        """What decides the release, defaults resolved, as plain values; the strategy stands in plans in the ledger.
+        """Writes what decides the release as plain values, defaults resolved; plans in the ledger have the strategy.
 
         Products decide none.
         """
@@ -177,7 +177,7 @@ def levels_release(
     counts_public: bool,
     live: LiveTable | None,
 ) -> LevelsRelease:
-    """total: of a span of days, or of a period alone. Raises ValueError naming the option."""
+    """Makes the release. total: of a span of days, or of a period alone. Raises ValueError naming the option."""
     asked = msgspec.convert(dict(options), Options, dec_hook=from_toml)
     public = _fleet(declared or FleetTable())
     kind: Kind = "laplace" if total.delta is None else "gaussian"
@@ -209,7 +209,7 @@ def _fleet(table: FleetTable) -> Fleet:
 
 
 def _free(asked: Options, *, counts_public: bool) -> Free:
-    """What a strategy may choose: levels and bounds that the specification does not name, where counts are secret."""
+    """Says which levels and bounds a strategy may choose: those left open, where counts are secret."""
     named = (asked.levels or asked.first_levels) is not None
     return Free(bounds=asked.bound_kmh is None and not counts_public, levels=not named and not counts_public)
 
@@ -223,7 +223,7 @@ def _check_fleet(fleet: Fleet) -> None:
 
 
 def _with(asked: Options, default: Recipe) -> Recipe:
-    """The defaults with what the specification names instead."""
+    """Replaces in the defaults what the specification names instead."""
     early, late = default.first
     (then,) = default.later
     named = _shares("levels", asked.levels)

@@ -89,7 +89,7 @@ _PLAIN = {"string": "text", "boolean": "true or false", "integer": "whole number
 
 
 def _words(schema: Schema) -> str:
-    """The type of a value, in words."""
+    """Writes the type of a value in words."""
     if values := values_of(schema):
         return " or ".join(f'"{value}"' for value in values)
     if parts := schema.get("anyOf"):

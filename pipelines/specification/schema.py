@@ -30,7 +30,7 @@ class Variant:
 
 
 def variants() -> list[Variant]:
-    """The mechanisms with their options."""
+    """Lists the mechanisms with their options."""
     kinds = [
         Variant(
             name,

@@ -81,13 +81,13 @@ def _weight(value: object) -> Fraction:
 
 
 def _second_stage(cls: type[Mechanism]) -> dict[str, str]:
-    """After suppression the plain estimators also cap the vehicles that are left (algorithms 9.4), unless told else."""
+    """Lets plain estimators also cap the vehicles left after suppression (algorithms 9.4), unless told else."""
     capped = any(field.name == "m_ub" and field.default == "none" for field in fields(cls))  # type: ignore[arg-type]
     return {"m_ub": "opt"} if capped else {}
 
 
 def _mechanism(cls: type[Mechanism], options: Mapping[str, Any], told: Mapping[str, Any]) -> Mechanism:
-    """The mechanism with its options, which are the fields of its class; those in `told` are no options."""
+    """Makes the mechanism with its options, which are the fields of its class; those in `told` are no options."""
     every = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     names = every - told.keys()
     for name, value in options.items():
@@ -112,7 +112,7 @@ def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
 def levels_of(
     document: Document, allocation: Allocation, region: tuple[int, ...] | None, timetable: Timetable
 ) -> LevelsRelease | None:
-    """The `levels` release that is asked for, if it is; under secret counts nothing else is."""
+    """Reads the `levels` release that is asked for, if it is; under secret counts nothing else is."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
         totals = ("delta", "span_days", "day_weights", "first_days")
@@ -145,7 +145,7 @@ def levels_of(
 
 
 def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAsked | None:
-    """The distribution by `levels`, where it is asked for beside the mean. of_places: what places have of the total."""
+    """Reads the distribution by `levels`, if asked for beside the mean. of_places: what places have of the total."""
     table = next((table for table in document.statistic if table.get("name") == STATISTIC), None)
     if table is None:
         return None
@@ -166,7 +166,7 @@ def _options_of(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
-    """Total of the span that the specification names, for which the account must have a limit; else of a period."""
+    """Finds the total of the named span, for which the account must have a limit; without one that of a period."""
     privacy, days = document.privacy, document.privacy.span_days
     if days is None:
         for name in ("day_weights", "first_days"):

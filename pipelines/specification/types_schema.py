@@ -90,7 +90,7 @@ def json_type(kind: Any) -> Schema:
 
 
 def _said(notes: list[Any]) -> Schema:
-    """What a type is annotated with."""
+    """Collects what a type is annotated with."""
     said: Schema = {}
     for meta in notes:
         if isinstance(meta, msgspec.Meta):
@@ -101,6 +101,6 @@ def _said(notes: list[Any]) -> Schema:
 
 
 def values_of(schema: Schema) -> list[str]:
-    """All texts that a value may be; none where it may be anything of its type."""
+    """Lists all texts that a value may be; none where it may be anything of its type."""
     own: list[str] = schema.get("enum", [])
     return own or [value for part in schema.get("anyOf", ()) for value in values_of(part)]

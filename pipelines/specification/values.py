@@ -236,7 +236,7 @@ class Specification:
         return None if self.levels is None else self.levels.day_lateness_s
 
     def entry_slot(self, slot_s: int) -> int:
-        """The slot whose entry in the ledger stands for this one: the first of a period that is one vector."""
+        """Finds the slot whose entry in the ledger stands for this one: the first of a period that is one vector."""
         return slot_s if self.levels is None else self.slots_of_period(slot_s)[0]
 
     @property
@@ -250,7 +250,7 @@ class Specification:
         return self.cells.source == "sample" and not self.counts_are_public
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
-        """All slots of the period that one is in; none where nothing depends on them."""
+        """Lists all slots of the period that one is in; none where nothing depends on them."""
         if not self.privacy.allocation.needs_period:
             return ()
         day = datetime.fromtimestamp(start_s, ZoneInfo(self.timetable.zone)).date()
