@@ -23,7 +23,7 @@ class _Own:
 
 
 def find_own_packages_first() -> None:
-    """From now on the three names mean hatstream's packages. Raises ImportError where one means another already."""
+    """Makes the three names mean hatstream's packages. Raises ImportError where one means another already."""
     for name in OWN:
         _refuse_other(name, sys.modules.get(name))
     if not any(isinstance(finder, _Own) for finder in sys.meta_path):

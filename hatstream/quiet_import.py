@@ -9,7 +9,7 @@ _COMPLAINT = "apitools not found"
 
 @contextmanager
 def beam_imported_quietly() -> Iterator[None]:
-    """While the block lasts, that one warning of Beam's is not logged. It is Beam's to tell who imports Beam first."""
+    """Keeps one warning of Beam's out of the log while the block lasts. It is Beam's to tell who imports Beam first."""
     root = logging.getLogger()
     root.addFilter(_is_no_complaint)
     try:

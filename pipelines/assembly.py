@@ -44,13 +44,13 @@ def ledger_account_of(spec: Specification, location: AccountLocation, *, signs: 
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:
-    """What is public about a slot. plan: the slots that are planned together. plans: how many share the period."""
+    """Tells a slot's public facts. plan: the slots that are planned together. plans: how many share the period."""
     start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
     return SlotFacts(period, start, end, plan, plans)
 
 
 def continuing(job: Job, ledger: Ledger) -> Job:
-    """The job with digests of the form that the ledger has of its specification (transforms.releases.hats.digest)."""
+    """Gives the job digests of the form that the ledger has of its specification (transforms.releases.hats.digest)."""
     return replace(job, release=job.release.continuing(ledger.first_digest(job.release.spec_id)))
 
 
@@ -95,7 +95,7 @@ def asked_of(
     *,
     learns: bool = False,
 ) -> Asked:
-    """What the specification asks of its kind of release."""
+    """Collects what the specification asks of its kind of release."""
     return Asked(
         spec_id=spec.spec_id,
         value=spec.value,
@@ -114,12 +114,12 @@ def asked_of(
 
 
 def job_of(spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, outputs: Outputs) -> Job:
-    """The road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
+    """Makes the road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
     return assemble(spec, when, slot_facts(spec, when), "period", secret, account, outputs)
 
 
 def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
-    """What is known of each slot of a range beforehand.
+    """Collects what is known of each slot of a range beforehand.
 
     Raises UsageError for a range that cuts a period which is planned as a whole.
     """

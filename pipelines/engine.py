@@ -31,11 +31,11 @@ class StreamJob(Protocol):
         ...
 
     def state(self) -> str | None:
-        """One of ENDED, RUNNING, or another word of the engine's; None where nobody answers in seconds."""
+        """Tells one of ENDED, RUNNING, or another word of the engine's; None where nobody answers in seconds."""
         ...
 
     def counters(self) -> Operator[Mapping[str, int]]:
-        """Our counters since the job was started or started again; their spaces may be `_`. Raises OSError."""
+        """Reads our counters since the job was started or started again; their spaces may be `_`. Raises OSError."""
         ...
 
     def cancel(self) -> None:

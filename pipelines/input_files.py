@@ -26,7 +26,7 @@ class InputFiles:
 
 
 def paths_of(pattern: str, *, or_none: bool = False) -> list[str]:
-    """The files of this machine that a pattern matches, sorted; of a folder all in it, hidden ones left out.
+    """Lists the files of this machine that a pattern matches, sorted; of a folder all in it, hidden ones left out.
 
     Raises InputError if there is none, unless `or_none`; then if it matches something else.
     """
@@ -70,7 +70,7 @@ def _in_folder(top: str) -> list[str]:
 
 
 def _folders(top: str) -> Iterator[str]:
-    """It and all in it, hidden ones left out."""
+    """Yields a folder and all in it, hidden ones left out."""
     for folder, inner, _ in os.walk(top):
         inner[:] = [name for name in inner if not name.startswith(".")]
         yield folder

@@ -44,7 +44,7 @@ KINDS = {
 
 
 def of_kind(spec: "Specification", what: str) -> Callable[..., Any]:
-    """The function of a specification's kind of release. what: a field of `Said`."""
+    """Loads the function of a specification's kind of release. what: a field of `Said`."""
     worded = registry.KINDS[spec.kind].worded or spec.kind
     module, _, name = getattr(KINDS[worded], what).partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)

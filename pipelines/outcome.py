@@ -91,7 +91,7 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
 
 
 def is_refused(outcome: Outcome, files: int, needed: Collection[str] | None, having: Collection[str]) -> bool:
-    """Whether the input is none of these slots. Notes the needed periods that it has no row of.
+    """Says whether the input is none of these slots. Notes the needed periods that it has no row of.
 
     files: of the input; where all of them were left out nothing is known of any vehicle, which no vehicle decides.
     having: the periods that it has rows of.

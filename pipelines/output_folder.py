@@ -56,7 +56,7 @@ def make_writable(folder: Path) -> None:
 
 
 def _remove_parts(folder: Path) -> None:
-    """What killed runs left in a folder that is locked, so that no writer is at work in it."""
+    """Removes what killed runs left in a folder that is locked, so that no writer is at work in it."""
     for kind in (*(f".{of}-*.part" for of in (HATS, LIVE, *PRODUCTS)), ".hatstream-*"):
         for left in folder.glob(kind):
             left.unlink()

@@ -12,7 +12,7 @@ FIRST_YEAR, LAST_YEAR = 2000, 2099
 
 
 def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
-    """The calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
+    """Makes the calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
     first, after = instant_of(start, timetable, last=False), instant_of(end, timetable, last=True)
     if after <= first:
         raise UsageError(f"the range is empty: --to {end} is before --from {start}")
@@ -35,7 +35,7 @@ def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> C
 
 
 def yesterday(timetable: Timetable, now: datetime) -> Calendar:
-    """The calendar of the local day before the one that it is `now`."""
+    """Makes the calendar of the local day before the one that it is `now`."""
     day = (now.astimezone(ZoneInfo(timetable.zone)).date() - timedelta(days=1)).isoformat()
     return range_of(timetable, day, day)
 

@@ -116,7 +116,7 @@ def _keep(element: tuple[Group, list[Row]] | UserLoss, key: str, kept: Spool) ->
 
 
 def _place(group: Group, spec: FusionSpecification) -> Row:
-    """Specification, slot and cell of a group's rows; empty texts for what is not asked for."""
+    """Tells specification, slot and cell of a group's rows; empty texts for what is not asked for."""
     slot_s, cell = group
     start = end = ""
     if spec.reports.hours is not None:

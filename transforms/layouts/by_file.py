@@ -34,7 +34,7 @@ class ByFile:
 
 
 def vehicle_of(path: str) -> bytes:
-    """Takes from a file's name what says its form.
+    """Strips a file's name of what says its form.
 
     >>> vehicle_of("/feed/2008-02-02/366.txt.gz")
     b'366'

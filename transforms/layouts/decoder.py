@@ -90,7 +90,7 @@ def send(file: IO[bytes], *parts: bytes | pa.Buffer) -> None:
 
 
 def receive(file: IO[bytes]) -> bytes:
-    """Reads one part; of no bytes where the other side has ended."""
+    """Reads one part; one of no bytes where the other side has ended."""
     size = file.read(8)
     return file.read(struct.unpack("<q", size)[0]) if len(size) == 8 else b""
 
