@@ -29,7 +29,7 @@ def refused(stage: str, reason: str) -> str:
 
 
 def new(period: str) -> str:
-    """Units recorded of a period."""
+    """Names the counter of units recorded of a period."""
     return f"{NEW}{period}"
 
 

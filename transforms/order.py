@@ -81,7 +81,7 @@ def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
 
 
 def ascending(key: Int64s, first: DistinctValues) -> Int64s:
-    """Keys in order. first: the column that they were packed of first.
+    """Sorts keys. first: the column that they were packed of first.
 
     Takes a third of the time of a plain sort where entries that share the first are nearly in order, as the reports of
     a vehicle are by time.

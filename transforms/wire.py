@@ -201,7 +201,7 @@ def pack_partial(rows: Partial) -> PartialBytes:
 
 
 def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
-    """columns: those that the part was packed with, none where a cap has yet to choose."""
+    """Unpacks a pane. columns: those that the part was packed with, none where a cap has yet to choose."""
     source = pa.BufferReader(part)
     entries, *others = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(4))
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
@@ -225,7 +225,7 @@ def unpack_events(parts: Iterable[bytes]) -> Events:
 
 
 def unpack_tally(parts: Iterable[bytes], columns: Sequence[Column]) -> Tally:
-    """columns: those that the parts were packed with."""
+    """Unpacks tallies. columns: those that the parts were packed with."""
     whole = [_unpacked(part, columns) for part in parts]
     nothing = np.zeros(0, np.int64)
     return joined([Tally(*[nothing] * 5, sums={c.name: c.add_up(nothing, nothing, 0) for c in columns}), *whole])

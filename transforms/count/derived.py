@@ -56,7 +56,7 @@ class WithSpeeds(NamedTuple):
 def derived_tallies(
     slots: Mapping[int, Events], rules: Rules, ground: Ground, columns: Sequence[Column]
 ) -> DerivedTallies:
-    """slots: as of `in_order`. ground: by which places the events were found without a heading."""
+    """Tallies events. slots: as of `in_order`. ground: by which places the events were found without a heading."""
     ordered, without = in_order(slots), dict[str, int]()
     if rules.turning is not None:
         ordered = with_derived_headings(ordered, rules.turning, ground)

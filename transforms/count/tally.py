@@ -182,7 +182,7 @@ def _chosen(events: Events, stays: NDArray[np.bool_]) -> Events:
 
 
 def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
-    """Samples of lowest rank in each row, which a cap may let stay. row: of each event, among (vehicle, cell)."""
+    """Picks samples of lowest rank in each row, which a cap may let stay. row: of each event, among (vehicle, cell)."""
     order = np.argsort(row, kind="stable")
     vehicle, offset_us, _, _, cell, speed = (column[order] for column in events)
     # The rank is keyed through the vehicle's hash, which nobody without the key can tell.

@@ -30,7 +30,7 @@ class TextLines(NamedTuple):
 
 
 def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
-    """Chunks of about CHUNK_BYTES. A line of more than LINE_BYTES is passed over without being kept."""
+    """Reads chunks of about CHUNK_BYTES. A line of more than LINE_BYTES is passed over without being kept."""
     rest, skipping = file.read(len(BOM)).removeprefix(BOM), False
     while block := file.read(CHUNK_BYTES):
         if skipping:

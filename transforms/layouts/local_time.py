@@ -16,7 +16,7 @@ _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799 - 86_400  # years 1 to 9999
 
 
 def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Microseconds since 1970 UTC, and which local times happened exactly once.
+    """Converts to microseconds since 1970 UTC, and marks which local times happened exactly once.
 
     local_us: int64, microseconds since 1970 on the local clock. A time of the hour that happens twice when the clock is
     set back, or of the one that is left out when it is set forward, has no one instant: nothing guesses which is meant.

@@ -97,7 +97,7 @@ def _pattern(text: str) -> str:
 
 
 def _us(parts: pa.StructArray, *, two_digits: bool) -> tuple[Int64s, Bools]:
-    """Microseconds on the clock that the texts show, or since 1970 UTC where they have an offset; and which fit."""
+    """Reads microseconds on the clock that texts show, or since 1970 UTC where they have an offset; and which fit."""
     names = {field.name for field in parts.type}
 
     def number(name: str) -> Int64s:

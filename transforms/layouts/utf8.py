@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str, Any], int]:
-    """columns: binary columns cut from `source`. Returns them without the rows that are not UTF-8, and how many."""
+    """Leaves out rows that are not UTF-8, and counts them. columns: binary columns cut from `source`."""
     if is_utf8(source):
         return dict(columns), 0
     rows = len(next(iter(columns.values())))

@@ -105,7 +105,7 @@ class Head:
             self._write(ledgers)
 
     def _read(self) -> tuple[dict[str, RememberedHead], bool]:
-        """Ledgers, and whether the file is signed. Raises LedgerError, also where another key has signed it."""
+        """Reads the ledgers, and whether the file is signed. Raises LedgerError, also if another key signed it."""
         try:
             data = read_regular(self._path, HEAD_BYTES)
             try:

@@ -160,11 +160,11 @@ class Ledger:
         return self._run(find)
 
     def spent(self, account: str, period: str | None = None) -> list[Spent]:
-        """Debits by period and specification, oldest period first."""
+        """Lists debits by period and specification, oldest period first."""
         return self._run(lambda db: spent_by_specification(db, account, period))
 
     def excess(self, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
-        """Periods in which the wanted debits do not fit any more, counting only units not recorded yet."""
+        """Lists the periods in which the wanted debits do not fit any more, counting only units not recorded yet."""
         return self._run(lambda db: periods_over(db, account, limit_in_force(db, account, limit), wanted))
 
     def spent_in_spans(self, account: str, limit: Limit, period: str) -> list[SpanSpent]:

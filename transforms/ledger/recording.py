@@ -18,7 +18,7 @@ class Recording(NamedTuple):
 
 
 def decoded(units: Iterable[bytes]) -> list[Encoded]:
-    """Units of one transaction, in the order in which they are recorded."""
+    """Decodes the units of one transaction, in the order in which they are recorded."""
     return sorted(map(Encoded.read, units), key=lambda read: (read.unit.slot_s, column_of(read.unit.key)))
 
 

@@ -37,7 +37,7 @@ class Spent(NamedTuple):
 
 
 def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
-    """Periods of which what is not recorded yet would exceed the limit, in any of its spans.
+    """Lists the periods of which what is not recorded yet would exceed the limit, in any of its spans.
 
     wanted: in the order in which they are to be recorded; what fits counts against those after it.
     """
@@ -115,7 +115,7 @@ def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse
 
 
 def _uses(sums: dict[str, Accountant], span: Span) -> Iterator[SpanUse]:
-    """sums: by day, sorted."""
+    """Yields the stretches of days of which the fullest span is equally full. sums: by day, sorted."""
     first, last = (date.fromisoformat(day) for day in (next(iter(sums)), next(reversed(sums))))
     around = (last - first).days + 2 * span.days - 1
     days = [(first + timedelta(days=index + 1 - span.days)).isoformat() for index in range(around)]

@@ -165,7 +165,7 @@ def _unpacked(text: str) -> bytes:
 
 
 def _rational(kind: type, text: Any) -> Any:
-    """Fractions are kept as text."""
+    """Reads a fraction, which is kept as text."""
     if kind is not Fraction or not isinstance(text, str):
         raise TypeError("numbers of a plan are text")  # which msgspec makes a ValidationError
     return Fraction(text)

@@ -155,7 +155,7 @@ def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, 
 
 
 def _in_range(numbers: Numbers, rules: ReportRules, service: Int64s) -> tuple[Floats, Bools]:
-    """Reports, those of two values made one of them exactly, and which are none of their mechanism's."""
+    """Rounds reports that have two values to these, and marks those that are none of their mechanism's."""
     report = numbers.values.copy()
     outside = np.zeros(report.size, np.bool_)
     for index, receiver in enumerate(rules.services):

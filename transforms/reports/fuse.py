@@ -153,7 +153,7 @@ def _buckets(upper: float, buckets: int) -> list[tuple[float, float]]:
 
 
 def _distribution(told: ReportRows, method: str) -> Distribution:
-    """Groups of one or two users, of which there may be thousands, often tell the same."""
+    """Finds a distribution, and remembers it: of thousands of groups of one or two users many may tell the same."""
     if told.counts.size > _REMEMBERED_ROWS:
         return _distributions(told, method)
     key = method, told.buckets, *(column.tobytes() for column in (told.curves, told.edges, told.levels, told.counts))

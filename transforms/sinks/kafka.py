@@ -82,7 +82,7 @@ class Sender:
             raise self._recorded_but(error) from None
 
     def _recorded_but(self, error: KafkaException) -> StepError:
-        """Kafka's name of the error: its text could quote what was sent."""
+        """Makes the error with Kafka's name of it: its text could quote what was sent."""
         self._outbox = None
         return recorded_but(f"{self._topic}: not all rows were taken ({error.args[0].name()})")
 
@@ -120,4 +120,4 @@ class Outbox:
 
 
 def _pass_over(_error: KafkaError) -> None:
-    """Errors that matter arrive with the messages."""
+    """Ignores an error: those that matter arrive with the messages."""

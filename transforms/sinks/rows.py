@@ -158,7 +158,7 @@ def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
 
 
 def _numbers(slot: "SlotEstimates") -> Columns:
-    """Columns from the value to the bias. The value of a statistic is its first output."""
+    """Makes the columns from the value to the bias. The value of a statistic is its first output."""
     hats = slot.hats
     value, lower, upper = hats.estimates.number(0)
     return {

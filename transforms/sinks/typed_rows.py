@@ -61,5 +61,5 @@ def _type_of(field: pa.Field) -> Any:
 
 
 def _beam_value(value: Any) -> Any:
-    """Instants are Beam's own; all else is as rows have it."""
+    """Converts instants to Beam's own; all else stays as rows have it."""
     return Timestamp.from_utc_datetime(value.astimezone(UTC)) if isinstance(value, datetime) else value

@@ -112,7 +112,7 @@ class IntoSlots(beam.PTransform[PCollection[KeyedPartial], PCollection[KeyedPart
 
 
 def windows(length_s: int, offset_s: int) -> FixedWindows:
-    """Windows of this length, one of which starts at `offset_s`."""
+    """Makes windows of this length, one of which starts at `offset_s`."""
     return FixedWindows(length_s, offset_s % length_s)
 
 

@@ -129,7 +129,7 @@ def _one(column: Any) -> Any:
 
 
 def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]:
-    """Lines with a lone carriage return, with quotes that RFC 4180 does not know, or not of as many fields.
+    """Marks lines with a lone carriage return, with quotes that RFC 4180 does not know, or not of as many fields.
 
     Such quotes would make a reader run on into the following lines. The rule: around a whole field, doubled inside.
     """

@@ -172,6 +172,6 @@ class _Feed:
 
 
 def _batch(rows: Sequence[_Row], fields: tuple[str, ...], refused: Mapping[str, int]) -> RawBatch:
-    """Texts, blanks around them left out; nothing is missing, too."""
+    """Puts rows into columns of text, without blanks around them; nothing is missing, too."""
     columns = {name: [(row.get(name) or "").strip() or None for row in rows] for name in fields}
     return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refused)

@@ -40,7 +40,7 @@ class Past:
         return Past(0, HatState.new(None) if keeps_all else HatState.new())
 
     def after(self, entries: Iterable[HatEntry]) -> "Past":
-        """entries: the following ones of the specification, in the order of the ledger."""
+        """Learns from further entries. entries: the following ones of the specification, in the order of the ledger."""
         past = self
         for sequence, unit in entries:
             past = Past(int(sequence), past.state.after(day_of(unit), means_of(unit)))

@@ -70,7 +70,7 @@ def taught_classes(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taugh
 
 
 def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
-    """Edges of all classes. edges: those between them, in steps."""
+    """Lists the edges of all classes in km/h. edges: those between them, in steps."""
     return np.array([0, *edges, grid.upper_steps]) * float(grid.step)
 
 
@@ -127,9 +127,9 @@ def distributions(learned: LearnedClasses, groups: Field, bound: float) -> Distr
 
 
 def notes_of(result: Distributions | None, status: NDArray[np.str_]) -> dict[str, NDArray[Any]]:
-    """Columns of rows, (cells, times) each. status: of means: where one is held back, so is its distribution.
+    """Makes columns of rows, (cells, times) each. status: of means: where one is held back, so is its distribution.
 
-    found: None before anything is released of classes.
+    result: None before anything is released of classes.
     """
     ok, unreliable, held_back, forecast = STATUS_NAMES[:4]
     if result is None:

@@ -30,7 +30,7 @@ def place_product(
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
-    """Makes one estimate for every place and time of a period. known, belief: of the cells, of that period."""
+    """Makes one estimate for every place and time of a period. models, belief: of the cells, of that period."""
     if policy.places is None:
         raise ValueError("the policy has no places")
     named, groups, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
@@ -57,7 +57,7 @@ def place_product(
 
 
 def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:
-    """Variances in a time: how well a place is known, how well its cell then is, and its own deviation that time."""
+    """Adds up variances in a time: how well a place is known, its cell then, and its own deviation that time."""
     own = places.places.own[:, None]
     if not is_of_day:
         there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])

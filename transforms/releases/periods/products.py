@@ -60,7 +60,7 @@ class ProductGroups(NamedTuple):
 
 
 def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, service: Part) -> Product:
-    """parts: like "06:00-10:00". Raises ValueError for parts that are missing, do not fit the slots, or overlap."""
+    """Makes a product. parts: like "06:00-10:00". Raises ValueError for missing, overlapping or unfitting parts."""
     if bool(parts) != name.endswith("-part"):
         raise ValueError(f"the product {name} needs parts of the day" if not parts else f"{name} takes no parts")
     parts_read = sorted(_part(text, slot_minutes, service) for text in parts)

@@ -118,7 +118,7 @@ def _columns(
     notes: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
-    """Columns of some slots one behind another, each by place. notes: further columns."""
+    """Makes the columns of some slots one behind another, each by place. notes: further columns."""
     value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in estimates[:4])
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(
@@ -142,7 +142,7 @@ def _columns(
 
 
 def _notes(estimates: HatEstimates, slot: int) -> dict[str, list[Any]]:
-    """Columns that only some rows have, by name: of every cell, None where there is nothing to say."""
+    """Makes the columns that only some rows have, by name: of every cell, None where there is nothing to say."""
     beside = (None,) * 3 if estimates.beside is None else estimates.beside
     names = ("parent_value", "parent_lower95", "parent_upper95")
     columns = {

@@ -124,7 +124,7 @@ class LevelsPolicy:
         return self.total.times(_whole(self.first if is_first else self.later) / self.part)
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
-        """Stages of a period. counts: the first of them counts vehicles, and the others share what it leaves."""
+        """Lists a period's stages. counts: the first of them counts vehicles, and the others share what it leaves."""
         return counted_first(self.count if counts else None, self.first if is_first else self.later)
 
 

@@ -113,7 +113,7 @@ def _is_outdated(kept: Kept, released: StateSource) -> bool:
 
 
 def _known(released: StateSource, kept: Kept | None) -> Iterator[State]:
-    """States after the released periods, or the first ones of them, the newest first."""
+    """Yields the states after the released periods, or the first ones of them, the newest first."""
     for digest, state in reversed(_FOLDED):
         if _is_after(released, state.days, digest):
             yield state
