@@ -141,7 +141,7 @@ class Route:
         return result
 
     def place(self, odometer_m: Vector) -> tuple[Vector, Vector]:
-        """Metres east and north of the centre."""
+        """Finds the place in metres east and north of the centre."""
         along_m, (vertex_m, east_m, north_m) = self.along(odometer_m), self.line_m.T
         return np.interp(along_m, vertex_m, east_m), np.interp(along_m, vertex_m, north_m)
 
@@ -180,7 +180,7 @@ def _smooth(line_m: Vector) -> Vector:
 
 
 def _spaced(rng: Rng, length_m: float, gap_m: tuple[float, float]) -> Vector:
-    """Points along `length_m` with gaps drawn from `gap_m`; both ends keep the least gap."""
+    """Draws points along `length_m` with gaps drawn from `gap_m`; both ends keep the least gap."""
     points_m = np.cumsum(rng.uniform(*gap_m, ceil(length_m / gap_m[0])))
     return points_m[points_m < length_m - gap_m[0]]
 

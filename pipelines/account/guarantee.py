@@ -60,7 +60,7 @@ class Loss(NamedTuple):
 
 
 def loss_of(spent: Accountant, limit: Limit) -> Loss:
-    """Loss of what was spent in a period, in the limit's terms. Raises ClaimError where these cannot say it."""
+    """Tells the loss of what a period spent, in the limit's terms. Raises ClaimError where these cannot say it."""
     shown = limit.shown(spent)
     return Loss(shown.epsilon, shown.delta, chance_beyond(shown.epsilon, spent))
 
@@ -135,7 +135,7 @@ def _of_region(spec: "Specification") -> str:
 
 
 def costs_at_places(spec: "Specification", limit: Limit) -> list[Cost]:
-    """Costs, by `standing_costs`, of the specification's own total; none where it has no places."""
+    """Tells the costs, by `standing_costs`, of the specification's own total; none where it has no places."""
     return [] if spec.places is None else standing_costs(spec.account, limit, spec.by_levels.claim)
 
 
@@ -172,7 +172,7 @@ def _of_span(span: Span) -> str:
 
 
 def _most_loss(limit: Limit) -> Loss:
-    """Loss of an account that spends all that the limit allows, each day around what earlier days gave."""
+    """Tells the loss of an account that spends all that the limit allows, each day around what earlier days gave."""
     if not isinstance(limit, DeltaLimit):
         return Loss(limit.epsilon)
     apart = limit.pure or ZERO

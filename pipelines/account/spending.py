@@ -38,7 +38,7 @@ def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Sp
 
 
 def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
-    """Units that are recorded of a period; None if the account has some of another specification."""
+    """Counts the units that are recorded of a period; None if the account has some of another specification."""
     if {by.spec_id for by in spent} - {spec.spec_id}:
         return None
     return sum(by.units for by in spent) * spec.privacy.release_shards

@@ -91,7 +91,7 @@ def _kept_in(folder: Path | None, topic: Topic | None) -> AbstractContextManager
 
 
 def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None) -> Counter[str]:
-    """Outcomes of the questions, until somebody asks to stop or so many seconds are over."""
+    """Asks until somebody asks to stop or so many seconds are over, and counts the outcomes."""
     counts, said = Counter[str](), time.monotonic()
     until = said + (float("inf") if for_s is None else for_s)
     while not stop.is_set() and time.monotonic() < until:

@@ -70,7 +70,7 @@ def summarise(spec: Specification, done: FinishedRun, place: AccountLocation) ->
 def _of_period(
     spec: Specification, period: str, units: Sequence[CountedPart], debits: Fraction, spend: Spend | None
 ) -> dict[str, Fact]:
-    """units: those of the range, as the ledger has them. debits, spend: as `spending` says them."""
+    """Sums up a period. units: those of the range, as the ledger has them. debits, spend: as `spending` says them."""
     released, empty = sum(len(unit.released) for unit in units), sum(unit.empty for unit in units)
     return {
         "period": period,
@@ -87,7 +87,7 @@ def _of_period(
 
 
 def _with_data(spec: Specification, units: Sequence[CountedPart]) -> int | None:
-    """Slots with a HAT that has data; not told where counts are secret."""
+    """Counts the slots with a HAT that has data; not told where counts are secret."""
     if not spec.counts_are_public:
         return None
     return len({unit.slot_s for unit in units if unit.empty < len(unit.released)})

@@ -56,7 +56,7 @@ class RecordedStages:
 
 
 def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> RecordedStages:
-    """products: written besides HATs and the specification's own products.
+    """Reads recorded stages. products: written besides HATs and the specification's own products.
 
     Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger.
     """

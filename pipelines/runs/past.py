@@ -49,7 +49,7 @@ def estimate_again(
 
 
 def _causal(spec: Specification, location: AccountLocation, slots: Sequence[RecordedSlot]) -> Iterator[SlotEstimates]:
-    """slots: by the last entry that each rests on."""
+    """Yields the estimates of slots, and keeps the past they rest on. slots: by the last entry that each rests on."""
     file = StateFile.beside(location.head, spec.spec_id, location.signature)
     reader = PastReader(location.ledger, spec.account.name, spec.spec_id, file)
     for slot in slots:

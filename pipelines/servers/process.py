@@ -71,7 +71,7 @@ class Server:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on a moment ago."""
+    """Finds ports that nobody listened on a moment ago."""
     held = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
     ports: list[int] = [one.getsockname()[1] for one in held]
     for one in held:

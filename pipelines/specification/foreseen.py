@@ -12,7 +12,7 @@ from transforms.observe.parse import E7, in_box
 
 
 def foreseen(spec: Specification, today: date) -> tuple[str, ...]:
-    """Sentences: days, in the year from today, and totals that will be refused, and a box without a cell."""
+    """Tells in sentences: days, in the year from today, and totals that will be refused, and a box without a cell."""
     return (*_clock(spec, today), *_limit(spec), *_box(spec))
 
 

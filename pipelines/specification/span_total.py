@@ -36,7 +36,7 @@ class SpanTotal:
         total: tuple[Fraction, Fraction | None],
         first: FirstDays | None = None,
     ) -> "SpanTotal":
-        """weights: of weekdays, 1 where there is none. total: epsilon, delta of so many days. first: see above."""
+        """Divides a total. weights: of weekdays, 1 if none. total: epsilon, delta of so many days. first: see above."""
         every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
         largest = [every[weekday] for weekday in timetable.weekdays]
         if first is not None:

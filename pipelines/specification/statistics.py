@@ -193,7 +193,7 @@ def _first_days(document: Document, timetable: Timetable) -> FirstDays | None:
 
 
 def _weights(document: Document, timetable: Timetable) -> dict[Weekday, Fraction]:
-    """Weights as written; a weekday without one weighs 1."""
+    """Reads the weights as written; a weekday without one weighs 1."""
     weights, field = document.privacy.day_weights or {}, "privacy.day_weights"
     other = [day for day in weights if day not in timetable.weekdays]
     need(not other, field, "must name days of slot.weekdays", ", ".join(other))

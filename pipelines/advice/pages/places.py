@@ -158,7 +158,7 @@ def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
 
 
 def _position(longitude: float, latitude: float) -> Position:
-    """Across the antimeridian longitudes go on. Raises TypeError for what is no number, ValueError for one too far."""
+    """Reads a position; longitudes may pass the antimeridian. Raises TypeError for no number, ValueError if too far."""
     if not (math.fabs(longitude) <= 360 and math.fabs(latitude) <= 90):
         raise ValueError
     return float(longitude), float(latitude)

@@ -80,7 +80,7 @@ class SpanOdds(NamedTuple):
 
 
 def span_odds(limit: Limit) -> list[SpanOdds]:
-    """Odds in every span of more than one day that a limit has, shortest first."""
+    """Tells the odds in every span of more than one day that a limit has, shortest first."""
     return [
         SpanOdds(span.days, span.limit.said(), odds(float(span.limit.epsilon))[0])
         for span in limit.spans
@@ -128,7 +128,7 @@ _AS_GOOD_AS_CERTAIN = 1e-10
 
 
 def _habit(cost: Cost) -> Mapping[str, Any]:
-    """Odds of somebody who was as sure as not; rounded away from one half, for these are bounds."""
+    """Tells the odds of somebody who was as sure as not; rounded away from one half, for these are bounds."""
     epsilon = float(cost.total.epsilon)
     least = 1 / (1 + math.exp(min(epsilon, 700.0)))
     digits = 0 if 100 * least < _AS_GOOD_AS_CERTAIN else 2 - math.floor(math.log10(100 * least))

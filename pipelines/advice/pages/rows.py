@@ -175,7 +175,7 @@ def _csv(path: Path) -> pa.Table:
 
 
 def _jsonl(path: Path) -> pa.Table:
-    """Types are said beforehand: texts of times would become instants without their offset."""
+    """Reads JSON lines, with types said beforehand: texts of times would become instants without their offset."""
     options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(TYPES), unexpected_field_behavior="ignore")
     table = pyarrow.json.read_json(path, parse_options=options)
     if all(table[name].null_count == table.num_rows > 0 for name in _KEY):

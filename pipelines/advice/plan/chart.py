@@ -28,7 +28,7 @@ class Curve(NamedTuple):
 
 
 def draw_plan(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, folder: Path) -> Path:
-    """needs: where counts are public; None for `levels`."""
+    """Draws the chart of a plan. needs: where counts are public; None for `levels`."""
     if needs is None:
         curves = [Curve(*curve) for curve in half_width_curves(spec, _VEHICLES)]
         return draw_half_widths(f"{spec.name}: a day, by total of a vehicle", _VEHICLES, curves, within_kmh, folder)

@@ -133,7 +133,7 @@ def _stays(slot: Int64s, vehicle: Int64s, kept: Int64s) -> _Stays:
 
 
 def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
-    """Samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release draws others."""
+    """Counts samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release's differ."""
     if cap is None:
         return counts.samples.copy()
     kept = np.minimum(counts.samples, cap.max_samples)
@@ -235,7 +235,7 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
 
 
 def period_slots(spec: Specification) -> int | None:
-    """Slots of service in a whole period of days of 24 hours; None for an account without a first or last day."""
+    """Counts the slots of service in a period of days of 24 hours; None for an account without a first or last day."""
     table = spec.timetable
     try:
         days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
@@ -246,7 +246,7 @@ def period_slots(spec: Specification) -> int | None:
 
 @cache
 def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
-    """Slots of service on each day; as on a day of 24 hours where the clock changes by what slots cannot follow."""
+    """Counts the slots of each day; as on a day of 24 hours where slots cannot follow a change of the clock."""
     usual = (table.service_end_minute - table.service_start_minute) // table.slot_minutes
     slots = np.full(days, usual, np.int64)
     for index in range(days):

@@ -210,7 +210,7 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
 
 
 def _in_periods(counts: SampleCounts, days: list[date], timetable: Timetable) -> SampleCounts:
-    """days: the local day of each code of a slot."""
+    """Numbers the periods of the counts. days: the local day of each code of a slot."""
     periods = [timetable.period_of(day) for day in days]
     names = list(dict.fromkeys(periods))
     numbers = tuple(len({day for day, period in zip(days, periods, strict=True) if period == name}) for name in names)

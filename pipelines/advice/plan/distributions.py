@@ -39,7 +39,7 @@ def of_distributions(asked: LevelsRelease, facts: BoundsOnly, grid: Grid) -> lis
 
 
 def _error(asked: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
-    """days: 0 for one constant, of which is known how far cells lie from their city."""
+    """Estimates the error. days: 0 for one constant, of which is known how far cells lie from their city."""
     *_, coarse, last = with_classes(asked.strategy.later, classes.share, classes.edges)
     edges, before = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
     told = told_by(coarse, facts, before, math.exp(fitted.BUSIER**2 / 2))

@@ -99,7 +99,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | None = None) -> PlannedLevels:
-    """counts: of one period, for the operator alone where they are secret."""
+    """Plans a `levels` release. counts: of one period, for the operator alone where they are secret."""
     asked = spec.by_levels
     bounds = known_of(spec, asked)
     totals = _totals(spec, asked, bounds, within_kmh)

@@ -74,7 +74,7 @@ def _columns(spec: Specification) -> list[ColumnEntry]:
 
 
 def _of_some(interval: str) -> list[ColumnEntry]:
-    """Columns that only some rows have."""
+    """Lists the columns that only some rows have."""
     return [
         ColumnEntry(
             "own_value", "What is estimated of the place and slot by itself, however little is known", "column unit"

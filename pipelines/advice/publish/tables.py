@@ -60,7 +60,7 @@ def _wkb(shape: DrawnShape | None) -> bytes | None:
 
 
 def wkb(kind: str, coordinates: Any) -> bytes:
-    """GeoJSON's lines and polygons as ISO WKB, little-endian. Source: OGC 06-103r4, section 8."""
+    """Writes GeoJSON's lines and polygons as ISO WKB, little-endian. Source: OGC 06-103r4, section 8."""
     head = struct.pack("<BI", 1, _WKB[kind])
     if kind == "LineString":
         return head + _positions(coordinates)

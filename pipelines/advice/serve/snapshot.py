@@ -196,7 +196,7 @@ def _slices(rows: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 def _mercator(positions: Float64s) -> Float64s:
-    """positions: [n, 2], of longitude and latitude."""
+    """Projects onto the Mercator square. positions: [n, 2], of longitude and latitude."""
     sine = np.sin(np.radians(positions[:, 1].clip(-85.0, 85.0)))
     return np.column_stack((positions[:, 0] / 360 + 0.5, 0.5 + np.log((1 + sine) / (1 - sine)) / (4 * np.pi)))
 

@@ -55,7 +55,7 @@ class _Visits(NamedTuple):
 
 
 def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
-    """stop_cells: of each stop, 0 for none. Raises InputError where nothing runs on any day."""
+    """Finds the service of the busiest day. stop_cells: of each stop, 0 for none. Raises InputError if nothing runs."""
     names, service = _services(feed)
     dates, runs_on = _calendar(feed, names)
     per_date = runs_on @ np.bincount(service, minlength=runs_on.shape[1])

@@ -146,7 +146,7 @@ def _document(output: Path, classes: Sequence[ClassError], city_kmh: float, guar
 
 
 def made_up_fleets() -> list[MadeUpFleet]:
-    """Days in a row of the same town, which differ."""
+    """Makes up days in a row of the same town, which differ."""
     from pipelines.made_up_fleet import MadeUpFleet
 
     first = MadeUpFleet(has_streets=True)

@@ -19,7 +19,7 @@ from pipelines.specification.classes import classes_asked
 
 
 def evaluate_learned(feed: Feed, totals: list[str], runs: int, results: Results, span_days: int) -> None:
-    """Tables on standard output, learned.json and pictures into the folder. span_days: of the totals."""
+    """Shows tables on standard output, writes learned.json and pictures into the folder. span_days: of the totals."""
     with progress_bars(quiet=results.as_json) as bars:
         city = read_city(feed, bars)
         evaluation = evaluated(city, totals, runs, partial(bars, "totals simulated"), span_days)
@@ -57,7 +57,7 @@ def _several(number: int, name: str) -> str:
 
 
 def evaluate_spread(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
-    """Distributions by `levels`, as the specification asks for them or by default: a table, spread.json."""
+    """Evaluates distributions by `levels`, as the specification asks for them or by default: a table, spread.json."""
     with progress_bars(quiet=results.as_json) as bars:
         asked = feed.spec.classes or classes_asked({}, feed.spec.value.grid)
         city = read_spread_city(feed, asked, bars)

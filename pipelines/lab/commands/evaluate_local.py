@@ -22,7 +22,7 @@ TRIALS = 50
 def evaluate_local(
     trials: int | None, seed: int, data: tuple[str, Path] | None, results: Results, processes: int
 ) -> None:
-    """Tables of means and distributions, `--runs` trials of 100,000 users each; pictures and JSON to `--output`.
+    """Shows tables of means and distributions, `--runs` trials of 100,000 users each; pictures, JSON go to `--output`.
 
     data: a pattern of telemetry files and the fusion specification that says their layout: a third set of values.
     """

@@ -9,7 +9,7 @@ from pipelines.lab.evaluation.feed import Feed
 
 
 def evaluate_past(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
-    """Tables on standard output, past.json into the folder."""
+    """Shows tables on standard output, writes past.json into the folder."""
     with progress_bars(quiet=results.as_json) as bars:
         errors, coverage = past.evaluated(feed, totals, runs, bars)
     plain = {"errors": [asdict(error) for error in errors], "coverage": [asdict(row) for row in coverage]}

@@ -52,7 +52,7 @@ class PlaceTable:
 
 
 def evaluate_places(feed: Feed, which: str, totals: list[str], runs: int, results: Results, days: int | None) -> None:
-    """Tables on standard output, places.json into the folder. which: OWN, a resolution or a file.
+    """Shows tables on standard output, writes places.json into the folder. which: OWN, a resolution or a file.
 
     days: so many, the first ones again behind the last; None for those of the feed.
     """

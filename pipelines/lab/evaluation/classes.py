@@ -185,7 +185,7 @@ def _against(city: SpreadCity, number: int, groups: Groups, shown: Distributions
 
 
 def _quantiles(counts: "Int64s | int", upper: float) -> Float64s:
-    """Quantiles of reports in bins, (.., BINS): where in its bin a report lies is taken to be even. (levels, ..)"""
+    """Finds quantiles (levels, ..) of reports in bins, (.., BINS), in which reports are taken to lie evenly."""
     below = np.cumsum(np.asarray(counts), axis=-1)
     result = []
     for level in LEVELS:

@@ -228,7 +228,7 @@ def spent_table(spent: Sequence[CompositionCost]) -> Table:
 
 
 def error_tables(statistic: str, errors: Sequence[CompositionErrors], truth: TrueStatistics) -> Iterator[Table]:
-    """Errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
+    """Shows the errors of one statistic, a table a total: overall and by the number of vehicles in the HAT."""
     unit = named(statistic).unit.format(UNIT)
     of_statistic = [error for error in errors if error.statistic == statistic]
     bar = next(of_composition for of_composition in of_statistic if of_composition.composition == CONSTANT)

@@ -69,7 +69,7 @@ def draw_day(hats: Sequence[TrueHat], bins: int, grid: Grid, epsilon: str, prior
 
 
 def draw_dense(by_vehicles: Sequence[tuple[int, OutputErrors]], epsilon: str, folder: Path) -> Path:
-    """Errors in the made-up city against the number of vehicles, at one epsilon."""
+    """Draws errors in the made-up city against the number of vehicles, at one epsilon."""
     figure = Figure(figsize=(7.4, 4.4), layout="constrained")
     axes = figure.add_subplot()
     lines = (

@@ -12,7 +12,7 @@ UNITS = {"cdf": "share, averaged over the edges", "p50": "km/h", "p85": "km/h", 
 
 
 def crossover_table(crossovers: Sequence[Crossover]) -> Table:
-    """Errors over that of a histogram; below 1 is better."""
+    """Shows errors over that of a histogram; below 1 is better."""
     table = table_of(
         "squared error of all prefixes over that of the histogram's; below 1 is better",
         "exact factors: equal budgets. released tree: any factors, best budgets. combined: from all nodes.",
@@ -35,7 +35,7 @@ def crossover_table(crossovers: Sequence[Crossover]) -> Table:
 
 
 def error_table(output: str, rows: Sequence[OutputErrors], truth: TrueDistributions, where: str) -> Table:
-    """Errors of one output by epsilon; a star marks what the city's constant does better."""
+    """Shows the errors of one output by epsilon; a star marks what the city's constant does better."""
     bar = next(row for row in rows if row.label == CONSTANT)
     table = table_of(
         f"{where}: mean absolute error of {output} per HAT, {UNITS[output]}",

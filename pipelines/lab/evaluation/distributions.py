@@ -172,7 +172,7 @@ def errors_of(
     prior: Prior | None,
     report: Callable[[int, int], None],
 ) -> list[OutputErrors]:
-    """Errors of the tree's outputs, of array-average's mean at the same epsilon, and of the city's constants."""
+    """Measures errors of the tree's outputs, of array-average's mean at the same epsilon, of the city's constants."""
     truth, city = truth_of(hats, bins, grid), city_of(hats, bins, grid)
     constants = [_summed(name, CONSTANT, "-", _off(name, city[name], truth), truth) for name in OUTPUTS]
     errors = []

@@ -16,7 +16,7 @@ _MARKS = "osv^D<>pXh"
 
 
 def draw_learned(evaluated: Evaluated, city: TrueCity, folder: Path) -> list[Path]:
-    """Errors by total, by day, and intervals by class, a picture each; none of intervals where no HAT is known."""
+    """Draws errors by total, by day, and intervals by class, a picture each; no intervals where no HAT is known."""
     drawn = [_draw_totals(evaluated.errors, folder), _draw_days(evaluated.errors, city, folder)]
     return [*drawn, _draw_intervals(evaluated.coverage, folder)] if evaluated.coverage else drawn
 

@@ -88,7 +88,7 @@ def product_table(products: Sequence[ProductErrors]) -> Table:
 
 
 def spread_table(errors: Sequence[SpreadErrors]) -> Table:
-    """Errors of the first and the last day."""
+    """Shows the errors of the first and the last day."""
     table = table_of(
         f"NOT PRIVATE: distributions of cells' days and parts with {FROM_VEHICLES} vehicles and more, km/h",
         "Error: mean absolute; of: that of the whole feed's own percentile. Held: share of intervals that hold the "

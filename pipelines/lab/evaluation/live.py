@@ -142,7 +142,7 @@ def simulate_live(city: TrueCity, how: Recipe, live_slots: Stage, noise: Noise) 
 def _live_values(
     city: TrueCity, day: TrueDay, learned_so_far: Learned, live_slots: Stage, noise: Noise
 ) -> tuple[Float64s, Float64s]:
-    """Values of each slot as it was published after it, (cells, slots); and how far it leans on the day."""
+    """Computes the values of each slot as published after it, (cells, slots); and how far it leans on the day."""
     hours = np.array(day.hours, np.int64)
     slots: dict[int, StageValues] = {}
     values, leans = np.zeros(day.means.shape), np.zeros(day.means.shape)

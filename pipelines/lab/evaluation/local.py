@@ -76,7 +76,7 @@ Sums = dict[str, list[tuple[float, ...]]]
 
 
 def draw(data: str, users: int, rng: np.random.Generator, pool: Float64s | None) -> Float64s:
-    """Values in [-1, 1]: Beta(2, 5); half of it and half 1 + sin; or drawn from a pool of real ones."""
+    """Draws values in [-1, 1]: Beta(2, 5); half of it and half 1 + sin; or from a pool of real ones."""
     if data == "beta":
         return 2 * rng.beta(2, 5, users) - 1
     if data == "beta+sin":

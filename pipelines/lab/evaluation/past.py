@@ -186,7 +186,7 @@ def _rows(slot: SlotEstimates, tallied: Tally, step: float) -> list[list[float]]
 
 
 def _errors(total: str, runs: Sequence[_Run]) -> Iterator[PastErrors]:
-    """Errors of all days, then of each."""
+    """Yields the errors of all days, then of each."""
     for day in (None, *np.unique(runs[0].day).tolist()):
         chosen = [(run.day == day) | (day is None) for run in runs]
         chosen_rows = [run.has_model & in_class for run, in_class in zip(runs, chosen, strict=True)]

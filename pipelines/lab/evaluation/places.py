@@ -96,7 +96,7 @@ def _released(rows: Rows, stage: Stage, noise: Noise | None) -> ReleasedStage:
 
 
 def _truth(rows: Rows, places: int, city: TrueCity) -> Float64s:
-    """Reports and sums of speeds, (2, places)."""
+    """Adds up reports and speeds, (2, places)."""
     reports, total = (np.bincount(rows.cell, part, places) for part in (rows.reports, rows.total))
     result: Float64s = np.stack([reports, total * float(city.grid.step)])
     return result

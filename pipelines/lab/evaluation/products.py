@@ -58,7 +58,7 @@ def _groupings(parents: Int64s, hours: Int64s) -> dict[str, Groups]:
 def product_errors(
     days: Sequence[TrueDay], grid: Grid, runs: Sequence[Sequence[Sequence[ProductDay]]], total: str, delta: str | None
 ) -> list[ProductErrors]:
-    """runs: of each run, each day's products."""
+    """Measures the errors of products. runs: of each run, each day's products."""
     compared: dict[str, list[Float64s]] = {}
     for run in runs:
         for day, products in zip(days, run, strict=True):

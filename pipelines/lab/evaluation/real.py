@@ -78,7 +78,7 @@ def read_hats(feed: Feed, report: Report) -> RealHats:
 
 
 def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, float]]:
-    """(totals, samples reported, true mean in km/h) of each cell that keeps a vehicle. Both tallies: of one slot."""
+    """Yields (totals, samples reported, true mean in km/h) of each cell that keeps a vehicle. Tallies: of one slot."""
     for hat, full in zip(hats_of(kept).each(), hats_of(whole).each(), strict=True):
         if hat.totals.counts.size:
             yield hat.totals, hat.reported, float(Fraction(int(full.totals.sums.sum()), full.reported) * grid.step)
@@ -143,7 +143,7 @@ def _summed(
 
 
 def error_table(epsilon: str, errors: Sequence[MechanismErrors], once: OfVehicles) -> Table:
-    """Errors and biases at one epsilon; a star marks what a constant does better."""
+    """Shows errors and biases at one epsilon; a star marks what a constant does better."""
     bar = _bar(errors)
     table = table_of(
         f"NOT PRIVATE: actual mean absolute error per HAT at epsilon {epsilon}, km/h",
@@ -161,7 +161,7 @@ def error_table(epsilon: str, errors: Sequence[MechanismErrors], once: OfVehicle
 
 
 def class_table(epsilon: str, errors: Sequence[MechanismErrors], hats: RealHats) -> Table:
-    """Errors by the number of vehicles in the HAT."""
+    """Shows errors by the number of vehicles in the HAT."""
     bar = _bar(errors)
     title = f"NOT PRIVATE: at epsilon {epsilon} by vehicles in the HAT (HATs), km/h"
     table = table_of(title, None, ["mechanism"], class_headings(hats.vehicles))

@@ -66,7 +66,7 @@ def of_asked(period: str, asked: Demand) -> KeyedFact:
 def verdict_on(
     facts: Iterable[bytes], files: int, needed: Collection[str] | None, excess: Callable[[Wanted], list[str]]
 ) -> Verdict:
-    """files: of the input. needed: periods that must have rows; None where the input may not decide that.
+    """Judges an input. files: of it. needed: periods that must have rows; None where the input may not decide that.
 
     excess: periods over the limit.
     """
@@ -98,7 +98,7 @@ def read_back(text: str) -> Verdict:
 
 
 def _from_text(kind: type, text: str) -> Any:
-    """Fractions travel as texts."""
+    """Reads a fraction, which travels as text."""
     return kind(text)
 
 

@@ -102,7 +102,7 @@ class Flink:
 
 
 def where(job_server: str, worker_pool: str, parallelism: int) -> list[str]:
-    """Beam's options of any job on a cluster."""
+    """Lists Beam's options of any job on a cluster."""
     side_by_side = [f"--parallelism={parallelism}", f"--sdk_worker_parallelism={parallelism}"]
     return addresses(job_server, worker_pool) + side_by_side
 

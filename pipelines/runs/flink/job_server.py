@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def addresses(job_server: str, worker_pool: str) -> list[str]:
-    """Beam's options that say who takes the pipeline and where its Python runs, each `host:port`."""
+    """Lists Beam's options that say who takes the pipeline and where its Python runs, each `host:port`."""
     return [
         "--runner=PortableRunner",
         f"--job_endpoint={job_server}",

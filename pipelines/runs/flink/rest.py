@@ -64,7 +64,7 @@ class Cluster:
         self.rest = rest
 
     def jobs(self) -> Sequence[_Job]:
-        """Flink's jobs. Empty before the first: Beam says RUNNING before there is one."""
+        """Lists Flink's jobs. Empty before the first: Beam says RUNNING before there is one."""
         try:
             return self._overview()
         except OSError:  # the cluster starts with its first job
@@ -90,7 +90,7 @@ class Cluster:
         return not any(job.jid == job_id and job.state not in ENDED for job in self._overview())
 
     def cancel(self, job_id: str) -> None:
-        """Beam's own `cancel` leaves the job of Flink running."""
+        """Cancels the job by Flink's REST: Beam's own `cancel` leaves the job of Flink running."""
         self.ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
 
     def counters(self, job_id: str) -> dict[str, int]:

@@ -92,7 +92,7 @@ class _Watch:
             self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
 
     def look(self) -> list[Summary]:
-        """Facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
+        """Tells the facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
 
         How many slots are overdue, whenever there are some or none any more. Says once that the ledger
         is unreachable, and waits for it as the job does.
