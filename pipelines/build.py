@@ -74,7 +74,7 @@ class Runner(Protocol):
 def road(
     events: PCollection[PackedEvents], job: Job, runner: Runner, drawing: str = "by hexagon"
 ) -> PCollection[SlotEstimates]:
-    """Leads from accepted observations to all estimates that the job releases. drawing: names the step that draws."""
+    """Turns accepted observations into estimates of all that the job releases. drawing: names the step that draws."""
     tallies = runner.tallies(events, job)
     if job.release.in_order:
         return runner.in_order(tallies, job)
@@ -90,7 +90,7 @@ def observe(
     *,
     dense: bool = True,
 ) -> ObservedOutputs:
-    """Makes of what a source read accepted observations, packed by (slot, vehicle shard), and counted refused rows.
+    """Turns what a source read into accepted observations, packed by (slot, vehicle shard), and counts refused rows.
 
     read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
     pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. lateness: which
@@ -117,7 +117,7 @@ def beats_of(job: Job) -> list[KeyedTally]:
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
-    """Reads values, intervals and status of what the ledger returned; where asked for, also what the past teaches."""
+    """Turns what the ledger returned into values, intervals and status; if asked for, also what the past teaches."""
     name = "learn" if job.release.learns else "read integers"
     return recorded | "publish/estimate" >> Estimate(job.release, job.account, name)
 

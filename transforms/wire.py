@@ -254,7 +254,7 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def _values(column: pa.Array) -> "np.typing.NDArray[np.integer]":
-    """Reads (entries,), or (entries, K) of a column of lists, in the type in which they came."""
+    """Reads a column as (entries,), or (entries, K) of lists, in the type in which they came."""
     if pa.types.is_fixed_size_list(column.type):
         return _values(column.flatten()).reshape(-1, column.type.list_size)
     values: np.typing.NDArray[np.integer] = column.to_numpy(zero_copy_only=False)

@@ -244,7 +244,7 @@ def _told(entry: Mapping[str, Any]) -> bytes:
 
 
 def _begun(before: str) -> bytes:
-    """Encodes the beginning of that list: the hash before the entry."""
+    """Encodes the beginning of a signed list: the hash before the entry."""
     return b"[" + msgspec.json.encode(before) + b","
 
 

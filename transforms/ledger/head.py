@@ -55,7 +55,7 @@ class Head:
     """A small JSON file: ledger (by the hash of its first entry) -> newest sequence, hash, accounts."""
 
     def __init__(self, path: Path, signature: "Signature | None" = None) -> None:
-        """Takes the account's signature; without it none is compared, and a signed file is not written to."""
+        """Opens a head file. signature: of the account's key; without it none is compared, no signed file written."""
         self._path, self._key = path, signature.key_of("head") if signature else None
 
     def create(self, ledgers: Mapping[str, RememberedHead] | None = None) -> None:

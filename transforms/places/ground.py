@@ -115,8 +115,8 @@ class Pieces:
         places: Places,
         turns: Turns | None = None,
     ) -> "Pieces":
-        """Cuts a region into pieces by places. fine: cells of `resolution`, once each; others are left out. place: of
-        each.
+        """Cuts a region into pieces by the places in it. fine: cells of `resolution`, each once; those outside of the
+        region are left out. place: of each.
 
         region: sorted. turns: where the place of a report with a heading is another. Raises ValueError for a resolution
         that is not finer than the region's.

@@ -73,7 +73,7 @@ def _text(value: str | bytes | bytearray | memoryview) -> Told:
 
 
 def _decimal(value: Decimal) -> Told:
-    """Tells a decimal; a finite one beyond float64 is held at the largest float, as layouts hold numbers."""
+    """Tells what a decimal is; a finite one beyond float64 is held at the largest float, as layouts hold numbers."""
     number = float(value)
     return "number", math.copysign(_LARGEST, number) if math.isinf(number) and value.is_finite() else number
 
@@ -89,7 +89,7 @@ def _at(kind: Literal["instant", "clock"], us: int) -> Told:
 
 
 def _numpy(value: np.generic) -> Told:
-    """Tells a scalar that is no Python value by itself already."""
+    """Tells what a NumPy scalar is that is no Python value by itself already."""
     if isinstance(value, np.datetime64):
         if np.datetime_data(value.dtype)[0] in _NO_DAY:
             return BAD

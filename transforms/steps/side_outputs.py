@@ -26,7 +26,7 @@ class Parting(beam.PTransform[Given, DoOutputsTuple], Generic[Given]):
 
 
 def dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
-    """Yields one for each reason that refused rows of a batch at this stage."""
+    """Yields a dead letter for each reason that refused rows of a batch at this stage."""
     for reason, rows in reasons.items():
         if rows:
             yield TaggedOutput(REFUSED, Refused(stage, reason, rows))

@@ -36,7 +36,7 @@ class FirstDays(NamedTuple):
         return 0 <= (day - self.since).days < self.days
 
     def of(self, day: date) -> Fraction:
-        """Tells how many times as much a day has."""
+        """Tells how many times its usual share a day has."""
         return self.times if self.has(day) else Fraction(1)
 
     @property

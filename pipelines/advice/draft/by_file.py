@@ -72,7 +72,7 @@ def is_by_file(sample: Sample) -> bool:
 
 
 def find_by_file(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns | None:
-    """Finds the columns of the other fields; None where one is missing."""
+    """Finds the columns of the fields but for the vehicle, which files name; None where one is missing."""
     return find_columns(columns, vehicle=FILE)
 
 

@@ -27,7 +27,7 @@ def turns(lons: Float64s, middle: float) -> Float64s:
 
 
 def box_of(shapes: Iterable[DrawnShape]) -> Box:
-    """Finds the box that holds all of them; nothing but zeros for none."""
+    """Finds the box that holds all shapes; nothing but zeros for none."""
     positions = [position for shape in shapes for part in shape.parts for position in part]
     lons, lats = np.array(positions or [(0.0, 0.0)], np.float64).T
     lons = lons + turns(lons, middle_of(lons))

@@ -57,7 +57,7 @@ def _rows_of(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def read_days_of_places(paths: Sequence[str]) -> tuple[pa.Table, pa.Table | None]:
-    """Reads as `read_rows`; where they are days of places with these places' standing values, those too.
+    """Reads rows as `read_rows`; where they are days of places, these places' standing values too if there are any.
 
     Raises InputError.
     """

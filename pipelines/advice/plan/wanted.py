@@ -10,12 +10,12 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 
 
 def fewest(holds: Callable[[int], bool], most: int) -> int | None:
-    """Finds the smallest number that it holds for, if it holds from there on; None if it does not hold for `most`."""
+    """Finds the smallest number that `holds` is true of from there on; None where it is not true of `most`."""
     return first_above(0, most, holds) if holds(most) else None
 
 
 def first_above(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Finds the smallest number above `low` that it holds for, and `high` where it holds for none below that."""
+    """Finds the smallest number above `low` that `holds` is true of, and `high` where there is none below that."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -103,7 +103,7 @@ class SnapshotServer:
         return Response(kept.content, media_type=kept.media, headers=headers | packing)
 
     async def _answer(self, key: Key, make: Make, snapshot: Snapshot) -> _StoredAnswer:
-        """Gives what was made, or is being made for others, or is made now. Raises BadQuery."""
+        """Gives the answer that was made, is being made for others, or is made now. Raises BadQuery."""
         if key in self._made:
             self._made.move_to_end(key)
             return self._made[key]

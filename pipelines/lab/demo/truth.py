@@ -49,8 +49,8 @@ class StreetErrors(NamedTuple):
 
 
 def compared_streets(feed: Feed, rows: pa.Table, report: Report) -> StreetErrors:
-    """Compares streets with the truth. rows: the specification's own places (`read_results`), of which the newest
-    count.
+    """Compares streets with the truth. rows: what the specification's own places usually are (see `read_results`), of
+    which the newest count.
     """
     if feed.spec.places is None:
         raise ValueError("the specification has no places")

@@ -230,7 +230,7 @@ def _summed(output: str, label: str, epsilon: str, off: Float64s, truth: TrueDis
 
 
 def made_up_hats(vehicles: int, number: int, bins: int, grid: Grid, seed: int) -> list[TrueHat]:
-    """Makes HATs of a dense city: 1 to 20 samples a vehicle, vehicles that differ, a tenth of the samples at rest."""
+    """Makes up a dense city's HATs: 1 to 20 samples a vehicle, vehicles that differ, a tenth of the samples at rest."""
     generator = np.random.default_rng([seed, vehicles])
     hats = []
     for cell in range(number):

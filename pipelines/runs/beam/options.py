@@ -6,8 +6,8 @@ from pipelines.errors import UsageError
 
 
 def refuse_type_checks(options: PipelineOptions) -> None:
-    """Refuses Beam's type checks: it holds every output of a step to its main one's type when it checks types as a
-    pipeline runs, and ends a pipeline of which a step has several. Raises UsageError."""
+    """Refuses Beam's checks of types as a pipeline runs: they hold every output of a step to the type of its main one,
+    and end a pipeline of which a step has several. Raises UsageError."""
     types = options.view_as(TypeOptions)
     for name in ("runtime_type_check", "performance_runtime_type_check"):
         if getattr(types, name):
