@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 from transforms.places.ground import NOWHERE, SECTORS, Turns
 
 ANY_WAY = -1
@@ -37,20 +37,9 @@ class Shared(NamedTuple):
     turns: Turns
 
 
-def bearings(lines: "np.typing.NDArray[np.object_]", points: "np.typing.NDArray[np.object_]") -> Int64s:
-    """Which way each line runs where it is nearest to its point, whole degrees; NO_WAY where it turns back.
-
-    lines: LineStrings on planes of metres, y to the north.
-    """
-    import shapely
-
-    at_m, length_m = shapely.line_locate_point(lines, points), shapely.length(lines)
-    along_m = np.minimum(ALONG_M, length_m / 4)
-    before, behind = (
-        shapely.get_coordinates(shapely.line_interpolate_point(lines, np.clip(at_m + step_m, 0, length_m)))
-        for step_m in (-along_m, along_m)
-    )
-    x, y = (behind - before).T
+def bearings(way: Float64s) -> Int64s:
+    """Whole degrees of each way, float64 (ways, 2) to the east and north; NO_WAY where it leads nowhere."""
+    x, y = way.T
     return np.where((x == 0) & (y == 0), NO_WAY, np.rint(np.degrees(np.arctan2(x, y))) % 360).astype(np.int64)
 
 
@@ -89,19 +78,29 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
     """
     inside = region_cell != NOWHERE
     of, table = shared.turns
-    row, place = np.unique(np.stack([np.repeat(np.arange(len(table)), SECTORS), table.ravel()]), axis=1)
+    row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
     row, place = row[place != NOWHERE], place[place != NOWHERE]
     turning, plain = inside & (of != NOWHERE), inside & (of == NOWHERE)
-    pairs, cells = np.unique(np.stack([region_cell[turning], of[turning]]), axis=1, return_counts=True)
-    start = np.searchsorted(row, pairs[1])
-    size = np.searchsorted(row, pairs[1], side="right") - start
+    turning_cell, turn, cells = pairs_of(region_cell[turning], of[turning])
+    start = np.searchsorted(row, turn)
+    size = np.searchsorted(row, turn, side="right") - start
     chosen = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-    pair, count = np.unique(np.stack([region_cell[plain], shared.place[plain]]), axis=1, return_counts=True)
+    plain_cell, plain_place, count = pairs_of(region_cell[plain], shared.place[plain])
     return (
-        np.concatenate([np.repeat(pairs[0], size), pair[0]]),
-        np.concatenate([place[chosen], pair[1]]),
+        np.concatenate([np.repeat(turning_cell, size), plain_cell]),
+        np.concatenate([place[chosen], plain_place]),
         np.concatenate([np.repeat(cells, size), count]),
     )
+
+
+def pairs_of(one: Int64s, other: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
+    """The pairs of two columns, each once, sorted by the one, then by the other; and how often each comes.
+
+    Numbers are from NOWHERE to 2^31. times: how often each row counts, if not once.
+    """
+    code, number = np.unique((one - NOWHERE) << 32 | (other - NOWHERE), return_inverse=True)
+    count = np.bincount(number, times, code.size).astype(np.int64)
+    return (code >> 32) + NOWHERE, (code & 0xFFFFFFFF) + NOWHERE, count
 
 
 def _masks() -> Int64s:

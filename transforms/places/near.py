@@ -9,7 +9,8 @@ import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.types import Float64s, Int64s
-from transforms.places.directions import ANY_WAY, Near, bearings
+from transforms.places.directions import ALONG_M, ANY_WAY, Near, bearings
+from transforms.places.nearest import nearest
 
 FINE = 12
 """Resolution of the cells that a file's places are made of: edges of 9 m."""
@@ -75,12 +76,9 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
     metres = centres[number] * shapes.scale[row]
     is_inside = (shapes.reach_m[row] == 0) | shapely.contains_xy(shapes.area[row], *metres.T)
     cell, row, metres = cell[is_inside], row[is_inside], metres[is_inside]
-    points = shapely.points(metres)
-    apart_m = np.rint(shapely.distance(points, shapes.line[row])).astype(np.int16)
-    bearing = np.full(cell.size, ANY_WAY, np.int16)
-    directed = np.flatnonzero(shapes.is_directed[row])
-    bearing[directed] = bearings(shapes.line[row[directed]], points[directed])
-    return cell, row, apart_m, bearing
+    apart_m, way = nearest(shapes.line, shapes.is_directed, row, metres, ALONG_M)
+    bearing = np.where(shapes.is_directed[row], bearings(way), ANY_WAY)
+    return cell, row, np.rint(apart_m).astype(np.int16), bearing.astype(np.int16)
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:

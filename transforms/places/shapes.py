@@ -8,7 +8,7 @@ import h3
 import numpy as np
 
 from dpops.types import Float64s, Int64s
-from transforms.places.directions import Shared, cells_by_place, shared
+from transforms.places.directions import Shared, cells_by_place, pairs_of, shared
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
 from transforms.places.hexagons import KM_PER_DEGREE, cell_text, check_looks
 from transforms.places.near import FINE, Shapes, near
@@ -73,11 +73,10 @@ def _main_cells(fine_cells: Shared, region: Sequence[int], places: int) -> Int64
     where = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
     inside = np.array(region, np.int64)[where] == above
     cell, place, count = cells_by_place(fine_cells, np.where(inside, where, NOWHERE))
-    pairs, pair = np.unique(np.stack([place, cell]), axis=1, return_inverse=True)
-    whole = np.bincount(pair.ravel(), count, pairs.shape[1])
-    order = np.lexsort((-pairs[1], whole))  # the largest last, and of equals the first cell
+    place, cell, whole = pairs_of(place, cell, count)
+    order = np.lexsort((-cell, whole))  # the largest last, and of equals the first cell
     main = np.full(places, NOWHERE, np.int64)
-    main[pairs[0][order]] = pairs[1][order]
+    main[place[order]] = cell[order]
     return main
 
 
