@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dpops.learning.interval import STATUS_NAMES, Status
 from dpops.types import Float64s, Int64s
 from pipelines.advice.pages.places import LINE, NamedPlaces
+from pipelines.advice.pages.words import ADVICE
 from pipelines.errors import InputError
 from transforms.errors import reason_of
 from transforms.places.distance import distance_m
@@ -23,6 +25,9 @@ LEAST_KMH = 2.0
 """No mean of a place is taken to be below it: a time of no end is no answer."""
 DRAWS = 4_000
 MOST_ROUTE = 2_000
+
+Told = Mapping[tuple[str, str], Sequence[float | str | None]]
+"""Value, its standard deviation and status by slot and place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,16 @@ class Lacking:
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TravelTimes:
+    """What rows tell of a route, in order. held_back: days of which no place of the route has a value, for of the whole
+    city too little was known on them; lacking: of other days."""
+
+    times: tuple[TravelTime, ...]
+    lacking: tuple[Lacking, ...]
+    held_back: tuple[str, ...]
+
+
 def read_route(path: Path, places: NamedPlaces, cells: Mapping[str, int]) -> DrivenRoute:
     """Reads a CSV file with a column `place`, and `length_m` for places that are no lines; or a GeoJSON file of the
     places.
@@ -79,29 +94,39 @@ def read_route(path: Path, places: NamedPlaces, cells: Mapping[str, int]) -> Dri
     )
 
 
-def travel_times(rows: pa.Table, route: DrivenRoute) -> tuple[list[TravelTime], list[Lacking]]:
+def travel_times(rows: pa.Table, route: DrivenRoute) -> TravelTimes:
     """Computes a travel time for each slot of the rows, or says what is lacking then. rows: of one product of places;
     see `read_rows`.
 
     Raises InputError where no time has a value of each of the route's places.
     """
-    times = sorted(set(zip(rows["slot_start"].to_pylist(), rows["slot_end"].to_pylist(), strict=True)))
+    slots = sorted(set(zip(rows["slot_start"].to_pylist(), rows["slot_end"].to_pylist(), strict=True)))
     columns = (rows[name].to_pylist() for name in ("slot_start", "cell", "value", "noise_std", "status"))
     told = {(start, cell): numbers for start, cell, *numbers in zip(*columns, strict=True)}
-    lacking = {time: _without_value(told, route, time[0]) for time in times}
-    travel_times = [_travel_time(told, route, *time) for time in times if not lacking[time]]
-    if not travel_times:
-        name, start = next(((names[0], time[0]) for time, names in lacking.items()), ("", ""))
-        which = f"; {name[:60]!r} has none in the slot {start}" if name else ""
-        raise InputError(f"no slot has a value of each of the route's places{which}")
-    return travel_times, [
-        Lacking(start=start, end=end, names=names) for (start, end), names in lacking.items() if names
-    ]
+    published = [(start, end) for start, end in slots if not _is_held_back(told, route, start)]
+    lacking = {slot: _without_value(told, route, slot[0]) for slot in published}
+    times = [_travel_time(told, route, *slot) for slot in published if not lacking[slot]]
+    if not times:
+        raise InputError(f"no slot has a value of each of the route's places{_why_none(lacking)}")
+    return TravelTimes(
+        times=tuple(times),
+        lacking=tuple(Lacking(start=start, end=end, names=names) for (start, end), names in lacking.items() if names),
+        held_back=tuple(sorted({start[:10] for start, end in slots if (start, end) not in lacking})),
+    )
 
 
-def _without_value(
-    told: Mapping[tuple[str, str], Sequence[float | str | None]], route: DrivenRoute, start: str
-) -> tuple[str, ...]:
+def _is_held_back(told: Told, route: DrivenRoute, start: str) -> bool:
+    return all(told.get((start, name), (None,))[-1] == STATUS_NAMES[Status.HELD_BACK] for name in route.names)
+
+
+def _why_none(lacking: Mapping[tuple[str, str], tuple[str, ...]]) -> str:
+    """Says why there is no travel time, after a sentence that says so. lacking: of slots that are not held back."""
+    for (start, _), names in lacking.items():
+        return f"; {names[0][:60]!r} has none in the slot {start}"
+    return f": each day of the files is held back. {ADVICE['held-back']}"
+
+
+def _without_value(told: Told, route: DrivenRoute, start: str) -> tuple[str, ...]:
     """Names the route's places without a value or its standard deviation in a slot."""
     numbers_of = {name: told.get((start, name), (None, None)) for name in route.names}
     return tuple(
@@ -111,9 +136,7 @@ def _without_value(
     )
 
 
-def _travel_time(
-    told: Mapping[tuple[str, str], Sequence[float | str | None]], route: DrivenRoute, start: str, end: str
-) -> TravelTime:
+def _travel_time(told: Told, route: DrivenRoute, start: str, end: str) -> TravelTime:
     numbers = [told[start, name] for name in route.names]
     values, sds = (np.array([row[column] for row in numbers], np.float64) for column in (0, 1))
     drawn = drawn_minutes(values, sds, route)

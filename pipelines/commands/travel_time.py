@@ -49,10 +49,16 @@ def travel_time(spec_path: Path, pattern: str, route_path: Path, as_json: bool) 
     places = asked.pieces.places
     around = with_specified(Surroundings(), spec, spec_path)
     route = read_route(route_path, around.places, dict(zip(places.names, places.cell.tolist(), strict=True)))
-    times, lacking = travel_times(read_rows(paths_of(pattern)), route)
-    without = [{"slot_start": slot.start, "slot_end": slot.end, "places": slot.names} for slot in lacking]
-    document = {"route": str(route_path), "places": len(route.names), "times": [_plain(time) for time in times]}
-    answer(as_json, document | {"without_value": without}, *map(_line, times), *map(_lacking_line, lacking))
+    told = travel_times(read_rows(paths_of(pattern)), route)
+    document = {
+        "route": str(route_path),
+        "places": len(route.names),
+        "times": [_plain(time) for time in told.times],
+        "without_value": [{"slot_start": of.start, "slot_end": of.end, "places": of.names} for of in told.lacking],
+        "held_back": told.held_back,
+    }
+    lines = *map(_line, told.times), *map(_lacking_line, told.lacking), *map(_held_back_line, told.held_back)
+    answer(as_json, document, *lines)
     return 0
 
 
@@ -72,6 +78,10 @@ def _lacking_line(lacking: Lacking) -> str:
     first, *others = (repr(name[:60]) for name in lacking.names)
     which = f"{first} and {len(others):,} more of the route's places have" if others else f"its place {first} has"
     return f"{lacking.start} to {lacking.end[11:16]}: no time, for {which} no value"
+
+
+def _held_back_line(day: str) -> str:
+    return f"{day}: no times, for this day is held back: too little is known of the whole city on it"
 
 
 def _line(time: TravelTime) -> str:

@@ -124,6 +124,44 @@ def test_slots_without_a_value_are_said_beside_those_that_have_all(folder: Path,
     assert "'First' and 1 more of the route's places have no value" in out
 
 
+def with_days_held_back(folder: Path, *days: str, hours: int = 3) -> None:
+    """Adds days to the folder's rows of which nothing is published."""
+    head, *rows = (folder / "place-slot.csv").read_text().splitlines()
+    for day in days:
+        for hour in range(7, 7 + hours):
+            at = (
+                row.replace("2022-01-01T08", f"{day}T{hour:02}").replace("2022-01-01T09", f"{day}T{hour + 1:02}")
+                for row in rows[:2]
+            )
+            rows += [
+                row.replace(",20,", ",,")
+                .replace(",30,", ",,")
+                .replace(",ok,", ",held-back,")
+                .replace(",parent,", ",held-back,")
+                for row in at
+            ]
+    (folder / "place-slot.csv").write_text("\n".join([head, *rows, ""]))
+
+
+def test_a_day_that_is_held_back_is_said_once(folder: Path, hatstream: Any) -> None:
+    with_days_held_back(folder, "2022-01-02", "2021-12-31")
+    code, out, _ = hatstream(*asked(folder))
+    assert code == 0
+    assert out.count("held back") == 2
+    assert "2022-01-02: no times, for this day is held back" in out
+    assert "no value" not in out
+    told = json.loads(hatstream(*asked(folder, "--json"))[1])
+    assert (told["held_back"], told["without_value"], len(told["times"])) == (["2021-12-31", "2022-01-02"], [], 1)
+
+
+def test_files_of_days_that_are_held_back_give_no_time_and_say_what_helps(folder: Path, hatstream: Any) -> None:
+    with_days_held_back(folder, "2022-01-02")
+    head, _, _, *rows = (folder / "place-slot.csv").read_text().splitlines()
+    (folder / "place-slot.csv").write_text("\n".join([head, *rows, ""]))
+    code, _, err = hatstream(*asked(folder))
+    assert (code, "each day of the files is held back. What helps: more days" in err) == (4, True), err
+
+
 def test_a_place_without_a_value_is_named(folder: Path, hatstream: Any) -> None:
     text = (folder / "place-slot.csv").read_text()
     (folder / "place-slot.csv").write_text(text[: text.index("0000,", text.index("0000,") + 9)])
