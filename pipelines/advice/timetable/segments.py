@@ -138,16 +138,21 @@ def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) 
         pairs.add(pair)
         inside = (track.along_m > start_m) & (track.along_m < end_m)
         m = np.concatenate([[start_m], track.along_m[inside], [end_m]])
-        on_earth = _on_earth(_at(track.xy, track.along_m, m), track.scale)
-        if on_earth is not None:
-            yield Segment(pair, on_earth, track.scale)
+        for xy in _on_earth(_at(track.xy, track.along_m, m), track.scale):
+            yield Segment(pair, xy, track.scale)
 
 
-def _on_earth(xy: Float64s, scale: Float64s) -> Float64s | None:
-    """Within 180 degrees of longitude; None for what crosses the antimeridian, as no line of one direction may."""
+def _on_earth(xy: Float64s, scale: Float64s) -> Iterator[Float64s]:
+    """Cuts a line where it crosses the antimeridian: each part lies within 180 degrees of longitude."""
     round_m = 360 * scale[0]
-    least, most = (np.rint(end / round_m) * round_m for end in (xy[:, 0].min(), xy[:, 0].max()))
-    return None if least != most else xy - np.array([least, 0.0])
+    turn = np.rint(xy[:, 0] / round_m)
+    cut = np.flatnonzero(np.diff(turn))
+    (x, y), (next_x, next_y) = xy[cut].T, xy[cut + 1].T
+    edge_x = (turn[cut] + turn[cut + 1]) / 2 * round_m
+    edge = np.column_stack([edge_x, y + (edge_x - x) / (next_x - x) * (next_y - y)])
+    for number, rows in enumerate(np.split(np.arange(len(xy)), cut + 1)):
+        part = np.concatenate([edge[max(number - 1, 0) : number], xy[rows], edge[number : number + 1]])
+        yield part - np.array([turn[rows[0]] * round_m, 0.0])
 
 
 def _passed(steps: Float64s, stops: Float64s) -> Int64s:

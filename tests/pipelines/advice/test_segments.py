@@ -92,12 +92,18 @@ def test_a_line_across_the_antimeridian_has_segments_on_both_sides(tmp_path, way
         "stops": "stop_id,stop_name,stop_lat,stop_lon\n" + where,
         "shapes": "shape_id,shape_pt_sequence,shape_pt_lat,shape_pt_lon\n" + line,
     }
-    path = write(tmp_path / "feed.zip", {**FEED, **tables, **trips(T1="ABCD")})
+    path = write(tmp_path / "feed.zip", {**FEED, **tables, **trips(T1="ABCD", T2="ABCD")})
     town = read_town(path, 7, directed=True)
     features = town.documents[SEGMENTS]["features"]
-    assert names_of(features) == {"Stop A to Stop B", "Stop C to Stop D"}, "one line of one direction may not cross it"
+    across = {"Stop B to Stop C", "Stop B to Stop C (2)"}
+    assert names_of(features) == {"Stop A to Stop B", "Stop C to Stop D"} | across, "cut in two"
+    assert list(town.visits.values()) == pytest.approx([2] * 4, abs=0.2), "each has all trips"
     lons = [lon for feature in features for lon, _ in feature["geometry"]["coordinates"]]
-    assert sorted(lons) == pytest.approx(sorted(east.values()), abs=1e-5)
+    both = [(east["B"], way * 180), (-way * 180, east["C"])]
+    assert sorted(lons) == pytest.approx(sorted([*east.values(), *both[0], *both[1]]), abs=1e-5)
+    parts = [feature["geometry"]["coordinates"] for feature in features if feature["properties"]["name"] in across]
+    ways = sorted((round(lon, 5), round(next_lon, 5)) for (lon, _), (next_lon, _) in parts)
+    assert ways == sorted((round(lon, 5), round(next_lon, 5)) for lon, next_lon in both), "in the order of driving"
     assert {round(abs(h3.cell_to_latlng(cell)[1])) for cell in town.cells} == {180}, "no cell on the way around"
 
 
