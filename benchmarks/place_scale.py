@@ -16,7 +16,8 @@ WEIGHT_SD, SPEED_SD = 8.7, 25.6
 @click.command()
 @click.option("--places", default="10000,100000", show_default=True, help="How many; commas.")
 @click.option("--days", default=4, show_default=True, help="That are taken in first.")
-def benchmark(places: str, days: int) -> None:
+@click.option("--segments", is_flag=True, help="Of streets, of different lengths, which vehicles pass whole.")
+def benchmark(places: str, days: int, segments: bool) -> None:
     """CPU seconds to take a day in and to learn from all, and the largest memory so far."""
     for number in map(int, places.split(",")):
         rng = np.random.default_rng(1)
@@ -35,6 +36,7 @@ def benchmark(places: str, days: int) -> None:
                 of_hours=np.full(number, 5.0),
                 expected=expected,
                 groups=np.arange(number) // 7,
+                sizes=np.exp(0.6 * rng.normal(size=number)) if segments else None,
             ),
         )
         most_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

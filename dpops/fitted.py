@@ -153,6 +153,8 @@ PLACE_SDS_KMH, PLACE_GROUP_SD_KMH = (0.5, 2.5, 6.0, 12.0, 20.0), 4.0
 its cell); and groups of them, at first."""
 PLACE_TRAFFIC_POWERS = (0.0, 0.33, 0.67, 1.0)
 """Tried: places are expected to weigh what their cells' traffic makes of them, to one of these powers."""
+PLACE_SIZE_POWERS = (0.0, 0.5, 1.0)
+"""Likewise: and, where vehicles pass them whole, what their own size makes of them, to one of these."""
 PLACES_UNVISITED = (0.0, 0.1, 0.3, 0.5, 0.7, 0.85, 0.95)
 """All count, as far as they are likely: the part of places that nobody visits."""
 PLACE_TRAFFIC_SDS = (0.3, 0.45, 0.65, 0.9, 1.2, 1.6, 2.1, 2.7, 3.4)

@@ -66,12 +66,13 @@ class Around:
     """What is known of places beside their own sums, (places,) each.
 
     values: km/h, of their cells. of_hours: variance of these cells' hours around them, (km/h)^2. expected: weights on a
-    usual day that their cells' traffic gives them. groups: int64, from 0, which of them lie together. are_passed:
-    whether vehicles pass each whole, so that slow ones report more there: segments of streets.
+    usual day that their cells' traffic gives them. groups: int64, from 0, which of them lie together. sizes: how
+    large each is, where vehicles pass them whole, so that they report more on long and on slow ones: segments of
+    streets. None of others.
     """
 
     values: Float64s
     of_hours: Float64s
     expected: Float64s
     groups: Int64s
-    are_passed: bool = False
+    sizes: Float64s | None = None

@@ -1,5 +1,6 @@
 """How busy places are: what each may weigh, by its own noisy sum and by how the weights of all are spread."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -35,23 +36,29 @@ class _Told(NamedTuple):
     density: Float64s
 
 
-def learned_traffic(sums: PlaceSums, expected: Float64s) -> Traffic:
-    """Finds how far cells' traffic tells of places' own, and how these are spread around what it tells.
+def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None = None) -> Traffic:
+    """Finds how far cells' traffic and places' sizes tell of places' own, and how these are spread around it.
 
     By the likelihood of what was released of all weights. Of LAWS none is chosen: each counts as far as it is likely,
     so that what releases leave open stays open. (The likeliest probabilities of RATIOS take expectation-maximisation
     hundreds of rounds; until then they are too wide, and places that look busy are believed to be.) expected: float64
-    (places,), above 0, by cells' traffic.
+    (places,), above 0, by cells' traffic. sizes: likewise, as `Around` has them.
     """
     if not sums.days:
         return Traffic(expected, LAWS.mean(axis=0))
     candidates = []
-    for power in fitted.PLACE_TRAFFIC_POWERS:
-        tried = expected**power
-        tried = tried * (expected.sum() / tried.sum())
+    for tried in _tried(expected, sizes):
         logs = np.sum([_of_laws(sums, tried[chosen], chosen) for chosen in chunks(expected.size)], axis=0)
         candidates.append((float(np.logaddexp.reduce(logs)), Traffic(tried, _mixed(logs))))
     return max(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def _tried(expected: Float64s, sizes: Float64s | None) -> Iterator[Float64s]:
+    """What places may be expected to weigh, by powers of both; all add up to the same."""
+    for power in fitted.PLACE_TRAFFIC_POWERS:
+        for size_power in (0.0,) if sizes is None else fitted.PLACE_SIZE_POWERS:
+            tried = expected**power * (1.0 if sizes is None else sizes**size_power)
+            yield tried * (expected.sum() / tried.sum())
 
 
 def nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:

@@ -47,7 +47,7 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
     """around.expected adds up to `whole_weight`. A function of its arguments alone."""
-    expected, ratios = learned_traffic(sums, around.expected)
+    expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
     few = some(sums, around)
     prior = _learned_prior(ratios, *few)
@@ -72,7 +72,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
 def _learned_prior(ratios: Float64s, sums: PlaceSums, around: Around) -> PlacePrior:
     """The likeliest; where places are passed, of several that differ in how much slower busy ones are."""
     candidates = []
-    for slowed in fitted.PLACES_SLOWED if around.are_passed else (0.0,):
+    for slowed in fitted.PLACES_SLOWED if around.sizes is not None else (0.0,):
         prior = PlacePrior.first(ratios, slowed, around)
         for _ in range(ROUNDS if sums.days else 0):
             prior = improved(prior, sums, around)

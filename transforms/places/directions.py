@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.types import Float64s, Int64s
-from transforms.places.ground import NOWHERE, SECTORS, Turns
+from transforms.places.ground import NOWHERE, SECTORS, Pieces, Turns
 
 ANY_WAY = -1
 """In the place of a bearing, where a place is of all headings."""
@@ -91,6 +91,18 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
         np.concatenate([place[chosen], plain_place]),
         np.concatenate([np.repeat(cells, size), count]),
     )
+
+
+def fine_cells_of(pieces: Pieces) -> Int64s:
+    """How many fine cells of the region belong to each place, by whatever heading; at least 1."""
+    rows = len(pieces.by_heading)
+    row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())
+    plain = pieces.piece[pieces.turn == NOWHERE]
+    place = pieces.place[np.concatenate([plain, piece])]
+    turning = np.bincount(pieces.turn[pieces.turn != NOWHERE], minlength=rows)
+    times = np.concatenate([np.ones(plain.size, np.int64), turning[row]])
+    cells = np.bincount(place[place != NOWHERE], times[place != NOWHERE], len(pieces.places.names))
+    return np.maximum(cells.astype(np.int64), 1)
 
 
 def pairs_of(one: Int64s, other: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:

@@ -98,6 +98,22 @@ def test_what_cells_traffic_does_not_tell_of_places_is_left_out() -> None:
     assert np.corrcoef(np.log(right.expected), np.log(weights))[0, 1] == pytest.approx(1)
 
 
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_how_far_sizes_tell_of_weights_is_found(power: float) -> None:
+    """Segments from 100 m to 1.5 km, beside their cells' traffic; where sizes tell nothing they are left out."""
+    sizes = np.exp(np.random.default_rng(7).uniform(np.log(6), np.log(90), PLACES))
+    weights = alike(4) * sizes**power
+    weights *= 1.5 / weights.mean()
+    sums = summed(weights, np.full(PLACES, CELL_KMH), 4)
+    traffic = learned_traffic(sums, np.full(PLACES, weights.mean()), sizes)
+    slope = np.polyfit(np.log(sizes), np.log(traffic.expected), 1)[0]
+    assert slope == pytest.approx(power)
+    assert traffic.expected.sum() == pytest.approx(weights.sum())
+    without = weight_of(learned_traffic(sums, np.full(PLACES, weights.mean())), sums)
+    missed_by = [np.abs(np.log(belief / weights)).mean() for belief in (weight_of(traffic, sums), without)]
+    assert missed_by[0] < (0.8 if power == 1 else 1.01) * missed_by[1], "and weights are known better"
+
+
 def test_intervals_hold_where_slow_segments_have_more_reports() -> None:
     """Vehicles pass each segment alike, and report at equal intervals: a weight is a time."""
     held, known = [], []
@@ -108,8 +124,8 @@ def test_intervals_hold_where_slow_segments_have_more_reports() -> None:
         means = means - (weights @ means / weights.sum() - CELL_KMH)  # the cell's value is by reports
         sums = summed(weights, means, seed)
         passed, apart = (
-            missed(learn_places(sums, replace(around_cells(weights), are_passed=passed)), means)
-            for passed in (True, False)
+            missed(learn_places(sums, replace(around_cells(weights), sizes=sizes)), means)
+            for sizes in (np.ones(PLACES), None)
         )
         held.append(passed[1])
         known.append((passed[0].sum(), apart[0].sum()))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transforms.places.lines import LAT, LON, REGION, collection, feature, fine_at, line, square
-from transforms.places.directions import FITS_DEGREES
+from transforms.places.directions import FITS_DEGREES, fine_cells_of
 from transforms.places.ground import NOWHERE, SECTORS, sector_of
 from transforms.places.shapes import shape_pieces
 from transforms.records import NO_HEADING
@@ -81,6 +81,17 @@ def test_a_heading_fits_a_line_within_sixty_degrees_of_its_sector(bearing, headi
     slack = 180 / SECTORS + 2
     if not FITS_DEGREES - slack <= apart <= FITS_DEGREES + slack:
         assert (place_of(pieces, heading, middle) == "ray") == (apart < FITS_DEGREES)
+
+
+def test_a_place_is_as_large_as_its_fine_cells_whichever_way_it_leads():
+    longer = line("longer", (LAT + 0.003, LON), (LAT + 0.003, LON + 0.01))
+    short = line("short", (LAT + 0.004, LON), (LAT + 0.004, LON + 0.002))
+    pieces = shape_pieces(collection(*BOTH_WAYS["features"], longer, short), REGION)
+    out, back, long_one, short_one = fine_cells_of(pieces).tolist()
+    alone = shape_pieces(collection(longer), REGION)
+    assert out == back == pytest.approx(long_one, rel=0.05)
+    assert long_one == alone.fine.size == fine_cells_of(alone)[0]
+    assert long_one > 3 * short_one
 
 
 def test_sectors_lie_around_their_middles():

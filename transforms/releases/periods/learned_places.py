@@ -15,6 +15,7 @@ from dpops.levels import Differences, Fleet, Kind, ReleasedStage
 from dpops.levels.defaults import weight_at_places
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS
 from dpops.types import Float64s, Grid, Int64s
+from transforms.places.directions import fine_cells_of
 from transforms.places.ground import Pieces, ancestors
 from transforms.recorded.stage_plan import is_of_places
 from transforms.recorded.units import StageEntry
@@ -113,7 +114,7 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
         of_hours=of_hours[cell],
         expected=whole * traffic / traffic.sum(),
         groups=groups_of(pieces),
-        are_passed=bool(pieces.places.geometries),
+        sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
     return LearnedPlaces(learn_places(taught.sums, around), cells, taught.vehicles)
 
