@@ -17,6 +17,7 @@ from pipelines.commands.options import (
     account_options,
     files_options,
     json_option,
+    loaded,
     packed,
     progress_bars,
     spec_option,
@@ -140,9 +141,8 @@ def estimate(
 ) -> int:
     from pipelines.ranges import range_of
     from pipelines.runs import estimates
-    from pipelines.specification import load
 
-    spec = load(spec_path)
+    spec = loaded(spec_path, quiet=as_json)
     when = range_of(spec.timetable, days.start, days.end)
     with progress_bars(quiet=as_json) as report:
         if not spec.is_learned:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.commands.options import account_options, answer, json_option, spec_option
+from pipelines.commands.options import account_options, answer, json_option, loaded, spec_option
 
 if TYPE_CHECKING:
     from pipelines.account import location
@@ -34,10 +34,10 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
       hatstream init --spec austin.toml --ledger austin.sqlite --key austin.key
     """
     from pipelines.account import location
-    from pipelines.specification import SpecificationError, load
+    from pipelines.specification import SpecificationError
     from pipelines.specification.foreseen import foreseen
 
-    spec = load(spec_path)
+    spec = loaded(spec_path, quiet=as_json)
     if spec.region_tells and not region_is_public:
         raise SpecificationError(
             f"{spec_path}: the region was drafted from a sample of reports (cells.region_source), and a region is "

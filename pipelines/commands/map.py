@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.commands.options import answer, html_option, json_option, results_option
+from pipelines.commands.options import answer, html_option, json_option, loaded, results_option
 from pipelines.commands.surroundings import credit_option, surroundings_options, tiles_option, with_specified
 from pipelines.input_files import paths_of
 
@@ -52,9 +52,7 @@ def map_(
 
     rows, standing = read_days_of_places(paths_of(pattern))
     if spec_path is not None:
-        from pipelines.specification import load
-
-        around = with_specified(around, load(spec_path), spec_path)
+        around = with_specified(around, loaded(spec_path, quiet=as_json), spec_path)
     places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit), around, standing)
     slots = len(rows["slot_start"].unique())
     size = output.stat().st_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -22,6 +23,7 @@ from pipelines.errors import UsageError
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
     from pipelines.job import Outputs
+    from pipelines.progress import Report
     from pipelines.specification import Specification
     from transforms.sources.topic import Topic
 
@@ -50,6 +52,21 @@ def packed(
         return decorated
 
     return decorate
+
+
+def loaded(path: Path, *, quiet: bool) -> Specification:
+    """Loads a specification, and shows how far that is where it has a file of very many places."""
+    from pipelines.specification import load
+
+    with ExitStack() as shown:
+        bars: list[Report] = []
+
+        def report(phase: str, done: int, whole: int | None) -> None:
+            if not bars:
+                bars.append(shown.enter_context(progress_bars(quiet=quiet)))
+            bars[0](phase, done, whole)
+
+        return load(path, report)
 
 
 def _one_pattern(_context: click.Context, _parameter: click.Parameter, patterns: tuple[str, ...]) -> str | None:

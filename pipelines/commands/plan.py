@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.commands.options import console, json_option, packed, pattern_option, progress_bars, spec_option
+from pipelines.commands.options import console, json_option, loaded, packed, pattern_option, progress_bars, spec_option
 from pipelines.errors import UsageError
 from pipelines.kinds import of_kind
 from pipelines.progress import Report
@@ -111,13 +111,12 @@ def plan(
       hatstream plan --spec austin.toml --input 'feed/*.csv' --output build
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
-    from pipelines.specification import load
     from pipelines.specification.foreseen import foreseen
     from transforms.extras import require
 
     if output is not None:
         require("matplotlib")
-    spec = load(spec_path)
+    spec = loaded(spec_path, quiet=as_json)
     with progress_bars(quiet=as_json) as report:
         given = asked.of(spec, report)
         made: Made = of_kind(spec, "plan")(spec, within_kmh, given, report)

@@ -13,7 +13,7 @@ import click
 
 from pipelines.advice.publish.licences import NAMES, licence
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import account_options, answer, json_option, packed, results_option, spec_option
+from pipelines.commands.options import account_options, answer, json_option, loaded, packed, results_option, spec_option
 from pipelines.commands.surroundings import credit_option, surroundings_options, tiles_option, with_specified
 from pipelines.errors import InputError, UsageError
 from pipelines.input_files import paths_of
@@ -113,10 +113,9 @@ def publish(
     from pipelines.advice.pages.rows import HATS, read_results
     from pipelines.advice.publish.folder import made, write_folder
     from pipelines.output_folder import OutputError
-    from pipelines.specification import load
     from transforms.errors import reason_of
 
-    spec = load(spec_path)
+    spec = loaded(spec_path, quiet=as_json)
     around = with_specified(around, spec, spec_path)
     results = _of_specification(spec, _between(read_results(paths_of(pattern)), start, end))
     if not texts.everything:

@@ -17,6 +17,7 @@ from pipelines.commands.options import (
     Command,
     account_options,
     json_option,
+    loaded,
     outputs_options,
     packed,
     pattern_option,
@@ -94,9 +95,7 @@ def _begun_early(command: Command) -> Command:
     def begun(
         *, spec_path: Path, files: InputFiles, engine: BoundedEngine | None, workers: int | None, **given: Any
     ) -> Any:
-        from pipelines.specification import load
-
-        spec = load(spec_path)
+        spec = loaded(spec_path, quiet=given["as_json"])
         given |= {"spec": spec, "files": files, "engine": engine, "workers": workers}
         if engine is not None:
             return command(**given)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.commands.options import account_options, answer, html_option, json_option, pattern_option, spec_option
+from pipelines.commands.options import (
+    account_options,
+    answer,
+    html_option,
+    json_option,
+    loaded,
+    pattern_option,
+    spec_option,
+)
 from pipelines.errors import UsageError
 from pipelines.input_files import paths_of
 
@@ -48,9 +56,8 @@ def report(
 ) -> int:
     from pipelines.advice.pages.report import draw_report
     from pipelines.ranges import range_of
-    from pipelines.specification import load
 
-    spec = load(spec_path)
+    spec = loaded(spec_path, quiet=as_json)
     if (start is None) != (end is None):
         raise UsageError("give both --from and --to, or neither")
     facts = _facts(spec, place, range_of(spec.timetable, start, end) if start and end else None, pattern)

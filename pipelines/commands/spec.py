@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import console, json_option
+from pipelines.commands.options import console, json_option, loaded
 from pipelines.commands.terminal import note
 from pipelines.errors import UsageError
 
@@ -48,10 +48,9 @@ def check(path: Path, as_json: bool) -> None:
     Example:
       hatstream spec check town.toml
     """
-    from pipelines.specification import load
     from pipelines.specification.foreseen import foreseen
 
-    spec = load(path)
+    spec = loaded(path, quiet=as_json)
     described, beware = _described(spec), foreseen(spec, date.today())
     if as_json:
         click.echo(msgspec.json.encode({**described, "beware": beware}).decode())

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from pipelines.progress import Report
+from pipelines.progress import Report, unheard
 
 LOG_COLUMNS = 130
 """Width of tables where standard output is no terminal and COLUMNS does not say how wide it is."""
@@ -112,17 +112,13 @@ def progress_bars(*, quiet: bool) -> Iterator[Report]:
     """Shows how far long work is, on standard error: bars while a terminal watches, a line a minute in a log."""
     errors = Console(stderr=True)
     if quiet or is_quiet() or sys.stderr is None:
-        yield _unheard
+        yield unheard
     elif errors.is_terminal:
         with _bars(errors) as report:
             yield report
     else:
         with _Log() as log:
             yield log.report
-
-
-def _unheard(_phase: str, _done: int, _whole: int | None) -> None:
-    """Progress that nobody wants to see."""
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.commands.options import answer, json_option, pattern_option, spec_option
+from pipelines.commands.options import answer, json_option, loaded, pattern_option, spec_option
 from pipelines.commands.surroundings import with_specified
 from pipelines.input_files import paths_of
 
@@ -40,9 +40,8 @@ def travel_time(spec_path: Path, pattern: str, route_path: Path, as_json: bool) 
     from pipelines.advice.pages.rows import read_rows
     from pipelines.advice.travel_times import read_route, travel_times
     from pipelines.errors import UsageError
-    from pipelines.specification import load
 
-    spec = load(spec_path)
+    spec = loaded(spec_path, quiet=as_json)
     asked = spec.places
     if asked is None:
         raise UsageError("travel-time needs a specification with [places]")

@@ -13,6 +13,7 @@ from dpops.claims import ClaimError
 from dpops.forecast import Prior
 from dpops.types import Grid
 from pipelines.errors import shortened
+from pipelines.progress import Report
 from pipelines.specification.document import (
     AccountTable,
     CellsTable,
@@ -239,7 +240,7 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
     return cells_listed
 
 
-def places_of(document: Document, region: tuple[int, ...], folder: Path) -> PlacesAsked:
+def places_of(document: Document, region: tuple[int, ...], folder: Path, progress: Report) -> PlacesAsked:
     """folder: where paths of files begin."""
     table, adjacency = document.places or PlacesTable(), document.account.adjacency
     need(adjacency == "add-remove", "places", "goes with account.adjacency = 'add-remove'", adjacency)
@@ -253,7 +254,7 @@ def places_of(document: Document, region: tuple[int, ...], folder: Path) -> Plac
         if table.file is not None:
             require("shapely")
         visits = None if table.visits is None else _read_visits(folder / table.visits)
-        return places_asked(table, region, content, visits)
+        return places_asked(table, region, content, visits, progress)
     except OSError as error:
         raise SpecificationError(f"places.file: {error.strerror}: {shortened(repr(table.file))}") from None
     except ModuleNotFoundError as error:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from pipelines.progress import Report, unheard
 from pipelines.specification.checks import (
     account_of,
     cells_of,
@@ -32,11 +33,11 @@ Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
 """What a specification can be loaded from."""
 
 
-def load(source: Source) -> Specification:
+def load(source: Source, progress: Report = unheard) -> Specification:
     """Reads and checks a specification. Raises SpecificationError, which names the file where there is one.
 
     source: the path of a TOML file; or its tables, as `tomllib.load` gives them, whose region file is looked for in the
-    working directory; or a specification that was loaded already.
+    working directory; or a specification that was loaded already. progress: of files with very many places.
 
     >>> import tomllib
     >>> load(tomllib.loads(Path("examples/hourly-means.toml").read_text())).account.unit
@@ -45,18 +46,18 @@ def load(source: Source) -> Specification:
     if isinstance(source, Specification):
         return source
     if isinstance(source, Mapping):
-        return _checked(read_tables(source), Path())
+        return _checked(read_tables(source), Path(), progress)
     if not isinstance(source, str | os.PathLike):
         raise SpecificationError(f"a specification is a path or a mapping of tables, not {type(source).__name__}")
     path = Path(source)
     document = read(path)
     try:
-        return _checked(document, path.parent)
+        return _checked(document, path.parent, progress)
     except SpecificationError as error:
         raise SpecificationError(f"{path}: {error}") from None
 
 
-def _checked(document: Document, folder: Path) -> Specification:
+def _checked(document: Document, folder: Path, progress: Report) -> Specification:
     check_name("name", document.name)
     timetable = timetable_of(document)
     account = account_of(document.account)
@@ -67,7 +68,7 @@ def _checked(document: Document, folder: Path) -> Specification:
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
     if levels is not None:
         if document.places is not None:
-            levels = replace(levels, places=places_of(document, cells.region or (), folder))
+            levels = replace(levels, places=places_of(document, cells.region or (), folder, progress))
         of_places = Fraction(0) if levels.places is None else levels.places.share
         levels = replace(levels, classes=classes_of(document, value.grid, of_places))
         check_span(account, levels)

@@ -6,11 +6,13 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
+from pipelines.progress import Report, unheard
 from pipelines.specification.types_schema import about
 from transforms.places.ground import Pieces, hexagon_pieces
 from transforms.places.shapes import BUFFER_M, shape_pieces
@@ -57,10 +59,16 @@ class PlacesAsked:
     pieces: Pieces = field(compare=False, repr=False)
 
 
-def places_asked(table: PlacesTable, region: Sequence[int], document: Any, visits: str | None = None) -> PlacesAsked:
+def places_asked(
+    table: PlacesTable,
+    region: Sequence[int],
+    document: Any,
+    visits: str | None = None,
+    progress: Report = unheard,
+) -> PlacesAsked:
     """Cuts a region by the places. document: of their file. visits: text of that file. Raises ValueError, which names
     the key."""
-    asked = _places_asked(table, region, document)
+    asked = _places_asked(table, region, document, progress)
     if visits is None:
         return asked
     numbers = _visits(visits, asked.pieces.places.names)
@@ -88,14 +96,14 @@ def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
     return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * whole / len(names)).tolist())
 
 
-def _places_asked(table: PlacesTable, region: Sequence[int], document: Any) -> PlacesAsked:
+def _places_asked(table: PlacesTable, region: Sequence[int], document: Any, progress: Report) -> PlacesAsked:
     if not 0 < table.share < 1:
         raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
     if table.resolution is not None:
         pieces = hexagon_pieces(region, _checked(table.resolution, region))
         return PlacesAsked(table.share, {"share": str(table.share), "resolution": table.resolution}, pieces)
     buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
-    pieces = shape_pieces(document, region, buffer_m)
+    pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
     return PlacesAsked(table.share, {"share": str(table.share), "places": _digest(pieces)}, pieces)
 
 

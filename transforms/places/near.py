@@ -1,6 +1,6 @@
 """Which fine cells lie in public shapes, how far from their lines, and which way these run there."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,6 +19,10 @@ AT_ONCE = 4_000
 _CORNERS, _WIDER = 3, 1.15
 """Of a quarter of a circle; an outline of so few, whose chords span 45 degrees at most, is made so much wider to hold
 all that lies near a line."""
+
+
+Report = Callable[[int, int], None]
+"""Called with how many shapes are done, and how many there are: now and then, where there are many."""
 
 
 class Shapes(NamedTuple):
@@ -40,7 +44,11 @@ class Shapes(NamedTuple):
         return Shapes(line[rows], area[rows], scale[rows], reach_m[rows], is_directed[rows])
 
 
-def near(shapes: Shapes) -> Near:
+def unheard(_done: int, _whole: int) -> None:
+    """Progress that nobody wants to see."""
+
+
+def near(shapes: Shapes, report: Report = unheard) -> Near:
     """The fine cells whose centres lie in each shape's area; where several do, by distance, then in their order.
 
     Distances are in whole metres.
@@ -52,6 +60,8 @@ def near(shapes: Shapes) -> Near:
         rows = order[first : first + AT_ONCE]
         cell, row, apart_m, bearing = _cells_of(shapes.some(rows), twin[rows])
         parts.append((cell, rows[row].astype(np.int32), apart_m, bearing))
+        if order.size > AT_ONCE:
+            report(first + rows.size, order.size)
     cell, place, apart_m, bearing = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.lexsort((place, apart_m, cell))
     return Near(cell[order], place[order].astype(np.int64), bearing[order].astype(np.int64))

@@ -11,7 +11,7 @@ from dpops.types import Float64s, Int64s
 from transforms.places.directions import Shared, cells_by_place, pairs_of, shared
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
 from transforms.places.hexagons import KM_PER_DEGREE, cell_text, check_looks
-from transforms.places.near import FINE, Shapes, near
+from transforms.places.near import FINE, Report, Shapes, near, unheard
 
 if TYPE_CHECKING:
     import shapely
@@ -29,7 +29,7 @@ _SAMPLED, _FEW = 50, 600
 _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
-def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M) -> Pieces:
+def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M, report: Report = unheard) -> Pieces:
     """A region cut by the features of a GeoJSON collection. region: sorted cells.
 
     A feature is an area, or a line with all that lies within `buffer_m` of it (or of its own property buffer_m). Each
@@ -38,7 +38,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     the order of its positions: see `directions.shared`. Raises ValueError, which names the feature, and
     ModuleNotFoundError without shapely.
     """
-    features, names, fine_cells, main = _parts(document, region, buffer_m)
+    features, names, fine_cells, main = _parts(document, region, buffer_m, report)
     for name in _lacking(names, main):
         raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     geometries = tuple(feature["geometry"] for feature in features)
@@ -58,11 +58,11 @@ def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
 
 
 def _parts(
-    document: Any, region: Sequence[int], buffer_m: float
+    document: Any, region: Sequence[int], buffer_m: float, report: Report = unheard
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
     """Reads a collection: its features, and of each the name, the fine cells and the cell that holds most of them."""
     features = _features(document)
-    names, fine_cells = _names(features), _fine_cells(features, buffer_m)
+    names, fine_cells = _names(features), _fine_cells(features, buffer_m, report)
     return features, names, fine_cells, _main_cells(fine_cells, region, len(names))
 
 
@@ -103,7 +103,7 @@ def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float) -> Shared:
+def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float, report: Report) -> Shared:
     """Fine cells, each once, and the place of each."""
     import shapely
 
@@ -113,7 +113,7 @@ def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float) -> Shared:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
     fine_m2 = h3.average_hexagon_area(FINE, "m^2")
     check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
-    return shared(near(shapes))
+    return shared(near(shapes, report))
 
 
 def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
