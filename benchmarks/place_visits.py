@@ -16,7 +16,7 @@ from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.learned import recipe_for
 from pipelines.lab.evaluation.learned_errors import DELTA
 from pipelines.lab.evaluation.places import PlaceCity, mapped, read_place_city
-from pipelines.made_up_fleet import MadeUpFleet, write_sample
+from pipelines.made_up_fleet import STOP_GAP_M, MadeUpFleet, write_sample
 from transforms.places.ground import Pieces
 
 TOTAL = Fraction("2.64")
@@ -29,10 +29,17 @@ TOTAL = Fraction("2.64")
 @click.option("--simulated", default=7, show_default=True, help="Days of the town.")
 @click.option("--runs", default=2, show_default=True)
 @click.option("--seed", default=11, show_default=True, help="Of the town.")
-def benchmark(vehicles: int, routes: int, days: int, simulated: int, runs: int, seed: int) -> None:
+@click.option(
+    "--stops", "stops_m", nargs=2, default=STOP_GAP_M, show_default=True, help="Metres between two of a line."
+)
+def benchmark(
+    vehicles: int, routes: int, days: int, simulated: int, runs: int, seed: int, stops_m: tuple[float, float]
+) -> None:
     """Errors of the standing map by reports, with and without visits, and the part of reports at `ok` places."""
     with TemporaryDirectory() as folder:
-        fleet = MadeUpFleet(seed=seed, town_seed=seed, vehicles=vehicles, routes=routes, has_streets=True)
+        fleet = MadeUpFleet(
+            seed=seed, town_seed=seed, vehicles=vehicles, routes=routes, has_streets=True, stop_gap_m=stops_m
+        )
         city = _city(Path(folder), fleet, simulated)
     print(f"{vehicles} vehicles, {city.pieces.places.cell.size} segments of {routes} routes; {runs} runs")
     how = recipe_for(city.city, "gaussian", TOTAL, DELTA)

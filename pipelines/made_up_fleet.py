@@ -59,6 +59,7 @@ class MadeUpFleet:
     """What is simulated: `vehicles` on `routes` around `centre` (lat, lon in degrees) on `day` in `zone`.
 
     town_seed: draws the routes, so that days of one town differ by `seed` alone; without it `seed` draws them too.
+    stop_gap_m: how far a stop lies from the one before, at least and at most.
     has_streets: stretches of STREET_M have speeds of their own, the same each day, drawn as the routes are.
     """
 
@@ -71,6 +72,7 @@ class MadeUpFleet:
     day: date = date(2026, 5, 13)
     report_every_s: float = 20.0
     has_streets: bool = False
+    stop_gap_m: tuple[float, float] = STOP_GAP_M
 
     def __post_init__(self) -> None:
         """Raises ValueError for a fleet that cannot be driven."""
@@ -146,10 +148,10 @@ class Route:
         return np.interp(along_m, vertex_m, east_m), np.interp(along_m, vertex_m, north_m)
 
 
-def _draw_route(rng: Rng, number: int, routes: int) -> Route:
-    line_m = _smooth(_draw_corners(rng, number, routes))
+def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
+    line_m = _smooth(_draw_corners(rng, number, fleet.routes))
     along_m = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line_m, axis=0).T))])
-    stops_m, lights_m = _spaced(rng, along_m[-1], STOP_GAP_M), _spaced(rng, along_m[-1], LIGHT_GAP_M)
+    stops_m, lights_m = _spaced(rng, along_m[-1], fleet.stop_gap_m), _spaced(rng, along_m[-1], LIGHT_GAP_M)
     halts_m = np.concatenate([[0.0, along_m[-1]], stops_m, lights_m])
     kinds = np.repeat([TERMINUS, STOP, _LIGHT], [2, stops_m.size, lights_m.size])
     order, ease = np.argsort(halts_m, kind="stable"), rng.random(ceil(along_m[-1] / 1000) + 1)
@@ -208,10 +210,10 @@ def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
 
 def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]]:
     """Draws the town's routes, and the day's duties as they are asked for."""
-    routes = [_draw_route(rng, number, fleet.routes) for number in range(fleet.routes)]
+    routes = [_draw_route(rng, number, fleet) for number in range(fleet.routes)]
     if fleet.town_seed is not None and fleet.town_seed != fleet.seed:
         town = np.random.default_rng(fleet.town_seed)
-        routes = [_draw_route(town, number, fleet.routes) for number in range(fleet.routes)]
+        routes = [_draw_route(town, number, fleet) for number in range(fleet.routes)]
     if fleet.has_streets:
         streets = np.random.default_rng([fleet.seed if fleet.town_seed is None else fleet.town_seed, 1])
         routes = [replace(route, paces=streets.choice(PACES, ceil(route.length_m / STREET_M))) for route in routes]
