@@ -8,7 +8,7 @@ import h3
 import numpy as np
 
 from dpops.types import Float64s, Int64s
-from transforms.places.directions import Shared, cells_by_place, pairs_of, shared
+from transforms.places.directions import Near, Shared, cells_by_place, pairs_of, shared
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
 from transforms.places.hexagons import KM_PER_DEGREE, cell_text, check_looks
 from transforms.places.near import FINE, Report, Shapes, near, unheard
@@ -62,7 +62,7 @@ def _parts(
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
     """Reads a collection: its features, and of each the name, the fine cells and the cell that holds most of them."""
     features = _features(document)
-    names, fine_cells = _names(features), _fine_cells(features, buffer_m, report)
+    names, fine_cells = _names(features), shared(_near(features, buffer_m, report))
     return features, names, fine_cells, _main_cells(fine_cells, region, len(names))
 
 
@@ -103,8 +103,8 @@ def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float, report: Report) -> Shared:
-    """Fine cells, each once, and the place of each."""
+def _near(features: Sequence[dict[str, Any]], buffer_m: float, report: Report) -> Near:
+    """Finds which features lie near which fine cells. Their shapes, which take much memory, end here."""
     import shapely
 
     shapes = _shapes(features, buffer_m)
@@ -113,7 +113,7 @@ def _fine_cells(features: Sequence[dict[str, Any]], buffer_m: float, report: Rep
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
     fine_m2 = h3.average_hexagon_area(FINE, "m^2")
     check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
-    return shared(near(shapes, report))
+    return near(shapes, report)
 
 
 def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
