@@ -30,7 +30,7 @@ class Accountant:
     delta: Fraction = ZERO
 
     def compose(self, claims: Iterable[Claim]) -> "Accountant":
-        """Sequential composition, also where a later draw is chosen by earlier results: each kind adds up."""
+        """Adds claims up, kind by kind: sequential composition, even if earlier results choose a later draw."""
         pure, rho, epsilon, delta = self.pure, self.rho, self.epsilon, self.delta
         for claim in claims:
             match claim:
@@ -43,7 +43,7 @@ class Accountant:
         return Accountant(pure, rho, epsilon, delta)
 
     def claims(self) -> list[Claim]:
-        """The sum as one claim for each kind that there is."""
+        """Gives the sum as one claim for each kind that there is."""
         claims: list[Claim] = [PureDP(self.pure)] if self.pure else []
         claims += [ZCDP(self.rho)] if self.rho else []
         return claims + ([ApproxDP(self.epsilon, self.delta)] if self.epsilon or self.delta else [])
@@ -52,11 +52,11 @@ class Accountant:
         return self.compose(other.claims())
 
     def largest(self, other: "Accountant") -> "Accountant":
-        """The least that covers both, where only one of the two is spent."""
+        """Takes the larger of both, kind by kind: the least that covers both, where only one of the two is spent."""
         return Accountant(*map(max, self._parts(), other._parts()))
 
     def covers(self, other: "Accountant") -> bool:
-        """Whether this is at least as much as the other, kind by kind."""
+        """Says whether this is at least as much as the other, kind by kind."""
         return all(ours >= theirs for ours, theirs in zip(self._parts(), other._parts(), strict=True))
 
     def _parts(self) -> tuple[Fraction, ...]:
@@ -64,7 +64,7 @@ class Accountant:
 
 
 def most_of(groups: Mapping[Accountant, int], most: int) -> Accountant:
-    """What a vehicle that takes part in at most so many of the groups claims at most: the largest add up.
+    """Bounds what a vehicle claims that takes part in at most so many of the groups: the largest add up.
 
     groups: the number of groups that claim the same.
     """
@@ -73,7 +73,7 @@ def most_of(groups: Mapping[Accountant, int], most: int) -> Accountant:
 
 
 def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
-    """What was claimed on every `length` days in a row, by the first of them. days: of each day, in order."""
+    """Sums what was claimed on every `length` days in a row, by the first of them. days: claims of each, in order."""
     columns = [list(accumulate(column, initial=ZERO)) for column in zip(*(day._parts() for day in days), strict=True)]
     return [
         Accountant(*(sums[first + length] - sums[first] for sums in columns)) for first in range(len(days) - length + 1)
@@ -81,7 +81,7 @@ def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
 
 
 def _largest_sum(values: Sequence[Fraction], numbers: Sequence[int], most: int) -> Fraction:
-    """The sum of the largest values, each there so often, at most so many of them."""
+    """Sums the largest values, at most so many of them, each there as often as its number says."""
     total = ZERO
     for value, number in sorted(zip(values, numbers, strict=True), reverse=True):
         taken = min(number, most)
@@ -112,18 +112,18 @@ class Limit(ABC):
 
     @abstractmethod
     def fits(self, spent: Accountant) -> bool:
-        """Whether so much may be spent."""
+        """Says whether so much may be spent."""
 
     @abstractmethod
     def part(self, spent: Accountant) -> float:
-        """Which part of the limit was spent, rounded; 1 where so much may not be spent."""
+        """Says which part of the limit was spent, rounded; 1 where so much may not be spent."""
 
     @abstractmethod
     def shown(self, spent: Accountant) -> ApproxDP:
-        """What was spent, in the limit's terms, rounded up. Raises ClaimError where these cannot say it."""
+        """Puts what was spent in the limit's terms, rounded up. Raises ClaimError where these cannot say it."""
 
     def told(self, spent: Accountant) -> str:
-        """What was spent, as people read it; the claims themselves where the limit's terms cannot say it."""
+        """Writes what was spent as people read it: as the claims themselves where the limit's terms cannot say it."""
         try:
             return self.shown(spent).said()
         except ClaimError:
@@ -131,7 +131,7 @@ class Limit(ABC):
 
     @abstractmethod
     def lowers(self, other: "Limit") -> bool:
-        """Whether an account with the other limit may have this one from now on."""
+        """Says whether an account with the other limit may have this one from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class SpanLimits(Limit):
         return ", ".join(span.said() for span in self.by_days)
 
     def fits(self, spent: Accountant) -> bool:
-        """Whether so much may be spent on one day: it counts in every span."""
+        """Says whether so much may be spent on one day: it counts in every span."""
         return all(span.limit.fits(spent) for span in self.by_days)
 
     def part(self, spent: Accountant) -> float:
@@ -301,7 +301,7 @@ class SpanLimits(Limit):
 
 
 def limit_of(text: str) -> Limit:
-    """The limit that was written by `str`; a number alone is an epsilon. Raises ClaimError.
+    """Reads a limit that `str` wrote; a number alone is an epsilon. Raises ClaimError.
 
     >>> limit_of("days=1:epsilon=66/25,delta=1/1000000;days=28:epsilon=10,delta=1/1000000").said()
     '2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days'

@@ -79,25 +79,25 @@ class Allocation:
         return self.whole_periods or self.total is not None
 
     def planned_with(self, slot_s: int, period: tuple[int, ...]) -> tuple[int, ...]:
-        """The slots that are planned together with one, itself included. period: all of its period."""
+        """Lists the slots that are planned together with one, itself included. period: all of its period."""
         return period if self.whole_periods else (slot_s,)
 
     def plans(self, slots: int) -> int:
-        """How many plans share what a vehicle may spend in a period of so many slots."""
+        """Counts the plans that share what a vehicle may spend in a period of so many slots."""
         return 1 if self.whole_periods else slots
 
     def over_whole_periods(self) -> "Allocation":
         return replace(self, scope="period")
 
     def hat(self, most_hats: int, plans: int) -> Fraction:
-        """Epsilon of each HAT of a plan.
+        """Computes the epsilon of each HAT of a plan.
 
         most_hats: the most HATs of it that one vehicle takes part in, >= 1. plans: of the whole period, see `plans`.
         """
         return self.epsilon if self.total is None else self.total / plans / most_hats
 
     def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> PlanShare:
-        """How the HATs of a plan share what a vehicle may spend, with suppression if it is asked for.
+        """Divides what a vehicle may spend among the HATs of a plan, with suppression if it is asked for.
 
         One row per vehicle and HAT, int64 (rows,): codes in any order, samples that count (0 where a cap left none:
         then the row is not kept), and samples reported. Suppression happens once, at the epsilon that HATs would have

@@ -44,7 +44,7 @@ class PureDP:
         return PureDP(self.epsilon * factor)
 
     def zcdp(self) -> "ZCDP":
-        """Source: Bun and Steinke (2016), Proposition 1.4."""
+        """Converts the claim to zCDP: rho = epsilon^2 / 2. Source: Bun and Steinke (2016), Proposition 1.4."""
         return ZCDP(self.epsilon**2 / 2)
 
     def approx(self, delta: Fraction) -> "ApproxDP":
@@ -112,7 +112,7 @@ Claim = PureDP | ZCDP | ApproxDP
 
 
 def claim_of(text: str) -> Claim:
-    """The claim that was written by `str`. Raises ClaimError.
+    """Reads a claim that `str` wrote. Raises ClaimError.
 
     >>> claim_of("rho=1/8")
     ZCDP(rho=Fraction(1, 8))
@@ -129,7 +129,7 @@ def claim_of(text: str) -> Claim:
 
 @lru_cache(maxsize=64)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The most rho that keeps (epsilon, delta), rounded down: the conversion of `ZCDP.approx`, read backwards.
+    """Finds the most rho that keeps (epsilon, delta), rounded down: the conversion of `ZCDP.approx`, read backwards.
 
     >>> from fractions import Fraction
     >>> round(float(rho_within(Fraction(264, 100), Fraction(1, 10**6))), 4)
@@ -171,7 +171,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def _least_at(value: Callable[[float], float]) -> float:
-    """The Renyi order at which a conversion is best, by golden section; any other order would be valid too.
+    """Finds the Renyi order at which a conversion is best, by golden section; any other order would be valid too.
 
     The set of orders that are at least as good as a given value is an interval, for the logarithm of delta is convex
     in the order: so there is one minimum.
@@ -193,7 +193,7 @@ def _decimal(value: Fraction) -> Decimal:
 
 
 def _rounded(value: Decimal, rounding: str) -> Fraction:
-    """Rounded, from 60 digits of which the last few may be wrong, so far that these no longer matter; at least 0."""
+    """Rounds 60 digits, of which the last few may be wrong, so far that these no longer matter; at least 0."""
     if value <= 0:
         return ZERO
     safe = value * (1 + (1 if rounding == ROUND_CEILING else -1) * Decimal("1e-30"))

@@ -40,11 +40,11 @@ class Estimates:
     status: Sequence[str]
 
     def number(self, place: int) -> Float64s:
-        """The output at this place among the numbers, float64 (3, HATs); nan where no HAT has data."""
+        """Picks the output at this place among the numbers, float64 (3, HATs); nan where no HAT has data."""
         return self.numbers[place] if self.numbers.size else np.full((3, len(self.status)), np.nan)
 
     def list_of(self, place: int) -> Sequence[tuple[float, ...] | None]:
-        """The output at this place among the lists, an entry a HAT."""
+        """Picks the output at this place among the lists, an entry a HAT."""
         return self.lists[place] if self.lists else [None] * len(self.status)
 
     @classmethod
@@ -88,7 +88,7 @@ class _Law(NamedTuple):
 
 
 def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-    """What noisy queries say, clamped into [0, upper]: one correctly rounded division each.
+    """Turns noisy queries into values in [0, upper], with intervals: one correctly rounded division each.
 
     The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it nearer
     to any true value there, so the interval keeps its level and is never empty. plans: as `Plan.document` stores them.

@@ -36,11 +36,11 @@ class Prior(NamedTuple):
     between: float = 0.0
 
     def mean_sd(self, counts: Float64s | Int64s) -> Float64s:
-        """Standard deviation of the mean of so many samples of one user, around the mean of the HAT."""
+        """Computes the standard deviation of the mean of so many samples of one user, around the mean of the HAT."""
         return self.sd * np.sqrt(self.between + (1 - self.between) / counts)
 
     def spread(self, weights: Float64s, counts: Int64s) -> Float64s:
-        """Standard deviation of the sum of users' means, each times its weight, around what it is at the HAT's mean.
+        """Computes the standard deviation of a weighted sum of users' means, around what it is at the HAT's mean.
 
         weights: float64 (..., users), of any sign. counts: int64 (..., users), samples of each. Returns float64 (...).
         """
@@ -48,7 +48,7 @@ class Prior(NamedTuple):
         return deviations
 
     def of_squares(self) -> "Prior":
-        """What is then believed of (sample - mean of the HAT)^2, in units squared, if samples are normal.
+        """Makes the prior of (sample - mean of the HAT)^2, in units squared, if samples are normal.
 
         A user's offset b and what is left of a sample, e, are independent, and a square of a normal has the variance
         2 sd^4. The mean of a user's (b + e)^2 over c samples so has 2 sd^4 (between^2 + (1 - between^2) / c).
@@ -78,7 +78,7 @@ class HatCounts:
 
     @classmethod
     def of(cls, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Self, Int64s]:
-        """The HATs, and where each of them stands among `hats`, int64 (HATs,)."""
+        """Groups HATs by their number of users, and says where each of them stands among `hats`, int64 (HATs,)."""
         sizes = np.array([hat.counts.size for hat in hats], np.int64)
         order = np.argsort(sizes, kind="stable")
         ends = np.flatnonzero(np.diff(sizes[order], append=-1)) + 1
@@ -104,7 +104,7 @@ class HatCounts:
         return largest
 
     def of_each(self, column: Callable[[Int64s], Any]) -> Any:
-        """A column of all HATs, from that of the HATs of a matrix."""
+        """Joins what `column` makes of the HATs of each matrix to a column of all HATs."""
         return np.concatenate([column(counts) for counts in self.counts])
 
     def __iter__(self) -> Iterator[CountsKnown]:
@@ -121,7 +121,7 @@ def normal_scores(number: int) -> Float64s:
 
 @lru_cache(maxsize=4096)
 def laplace_std(scale: Fraction) -> float:
-    """Standard deviation of discrete Laplace noise, in steps: sqrt(2 p) / (1 - p) with p = exp(-1 / scale)."""
+    """Computes the standard deviation of discrete Laplace noise: sqrt(2 p) / (1 - p) steps with p = exp(-1 / scale)."""
     if scale == 0:
         return 0.0
     rate = float(1 / scale)
@@ -130,7 +130,7 @@ def laplace_std(scale: Fraction) -> float:
 
 @lru_cache(maxsize=4096)
 def laplace_bound(scale: Fraction, miss: float) -> int:
-    """The smallest integer t with P(|noise| > t) <= miss, in steps: P(|Z| > t) = 2 p**(t+1) / (1 + p)."""
+    """Finds the smallest integer t with P(|noise| > t) <= miss, in steps: P(|Z| > t) = 2 p**(t+1) / (1 + p)."""
     if scale == 0:
         return 0
     rate = float(1 / scale)
@@ -144,7 +144,7 @@ def mean_absolute_error(bias: float, scale: float) -> float:
 
 
 def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: Float64s | float) -> Float64s:
-    """E|clip(mean + bias + Z, 0, U) - mean| for Laplace noise Z of that scale; the arguments are broadcast.
+    """Computes E|clip(mean + bias + Z, 0, U) - mean| for Laplace noise Z of that scale; the arguments are broadcast.
 
     As mean_absolute_error, less what clamping into [0, U] saves: the tail probabilities integrated to either end.
     """
@@ -152,14 +152,14 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
     half = width / 2
 
     def tail(edge: Float64s) -> Float64s:
-        """The integral of P(Z > t) over t >= |at|; in place, as what many points cost is memory."""
+        """Integrates P(Z > t) over t >= |edge|; in place, as what many points cost is memory."""
         areas: Float64s = np.abs(edge) / -width
         np.exp(areas, out=areas)
         areas *= half
         return areas
 
     def beyond(edge: Float64s) -> Float64s:
-        """The integral of P(Z > t) over t >= at."""
+        """Integrates P(Z > t) over t >= edge."""
         errors = tail(edge)
         errors -= np.minimum(edge, 0.0)
         return errors
@@ -172,7 +172,7 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
 
 
 def transport_bias(weights: Float64s, uniform: Float64s) -> float:
-    """Worst case of |sum w x - sum u x| over x in [0, 1]: the mass of max(0, w - u), when w and u both sum to 1.
+    """Computes the worst |sum w x - sum u x| over x in [0, 1]: the mass of max(0, w - u), when w and u both sum to 1.
 
     weights, uniform: float64 (users,). Source: S0 section on clipping bias; U times this is the bias in km/h.
     """

@@ -7,7 +7,7 @@ from dpops.accountant import Accountant
 
 
 def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False) -> float:
-    """The most that P(L > epsilon) may be, where L is the privacy loss of all that was spent.
+    """Bounds P(L > epsilon), where L is the privacy loss of all that was spent.
 
     L is the logarithm of how many times as likely what was drawn is from the true input as from a neighbour: whoever
     sees all noisy integers then finds the odds of the truth e^L times what they were before. A delta is no such
@@ -47,12 +47,12 @@ def _concentrated(epsilon: float, rho: float) -> float:
 
 
 def _upper_tail(sds: float) -> float:
-    """Upper tail of the standard normal law."""
+    """Computes the upper tail of the standard normal law."""
     return math.erfc(sds / math.sqrt(2)) / 2
 
 
 def _log_upper_tail(sds: float) -> float:
-    """Logarithm of the upper tail, for sds > 0; far out by two terms. Source: Abramowitz and Stegun (1964), 26.2.12."""
+    """Computes the log of the upper tail, sds > 0; far out by two terms. Source: Abramowitz, Stegun (1964), 26.2.12."""
     if sds < 30:
         return math.log(_upper_tail(sds))
     return -sds * sds / 2 - math.log(sds * math.sqrt(2 * math.pi))

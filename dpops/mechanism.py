@@ -132,7 +132,7 @@ class Plan:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
-        """What the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
+        """Says what the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
         return claim_told(text(self.epsilon), text(self.scale), self.sensitivity)
 
     @property
@@ -143,33 +143,33 @@ class Plan:
 
     @staticmethod
     def told(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
-        """What decides the claims of plans that `public` gave: epsilon, scale and sensitivity of each."""
+        """Reads what decides the claims of plans that `public` gave: epsilon, scale and sensitivity of each."""
         none: Mapping[str, int] = {}
         return [(plan["epsilon"], plan["scale"], plan.get("facts", none).get("sensitivity", 0)) for plan in stored]
 
     def noise_std(self) -> float:
-        """Standard deviation of the noise, in units."""
+        """Computes the standard deviation of the noise, in units."""
         return _noise_std(self.scale.as_integer_ratio(), self.step.as_integer_ratio())
 
     def half_width(self, miss: float) -> float:
-        """Half of an interval that misses the true value with at most that probability: noise, bias, rounding."""
+        """Adds up noise, bias and rounding: half an interval that misses the true value with at most this chance."""
         noise = _noise_bound(self.scale.as_integer_ratio(), self.step.as_integer_ratio(), miss)
         return noise + self.bias_bound + self.rounding
 
     def stated_bias(self) -> float:
-        """What is published beside a value: its worst distance from the true one but for noise, in units."""
+        """Computes what is published beside a value: its worst distance from the true one but for noise, in units."""
         return self.bias_bound if self.version < 2 else min(self.bias_bound + self.rounding, number(self.upper))
 
     def error(self) -> float:
-        """Forecast of the mean absolute error when the bias is at its worst, in units."""
+        """Forecasts the mean absolute error when the bias is at its worst, in units."""
         return mean_absolute_error(self.bias_bound, float(self.scale * self.step))
 
     def document(self) -> dict[str, Any]:
-        """What is stored beside the mechanism's name; `from_public` reads it back."""
+        """Writes what is stored beside the mechanism's name; `from_public` reads it back."""
         return {**self.public(), "version": self.version}
 
     def public(self) -> dict[str, Any]:
-        """All that the plan says, as plain values; the sensitivity is the last of the facts."""
+        """Lists all that the plan says, as plain values; the sensitivity is the last of the facts."""
         return {
             "epsilon": text(self.epsilon),
             "step": text(self.step),
@@ -213,7 +213,7 @@ def _noise_bound(scale: _Ratio, step: _Ratio, miss: float) -> float:
 
 @lru_cache(maxsize=4096)
 def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
-    """The claim of plans that tell these: see `Plan.told`."""
+    """Computes the claim of plans that tell these: see `Plan.told`."""
     asked, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
@@ -266,27 +266,27 @@ class Mechanism(Protocol):
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
-        """The variants that the conformance tests run."""
+        """Lists the variants that the conformance tests run."""
         return [cls()]
 
     @classmethod
     def candidates(cls) -> Sequence[Self]:
-        """The variants that `auto` compares."""
+        """Lists the variants that `auto` compares."""
         return [cls()]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """The public plan of each HAT: it may see the counts, so it is for where these are public. Raises PlanError."""
+        """Makes each HAT's public plan: it may see counts, so it is for where they are public. Raises PlanError."""
         ...
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        """Expected absolute error of the published value of each HAT, in units, if the samples are as the prior says.
+        """Forecasts the absolute error of each HAT's published value, in units, if the samples are as the prior says.
 
         float64 (HATs,). From public information alone: counts, U, epsilon and the prior.
         """
         ...
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
-        """Noisy integers of each HAT; all noise of the call is drawn in vectors. Plans are those made by `plans`."""
+        """Releases noisy integers of each HAT by plans from `plans`; all noise of the call is drawn in vectors."""
         ...
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
@@ -302,13 +302,13 @@ class Mechanism(Protocol):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface
-        """The plan with what the private choices among the integers make exact: its noise scale and bias bound."""
+        """Completes the plan with what the integers' private choices make exact: noise scale and bias bound."""
         return plan
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """What the integers of many HATs say, with intervals that each miss the true value with at most that
-        probability. plans: as `Plan.document` stores them. Post-processing."""
+        """Reads the integers of many HATs, with intervals that each miss the true value with at most that probability.
+        plans: as `Plan.document` stores them. Post-processing."""
         if cls.chooses:
             made = [Plan.from_public(cls.name, plan) for plan in plans]
             plans = [cls.resolve(*pair).document() for pair in zip(released, made, strict=True)]
@@ -316,17 +316,17 @@ class Mechanism(Protocol):
 
 
 def plan_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-    """The plan of a HAT that stands alone. Raises PlanError."""
+    """Plans a HAT that stands alone. Raises PlanError."""
     return mechanism.plans([hat], grid, epsilon)[0]
 
 
 def forecast_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
-    """The expected absolute error of a HAT that stands alone, in units."""
+    """Forecasts the absolute error of a HAT that stands alone, in units."""
     return float(mechanism.forecasts(HatCounts.of([hat], grid, epsilon, prior)[0])[0])
 
 
 def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
-    """The noisy queries in units, clamped into [0, upper], float64 (HATs,)."""
+    """Reads the noisy queries in units, clamped into [0, upper], float64 (HATs,)."""
     stored = {id(plan): plan.document() for plan in plans}
     read = noisy_queries([integers[-1] for integers in released], [stored[id(plan)] for plan in plans], miss=1.0)
     return read.number(0)[0]  # type: ignore[no-any-return]
@@ -371,7 +371,7 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
 
 
 def facts_of(hat: CountsKnown, grid: Grid) -> dict[str, int]:
-    """The facts that `stack` checks totals against, and how many samples there were before a cap."""
+    """Lists the facts that `stack` checks totals against, and how many samples there were before a cap."""
     counts, reported = hat
     return {
         "users": counts.size,

@@ -6,12 +6,12 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4096)
 def fraction(text: str) -> Fraction:
-    """A rational number from its text, remembered: the plans of a release share a few."""
+    """Reads a rational number from its text, remembered: the plans of a release share a few."""
     return Fraction(text)
 
 
 def number(value: Fraction) -> float:
-    """float(value), remembered: the plans of a release share a few, and a fraction takes its time."""
+    """Computes float(value), remembered: the plans of a release share a few, and a fraction takes its time."""
     return _number(*value.as_integer_ratio())
 
 
@@ -21,7 +21,7 @@ def _number(numerator: int, denominator: int) -> float:
 
 
 def text(value: Fraction) -> str:
-    """str(value), remembered likewise."""
+    """Writes str(value), remembered likewise."""
     return _text(*value.as_integer_ratio())
 
 

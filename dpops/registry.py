@@ -13,7 +13,7 @@ from dpops.mechanism import Integers, Mechanism
 
 @cache
 def registered() -> dict[str, type[Mechanism]]:
-    """Mechanism classes by the name a specification uses, sorted by name.
+    """Lists mechanism classes by the name a specification uses, sorted by name.
 
     >>> registered()["tree"].statistics
     frozenset({'distribution'})

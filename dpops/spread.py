@@ -35,10 +35,10 @@ class Spread:
         kmh: Float64s | float = USUAL_KMH,
         least: float | None = None,
     ) -> Float64s:
-        """Variance for such numbers of vehicles and reports. reports: None where they are secret. kmh: what describes
-        the HATs.
+        """Computes the variance for such numbers of vehicles and reports.
 
-        least: another one than this law's, where releases told it.
+        reports: None where they are secret. kmh: what describes the HATs. least: another one than this law's, where
+        releases told it.
         """
         vehicles, speed = np.maximum(vehicles, 1e-6), _relative(kmh)
         reports_made = fitted.REPORTS * vehicles * speed**-fitted.DWELL_POWER if reports is None else reports
@@ -58,7 +58,7 @@ tell (docs/hats-measured.md)."""
 
 
 def growth(kmh: Float64s | float) -> Float64s:
-    """How much more vehicles differ where so many km/h are driven than at 20 km/h, in variance."""
+    """Computes how much more vehicles differ where so many km/h are driven than at 20 km/h, in variance."""
     return _relative(kmh) ** fitted.SPREAD_POWER
 
 

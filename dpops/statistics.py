@@ -32,7 +32,7 @@ class Column(Protocol):
     def name(self) -> str: ...
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
-        """int64 (groups,) or (groups, K), zero for a group without samples.
+        """Adds up samples by group: int64 (groups,) or (groups, K), zero for a group without samples.
 
         steps: int64 (samples,), grid steps in [0, upper_steps]. group: of each sample, below `groups`.
         """
@@ -161,7 +161,7 @@ class Statistic:
         return self.name.split(" ")[0]
 
     def with_options(self, given: Mapping[str, Fraction]) -> "Statistic":
-        """The statistic with a value of each of its options. Raises ValueError where one is missing."""
+        """Gives the statistic a value of each of its options. Raises ValueError where one is missing."""
         for option in self.options:
             if option not in given:
                 raise ValueError(f"{self.name} needs the option {option!r}, a number")
@@ -185,7 +185,7 @@ class Statistic:
         return self.outputs if len(self.outputs) > 1 else ()
 
     def place(self, output: Output) -> int:
-        """Place of an output among those of its kind, numbers or lists, as `dpops.estimate` has them."""
+        """Finds the place of an output among those of its kind, numbers or lists, as `dpops.estimate` has them."""
         return [other for other in self.outputs if other.is_list == output.is_list].index(output)
 
 
@@ -226,14 +226,14 @@ def registered() -> dict[str, Statistic]:
 
 
 def named(name: str) -> Statistic:
-    """A statistic by its name with its options, as ledgers and result files hold it: "mean", "share above 50"."""
+    """Finds a statistic by its name with options, as in ledgers and result files: "mean", "share above 50"."""
     kind, *words = name.split(" ")
     given = {option: Fraction(value) for option, value in zip(words[::2], words[1::2], strict=True)}
     return registered()[kind].with_options(given)
 
 
 def _decimal(value: Fraction) -> str:
-    """A number as it is written: 50, 62.5."""
+    """Writes a number in decimals: 50, 62.5."""
     return f"{(Decimal(value.numerator) / value.denominator).normalize():f}"
 
 
@@ -262,7 +262,7 @@ class RequestedStatistic:
         return named(self.name)
 
     def columns(self, grid: Grid) -> Mapping[str, Column]:
-        """What it needs of samples, by the field of `Totals` that takes it."""
+        """Lists the columns that it needs of samples, by the field of `Totals` that takes each."""
         statistic = self.statistic
         return statistic.needs.columns(self.mechanism, grid, *statistic.values)
 
@@ -276,7 +276,7 @@ def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
 
 
 def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Column, ...]:
-    """The columns that some statistics need together, by name. Raises ValueError for two that differ under one name."""
+    """Lists the columns that some statistics need, by name. Raises ValueError where two of one name differ."""
     columns: dict[str, Column] = {}
     for statistic in requested:
         for column in statistic.columns(grid).values():
@@ -286,5 +286,5 @@ def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Col
 
 
 def extras_of(names: Sequence[str]) -> tuple[Output, ...]:
-    """The further columns that rows of some statistics have, in the statistics' order."""
+    """Lists the further columns that rows of some statistics have, in the statistics' order."""
     return tuple(dict.fromkeys(output for name in names for output in named(name).extras))
