@@ -92,7 +92,7 @@ def _alike(
 
 
 def _joined(alike: _Alike) -> tuple[Wide, Float64s, Float64s]:
-    """One row for several; and what they say beside it of the border alone: its corner, and the right-hand side.
+    """Makes one row of several; tells what they say beside it of the border alone: corner and right-hand side.
 
     The squares of what rows miss, each times its precision, are that of their mean times all precision, and those of
     what each misses beside the mean, in which local effects do not stand any more.

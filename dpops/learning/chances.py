@@ -51,7 +51,7 @@ class Chances(NamedTuple):
 
 
 def factors_of(log_variances: Float64s, most: float, doubt: Doubt, vehicles: Float64s) -> Float64s:
-    """Equally likely factors of a number of vehicles, or of a weight; (.., NODES).
+    """Computes equally likely factors of a number of vehicles, or of a weight; (.., NODES).
 
     log_variances: of their logarithm, as the count model has it where its values are. most: the variance where nothing
     is released. vehicles: expected. What a release says of a weight is precise on the weight's own scale, not on that
@@ -71,7 +71,7 @@ def factors_of(log_variances: Float64s, most: float, doubt: Doubt, vehicles: Flo
 
 
 def expected_vehicles(weights: Float64s, larger: float) -> Float64s:
-    """Vehicles in a HAT. weights: its weight, in vehicles of the declared profile. larger: see `Field`."""
+    """Estimates a HAT's vehicles. weights: its weight, in vehicles of the declared profile. larger: see `Field`."""
     believed = min(max(larger, 1 / fitted.MOST_LARGER), fitted.MOST_LARGER)
     vehicles: Float64s = fitted.MORE_VEHICLES * weights / believed**fitted.BELIEVED
     return vehicles
@@ -80,14 +80,16 @@ def expected_vehicles(weights: Float64s, larger: float) -> Float64s:
 def numbers_of(
     vehicles: Float64s, log_variances: Float64s, most: float, doubt: Doubt = VEHICLES, least: float = 1.0
 ) -> Float64s:
-    """Equally likely numbers of vehicles in a HAT, at least so many; (.., NODES). vehicles: expected; see
-    `factors_of`."""
+    """Computes equally likely numbers of vehicles in a HAT, at least so many; (.., NODES).
+
+    vehicles: expected; see `factors_of`.
+    """
     numbers: Float64s = np.maximum(vehicles[..., None] * factors_of(log_variances, most, doubt, vehicles), least)
     return numbers
 
 
 def described_variances(variances: Float64s, factors: Float64s, most: float) -> Float64s:
-    """Variance of what describes a place, (km/h)^2, if there are so many times as many vehicles; (.., NODES).
+    """Computes the variance of what describes a place, (km/h)^2, if it has so many times as many vehicles; (.., NODES).
 
     variances: with the number that is thought. most: where nothing is released. Noise in km/h is inverse to the weight,
     so what was released of a place says little if few drive there, even if many were thought to.
@@ -104,7 +106,7 @@ def left_variances(own: Float64s, said: Float64s) -> Float64s:
 
 
 def traffic_variances(own: Float64s, said: Float64s, floor: float) -> Float64s:
-    """How far very many vehicles' mean in a HAT lies from the value, in variance beside what describes it; (.., NODES).
+    """Computes the variance of very many vehicles' mean in a HAT around the value, beside its description; (.., NODES).
 
     own: of the vehicles' mean that were there, of which the floor is what all have in common. said: what a release of
     single HATs told of it, (..), a precision: the value followed it so far, and with it those vehicles' own speeds.
@@ -115,7 +117,7 @@ def traffic_variances(own: Float64s, said: Float64s, floor: float) -> Float64s:
 
 
 def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
-    """Around the mean of a mixture of normals of these variances, (.., NODES), so wide that it holds this share."""
+    """Finds how far around the mean a mixture of normals of these variances, (.., NODES), holds this share."""
     sds = np.sqrt(variances)
     # What is held grows ever more slowly with the width, so Newton's steps from below never go too far.
     width: Float64s = NormalDist().inv_cdf((1 + share) / 2) * sds.min(axis=-1)

@@ -43,7 +43,7 @@ class ClassSums:
         return ClassSums(np.zeros((cells, classes)), np.zeros(classes))
 
     def after(self, day: ClassDay) -> "ClassSums":
-        """With one more day."""
+        """Adds one more day."""
         return ClassSums(self.weights + day.weights / day.variances, self.precisions + 1 / day.variances, self.days + 1)
 
 
@@ -99,14 +99,17 @@ class Quantiles(NamedTuple):
 
 
 def middles(edges: Float64s) -> Float64s:
-    """The speed that stands for each class; in the first one vehicles stand."""
+    """Takes the middle of each class as its speed; 0 in the first one, in which vehicles stand."""
     result: Float64s = (edges[:-1] + edges[1:]) / 2
     result[0] = 0.0
     return result
 
 
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float) -> ClassBelief:
-    """whole: what all vehicles of a day weigh in all classes, as declared. A function of its arguments alone."""
+    """Learns each cell's usual distribution from the sums of all days.
+
+    whole: what all vehicles of a day weigh in all classes, as declared. A function of its arguments alone.
+    """
     speeds, classes = middles(edges), edges.size - 1
     observed = sums.weights / np.maximum(sums.precisions, 1e-300)
     spread = prior_covariance(edges)
@@ -127,7 +130,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float
 
 
 def prior_covariance(edges: Float64s) -> Float64s:
-    """Covariance of how a cell's logarithms lie around the city's, (classes, classes), before anything is released."""
+    """Computes the covariance of a cell's logarithms around the city's before any release, (classes, classes)."""
     classes, index = edges.size - 1, np.arange(edges.size - 1)
     tilt = middles(edges) / edges[-1]
     tilt = tilt - tilt.mean()
@@ -153,7 +156,7 @@ def prior_shares(classes: int) -> Float64s:
 def _told(
     logs: Float64s, observed: Float64s, precisions: Float64s, cells: OfCells, speeds: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """Slope of what was observed, and how much it tells (Gauss and Newton's), of each cell's logarithms."""
+    """Computes the slope of what was observed, and how much it tells (Gauss and Newton's), of cells' logarithms."""
     weights, shares = np.exp(logs), _shares(logs)
     means = shares @ speeds
     of_mean, sharp = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.CLASS_MEAN_FLOOR)
@@ -167,7 +170,7 @@ def _told(
 def _city(
     before: Float64s, sharp: Float64s, logs: Float64s, slope: Float64s, told: Float64s, covariances: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """The city's own logarithms by least squares, and their covariance.
+    """Fits the city's own logarithms by least squares, with their covariance.
 
     Each cell tells of them what its own deviation leaves.
 
@@ -195,7 +198,7 @@ def _shares(logs: Float64s) -> Float64s:
 
 
 def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
-    """Each cell's distribution in times of these means, km/h, (cells, times): shares, (cells, times, classes).
+    """Tilts each cell's distribution to these means, km/h, (cells, times): shares, (cells, times, classes).
 
     It is its usual one times e to a multiple of the speed: the nearest, as relative entropy has it, with that mean.
     """
@@ -229,8 +232,9 @@ def quantiles(
 
 
 def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], level: float) -> Quantiles:
-    """Where a curve reaches a level, at 0 where vehicles stand then, with its interval. around: the highest and the
-    lowest curve that there may be.
+    """Finds where a curve reaches a level, with its interval; 0 where vehicles stand then.
+
+    around: the highest and the lowest curve that there may be.
 
     Where in its class a speed lies is not known either, whatever the curve is: the squares of both add up. All that is
     faster than the upper bound is at that, so an interval around a value in the last class ends there.
@@ -260,7 +264,7 @@ class ExpectedCell(NamedTuple):
 def expected_error(
     edges: Float64s, cell: ExpectedCell, precisions: Float64s, level: float, like: tuple[Float64s, int] | None
 ) -> float:
-    """By how much a percentile of a cell's day is expected to be missed, km/h, after days of these precisions.
+    """Forecasts by how much a percentile of a cell's day is missed, km/h, after days of these precisions.
 
     like: the weights of so many cells, which tell of the city; None where it is known otherwise.
     """
@@ -294,7 +298,7 @@ def _inverted(matrices: Float64s) -> Float64s:
 
 
 def _below(shares: Float64s) -> Float64s:
-    """At each edge, (.., classes + 1), from 0 to 1."""
+    """Sums the shares below each edge, (.., classes + 1), from 0 to 1."""
     result: Float64s = np.concatenate([np.zeros((*shares.shape[:-1], 1)), np.cumsum(shares, axis=-1)], axis=-1)
     return np.minimum(result, 1.0)
 
@@ -321,7 +325,7 @@ def _variances(
 
 
 def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
-    """Where a rising curve through these shares at the edges reaches a level, and in which class that is."""
+    """Finds where a rising curve through these shares at the edges reaches a level, and in which class that is."""
     index = np.sum(below[..., 1:-1] < level, axis=-1)
     start, end = (np.take_along_axis(below, index[..., None] + more, -1)[..., 0] for more in (0, 1))
     part = np.clip((level - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)

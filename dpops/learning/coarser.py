@@ -19,7 +19,7 @@ SOURCES = ("", "parent", "day")
 
 
 def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
-    """What is believed about groups of HATs of the belief's day, (cell groups, slot groups).
+    """Estimates groups of HATs of the belief's day, (cell groups, slot groups).
 
     A group's value is the mean of its HATs' values, each weighing what its weight is expected to be. So values of all
     groupings agree: the mean of finer groups, weighted by theirs, is that of the coarser one. Variances come from the
@@ -69,7 +69,7 @@ class Shown(NamedTuple):
 
 
 def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
-    """Beside a HAT that is not known stands its parent's value in that slot where that is known, else its cell's day.
+    """Puts beside a HAT that is not known its parent's value in that slot where that is known, else its cell's day.
 
     Its status says so. The HAT's own value stays: of the HAT it is the better guess, and its interval is the HAT's.
     """
@@ -111,7 +111,7 @@ def _of_cells(field_of_hats: Field, noisy: Float64s) -> Field:
 
 
 def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:
-    """Variance of what a day to come deviates by, (cell groups, slot groups)."""
+    """Computes the variance of what a day to come deviates by, (cell groups, slot groups)."""
     if not belief.day.more.any():
         return np.zeros(groups.shape)
     by_hour = np.zeros((*groups.shape, belief.day.more.shape[0]))
@@ -121,7 +121,7 @@ def _of_day(belief: Field, groups: Groups, share: Float64s) -> Float64s:
 
 
 def _through_weights(learned: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
-    """Variance of a group's mean that comes from its HATs' weights, (cell groups, slot groups).
+    """Computes the variance of a group's mean that comes from its HATs' weights, (cell groups, slot groups).
 
     apart: each HAT's share times how far its value lies from the group's: what the mean moves by if its weight is e
     times as large. Weights are off by the effects that describe them, by the day's hour, and each by itself.
@@ -136,9 +136,11 @@ def _through_weights(learned: Learned, belief: Field, groups: Groups, apart: Flo
 
 
 def _through_standing(learned: Learned, belief: Field, groups: Groups, apart: Float64s) -> Float64s:
-    """Square of what a group's mean moves by if vehicles that stand are given what they report, (cell groups, slot
-    groups): a release weighs each less, the more it is in one place, by a factor that the profile tells. How many
-    stand, and how many pass by, nothing tells."""
+    """Squares what a group's mean moves by if vehicles that stand are given what they report.
+
+    Returns (cell groups, slot groups). A release weighs each less, the more it is in one place, by a factor that the
+    profile tells. How many stand, and how many pass by, nothing tells.
+    """
     standing = np.exp(-((np.maximum(belief.values, 0.0) / fitted.STANDS_KMH) ** 2))
     moved = (learned.state.facts.standing - 1) * standing * apart
     of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(moved)
@@ -152,8 +154,10 @@ def _is_seen(models: Learned, belief: Field, groups: Groups, repeats: Float64s) 
 
 
 def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
-    """In how many HATs of a group one vehicle is, roughly, (cell groups, slot groups): of all in one hour those of an
-    hour, of one cell's whole day those of a cell, by the profile."""
+    """Estimates in how many HATs of a group one vehicle is, (cell groups, slot groups), by the profile.
+
+    Of all in one hour it is in those of an hour, of one cell's whole day in those of a cell.
+    """
     weights, slots = groups.totals(belief.weights), np.bincount(groups.slots, minlength=groups.shape[1])
     part = weights / weights.sum(axis=0)
     in_cell = np.maximum(facts.hats_in_cell * slots / groups.slots.size, 1.0)

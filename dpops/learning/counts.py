@@ -56,13 +56,13 @@ class CountQueries:
         return missed
 
     def totals(self, hats: Float64s, usual: float) -> NoisyTotals:
-        """What the sum over all groups says of a usual day's whole weight; hats: as the surface has them now."""
+        """Reads a usual day's whole weight off the sum over all groups; hats: as the surface has them now."""
         return NoisyTotals.of(
             float(self.mean.sum()), float(np.sum(1 / self.precision(hats))), float(hats.sum()) / usual
         )
 
     def linear(self, effects: Float64s, hats: Float64s) -> Information:
-        """What the values say where the effects are near these; hats: the weights that they describe."""
+        """Makes what the values say linear where the effects are near these; hats: the weights that they describe."""
         rows = self.rows(hats)
         return rows.information(self.precision(hats), rows.applied(effects) + self.misses(hats))
 
@@ -104,7 +104,7 @@ class CountProblem:
         return weights_of(self.layout.design, effects, hours)
 
     def whole(self, effects: Float64s) -> Whole:
-        """What is believed of a usual day's whole weight, by totals alone, where the surface has its pattern.
+        """Estimates a usual day's whole weight, by totals alone, where the surface has its pattern.
 
         Weights are above 0, so a group's follows its noise upwards alone, and the likeliest surface of a city under
         heavy noise weighs too much, up to three times; the noise of a total has the mean 0.
@@ -112,7 +112,10 @@ class CountProblem:
         return whole_weight(self.expected, self.expected_sd, self.totals(effects))
 
     def totals(self, effects: Float64s, part: float = 1.0) -> NoisyTotals:
-        """What totals say of a usual day's whole weight. part: of what those before the queries' say, that counts."""
+        """Adds up what totals say of a usual day's whole weight.
+
+        part: how much counts of what totals before those of the queries say.
+        """
         usual = self.weight(effects)
         told = (
             NoisyTotals()
@@ -127,11 +130,11 @@ class CountProblem:
         return self.usual.weight(self.layout.design, effects)
 
     def held(self, effects: Float64s) -> "CountProblem":
-        """The problem with the whole weight held at what is believed of it."""
+        """Holds the whole weight at what is believed of it."""
         return replace(self, expected=self.whole(effects).mean, expected_sd=_HELD)
 
     def linear(self, effects: Float64s) -> Information:
-        """The queries and the anchor, made linear at these effects (Gauss-Newton)."""
+        """Makes the queries and the anchor linear at these effects (Gauss-Newton)."""
         predicted = self._anchored(effects)
         for query in self.queries:
             predicted = predicted + query.linear(effects, self.hats(effects, query.hours))
@@ -141,7 +144,7 @@ class CountProblem:
         return [query.precision(self.hats(effects, query.hours)) for query in self.queries]
 
     def cost(self, effects: Float64s, precisions: Sequence[Float64s], smoothness: Smoothness) -> float:
-        """Twice the negative log-likelihood and log-prior, with the variances held where a step begins."""
+        """Computes twice the negative log-likelihood and log-prior, with the variances held where a step begins."""
         cost = (math.log(self.expected / self.weight(effects)) / self.expected_sd) ** 2
         cost += self.earlier.cost(self.layout, effects) + smoothness.cost(self.layout.design, effects)
         for query, precision in zip(self.queries, precisions, strict=True):
@@ -149,7 +152,7 @@ class CountProblem:
         return cost
 
     def _anchored(self, effects: Float64s) -> Information:
-        """One wide row: the usual day's whole weight is about what is expected."""
+        """Says in one wide row that the usual day's whole weight is about what is expected."""
         layout = self.layout
         row = self.usual.row(layout, effects)[None]
         value = row @ effects + math.log(self.expected / self.weight(effects))
@@ -165,7 +168,7 @@ class UsualDay:
 
     @staticmethod
     def of(days: Sequence[Int64s]) -> "UsualDay":
-        """The mean of days whose hours are these; before any, a whole day."""
+        """Averages days whose hours are these; before any, takes a whole day."""
         keys = [hours.tobytes() for hours in days]
         parts = tuple((keys.count(key) / len(keys), hours) for key, hours in dict(zip(keys, days, strict=True)).items())
         return UsualDay(parts or ((1.0, np.arange(HOURS)),))
@@ -174,7 +177,7 @@ class UsualDay:
         return sum(part * float(weights_of(design, effects, hours).sum()) for part, hours in self.kinds)
 
     def row(self, layout: EffectLayout, effects: Float64s) -> Float64s:
-        """How the logarithm of its whole weight changes with each effect, (columns,)."""
+        """Computes how the logarithm of its whole weight changes with each effect, (columns,)."""
         rows = np.zeros(layout.width)
         for part, hours in self.kinds:
             weights = weights_of(layout.design, effects, hours)
@@ -202,7 +205,7 @@ class Counts:
     usual: UsualDay
 
     def start(self, totals: NoisyTotals) -> Start:
-        """What the next fit begins with. totals: see `Start`."""
+        """Makes what the next fit begins with. totals: see `Start`."""
         return Start(self.effects, self.solved.smoothness, totals)
 
     @property
@@ -211,7 +214,7 @@ class Counts:
         return np.eye(self.solved.system.layout.border.size, self.solved.border.size)
 
     def mean_over_likeliest(self, rows: GroupRows, weights: Float64s) -> Float64s:
-        """How many times as large a group's weight is on average as the likeliest one, at each HAT, (cells, slots).
+        """Computes how many times as large a group's weight is on average as the likeliest one, by HAT, (cells, slots).
 
         A released sum of speeds is about the mean weight; with less, a place of which hardly anything is known would be
         given a speed far from its centre. Where nothing is released the logarithm has a normal law, whose variance v is
@@ -224,16 +227,18 @@ class Counts:
         return groups.spread(mean.reshape(groups.shape))
 
     def hats(self, design: Design, hours: Int64s) -> Float64s:
-        """Weight of each HAT on a usual day, (cells, slots)."""
+        """Computes the weight of each HAT on a usual day, (cells, slots)."""
         return weights_of(design, self.effects, hours)
 
     def variances(self, hours: Int64s) -> Float64s:
-        """Variance of the logarithm of each HAT's weight, (cells, slots)."""
+        """Computes the variance of the logarithm of each HAT's weight, (cells, slots)."""
         return hat_variances(self.solved, usual_hours(self.solved)).variances[:, hours]
 
     def city_variance(self, hours: Int64s) -> float:
-        """Variance of the logarithm of the whole weight of a day of these hours: of a usual day's, and of how they
-        differ."""
+        """Computes the variance of the logarithm of the whole weight of a day of these hours.
+
+        It adds that of a usual day's and that of how the two differ.
+        """
         layout = self.solved.system.layout
         row = UsualDay.of([hours]).row(layout, self.effects) - self.usual.row(layout, self.effects)
         border = np.zeros(self.solved.border.size)

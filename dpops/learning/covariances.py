@@ -19,7 +19,7 @@ class HatVariances:
 
 
 def usual_hours(solved: Solved) -> Float64s:
-    """What describes an hour in the border, (48, border): the city's number and the hour's effect."""
+    """Builds the rows that describe an hour in the border, (48, border): the city's number and the hour's effect."""
     rows = np.zeros((HABITS, solved.spread.shape[0]))
     rows[:, 0] = 1
     rows[:, solved.system.layout.hours] = np.eye(HABITS)

@@ -63,7 +63,7 @@ class Design:
         return slice(1 + self.cells + HABITS, self.columns)
 
     def of_hats(self, hours: Int64s) -> Int64s:
-        """The columns that describe each HAT, int64 (cells, slots, 4); hours: of the slots, 0 to 47."""
+        """Lists the columns that describe each HAT, int64 (cells, slots, 4); hours: of the slots, 0 to 47."""
         shape = (self.cells, hours.size)
         cell = np.broadcast_to(np.arange(1, 1 + self.cells)[:, None], shape)
         hour = np.broadcast_to(self.hour_columns.start + hours, shape)
@@ -71,7 +71,7 @@ class Design:
         return np.stack([np.zeros(shape, np.int64), cell, hour, block], axis=-1)
 
     def described(self, effects: Float64s, hours: Int64s) -> Float64s:
-        """The sum of each HAT's effects, (cells, slots)."""
+        """Sums each HAT's effects, (cells, slots)."""
         block = effects[self.parent_columns].reshape(-1, BLOCKS)[self.parents]
         by_hour = effects[self.hour_columns] + block[:, part_of(np.arange(HABITS))]
         total: Float64s = effects[0] + effects[self.cell_columns, None] + by_hour[:, hours]
@@ -79,13 +79,13 @@ class Design:
 
 
 def part_of(hours: Int64s) -> Int64s:
-    """The part of the day in which hours of either kind lie."""
+    """Finds the part of the day in which hours of either kind lie."""
     return hours % HOURS // BLOCK_H
 
 
 @cache
 def hour_smoothness() -> Float64s:
-    """Laplacian of the ring of 24 hours plus half the identity. Not to be written to."""
+    """Builds the Laplacian of the ring of 24 hours plus half the identity. Not to be written to."""
     ring = np.roll(np.eye(HOURS), 1, axis=1)
     penalty: Float64s = 2.5 * np.eye(HOURS) - ring - ring.T
     penalty.flags.writeable = False
@@ -103,7 +103,7 @@ def off_smoothness() -> Float64s:
 
 @cache
 def both_kinds() -> Float64s:
-    """Where hours of the clock stand among those of both kinds of days, (48, 24)."""
+    """Maps hours of the clock to where they stand among those of both kinds of days, (48, 24). Not to be written to."""
     stacked: Float64s = np.concatenate([np.eye(HOURS), np.eye(HOURS)])
     stacked.flags.writeable = False
     return stacked
@@ -125,16 +125,16 @@ class Smoothness:
     days: float = 1.0
 
     def of(self, design: Design) -> "Smoothness":
-        """Before any release: neighbours that are small differ as streets do."""
+        """Adapts the smoothness before any release to a design: neighbours that are small differ as streets do."""
         return replace(self, cells=self.cells * fitted.OF_SMALL_CELLS) if design.are_small else self
 
     def is_near(self, other: "Smoothness", share: float) -> bool:
-        """Whether none is that share larger or smaller than the other's."""
+        """Says whether none is that share larger or smaller than the other's."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return all(abs(one / another - 1) <= share for one, another in pairs)
 
     def beyond(self, before: "Smoothness") -> "Smoothness":
-        """Farther on the way from what was before: expectation-maximisation goes it in small steps."""
+        """Goes farther on the way from `before`: expectation-maximisation goes it in small steps."""
         return Smoothness(
             **{
                 name: getattr(before, name) * (getattr(self, name) / getattr(before, name)) ** _FARTHER
@@ -143,12 +143,12 @@ class Smoothness:
         )
 
     def of_hours(self) -> Float64s:
-        """The prior precision of hours of both kinds of days, (48, 48)."""
+        """Builds the prior precision of hours of both kinds of days, (48, 48)."""
         usual, apart = self.hours * hour_smoothness(), self.off * off_smoothness()
         return np.block([[usual + apart, -apart], [-apart, apart]])
 
     def cost(self, design: Design, effects: Float64s) -> float:
-        """Effects' prior precision effects."""
+        """Computes what effects cost: their prior precision, multiplied by them from both sides."""
         cells, hours, parts = (
             effects[span] for span in (design.cell_columns, design.hour_columns, design.parent_columns)
         )

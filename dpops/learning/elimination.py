@@ -80,7 +80,7 @@ class _Town:
     pairs: Int64s
 
     def fronts(self) -> Iterator[Int64s]:
-        """The places of each front; those of a cut come after those of both its sides."""
+        """Yields the places of each front; those of a cut come after those of both its sides."""
         names, family = np.unique(self.family, return_inverse=True)
         if self.places.size <= MOST_TOGETHER or names.size == 1:
             yield self.places
@@ -119,7 +119,7 @@ def _by_distance(count: int, pairs: Int64s) -> Int64s:
 
 
 def _reached(first: int, others: Sequence[Sequence[int]]) -> list[int]:
-    """All families that can be reached from one, the nearest first."""
+    """Lists all families that can be reached from one, the nearest first."""
     nearest_first, reached = [first], {first}
     for family in nearest_first:
         more = [other for other in others[family] if other not in reached]
@@ -129,7 +129,10 @@ def _reached(first: int, others: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _fronts(bounds: Int64s, row: Int64s, column: Int64s) -> list[Front]:
-    """row, column: ranks of a system's numbers. A number belongs to the front that first eliminates one of both."""
+    """Makes the fronts of a system. row, column: ranks of its numbers.
+
+    A number belongs to the front that first eliminates one of both.
+    """
     of_rank = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     of_number = of_rank[np.minimum(row, column)]
     by_front = np.argsort(of_number, kind="stable")
@@ -153,5 +156,5 @@ def _fronts(bounds: Int64s, row: Int64s, column: Int64s) -> list[Front]:
 
 
 def _inner(ranks: Int64s, start: int, stop: int, meets: Int64s) -> Int64s:
-    """Where ranks stand in the matrix of a front."""
+    """Finds where ranks stand in the matrix of a front."""
     return np.where(ranks < stop, ranks - start, stop - start + np.searchsorted(meets, ranks))

@@ -17,8 +17,10 @@ probability of about 2/3, as of a HAT (`dpops.learning.chances`)."""
 
 
 def at_least(days: Sequence[DayValues], hours: Int64s, groups: Groups, least: Float64s) -> NDArray[np.bool_]:
-    """Whether groups of HATs weigh so much, bool (cell groups, slot groups): false where a released sum over all of
-    one, and perhaps over more, does not likely come to `least`, the same shape. True where none is released.
+    """Says whether groups of HATs weigh so much, bool (cell groups, slot groups).
+
+    False where a released sum over all of one, and perhaps over more, does not likely come to `least`, the same shape.
+    True where none is released.
 
     The sums are means of the days whose hours are these, else of those at the same hours of the clock. Those over whole
     days say nothing of an hour, and are left out.

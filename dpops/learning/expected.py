@@ -92,7 +92,7 @@ def expected_days(
 
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, float, float]]:
-    """Cells so many times as busy as the average: the squared error, the pattern, and the part not known."""
+    """Yields of each day, for cells so many times as busy as the average: squared error, pattern, part not known."""
     before = {part: sd * sd for part, sd in PARTS.items()}
     told, left = dict.fromkeys(before, 0.0), before
     for stages in days:
@@ -106,7 +106,7 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
 
 
 def _own(bounds: BoundsOnly, busy: float) -> float:
-    """The variance of a HAT's mean around all that describes it, by reports."""
+    """Computes the variance of a HAT's mean around all that describes it, by reports."""
     return float(USUAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
 
 
@@ -120,7 +120,7 @@ def _at_public_counts(stage: Stage) -> Stage:
 
 
 def _pattern(parts: dict[Part, float]) -> float:
-    """What HATs differ by."""
+    """Sums the variances of what HATs differ by."""
     return sum(variance for part, variance in parts.items() if part != CITY)
 
 
