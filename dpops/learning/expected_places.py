@@ -46,7 +46,9 @@ class ExpectedMap:
 def expected_maps(
     stage: Stage, fleet: Fleet, *, places: int, cells: int, crowding: float, days: Sequence[int]
 ) -> list[ExpectedMap]:
-    """stage: a day's look at places. cells: of the region that hold them. crowding: as SPREAD and CONCENTRATED.
+    """Forecasts the map after each of these days.
+
+    stage: a day's look at places. cells: of the region that hold them. crowding: as SPREAD and CONCENTRATED.
 
     A place where w weigh is known to (noise / w)^2 a day; its weight is known as badly, which moves what it differs by.
     """
@@ -84,7 +86,7 @@ def _left(before: float, noise: tuple[Float64s, Float64s], own: Float64s, days: 
 
 @cache
 def _popular(crowding: float) -> Float64s:
-    """How busy places are beside the average one, in classes of equally many: a lognormal law."""
+    """Computes how busy places are beside the average one, in classes of equally many: a lognormal law."""
     normal = NormalDist()
     z = np.array([normal.inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])
     raw = np.exp(crowding * z)

@@ -21,7 +21,7 @@ class Factored:
     gains: Sequence[Float64s]
 
     def solved(self, of: Float64s) -> Float64s:
-        """The matrix's inverse times columns, (places, n)."""
+        """Multiplies the matrix's inverse by columns, (places, n)."""
         solution, fronts = of[self.elimination.order], self.elimination.fronts
         for front, gain in zip(fronts, self.gains, strict=True):
             if front.meets.size:
@@ -34,7 +34,7 @@ class Factored:
         return solution[self.elimination.rank]
 
     def selected(self, size: int) -> Float64s:
-        """The inverse where the matrix has its numbers, (size,) (Takahashi, Fagan and Chen 1973)."""
+        """Computes the inverse where the matrix has its numbers, (size,) (Takahashi, Fagan and Chen 1973)."""
         numbers, fronts = np.zeros(size), self.elimination.fronts
         covariances: dict[int, Float64s] = {}
         for index in reversed(range(len(fronts))):

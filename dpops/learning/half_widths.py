@@ -35,10 +35,11 @@ class HalfWidths(NamedTuple):
 def hat_half_widths(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1
 ) -> HalfWidths:
-    """Half widths of a HAT, for each number of vehicles in it; at most upper_kmh / 2, for then nothing is known.
+    """Computes half widths of a HAT, for each number of vehicles in it.
 
-    The noise in what describes the HAT, and its own variance around that, at a cautious number of vehicles
-    (docs/estimates.md, "Intervals"). days: so many days that are alike, whose noise averages out.
+    They are at most upper_kmh / 2, for then nothing is known. They come of the noise in what describes the HAT, and of
+    its own variance around that, at a cautious number of vehicles (docs/estimates.md, "Intervals"). days: so many days
+    that are alike, whose noise averages out.
     """
     own_speed, speed = _described(stage, bounds, vehicles, days, speed_noise)
     own_count, count = np.zeros(vehicles.size), np.zeros(vehicles.size)
@@ -55,7 +56,7 @@ def hat_half_widths(
 def place_half_widths(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1
 ) -> Float64s:
-    """Half widths of the mean of a whole day in the cell, or in the finest place that a level has; see `place_level`.
+    """Computes half widths of a whole day's mean in the cell, or in a level's finest place; see `place_level`.
 
     Noise and the HATs' own variance alone: what the published product counts beside them is in `coarser`.
     """
@@ -68,7 +69,7 @@ def place_half_widths(
 
 
 def place_level(stage: Stage, bounds: BoundsOnly) -> str:
-    """The name of the level with the most places, and of these the one with the longest times."""
+    """Names the level with the most places, and of these the one with the longest times."""
     return max(stage.shares, key=lambda item: _places(level(item[0], bounds.hats, Fraction(1))))[0]
 
 
@@ -77,18 +78,18 @@ def _places(grouped: Level) -> tuple[int, int]:
 
 
 def speed_noise(stage: Stage, share: Fraction) -> float:
-    """Standard deviation of the noise in a level's sums of weighted speeds, as `dpops.levels.read` says it."""
+    """Computes the standard deviation of noise in a level's sums of weighted speeds, as `dpops.levels.read` does."""
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     return _noise(stage, share * alpha) * float(stage.bound_kmh) * (2 if stage.counts_public else 1)
 
 
 def weight_noise(stage: Stage, share: Fraction) -> float:
-    """Standard deviation of the noise in a level's sums of weights."""
+    """Computes the standard deviation of the noise in a level's sums of weights."""
     return _noise(stage, share * (1 - stage.alpha))
 
 
 def _noise(stage: Stage, part: Fraction) -> float:
-    """Noise of a quantity that has this part of the stage's share, for a norm of 1."""
+    """Computes the standard deviation of the noise in what has this part of the stage's share, for a norm of 1."""
     share = float(stage.share * part)
     if stage.kind == "gaussian":
         return math.sqrt(float(stage.spread) / share) / UNIT
@@ -96,7 +97,7 @@ def _noise(stage: Stage, part: Fraction) -> float:
 
 
 def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s) -> Float64s:
-    """Expected weight of a group, for each number of vehicles in the HATs of one cell of it, all day.
+    """Forecasts the weight of a group, for each number of vehicles in the HATs of one cell of it, all day.
 
     The cells around it have as many as there are in a HAT if all are alike.
     """
@@ -111,7 +112,7 @@ def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s
 def _described(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int, noise: Callable[[Stage, Fraction], float]
 ) -> tuple[Float64s, Float64s]:
-    """Precision of what a level of single HATs says, and the variance of what the others say together.
+    """Computes the precision of what a level of single HATs says, and the variance of what the others say together.
 
     A place's effect + a time's effect, combined with levels that tell both apart.
     """

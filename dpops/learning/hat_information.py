@@ -9,8 +9,9 @@ from dpops.types import Float64s
 
 
 def hat_information(layout: EffectLayout, precisions: Float64s, values: Float64s, last: Float64s) -> Information:
-    """Each HAT is its city, cell, hour and parent's part of the day once, and so much of the last columns. All days are
-    taken for working days.
+    """Adds up what noisy means of single HATs say of the effects. All days are taken for working days.
+
+    Each HAT is its city, cell, hour and parent's part of the day once, and so much of the last columns.
 
     precisions, values: (cells, 24). last: (cells, 24, columns). The same as `GroupRows` of single HATs, without rows.
     """

@@ -64,8 +64,7 @@ class LearnedHats:
     unknown: float
 
     def belief(self, day: str, means: HatMeans, upper_kmh: float) -> HatBelief:
-        """What is believed of HATs that the state has taken in, from them and all else in it. A day that is not kept is
-        a usual one.
+        """Estimates HATs that the state has taken in, from them and all else in it. A day not kept is a usual one.
 
         What describes the HAT, moved towards its own noisy mean as far as that is to be believed, less the usual pull,
         as far as releases show one. What a mechanism does beside that, and its own variance, come of the same reports
@@ -93,7 +92,7 @@ class LearnedHats:
         return HatBelief(value, lower, upper, unknown <= fitted.MOST_HAT_UNKNOWN)
 
     def _believed(self, means: HatMeans, described: Float64s, variances: Float64s) -> tuple[Float64s, Float64s]:
-        """True means and their variances, (hats,) each, from what describes the released ones and its variances."""
+        """Estimates true means and their variances, (hats,) each, from the released ones and what describes those."""
         noisy, shown = means.is_noisy, self.pulls * self.own.of_one / USUAL.of_one
         true = np.where(noisy, described - shown * means.errors.pull_kmh, described)
         own = self.own.of(means.vehicles, means.reports, true)
@@ -118,7 +117,10 @@ class LearnedHats:
 
 
 def learned_hats(state: HatState, design: Design, smoothness: Smoothness | None = None) -> LearnedHats:
-    """design: of the state's cells, of which there must be one. smoothness: that of earlier days, or None."""
+    """Fits the model to a state.
+
+    design: of the state's cells, of which there must be one. smoothness: that of earlier days, or None.
+    """
     layout, whole = EffectLayout(design, _FURTHER), state.whole
     usual = np.maximum(whole.vehicles / np.maximum(whole.slots, 1), fitted.FEWEST)
     traffic, dwell = traffic_of(usual), float(whole.dwelt.sum() / max(whole.precision.sum(), 1e-300))
@@ -150,13 +152,13 @@ def _more(sums: HatSums, dwell: float) -> Float64s:
 def _described(
     means: Means, design: Design, deviations: Deviations, hours: Int64s, more: Float64s, traffic: Float64s
 ) -> Float64s:
-    """What the released means lie around, (cells, slots). more: (cells, slots, 2)."""
+    """Computes what the released means lie around, (cells, slots). more: (cells, slots, 2)."""
     described: Float64s = means.described(design, hours, traffic) + deviations.values[hours]
     return described + more @ means.effects[design.columns : -1]
 
 
 def _missed(means: Means, design: Design, day: int, sums: HatSums, dwell: float, traffic: Float64s) -> Missed:
-    """What the HATs miss that teach of one of the days that were fitted."""
+    """Computes how far the HATs that teach of one of the fitted days lie from what the model makes of them."""
     more, deviations, taught = _more(sums, dwell), means.deviations(day), sums.taught > 0
     described = _described(means, design, deviations, _DAY, more, traffic)[taught]
     variances = variances_of(means, deviations, _DAY, np.concatenate([more, traffic[..., None]], axis=-1))[taught]
@@ -167,5 +169,8 @@ def _missed(means: Means, design: Design, day: int, sums: HatSums, dwell: float,
 
 
 def _unknown(spread: MeanUncertainty, unsure_kmh: float) -> float:
-    """unsure_kmh: how far all values may be pulled more, or less, than they usually are."""
+    """Computes what part of the city's pattern is not known.
+
+    unsure_kmh: how far all values may be pulled more, or less, than they usually are.
+    """
     return spread.unknown + unsure_kmh**2 / spread.constant

@@ -16,7 +16,7 @@ LEAST, MOST = np.array(fitted.LEAST_FACTORS), np.array(fitted.MOST_FACTORS)
 
 
 def uneven_variances(spread: Spread, vehicles: Int64s, reports: Int64s, heaviest: Int64s, kmh: Float64s) -> Float64s:
-    """What it adds that some vehicles report more often. heaviest: reports of the one that has most."""
+    """Computes the variance that unequal numbers of reports add. heaviest: reports of the vehicle that has most."""
     variances: Float64s = growth(kmh) * spread.vehicle * fitted.UNEVEN * (heaviest / reports - 1 / vehicles)
     return variances
 
@@ -37,7 +37,7 @@ class Missed(NamedTuple):
 
 
 def learned_variances(days: Iterable[Missed]) -> Spread:
-    """By least squares around the usual ones, from all values of some days.
+    """Fits the variances by least squares around the usual ones, from all values of some days.
 
     A value lies around what the model makes of it by noise, whose variance is known, and by its HAT's own deviation.
     """

@@ -198,12 +198,12 @@ class HatState:
         return replace(self, days=tuple(day for day in self.days if day.name != self.newest))
 
     def is_same(self, other: "HatState") -> bool:
-        """Whether both are made of the very same sums."""
+        """Says whether both are made of the very same sums."""
         one, another = ([state.older, *(day.sums for day in state.days)] for state in (self, other))
         return len(one) == len(another) and all(ours is yours for ours, yours in zip(one, another, strict=True))
 
     def after(self, day: str, means: HatMeans) -> "HatState":
-        """The state after one more release of that day; one that is not among the last ones any more stays older."""
+        """Adds one more release of that day; one that is not among the last ones any more stays older."""
         sums = HatSums.of(means)
         if day in self.older_names:
             return replace(self, older=self.older + sums, newest=day)

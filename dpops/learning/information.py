@@ -25,14 +25,14 @@ class Wide:
     values: Float64s
 
     def scaled(self) -> "Wide":
-        """Rows of means: with the city's number once in each."""
+        """Scales rows to means: with the city's number once in each."""
         size = np.maximum(self.border[:, 0], 1e-100)
         return Wide(
             self.local / size[:, None], self.border / size[:, None], self.precisions * size**2, self.values / size
         )
 
     def __add__(self, other: "Wide") -> "Wide":
-        """Scaled rows of the same groups become one, weighted by precision: exact where they are the same."""
+        """Merges scaled rows of the same groups, weighted by precision: exact where they are the same."""
         total = np.maximum(self.precisions + other.precisions, 1e-300)
         one, another = self.precisions / total, other.precisions / total
         return Wide(
@@ -90,7 +90,7 @@ class Information:
         )
 
     def cost(self, layout: "EffectLayout", effects: Float64s) -> float:
-        """Effects' information effects - 2 vector' effects, up to a constant."""
+        """Computes effects' information effects - 2 vector' effects, up to a constant."""
         local, border = effects[layout.local], effects[layout.border]
         row, column = layout.pair_places
         cost = float(np.sum(self.families * local[row] * local[column]))

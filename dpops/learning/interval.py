@@ -60,8 +60,10 @@ class PublishedNumbers:
 
 
 def chances_of(field: Field, least: float = 1.0) -> Chances:
-    """Equally likely numbers of vehicles, and what a mean's own variance is with each. least: vehicles in a HAT: 1
-    where it has reports, 0 as a part of a group."""
+    """Computes equally likely numbers of vehicles, and what a mean's own variance is with each.
+
+    least: vehicles in a HAT: 1 where it has reports, 0 as a part of a group.
+    """
     if field.chances is not None:
         return field.chances
     expected = expected_vehicles(field.vehicles, field.larger)
@@ -75,7 +77,7 @@ def chances_of(field: Field, least: float = 1.0) -> Chances:
 
 
 def missed(field: Field) -> float:
-    """The estimated squared error of a city's values over that of one constant, its true mean; 1 where that would do.
+    """Estimates the squared error of a city's values over that of one constant, its true mean; 1 where that would do.
 
     `Field.unknown` is noise / (pattern + noise), and noise in km/h is inverse to the weight: in variance, to its
     square. A city that looks larger than its fleet was declared is most often one that noise made look so, since
@@ -87,7 +89,7 @@ def missed(field: Field) -> float:
 
 
 def held_back(field: Field) -> bool:
-    """Whether too little is known of the whole city: of its speeds, of its weight, or whether it has a pattern."""
+    """Says whether too little is known of the whole city: of its speeds, of its weight, or whether it has a pattern."""
     seen = field.explained >= fitted.LEAST_EXPLAINED and field.city_variance <= fitted.MOST_CITY_VARIANCE
     return not seen or missed(field) > fitted.MOST_MISSED
 
@@ -125,5 +127,5 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Publ
 
 
 def rounded(values: Float64s) -> Float64s:
-    """To the nearest step, as the closest float of that decimal."""
+    """Rounds to the nearest step, as the closest float of that decimal."""
     return np.round(np.asarray(values, np.float64) / STEP_KMH) / round(1 / STEP_KMH)

@@ -18,7 +18,7 @@ class EffectLayout:
     """
 
     def __init__(self, design: Design, extra: int, like: "EffectLayout | None" = None) -> None:
-        """like: of the same design; in which order effects are eliminated is found once for both."""
+        """Orders the effects. like: of the same design; the order of elimination is found once for both."""
         self.design, self.width, self._like = design, design.columns + extra, like
         members = [_family(design, parent, cells) for parent, cells in enumerate(_cells_of(design))]
         sizes = np.array([member.size for member in members])
@@ -54,7 +54,7 @@ class EffectLayout:
         return slice(1, 1 + HABITS)
 
     def entry(self, row: Int64s, column: Int64s) -> Int64s:
-        """Where pairs of places of one family stand among the families' matrices as they lie flat."""
+        """Finds where pairs of places of one family stand among the families' matrices as they lie flat."""
         family = self.family[row]
         start, size = self.starts[family], np.diff(self.starts)[family]
         place: Int64s = self.entries[family] + (row - start) * size + column - start
@@ -114,7 +114,7 @@ class EffectLayout:
 
 
 def _family(design: Design, parent: int, cells: Int64s) -> Int64s:
-    """The columns of a parent's cells, and of its own effects."""
+    """Lists the columns of a parent's cells, and of its own effects."""
     first = design.parent_columns.start + int(parent) * BLOCKS
     return np.concatenate([design.cell_columns.start + cells, np.arange(first, first + BLOCKS)])
 
