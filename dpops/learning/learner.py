@@ -58,7 +58,7 @@ class Facts:
             raise ValueError("a fleet's facts must be above 0")
 
     def larger(self, weights: Float64s) -> float:
-        """How many times as large the whole city looks as its fleet was declared. weights: of a day's HATs."""
+        """Computes how many times as large the whole city looks as its fleet was declared. weights: of a day's HATs."""
         return float(weights.sum() / (self.vehicles * self.vehicle_weight))
 
 
@@ -89,7 +89,7 @@ class State:
 
     @staticmethod
     def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
-        """Before the first day. least_recent: None keeps every day as released, so that each can be estimated."""
+        """Makes the state before the first day. least_recent: None keeps all days as released, to estimate each."""
         of_counts = EffectLayout(design, 0)
         layouts = Layouts(of_counts, EffectLayout(design, 1, of_counts))
         return State(
@@ -198,7 +198,7 @@ class Learned:
         return values
 
     def described(self) -> list[Described]:
-        """All recent days, the last one first, without what is released of single HATs."""
+        """Describes all recent days, the last one first, without what is released of single HATs."""
         fields, variances = [], dict[bytes, Float64s]()
         for back, day in enumerate(reversed(self.recent)):
             hours, facts = day.day.hours, self.state.facts
@@ -231,7 +231,7 @@ class _Day:
 
 
 def taken_in(state: State, day: DayValues) -> State:
-    """The state after a day. When twice the recent days are kept, the older half is folded in as understood now.
+    """Takes a day into the state. When twice the recent days are kept, the older half is folded in as understood now.
 
     Earlier ones are forgotten by and by: each time FORGOTTEN of what they said is lost. From then on fits begin
     where these end.
@@ -292,8 +292,10 @@ def _count_problem(state: State, days: Sequence[DayValues], rows: RowsOf) -> Cou
 
 
 def _expected_weight(state: State) -> tuple[float, float]:
-    """A usual day's whole weight, by the vehicles that were counted on recent days, else by those declared; and the
-    standard deviation of its logarithm."""
+    """Estimates a usual day's whole weight, and the standard deviation of its logarithm.
+
+    By the vehicles that were counted on recent days, else by those declared.
+    """
     facts, counted = state.facts, NoisyTotals()
     for level in (level for day in state.recent for level in day.counted):
         counted += NoisyTotals.of(float(level.weights[0, 0]), float(1 / level.weight_precision[0, 0]))
@@ -304,7 +306,7 @@ def _expected_weight(state: State) -> tuple[float, float]:
 
 
 def _count_information(state: State, day: DayValues, counts: Counts, rows: RowsOf) -> Information:
-    """What one day says about the counts' effects, made linear where they are now."""
+    """Adds up what one day says about the counts' effects, made linear where they are now."""
     total = Information.none(state.layouts.counts)
     for query in count_queries([day], rows):
         total = total + query.linear(counts.effects, counts.hats(state.design, query.hours))
@@ -312,13 +314,13 @@ def _count_information(state: State, day: DayValues, counts: Counts, rows: RowsO
 
 
 def _older_totals(state: State, older: Sequence[DayValues], now: Counts, rows: RowsOf) -> NoisyTotals:
-    """What the totals of days that are folded in say, and of those folded in before, in the weight of the surface."""
+    """Adds up what totals of days that are folded in say, and of those before, in the weight of the surface."""
     problem = _count_problem(state, older, rows)
     return problem.totals(now.effects, 1 - fitted.FORGOTTEN).scaled(1 / problem.weight(now.effects))
 
 
 def _understood(state: State, day: DayValues, counts: Counts, rows: RowsOf, leans: "_LeansOf") -> _Day:
-    """What a day says about means, once the weights of its HATs are known. leans: see `_leans`."""
+    """Reads what a day says about means, once the weights of its HATs are known. leans: see `_leans`."""
     usual = counts.hats(state.design, day.hours)
     (weights, weight_variances), parts = _day_weights(state, day, counts, usual), coefficients_of(traffic_of(usual))
     deviations = weights**2 * USUAL.of(weights / state.facts.hat_weight)
@@ -350,8 +352,10 @@ def _leans(design: Design, counts: Counts, rows: RowsOf) -> _LeansOf:
 
 
 def _day_weights(state: State, day: DayValues, counts: Counts, usual: Float64s) -> tuple[Float64s, Float64s]:
-    """The usual weights times the day's own factor by hour, and its own where single HATs were released; and how far
-    HATs' weights may lie from that, as variances."""
+    """Estimates the weights of a day's HATs, and how far they may lie from that, as variances.
+
+    They are the usual weights times the day's own factor by hour, and its own where single HATs were released.
+    """
     weights = usual
     for level in day.levels:
         if level.groups.shape == (1, day.hours.size):
@@ -370,7 +374,7 @@ def _day_weights(state: State, day: DayValues, counts: Counts, usual: Float64s) 
 
 
 def _gain(variance: Float64s, precision: Float64s) -> Float64s:
-    """What part of an observation's surprise is believed."""
+    """Computes what part of an observation's surprise is believed."""
     part: Float64s = variance * precision / (1 + variance * precision)
     return part
 

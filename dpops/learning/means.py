@@ -55,7 +55,7 @@ class Means:
         return self.solved.system.spans
 
     def described(self, design: Design, hours: Int64s, traffic: Float64s) -> Float64s:
-        """The usual mean of each HAT, (cells, slots)."""
+        """Computes the usual mean of each HAT, (cells, slots)."""
         usual: Float64s = design.described(self.effects[:-1], hours) + self.effects[-1] * traffic
         return usual
 
@@ -105,14 +105,14 @@ class DayInformation:
 
 
 def traffic_of(weights: Float64s) -> Float64s:
-    """Logarithm of each HAT's weight around its own weighted mean, cut to [-3, 3]."""
+    """Takes the logarithm of each HAT's weight around the weighted mean of these, cut to [-3, 3]."""
     logs = np.log(weights)
     around: Float64s = np.clip(logs - np.sum(logs * weights) / weights.sum(), -3.0, 3.0)
     return around
 
 
 def columns_of(design: Design, hours: Int64s, *more: int) -> Int64s:
-    """The effects that describe each HAT's mean, int64 (cells, slots, 5): the design's, and traffic.
+    """Lists the effects that describe each HAT's mean, int64 (cells, slots, 5): the design's, and traffic.
 
     more: in the place of traffic, where that is not the only further column.
     """
@@ -122,7 +122,7 @@ def columns_of(design: Design, hours: Int64s, *more: int) -> Int64s:
 
 
 def coefficients_of(traffic: Float64s) -> Float64s:
-    """How much of each of these effects a HAT has, (cells, slots, 5)."""
+    """Computes how much a HAT has of each effect of `columns_of`, (cells, slots, 5)."""
     return np.concatenate([np.ones((*traffic.shape, 4)), traffic[..., None]], axis=-1)
 
 
@@ -164,7 +164,7 @@ def fit_means(
 
 
 def _learned_days(solved: Solved, days: Sequence[DayInformation]) -> float:
-    """How strongly days' own deviations are held together: a step of expectation-maximisation, as of other effects.
+    """Learns how strongly days' own deviations are held together: by expectation-maximisation, as for other effects.
 
     The default is worth a day: whether days differ is told by days. One of which nothing was released tells nothing.
     """
@@ -226,7 +226,7 @@ def variances_of(means: Means, deviations: Deviations, hours: Int64s, last: Floa
 
 
 def border_of(solved: Solved, deviations: Deviations) -> Float64s:
-    """Where the lasting border stands in the whole one, (lasting, whole); hours also as the day's own."""
+    """Maps the lasting border to the whole one, (lasting, whole); hours also to the day's own."""
     layout = solved.system.layout
     place = np.eye(layout.border.size, solved.border.size)
     rows = deviations.hours.copy()
@@ -236,17 +236,20 @@ def border_of(solved: Solved, deviations: Deviations) -> Float64s:
 
 
 def traffic_at(solved: Solved) -> int:
-    """Where the effect of traffic stands in the border."""
+    """Finds where the effect of traffic stands in the border."""
     return solved.system.layout.border.size - 1
 
 
 def _last(solved: Solved, columns: int) -> slice:
-    """So many of the lasting columns in the border, that of traffic being the last."""
+    """Selects so many of the lasting columns in the border, that of traffic being the last."""
     return slice(traffic_at(solved) + 1 - columns, traffic_at(solved) + 1)
 
 
 def _with_mean(solved: Solved, deviations: Deviations, hours: Int64s, last: Float64s, share: Float64s) -> Float64s:
-    """Covariance of each HAT's described mean with the city's, (cells, slots). last: (cells, slots, columns)."""
+    """Computes how each HAT's described mean covaries with the city's, (cells, slots).
+
+    last: (cells, slots, columns).
+    """
     layout, these = solved.system.layout, _last(solved, last.shape[-1])
     columns = layout.design.of_hats(hours)
     parts = np.broadcast_to(share[..., None], columns.shape)

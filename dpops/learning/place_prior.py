@@ -65,7 +65,7 @@ def believed(prior: PlacePrior, sums: PlaceSums, around: Around) -> Believed:
 
 
 def improved(prior: PlacePrior, sums: PlaceSums, around: Around) -> PlacePrior:
-    """By expectation and maximisation."""
+    """Improves the prior by a step of expectation and maximisation."""
     result = [_posterior(prior, sums, around, chosen) for chosen in chunks(sums.weights.size)]
     obs, precision = (np.concatenate([getattr(part, name) for part in result]) for name in ("obs", "precision"))
     of_group = [np.bincount(around.groups, part, prior.groups.size) for part in (obs, precision)]
@@ -105,7 +105,7 @@ def copies_log_likelihood(ratios: Float64s, sums: PlaceSums, around: Around) -> 
 
 
 def _fits(weights: Float64s, values: Float64s, sums: PlaceSums, chosen: slice) -> Float64s:
-    """How well speeds fit places that weigh so much and have these values, as a logarithm up to a constant."""
+    """Computes how well speeds fit places that weigh so much and have these values, as a logarithm up to a constant."""
     centred, centres, squares = (part[chosen, None] for part in (sums.centred, sums.centres, sums.squares))
     missed = values**2 * sums.speed_precision - 2 * values * centres + squares
     logarithm: Float64s = weights * (sums.speeds[chosen, None] * values - centred) - 0.5 * weights**2 * missed
@@ -133,7 +133,7 @@ class _Found(NamedTuple):
 
 
 def _posterior(prior: PlacePrior, sums: PlaceSums, around: Around, chosen: slice) -> _Found:
-    """Over weights and components, (places, RATIOS, SDS_KMH), of which the speeds are integrated out."""
+    """Computes how likely weights and components are, (places, RATIOS, SDS_KMH), with the speeds integrated out."""
     groups = around.groups[chosen]
     weights, log = nodes(prior.ratios, sums, around.expected[chosen], chosen)
     middle = around.values[chosen, None] * _faster(prior, weights / around.expected[chosen, None])
@@ -162,7 +162,10 @@ def _posterior(prior: PlacePrior, sums: PlaceSums, around: Around, chosen: slice
 def _moments(
     likely: Float64s, weights: Float64s, step: Float64s, variance: Float64s, middle: Float64s, spread: Float64s
 ) -> tuple[Float64s, Float64s, Float64s, Float64s, Float64s]:
-    """Those of `Believed`. step, variance: of value less middle, by weight and component. spread: more variance."""
+    """Computes the moments of `Believed`.
+
+    step, variance: of value less middle, by weight and component. spread: more variance.
+    """
     value = middle[..., None] + step
     mean = np.sum(likely * value, axis=(1, 2))
     whole = np.sum(likely * (variance + (value - mean[:, None, None]) ** 2), axis=(1, 2)) + spread
@@ -173,15 +176,16 @@ def _moments(
 
 
 def _weighed(likely: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
-    """Mean and variance of each place's weight."""
+    """Computes the mean and variance of each place's weight."""
     mean = np.sum(likely * weights, axis=1)
     return mean, np.maximum(np.sum(likely * weights**2, axis=1) - mean**2, 0.0)
 
 
 def _faster(prior: PlacePrior, ratios: Float64s) -> Float64s:
-    """How much faster than its cell a place is thought to be that weighs so much, as a factor; 1 by all reports.
+    """Estimates how much faster than its cell a place is that weighs so much, as a factor; 1 by all reports.
 
-    Reports are time: vehicles that pass a street send the more of them there, the slower they drive."""
+    Reports are time: vehicles that pass a street send the more of them there, the slower they drive.
+    """
     power, (least, most) = -prior.slowed, fitted.PLACE_SLOWED_RATIOS
     usual = prior.ratios @ (RATIOS * np.clip(RATIOS, least, most) ** power)
     result: Float64s = np.clip(ratios, least, most) ** power / usual

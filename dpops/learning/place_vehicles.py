@@ -43,7 +43,7 @@ class VehiclesProved:
         return VehiclesProved(are_there=np.zeros(places, np.bool_))
 
     def after(self, day: PlaceDay, sums: PlaceSums, kind: "Kind") -> "VehiclesProved":
-        """With one more day, the last of the sums."""
+        """Adds one more day, the last of the sums."""
         told = self.told + day.day_weight / day.weight_variance
         step = max(self.step, day.day_weight / math.sqrt(2 * day.weight_variance))
         chance = CHANCE / (self.are_there.size * sums.days * (sums.days + 1))
@@ -53,7 +53,7 @@ class VehiclesProved:
 
 
 def most_noise(kind: "Kind", chance: float, variance: float, step: float) -> float:
-    """What a sum of days' noise exceeds with at most this chance, below a half. step: the largest of their scales.
+    """Bounds a sum of days' noise: exceeded with at most this chance, below a half. step: the largest of their scales.
 
     Gaussian: the quantile of their sum. (Steps of the integers are a millionth of the noise.) Laplace: Chernoff's
     bound. With scales b_i the logarithm of the sum's moments at t is - sum log(1 - t^2 b_i^2), at most

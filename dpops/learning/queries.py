@@ -33,7 +33,7 @@ class Groups:
         return _added(group, hats, rows * columns).reshape(rows, columns)
 
     def spread(self, groups: Float64s) -> Float64s:
-        """Each group's number at each of its HATs, (cells, slots)."""
+        """Gives each HAT its group's number, (cells, slots)."""
         taken: Float64s = groups[self.cells[:, None], self.slots]
         return taken
 
@@ -57,7 +57,7 @@ class GroupRows:
         self._border = _Padded(self._row[~self._is_local], layout.in_border[self._column[~self._is_local]], self._count)
 
     def __call__(self, hats: Float64s) -> "ValuedRows":
-        """The sum over each group of `hats` times the HAT's effects; (cells, slots), or (cells, slots, kinds)."""
+        """Sums `hats` times the HAT's effects over each group; hats: (cells, slots), or (cells, slots, kinds)."""
         spread = np.repeat(hats.ravel(), self._kinds) if hats.ndim == 2 else hats.ravel()
         return ValuedRows(self, np.bincount(self._entry, spread, self._row.size).astype(np.float64, copy=False))
 
@@ -131,7 +131,7 @@ class ValuedRows:
     entries: Float64s
 
     def applied(self, effects: Float64s) -> Float64s:
-        """Rows times effects, (queries,)."""
+        """Multiplies rows by effects, (queries,)."""
         return self.of.applied(self.entries, effects)
 
     def variances(self, solved: Solved, border: Float64s) -> Float64s:
@@ -139,7 +139,7 @@ class ValuedRows:
         return self.of.variances(self.entries, solved, border)
 
     def information(self, precisions: Float64s, values: Float64s) -> Information:
-        """What observing `values` of the rows says; (queries,) each."""
+        """Computes what observing `values` of the rows says; (queries,) each."""
         return self.of.information(self.entries, precisions, values)
 
 

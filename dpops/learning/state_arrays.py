@@ -27,7 +27,7 @@ _SUMS = tuple(field.name for field in fields(HatSums))
 
 
 def arrays_of(state: State) -> dict[str, NDArray[Any]]:
-    """What the days say that are not kept as released any more."""
+    """Writes into arrays what the days say that are not kept as released any more."""
     arrays = _of_information("counts", state.counts)
     if state.means is not None:
         arrays |= _of_information("means", state.means.information) | {"means.days": np.array(state.means.days)}
@@ -39,7 +39,7 @@ def arrays_of(state: State) -> dict[str, NDArray[Any]]:
 
 
 def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
-    """The state after so many days that gave these arrays. new: before the first day. recent: the last days.
+    """Restores the state after so many days that gave these arrays. new: before the first day. recent: the last days.
 
     Raises KeyError or ValueError for arrays that are none of a state.
     """
@@ -73,7 +73,7 @@ def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:
 
 
 def hats_taken_up(arrays: Arrays) -> HatState:
-    """The state that gave these arrays. Raises KeyError or ValueError for others."""
+    """Restores the state that gave these arrays. Raises KeyError or ValueError for others."""
     days = [HatDay(str(name), _sums(str(index), arrays)) for index, name in enumerate(arrays["days"].tolist())]
     older = frozenset(map(str, arrays["older_names"].tolist()))
     newest = str(arrays["newest"])

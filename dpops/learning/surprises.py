@@ -65,9 +65,12 @@ def told(means: Means, days: Sequence[Described], rows: RowsOf) -> Told:
 
 
 def _floor(surprises: Sequence[_Surprises]) -> float:
-    """A released sum of speeds lies around what the model makes of it by noise, whose variance is known, and by the
-    HATs' own deviations. So the squares tell the floor, by least squares around the usual one. What few vehicles add
-    they do not tell beside it: a release clips every vehicle, which takes much of that away."""
+    """Estimates the floor of a HAT's own variance by least squares around the usual one.
+
+    A released sum of speeds lies around what the model makes of it by noise, whose variance is known, and by the HATs'
+    own deviations. So the squares tell the floor. What few vehicles add they do not tell beside it: a release clips
+    every vehicle, which takes much of that away.
+    """
     precision = value = fitted.FLOOR_SD**-2
     for of_day in surprises:
         weighted = of_day.floors * of_day.precisions
@@ -76,8 +79,11 @@ def _floor(surprises: Sequence[_Surprises]) -> float:
 
 
 def _explained(surprises: Sequence[_Surprises]) -> float:
-    """What the models explain: a constant's misses less theirs, over what of each sum is the models' own doing (its
-    leverage), added up. As many effects as the models use take about one square of noise each."""
+    """Computes what the models explain: a constant's misses less theirs, over the leverage of all sums.
+
+    The leverage is what of a sum is the models' own doing: as many effects as the models use take about one square of
+    noise each.
+    """
     weight = sum(float(of_day.certainties @ of_day.weights**2) for of_day in surprises)
     total = sum(float(of_day.certainties @ (of_day.weights * of_day.sums)) for of_day in surprises)
     constant = total / max(weight, _TINY)

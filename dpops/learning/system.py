@@ -63,7 +63,7 @@ class System:
         return corner
 
     def _numbers(self, smoothness: Smoothness) -> Float64s:
-        """Those of the local effects' matrix, as the layout's elimination wants them."""
+        """Lists the numbers of the local effects' matrix, as the layout's elimination wants them."""
         layout, families = self.layout, self.families.copy()
         precisions = np.full(layout.local.size, smoothness.parents)
         precisions[layout.cell_places] = smoothness.cells * (1 + layout.touching)
@@ -134,19 +134,19 @@ class Solved:
         return families
 
     def reached(self, local: Float64s) -> Float64s:
-        """The covariance of local effects with one another, times columns; (places, n) each."""
+        """Multiplies the covariance of local effects with one another by columns; (places, n) each."""
         onward: Float64s = self.factors.solved(local) - self.mixed @ (self.across.T @ local)
         return onward
 
     def times(self, local: Float64s, border: Float64s) -> tuple[Float64s, Float64s]:
-        """The covariance times a vector, in its two parts."""
+        """Multiplies the covariance by a vector, in its two parts."""
         alone = self.factors.solved(local[:, None])[:, 0]
         at_border = self.spread @ (border - self.across.T @ local)
         return alone - self.across @ at_border, at_border
 
 
 def learned_smoothness(solved: Solved, effects: Float64s, default: Smoothness) -> Smoothness:
-    """One step of expectation-maximisation with a Gamma prior that is worth six effects at the default."""
+    """Takes one step of expectation-maximisation, with a Gamma prior that is worth six effects at the default."""
     layout, local = solved.system.layout, effects[solved.system.layout.local]
     variances = solved.variances
     one, other = layout.neighbours

@@ -33,7 +33,7 @@ class Live:
 
 
 def live(learned: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Live:
-    """One day's estimates around the earlier days' posterior, from the slots that were released of it.
+    """Estimates one day around the earlier days' posterior, from the slots that were released of it.
 
     learned: of earlier days only. hours: int64 (slots,), the local hour in which each slot of the day begins, see
     `Design`. slots: by their index in the day, each one's values over (cells, 1), in a day's units of weight (`Facts`).
@@ -65,7 +65,7 @@ def _solved(layout: EffectLayout, information: Information) -> Solved:
 
 
 def _factors(weights: Float64s, slots: Mapping[int, StageValues]) -> dict[int, float]:
-    """How much more there is in each slot than is usual, shrunk: what all slots have in common, and each one's own."""
+    """Estimates how much more there is in each slot than usual, shrunk: common to all slots, and each one's own."""
     seen = {slot: _seen(weights[:, slot].sum(), values) for slot, values in slots.items()}
     precision = sum(1 / (variance + fitted.OVERDISPERSION) for _, variance in seen.values())
     common = fitted.FACTOR_SD**-2 + sum(ratio / (variance + fitted.OVERDISPERSION) for ratio, variance in seen.values())
@@ -76,7 +76,7 @@ def _factors(weights: Float64s, slots: Mapping[int, StageValues]) -> dict[int, f
 
 
 def _seen(expected: float, values: StageValues) -> tuple[float, float]:
-    """The whole slot's weight over the expected one, and that ratio's variance: infinite where nothing is said."""
+    """Computes the whole slot's weight over the expected one, and that ratio's variance: infinite if none is said."""
     for level in values.levels:
         if level.groups.shape == (1, 1) and np.all(np.isfinite(level.weight_variance)):
             variance = float(1 / level.weight_precision[0, 0])
@@ -87,7 +87,7 @@ def _seen(expected: float, values: StageValues) -> tuple[float, float]:
 def _slot_information(
     layout: EffectLayout, hour: Int64s, values: StageValues, forecast: Field, slot: int, weights: Float64s
 ) -> Information:
-    """What a slot's levels say of the deviation from the forecast. weights: (cells, 1), expected of the slot."""
+    """Adds up what a slot's levels say of the deviation from the forecast. weights: (cells, 1), expected in it."""
     design, around = layout.design, forecast.values[:, slot : slot + 1] - values.centre
     columns, own = columns_of(design, hour)[..., :-1], weights**2 * USUAL.of(forecast.vehicles[:, [slot]])
     total = Information.none(layout)

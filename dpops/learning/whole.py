@@ -42,8 +42,11 @@ class Whole(NamedTuple):
 
 
 def whole_weight(expected: float, sd: float, told: NoisyTotals) -> Whole:
-    """What is believed of a whole weight, which is above 0 and expected to be `expected`, e to the power of sd more or
-    less: integrated over its logarithm, ever closer around where it likely is."""
+    """Estimates a whole weight, which is above 0, from what is expected of it and what totals say.
+
+    It is expected to be `expected`, e to the power of sd more or less. Integrates over its logarithm, ever closer
+    around where it likely is.
+    """
     centre, reach = float(np.log(expected)), sd
     for _ in range(_ROUNDS):
         logs = centre + reach * _GRID
