@@ -58,7 +58,7 @@ class Sums(NamedTuple):
 
 
 def sum_up(rows: Rows, stage: Stage) -> Sums:
-    """The integers of all vehicle-days together. Integer sums: any split or order of the vehicles gives the same."""
+    """Adds up the integers of all vehicle-days. Integer sums: any split or order of the vehicles gives the same."""
     sums = vectors(rows, stage)
     whole = np.zeros(2 * stage.groups, np.int64)
     np.add.at(whole, sums.query, sums.value)
@@ -66,7 +66,7 @@ def sum_up(rows: Rows, stage: Stage) -> Sums:
 
 
 def vectors(rows: Rows, stage: Stage) -> Vectors:
-    """Every vehicle-day's vector. One whose norm in integers were above its allowance is the zero vector, silently.
+    """Computes every vehicle-day's vector: the zero vector, silently, if its norm in integers were above its allowance.
 
     Norm: Euclidean for Gaussian noise, sum of absolute values for Laplace; bound: UNIT times the stage's share (its
     square root), and half of it under public counts, where a neighbour's speeds are others and the weights are exact.
@@ -80,7 +80,7 @@ def vectors(rows: Rows, stage: Stage) -> Vectors:
 
 
 def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
-    """Whether the noisy integers of each vehicle keep to its allowance, bool (vehicles,). Decided in integers."""
+    """Says whether the noisy integers of each vehicle keep to its allowance, bool (vehicles,). Decided in integers."""
     norm = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)
     absolute = np.minimum(np.abs(value), 2 * UNIT)  # beyond it a vehicle is refused anyway, and squares stay small
     np.add.at(norm, vehicle, absolute * absolute if stage.kind == "gaussian" else absolute)
@@ -89,7 +89,7 @@ def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
 
 
 def _numbered(vehicle: Int64s) -> Int64s:
-    """Vehicles from 0, in order. vehicle: ascending."""
+    """Numbers vehicles from 0, in order. vehicle: ascending."""
     return np.cumsum(np.diff(vehicle, prepend=vehicle[:1]) != 0, dtype=np.int64)
 
 
@@ -102,7 +102,7 @@ class _TouchedGroups(NamedTuple):
 
 
 def unchecked(rows: Rows, stage: Stage) -> Vectors:
-    """The vectors before their norms are checked in integers: the check finds nothing, or the formulas are wrong."""
+    """Computes vectors before their norms are checked in integers: that finds nothing, or the formulas are wrong."""
     vehicle = _numbered(rows.vehicle)
     touched = [_groups(vehicle, rows, level.cell_start, level.of_slot, level.size) for level in stage.levels]
     u = units(rows.reports, stage).astype(np.float64)
@@ -135,7 +135,7 @@ def _sums(groups: _TouchedGroups, values: Float64s) -> Float64s:
 def _norm(
     touched: list[_TouchedGroups], sums: list[Float64s], shares: list[float], count: int, stage: Stage
 ) -> Float64s:
-    """Norm of each vehicle, float64 (vehicles,): level by level, and in each by ascending group."""
+    """Computes the norm of each vehicle, float64 (vehicles,): level by level, and in each by ascending group."""
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):
         parts = values * values if stage.kind == "gaussian" else np.abs(values)
@@ -144,7 +144,7 @@ def _norm(
 
 
 def residuals(rows: Rows, stage: Stage) -> Float64s:
-    """Mean clipped speed of each row less the centre of its HAT, in km/h."""
+    """Computes the mean clipped speed of each row less the centre of its HAT, in km/h."""
     mean = rows.total / rows.reports * float(stage.step_kmh)
     return mean - stage.centres[rows.cell, rows.slot] / float(1 / CENTRE_STEP_KMH)
 
@@ -152,7 +152,7 @@ def residuals(rows: Rows, stage: Stage) -> Float64s:
 def _integers(
     touched: list[_TouchedGroups], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
 ) -> list[tuple[Int64s, Int64s, Int64s]]:
-    """Clipped, weighted by level and share, and truncated towards zero, which only shrinks."""
+    """Clips, weights by level and share, and truncates towards zero, which only shrinks."""
     start, parts = 0, []
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
         per_weight, per_kmh = coefficients(level, stage)
@@ -165,7 +165,7 @@ def _integers(
 
 
 def coefficients(level: Level, stage: Stage) -> tuple[float, float]:
-    """What a weight of 1, and a weighted residual speed of 1 km/h, are worth in steps at this level."""
+    """Says what a weight of 1, and a weighted residual speed of 1 km/h, are worth in steps at this level."""
     bound = float(stage.bound_kmh)
     if stage.counts_public:
         return float(UNIT), _part(stage.share * level.speed_share, stage) / (2 * bound)
@@ -183,14 +183,14 @@ def _truncated(values: Float64s) -> Int64s:
 
 
 def units(reports: Int64s, stage: Stage) -> Int64s:
-    """floor(2^20 n^exponent) of numbers of reports, from a table of integers; beyond 4096 n is rounded down by 1/64."""
+    """Looks up floor(2^20 n^exponent) of numbers of reports in a table; beyond 4096 n is rounded down by <= 1/64."""
     table, values = _table(int(4 * stage.exponent))
     return values[np.searchsorted(table, reports, side="right") - 1]
 
 
 @cache
 def _table(quarters: int) -> tuple[Int64s, Int64s]:
-    """(n, floor((2^80 n^quarters)^(1/4))): two integer square roots, exact."""
+    """Tabulates (n, floor((2^80 n^quarters)^(1/4))): two integer square roots, exact."""
     counts = list(range(1, _EXACT_COUNTS + 1))
     while counts[-1] < _MOST_COUNT:
         counts.append(counts[-1] + counts[-1] // 64)

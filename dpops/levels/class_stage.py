@@ -23,7 +23,7 @@ many of them at one end of a line: most of a norm would be theirs, and how many 
 
 
 def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
-    """Between standing, and classes of equal width up to the upper bound, in steps of the grid. Raises ValueError."""
+    """Lays edges between standing and equally wide classes up to the upper bound, in grid steps. Raises ValueError."""
     first = max(round(STANDING_KMH / grid.step), 1)
     width = Fraction(grid.upper_steps - first, classes - 1)
     edges = tuple(first + round(width * index) for index in range(classes - 1))
@@ -33,7 +33,7 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
 
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
-    """A day's stages with one more of speed classes, which has this part of what all had; these keep the rest."""
+    """Adds a stage of speed classes to a day's stages. It has this part of what all had; the others keep the rest."""
     parts, none = alike(((CLASS, Fraction(1)),)), Fraction(0)
     last = replace(
         stages[-1],
@@ -48,18 +48,18 @@ def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, .
 
 
 def hats_of_classes(hats: PublicHats, classes: int) -> PublicHats:
-    """The classes of each cell in the place of cells. What lies above a class is its cell."""
+    """Puts the classes of each cell in the place of cells. What lies above a class is its cell."""
     cells = tuple(cell for cell in range(hats.cells) for _ in range(classes))
     return PublicHats(parents=cells, grandparents=cells, hours=hats.hours)
 
 
 def times_of(classes: int) -> Int64s:
-    """How many times a report counts in each class."""
+    """Says how many times a report counts in each class."""
     return np.array([1] + [MOVING] * (classes - 1), np.int64)
 
 
 def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
-    """What vehicles did in each cell and class in a whole day, from their parts of it.
+    """Adds up what vehicles did in each cell and class in a whole day, from their parts of it.
 
     vehicle, cell: int64 (parts,), in ascending order of both. counts: int64 (parts, classes), reports.
     """
@@ -75,5 +75,5 @@ def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
 
 
 def _changes(values: Int64s) -> NDArray[np.bool_]:
-    """Where a value differs from the one before it; true at the first."""
+    """Marks where a value differs from the one before it; true at the first."""
     return np.concatenate([np.ones(min(values.size, 1), np.bool_), np.diff(values) != 0])

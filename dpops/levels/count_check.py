@@ -26,7 +26,7 @@ _NORMAL = NormalDist()
 
 
 def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Stage | None:
-    """The smallest stage that tells an empty day from a usual one; None where the fleet is too small for it.
+    """Makes the smallest stage that tells an empty day from a usual one; None where the fleet is too small for it.
 
     like: another stage of the same release: the noise and the exponent are its own. vehicles: declared. part: of what
     a vehicle-day may spend, the smallest that a day has.
@@ -54,7 +54,7 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
 
 
 def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """A period's stages after one that counts its vehicles, which share what that leaves. count: None leaves it out."""
+    """Puts a stage that counts vehicles before a period's, which share what that leaves. count: None leaves it out."""
     if count is None:
         return stages
     left = 1 - count.share / sum(stage.share for stage in stages)
@@ -62,10 +62,10 @@ def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage
 
 
 def vehicles_in(released: ReleasedStage) -> float:
-    """The noisy number of vehicles that such a stage says."""
+    """Reads the noisy number of vehicles from such a stage."""
     return float(released.levels[0].weights[0])
 
 
 def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
-    """Whether a day has less than LEAST_PART of the declared vehicles, as far as its first stage says."""
+    """Says whether a day has less than LEAST_PART of the declared vehicles, as far as its first stage tells."""
     return vehicles_in(released) < LEAST_PART * vehicles

@@ -31,7 +31,7 @@ class Profile:
     reports: int | None = None
 
     def touched(self, name: str) -> int:
-        """How many groups of a level a vehicle-day touches, roughly."""
+        """Estimates how many groups of a level a vehicle-day touches."""
         return {
             "hat": self.hats,
             "cell-part": 2 * self.cells,
@@ -113,7 +113,7 @@ _LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fracti
 
 
 def default_shares(kind: Kind, epsilon: Fraction) -> Shares:
-    """By the total. Source: docs/levels.md, "Which levels"."""
+    """Chooses levels and their shares by the total. Source: docs/levels.md, "Which levels"."""
     if epsilon < 10:
         return _COARSE[kind]
     return _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
@@ -124,7 +124,7 @@ def is_coarse(kind: Kind, shares: Shares) -> bool:
 
 
 def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
-    """What a strategy goes back to where a fleet has too few vehicles for the table's fine levels; else the table's.
+    """Chooses what a strategy goes back to where a fleet is too small for the table's fine levels; else the table's.
 
     Small cells differ more from those around them than hours do: they get more.
     """
@@ -134,7 +134,7 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 
 
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
-    """The default stages for a total of epsilon. rho: of a Gaussian, the zCDP that the total comes to, rounded down."""
+    """Makes the default stages for a total of epsilon. rho: of a Gaussian, the total's zCDP, rounded down."""
     spread = spread_of(kind, epsilon if rho is None else rho)
     shares = affordable(kind, spread, default_shares(kind, epsilon), bounds)
     coarse = shares != default_shares(kind, epsilon)
@@ -154,14 +154,14 @@ def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOn
 
 
 def spread_of(kind: Kind, budget: Fraction) -> Fraction:
-    """The noise of a whole vehicle-day's budget: scale UNIT / epsilon, or variance UNIT^2 / (2 rho), rounded up."""
+    """Computes the noise of a vehicle-day's budget: scale UNIT / epsilon, or variance UNIT^2 / (2 rho), rounded up."""
     if kind == "laplace":
         return UNIT / budget
     return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
 
 
 def affordable(kind: Kind, spread: Fraction, shares: Shares, bounds: BoundsOnly) -> Shares:
-    """These shares, or coarser levels where a cell's mean group would drown in noise even after a week."""
+    """Keeps these shares, or takes coarser levels where a cell's mean group would drown in noise even after a week."""
     if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), bounds) <= fitted.LIMIT_SD_KMH:
         return shares
     choices = []
@@ -172,7 +172,7 @@ def affordable(kind: Kind, spread: Fraction, shares: Shares, bounds: BoundsOnly)
 
 
 def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Expected noise of a mean group of a level after a week of later days, in km/h."""
+    """Forecasts the noise of a mean group of a level after a week of later days, in km/h."""
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
     if kind == "laplace":
@@ -183,14 +183,16 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bound
 
 
 def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
-    """What all HATs of a typical vehicle-day weigh together before clipping, by its public profile."""
+    """Estimates what all HATs of a typical vehicle-day weigh together before clipping, by its public profile."""
     norm = usual_norm(stage, fleet)
     return _own_weight(stage, fleet) * (1.0 if norm is None else norm / max(norm, stage.least_norm))
 
 
 def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
-    """The norm of a typical vehicle-day's numbers of reports, to the stage's exponent, by the public profile; None
-    where that does not say how many there are."""
+    """Computes the norm of a typical vehicle-day's numbers of reports, to the stage's exponent, by the public profile.
+
+    None where that does not say how many there are.
+    """
     profile = fleet.profile
     if profile.reports is None:
         return None
@@ -198,7 +200,7 @@ def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
 
 
 def _own_weight(stage: Stage, fleet: Fleet) -> float:
-    """Weight of a vehicle-day whose norm is above the least."""
+    """Computes the weight of a vehicle-day whose norm is above the least."""
     return 1.0 if stage.kind == "laplace" else _weight(stage.shares, fleet.profile)
 
 
@@ -212,7 +214,7 @@ def with_least_norm(stage: Stage, fleet: Fleet) -> Stage:
 
 
 def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
-    """What a vehicle-day weighs at all places together, roughly: half as much as at equally many that are alike.
+    """Estimates what a vehicle-day weighs at all places together: half as much as at equally many that are alike.
 
     in_a_cell: places that a cell has.
     """
@@ -220,8 +222,10 @@ def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
 
 
 def standing(profile: Profile) -> float:
-    """How many times as much the reports of a typical vehicle-day weigh as those of a vehicle that stands in one cell
-    all day, with coarse levels and Gaussian noise; at least 1."""
+    """Computes how many times as much a typical vehicle-day's reports weigh as those of a vehicle that stands.
+
+    It stands in one cell all day; with coarse levels and Gaussian noise. At least 1.
+    """
     hours = profile.hours
     still = Profile(hats=hours, cells=1, parents=1, grandparents=1, hours=hours, parts=profile.parts)
     return max(_weight(_COARSE["gaussian"], profile) / _weight(_COARSE["gaussian"], still), 1.0)
@@ -232,7 +236,7 @@ def _weight(shares: Shares, profile: Profile) -> float:
 
 
 def kept_more(bound_kmh: Fraction) -> float:
-    """How much more of a vehicle's weight such a bound leaves than the usual ones do, at least 1.
+    """Computes how much more of a vehicle's weight such a bound leaves than the usual ones do, at least 1.
 
     A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3), by which noise widens as well
     (`dpops.levels.strategy`); R is 6.5 km/h, roughly.

@@ -78,12 +78,12 @@ class Level:
         return np.array(self.slot_group, np.int64)
 
     def groups(self) -> Int64s:
-        """The group of every HAT, int64 (cells, slots)."""
+        """Gives the group of every HAT, int64 (cells, slots)."""
         return self.cell_start[:, None] + self.of_slot[None, :]
 
 
 def _numbered(values: Sequence[int]) -> tuple[int, ...]:
-    """Equal values get one number, from 0, in ascending order of the values."""
+    """Numbers values from 0 in their ascending order; equal ones get one number."""
     number = {value: number_of_value for number_of_value, value in enumerate(sorted(set(values)))}
     return tuple(number[value] for value in values)
 
@@ -118,7 +118,7 @@ CLASS = "class"
 
 
 def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction | None = None) -> Level:
-    """The level of that name on these HATs. weight_share: `share` where it is left out. Raises ValueError."""
+    """Makes the level of that name on these HATs. weight_share: `share` where it is left out. Raises ValueError."""
     grouping = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
     if grouping is None:
         raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")

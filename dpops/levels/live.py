@@ -11,7 +11,7 @@ LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
 
 
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
-    """All live slots of a period together, by the total. share: instead of the default; the period's end has the rest.
+    """Makes one stage of all live slots of a period, by the total. share: instead of the default; its end has the rest.
 
     Raises ValueError. Source: docs/levels.md, "Live slots".
     """
@@ -33,7 +33,7 @@ def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction 
 
 
 def of_slot(live: Stage, slots: int) -> Stage:
-    """One of a period's live slots. slots: that the period really has, 23 or 25 where the clock changes."""
+    """Takes one of a period's live slots. slots: that the period really has, 23 or 25 where the clock changes."""
     return replace(live, share=live.share / slots)
 
 
@@ -55,7 +55,7 @@ _DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
 
 
 def slot_weight(stage: Stage, profile: Profile) -> float:
-    """What a typical vehicle's HAT weighs in a live slot, times all HATs of its day: so in units of a day's weights.
+    """Estimates what a typical vehicle's HAT weighs in a live slot, times all HATs of its day: in a day's units.
 
     By the public profile, before clipping: so many HATs in each hour that it drives.
     """

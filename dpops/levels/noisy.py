@@ -40,7 +40,7 @@ class ReleasedStage:
 
 
 def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
-    """Noisy integers, int64 (2 * stage.groups,): weights of all levels, then speeds. All noise is drawn at once.
+    """Adds noise to the sums, all drawn at once: int64 (2 * stage.groups,), weights of all levels, then speeds.
 
     A level without a share gets zeros, and weights under public counts are exact. sums: from `sum_up`.
     """
@@ -52,12 +52,15 @@ def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
 
 
 def release_rows(rows: Rows, stage: Stage, noise: "Noise") -> ReleasedStage:
-    """A whole stage in one step, for simulation."""
+    """Releases a whole stage in one step, for simulation."""
     return read(release(sum_up(rows, stage), stage, noise), stage)
 
 
 def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
-    """Post-processing. Raises ValueError for another number of integers than the stage has."""
+    """Reads weights and km/h from noisy integers: post-processing.
+
+    Raises ValueError for another number of integers than the stage has.
+    """
     whole = np.array(integers, np.float64)
     if whole.size != 2 * stage.groups:
         raise ValueError(f"a release of {whole.size} integers does not fit a stage of {2 * stage.groups}")

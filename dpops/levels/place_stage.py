@@ -15,7 +15,7 @@ EXPONENT = Fraction(1)
 
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
-    """A day's stages with one more of its places, which has this part of what all had; these keep the rest."""
+    """Adds a stage of places to a day's stages. It has this part of what all had; the others keep the rest."""
     parts = alike(((PLACE, Fraction(1)),))
     last = replace(
         stages[-1],

@@ -219,7 +219,7 @@ class Stage:
 
 
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:
-    """A day's stages with one more, which has this part of what all had; these keep the rest."""
+    """Adds a last stage to a day's stages. It has this part of what all had; the others keep the rest."""
     whole = sum((stage.share for stage in stages), Fraction(0))
     earlier = (replace(stage, share=stage.share * (1 - share)) for stage in stages)
     return (*earlier, replace(last, share=share * whole))

@@ -94,14 +94,17 @@ def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[R
 
 
 def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe:
-    """The first of `ranked`; the table's own where nothing is free."""
+    """Chooses the first of `ranked`; the table's own where nothing is free."""
     if not (free.bounds or free.levels):
         return table
     return ranked(table, bounds, free)[0].recipe
 
 
 def _variants(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
-    """The usual one first. Wider bounds go with coarse levels alone: finer ones tell what a bound took away."""
+    """Yields the recipes to choose from, the usual one first.
+
+    Wider bounds go with coarse levels alone: finer ones tell what a bound took away.
+    """
     named = table.later[-1].shares
     usual = coarser_shares(table.kind, named, hats) if free.levels else named
     bounds, coarse = BOUNDS[table.kind], is_coarse(table.kind, named)
@@ -112,7 +115,7 @@ def _variants(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
 
 
 def _varied(table: Recipe, shares: Shares, times: Fraction) -> Recipe:
-    """The first look at a first day keeps its levels."""
+    """Changes a table's levels and bounds; the first look at a first day keeps its levels."""
 
     def varied(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         *early, last = (replace(stage, bound_kmh=times * stage.bound_kmh) for stage in stages)
@@ -147,7 +150,9 @@ def _after(
     *,
     days: int,
 ) -> tuple[dict[Part, float], float]:
-    """What is left of each part after so many days of a stage; and the whole squared error with the HAT's, (km/h)^2.
+    """Computes what is left of each part after so many days of a stage; and the whole squared error with the HAT's own.
+
+    The error is in (km/h)^2.
 
     before: what is not known of the parts without these days. around: of the centres.
     """
@@ -158,12 +163,12 @@ def _after(
 
 
 def left_of(before: Mapping[Part, float], told: Mapping[Part, float]) -> dict[Part, float]:
-    """The variance of each part when so much was told of it."""
+    """Computes the variance of each part when so much was told of it."""
     return {part: 1 / (1 / max(variance, 1e-9) + told[part]) for part, variance in before.items()}
 
 
 def told_by(stage: Stage, bounds: BoundsOnly, around: Mapping[Part, float], busy: float) -> dict[Part, float]:
-    """What one release of a stage tells of each part and of HATs themselves, as precisions. around: of its centres."""
+    """Computes what one release tells of each part and of HATs themselves, as precisions. around: of its centres."""
     norm, bound = _norm(stage, bounds, around), float(stage.bound_kmh)
     widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
     precisions = dict.fromkeys([*PARTS, _OWN], 0.0)
@@ -187,9 +192,9 @@ def squared_error(
     busy: float,
     own: float,
 ) -> float:
-    """Squared error of a HAT on the day of a release, (km/h)^2: what is left of its parts, its own, and clipping.
+    """Forecasts the squared error of a HAT on the day of a release, (km/h)^2.
 
-    own: the variance of its mean around all that describes it.
+    It is what is left of its parts, its own, and clipping. own: the variance of its mean around all that describes it.
     """
     vehicles = bounds.usual_vehicles * busy
     single = vehicles**2 / (vehicles**2 + fitted.FEW_IN_HAT**2)
@@ -199,18 +204,18 @@ def squared_error(
 
 
 def weight_told(stage: Stage, bounds: BoundsOnly) -> float:
-    """What one release tells of the logarithm of the whole city's weight, as a precision."""
+    """Computes what one release tells of the logarithm of the whole city's weight, as a precision."""
     weights = replace(stage, alpha=1 - stage.alpha)
     return sum(_groups(_OF[name], bounds) / _noise(weights, name, share, bounds) ** 2 for name, share in stage.shares)
 
 
 def _norm(stage: Stage, bounds: BoundsOnly, around: Mapping[Part, float]) -> float:
-    """Norm of a vehicle's residual speeds."""
+    """Computes the norm of a vehicle's residual speeds."""
     return math.sqrt(sum(around.values()) + _own_norm(stage, bounds) ** 2)
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Noise of a level's usual mean group, per km/h of the bound."""
+    """Computes the noise of a level's usual mean group, per km/h of the bound."""
     groups = _groups(_OF[name], bounds)
     part = float(stage.share * share * stage.alpha)
     if stage.kind == "laplace":
@@ -221,7 +226,7 @@ def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> floa
 
 
 def _own_norm(stage: Stage, bounds: BoundsOnly) -> float:
-    """Norm of a vehicle's own deviations: in a group of HATs they average out."""
+    """Computes the norm of a vehicle's own deviations: in a group of HATs they average out."""
     hats, sd = bounds.fleet.profile.hats, math.sqrt(USUAL.of_one)
     in_a_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
     if stage.kind == "laplace":
@@ -236,13 +241,13 @@ def _groups(part: Part, bounds: BoundsOnly) -> int:
 
 @lru_cache(maxsize=8)
 def _sizes(hats: PublicHats) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many places, and times, there are of each kind."""
+    """Counts how many places, and times, there are of each kind."""
     places = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells
     return places, (1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots)
 
 
 def busyness() -> list[tuple[float, float]]:
-    """Equally many cells each: how many times as busy as the average one, and its share of reports."""
+    """Splits cells into equally many each: how many times as busy as average they are, and their share of reports."""
     law, nodes = NormalDist(), 5
     raw = [math.exp(fitted.BUSIER * law.inv_cdf((node + 0.5) / nodes)) for node in range(nodes)]
     mean = sum(raw) / nodes
