@@ -25,14 +25,14 @@ _NONE = 2
 
 
 def middles(buckets: int) -> Float64s:
-    """The middles of equal buckets of [-1, 1]."""
+    """Computes the middles of equal buckets of [-1, 1]."""
     if not 2 <= buckets <= MOST_BUCKETS:
         raise ValueError(f"a distribution needs 2 to {MOST_BUCKETS} buckets, got {buckets}")
     return (2 * np.arange(buckets) + 1) / buckets - 1
 
 
 def aggregate(reports: Reports, buckets: int) -> ReportRows:
-    """The rows of all users with an SR, PM or SW report: exact likelihoods at the buckets' middles.
+    """Makes the rows of all users with an SR, PM or SW report: exact likelihoods at the buckets' middles.
 
     A Laplace report is left out: its likelihood has no finite set of values. Raises ValueError if no report is left.
     Source: algorithms 12.4, 12.5; Ye et al. 2025, "Privacy for Free", section 5.
@@ -64,9 +64,9 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
 
 
 def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s) -> Int32s:
-    """The class first + last of each report's buckets [first, last): both grow with the report, so a class is one pair.
+    """Computes the class first + last of each report's buckets [first, last).
 
-    The pairs are written into the ladder: (2, classes).
+    Both grow with the report, so a class is one pair. The pairs are written into the ladder: (2, classes).
     """
     classes = np.full(row.size, 2 * buckets + 1, np.int32)
     for start in range(0, row.size, _USERS):
@@ -80,9 +80,10 @@ def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s)
 
 
 def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
-    """The buckets first..last - 1 whose middles' windows hold each report: (2, users). For a missing one, all of them.
+    """Finds the buckets first..last - 1 whose middles' windows hold each report: (2, users).
 
-    A window narrower than a bucket may fall between two middles; then it is the nearest one's.
+    For a missing one, all of them. A window narrower than a bucket may fall between two middles; then it is the nearest
+    one's.
     """
     centre = (window.centres(row) + 1) * (buckets / 2)
     half = window.width * (buckets / 2)
@@ -98,7 +99,7 @@ def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
 
 
 def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, Int64s]:
-    """The different combinations of classes, (services, rows) in lexicographic order, and the users of each."""
+    """Lists the different combinations of classes, (services, rows) in lexicographic order, and the users of each."""
     table, index, counts = np.zeros((0, 1), np.int32), np.zeros(users, np.int64), np.array([users])
     for row, base in classes:
         index *= base
@@ -109,7 +110,7 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
 
 
 def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
-    """The sorted different keys and how often each occurs; the index becomes the position of its key among them."""
+    """Sorts the different keys and counts each; the index becomes the position of its key among them."""
     if bound > max(_DENSE, index.size):
         keys, inverse, counts = np.unique(index, return_inverse=True, return_counts=True)
         index[:] = inverse
@@ -123,7 +124,7 @@ def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
 
 
 def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s) -> tuple[Float64s, Int64s]:
-    """The likelihood of each combination of SR reports over the buckets, and where its rows end."""
+    """Computes the likelihood of each combination of SR reports over the buckets, and where its rows end."""
     new = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1
     starts = np.concatenate([[0], new])
     curves = np.ones((starts.size, values.size))
@@ -134,7 +135,7 @@ def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s
 
 
 def _levels(epsilons: Sequence[float], spans: Int32s, answered: NDArray[np.bool_], edges: Int32s) -> Float64s:
-    """The likelihood on each run, 1 if all windows of the row cover it: e^-epsilon for each that does not."""
+    """Computes the likelihood on each run, 1 if all windows of the row cover it: e^-epsilon for each that does not."""
     levels = np.zeros((len(edges) + 1, edges.shape[1]))
     for run, level in enumerate(levels):
         start = edges[run - 1] if run else np.zeros(edges.shape[1], np.int32)

@@ -27,7 +27,7 @@ class Distribution:
 
 
 def maximum_likelihood(rows: ReportRows) -> Distribution:
-    """The distribution that EM climbs to, by sequential quadratic programming instead.
+    """Finds the distribution that EM climbs to, by sequential quadratic programming instead.
 
     gap: largest gradient - 1, in nats per user (see `Evaluation`): no distribution is likelier by more. It has no scale
     of its own: the same for any number of users. Where several distributions are likeliest (SR reports alone say
@@ -49,7 +49,7 @@ def maximum_likelihood(rows: ReportRows) -> Distribution:
 
 
 def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
-    """The fixed point of EMS: one EM step, then smoothing by (1, 2, 1) / 4, the ends by (2, 1) / 3.
+    """Finds the fixed point of EMS: one EM step, then smoothing by (1, 2, 1) / 4, the ends by (2, 1) / 3.
 
     EMS creeps towards it for thousands of steps; here each is an implicit step of growing length, a Newton step in the
     end, in the logarithms of the shares. gap: mass that the next Newton step would move, so that the fixed
@@ -74,7 +74,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
 
 
 def smooth(columns: Float64s) -> Float64s:
-    """What EMS does to the shares after each EM step, before their sum is made 1; along the first axis."""
+    """Smooths the shares as EMS does after each EM step, before their sum is made 1; along the first axis."""
     out = columns / 2
     out[1:] += columns[:-1] / 4
     out[:-1] += columns[1:] / 4
@@ -84,7 +84,7 @@ def smooth(columns: Float64s) -> Float64s:
 
 
 def _smoothed_step(shares: Float64s, here: Evaluation) -> tuple[Float64s, Float64s]:
-    """What one EMS step makes of the shares, and the derivative of its logarithms by those of the shares."""
+    """Computes what one EMS step makes of the shares, and the derivative of its logarithms by those of the shares."""
     moved = smooth(shares * here.gradient)
     total = moved.sum()
     image = np.maximum(moved / total, _SMALLEST)
@@ -94,7 +94,7 @@ def _smoothed_step(shares: Float64s, here: Evaluation) -> tuple[Float64s, Float6
 
 
 def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
-    """The first of the points target, half way, quarter way, .. that is likelier enough; where there is none, here."""
+    """Finds the first of the points target, half way, quarter way, .. that is likelier enough; else stays here."""
     slope = float((here.gradient - 1) @ (target - shares))
     part = 1.0
     while part > 1e-6:
@@ -108,7 +108,7 @@ def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Eva
 
 
 def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
-    """The y >= 0 that minimises the second-order model of -log-likelihood + sum(y); a ridge keeps it well posed.
+    """Finds the y >= 0 that minimises the second-order model of -log-likelihood + sum(y); a ridge keeps it well posed.
 
     An active set grows by the local minima of the slope and shrinks by what turns negative (Lawson, Hanson 1974).
     """

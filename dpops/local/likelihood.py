@@ -62,7 +62,7 @@ class ReportRows:
         return int(self.counts.sum())
 
     def evaluate(self, shares: Float64s) -> Evaluation:
-        """The log-likelihood at a distribution with its gradient and its negative Hessian.
+        """Computes the log-likelihood at a distribution with its gradient and its negative Hessian.
 
         shares: (buckets,), >= 0 with sum 1. By prefix sums and difference arrays.
         """
@@ -94,7 +94,7 @@ class ReportRows:
 
 
 def _likelihood(prefix: Float64s, edges: Int32s, levels: Float64s) -> Float64s:
-    """The sum over runs of the level times the mass on the run; no term is negative, so none cancels."""
+    """Sums over runs the level times the mass on the run; no term is negative, so none cancels."""
     before: Float64s | float = 0.0
     likelihood = np.zeros(edges.shape[1])
     for edge, level in zip(edges, levels, strict=False):

@@ -34,7 +34,7 @@ class FusedMean:
 
 
 def fused_mean(reports: Reports, method: Method) -> FusedMean:
-    """The mean over users of `per_user`. Raises ValueError if nobody reported anything.
+    """Averages `per_user` over users. Raises ValueError if nobody reported anything.
 
     The standard error is the smaller of two bounds: the noise at the value where it is largest, and (from 30 users on)
     the spread of the users' estimates, which holds the noise and the differences between users.
@@ -50,7 +50,7 @@ def fused_mean(reports: Reports, method: Method) -> FusedMean:
 
 
 def per_user(reports: Reports, method: Method) -> Float64s:
-    """Each user's value estimated from its own reports: (users,), NaN for a user without any.
+    """Estimates each user's value from its own reports: (users,), NaN for a user without any.
 
     ua: the mean of its unbiased reports. fixed: weighted by 1 / variance, averaged over a uniform prior of the value;
     weights depend on no report, so the estimate is exactly unbiased. uwa: weighted by 1 / variance, averaged
@@ -63,7 +63,7 @@ def per_user(reports: Reports, method: Method) -> Float64s:
 
 
 def fixed_weights(reports: Reports) -> Float64s:
-    """(services,), sum 1: inverse variances at v^2 = 1/3, the mean of v^2 under a uniform prior.
+    """Weighs services by inverse variances at v^2 = 1/3, the mean of v^2 under a uniform prior: (services,), sum 1.
 
     All variances are affine in v^2, so this is the variance averaged over the prior.
     """
@@ -81,7 +81,7 @@ def _weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
 
 
 def posterior_variances(reports: Reports) -> Float64s:
-    """Variance of each service's unbiased report, averaged over the posterior of each user: (services, users).
+    """Computes the variance of each service's unbiased report, averaged over each user's posterior: (services, users).
 
     Source: Ye et al. 2025, "Privacy for Free", Algorithm 2, with weights that sum to 1 over services, and densities
     throughout.
@@ -91,7 +91,7 @@ def posterior_variances(reports: Reports) -> Float64s:
 
 
 def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Float64s:
-    """Weighted means of unbiased reports over the services each user answered, a few thousand users at a time."""
+    """Averages unbiased reports by weight over the services each user answered, a few thousand users at a time."""
     starts = range(0, reports.users, _USERS)
 
     def estimate(start: int) -> Float64s:
@@ -111,7 +111,7 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
 
 
 def _worst_variance(reports: Reports, method: Method, heard: NDArray[np.bool_]) -> float:
-    """Mean over users of the noise variance of their estimates, at the value of [-1, 1] where that is largest.
+    """Averages over users the noise variance of their estimates, at the value of [-1, 1] where that is largest.
 
     With weights that depend on no report it is affine in v^2, so largest at v = 0 or 1. A UWA estimate lies between the
     unbiased reports, so the sum of their variances bounds its mean square error.

@@ -43,26 +43,26 @@ class LocalMechanism(Protocol):
     def high(self) -> float: ...
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Log density of a raw report given the value (log probability where reports are few)."""
+        """Computes the log density of a raw report given the value (log probability where reports are few)."""
         ...
 
     def unbiased(self, reports: Float64s) -> Float64s:
-        """The affine image of raw reports whose mean is the value itself."""
+        """Maps raw reports affinely, so that their mean is the value itself."""
         ...
 
     def variance(self, values: Float64s) -> Float64s:
-        """Variance of the unbiased report, in the common domain."""
+        """Computes the variance of the unbiased report, in the common domain."""
         ...
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
-        """One raw report for each value in [-1, 1], which is first rounded to the stated grid.
+        """Draws one raw report for each value in [-1, 1], which is first rounded to the stated grid.
 
         Raises ValueError for a value outside [-1, 1] or not a number.
         """
         ...
 
     def real_epsilon(self) -> float:
-        """The epsilon that the sampler has on its finite grid: the largest log ratio of two exact probabilities."""
+        """Computes the sampler's epsilon on its finite grid: the largest log ratio of two exact probabilities."""
         ...
 
 
@@ -72,22 +72,22 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def exp(epsilon: float) -> Decimal:
-    """e**epsilon with 80 digits."""
+    """Computes e**epsilon with 80 digits."""
     return EXACT.exp(Decimal(epsilon))
 
 
 def to_steps(values: Float64s) -> Int64s:
-    """The grid's step 0..STEPS nearest to each value in [-1, 1]."""
+    """Finds the grid's step 0..STEPS nearest to each value in [-1, 1]."""
     if not np.all(np.abs(values) <= 1):
         raise ValueError("a value to perturb must be in [-1, 1]")
     return np.rint((values + 1) * (STEPS / 2)).astype(np.int64)
 
 
 def coin_below(share: Decimal) -> int:
-    """The largest T with T / 2**62 <= share: rounding goes to the side that tells less."""
+    """Finds the largest T with T / 2**62 <= share: rounding goes to the side that tells less."""
     return math.floor(EXACT.multiply(share, Decimal(1 << COIN_BITS)))
 
 
 def flip(threshold: int, size: int, noise: Noise) -> NDArray[np.bool_]:
-    """Independent coins that show heads with probability threshold / 2**62 exactly."""
+    """Tosses independent coins that show heads with probability threshold / 2**62 exactly."""
     return noise.words(size) >> np.uint64(64 - COIN_BITS) < np.uint64(threshold)

@@ -26,7 +26,7 @@ _TABLES = 1 << 12
 
 
 def second_moments(reports: Reports) -> Float64s:
-    """E[v^2 | the user's reports] under a uniform prior on GRID values: (users,); 1/3 about without a report."""
+    """Computes E[v^2 | the user's reports] under a uniform prior on GRID values: (users,); about 1/3 without any."""
     pairs = list(zip((service.mechanism for service in reports.services), reports.values, strict=True))
     signs = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, StochasticRounding)]
     windows = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Window)]
@@ -69,7 +69,7 @@ class _Sums:
         return zeroth[last] - zeroth[first], second[last] - second[first]
 
     def _prefix(self, number: int) -> Float64s:
-        """(2, GRID + 1): summed from the side where the curve is small, so that a difference loses no digits."""
+        """Sums from the side where the curve is small, so that a difference loses no digits: (2, GRID + 1)."""
         values = middles(GRID)
         curve, slope = np.zeros(GRID), 0.0
         for laplace in reversed(self._slopes):
@@ -87,12 +87,12 @@ class _Sums:
 
 
 def _turns(row: Float64s) -> Int32s:
-    """The number of grid values below each Laplace report; 0 for a missing one."""
+    """Counts the grid values below each Laplace report; 0 for a missing one."""
     return np.ceil((np.nan_to_num(row).clip(-1, 1) + 1) * (GRID / 2) - 0.5).astype(np.int32)
 
 
 def _digits(columns: Sequence[NDArray[np.int64]], users: int) -> NDArray[np.int64]:
-    """The columns of digits 0, 1, 2 read as numbers, the first digit the highest."""
+    """Reads the columns of digits 0, 1, 2 as numbers, the first digit the highest."""
     number = np.zeros(users, np.int64)
     for column in columns:
         number = number * 3 + column
@@ -106,7 +106,10 @@ def _log_level(
     slopes: Sequence[tuple[Laplace, Float64s]],
     above: Sequence[NDArray[np.int64]],
 ) -> Float64s:
-    """The log factor of the run that starts there, beside its curve: windows, and the constants of the exponentials."""
+    """Computes the log factor, beside its curve, of the run that starts there.
+
+    It comes of windows, and of the constants of the exponentials.
+    """
     level = np.zeros(start.size)
     for (window, row), (first, last) in zip(windows, spans, strict=True):
         level -= window.epsilon * (((start < first) | (start >= last)) & ~np.isnan(row))

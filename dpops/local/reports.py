@@ -42,10 +42,10 @@ class Reports:
         return int(self.values.shape[1])
 
     def of(self, first: int, last: int) -> "Reports":
-        """The users first..last - 1."""
+        """Takes the users first..last - 1."""
         return Reports(self.services, self.values[:, first:last])
 
     def leakage(self) -> float:
-        """The most epsilon that any of these users has given away: the sum over the services it answered."""
+        """Computes the most epsilon that any of these users has given away: the sum over the services it answered."""
         epsilons = np.array([service.mechanism.epsilon for service in self.services])
         return float(np.max(epsilons @ ~np.isnan(self.values), initial=0.0))

@@ -53,7 +53,7 @@ class StochasticRounding:
         return self.bound
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Mixed from the two ends of the range, so that nothing cancels where one of them is all but sure."""
+        """Mixes the two ends of the range, so that nothing cancels where one of them is all but sure."""
         rare = math.exp(-self.epsilon)
         toward = np.where(reports > 0, values, -values)
         return np.log(((1 + toward) + (1 - toward) * rare) / (2 * (1 + rare)))
@@ -62,7 +62,7 @@ class StochasticRounding:
         return reports
 
     def variance(self, values: Float64s) -> Float64s:
-        """C^2 - v^2, as C^2 - 1 = 1 / sinh(epsilon / 2)^2 and (1 - v) (1 + v)."""
+        """Computes C^2 - v^2, as C^2 - 1 = 1 / sinh(epsilon / 2)^2 and (1 - v) (1 + v)."""
         return math.sinh(self.epsilon / 2) ** -2 + (1 - values) * (1 + values)
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:

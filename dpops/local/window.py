@@ -57,7 +57,7 @@ class Window(ABC):
 
     @abstractmethod
     def exact_width(self) -> Decimal:
-        """w: the width of the window over the distance that it slides."""
+        """Computes w: the width of the window over the distance that it slides."""
 
     @property
     def raw_slope(self) -> float:
@@ -82,13 +82,16 @@ class Window(ABC):
         return self.raw_middle + self.raw_slope * self.bound
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Two levels: q = (1 - keep) / (length of the range) outside the window, and epsilon more inside."""
+        """Takes one of two levels: log q outside the window, and epsilon more inside.
+
+        q is (1 - keep) / (length of the range).
+        """
         outside = math.log(self.rest / (self.high - self.low))
         inside = np.abs(self.centres(reports) - values) <= self.width
         return np.asarray(outside + self.epsilon * inside)
 
     def centres(self, reports: Float64s) -> Float64s:
-        """The value in whose window's centre a raw report lies; the windows of values within `width` of it hold it."""
+        """Finds the value whose window's centre is at a raw report; windows of values within `width` of it hold it."""
         return self.unbiased(reports) * self.keep
 
     def unbiased(self, reports: Float64s) -> Float64s:
@@ -110,14 +113,14 @@ class Window(ABC):
         return float(EXACT.ln(EXACT.add(1, lift)))
 
     def _draw(self, steps: Int64s, noise: Noise) -> Int64s:
-        """The cell 0..STEPS + W - 1 of each report."""
+        """Draws the cell 0..STEPS + W - 1 of each report."""
         cells = self._cells()
         kept = flip(self._coin(), steps.size, noise)
         offset = noise.below(np.where(kept, cells, STEPS + cells))
         return np.where(kept, steps, 0) + offset
 
     def _cells(self) -> int:
-        """W."""
+        """Computes W, the window's exact width in steps, rounded up."""
         return math.ceil(EXACT.multiply(self.exact_width(), STEPS))
 
     def _coin(self) -> int:
