@@ -46,7 +46,7 @@ class EqualHats(NamedTuple):
     users: slice
 
     def of(self, column: Any) -> Any:
-        """A column of all users as the matrix (HATs, users) of these HATs."""
+        """Cuts the matrix (HATs, users) of these HATs out of a column of all users."""
         return column[self.users].reshape(-1, self.size)
 
 
@@ -62,8 +62,11 @@ def blocks_of(users: Int64s) -> list[EqualHats]:
 
 
 def calls_of(sizes: Int64s) -> list[Int64s]:
-    """Where the HATs stand that are laid out together, those with more users first: all with few users in one call, of
-    the others as many in a call as there is room for. sizes: int64 (HATs,), each >= 1."""
+    """Splits the HATs into calls, each of which lays out some together, those with more users first.
+
+    Says where the HATs of each call stand: all with few users are one call, of the others as many as there is room for.
+    sizes: int64 (HATs,), each >= 1.
+    """
     order = np.argsort(-sizes, kind="stable")
     few = order[sizes[order] <= MANY_USERS]
     calls, rest = ([few], order[: order.size - few.size]) if few.size >= FEW_HATS else ([], order)
@@ -154,7 +157,7 @@ def _arrays_of(plans: PlannedHats) -> Iterator[Arrays]:
 
 
 def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
-    """The sum of each HAT's array means in fine steps, int64 (HATs,): what `arrays.array_means` gives, added up.
+    """Sums each HAT's array means in fine steps, int64 (HATs,): what `arrays.array_means` gives, added up.
 
     sums: int64 (all users,). Raises ValueError for sums that no samples within [0, U] have.
     """
@@ -193,8 +196,10 @@ def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub:
 
 
 def _best_fits(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
-    """The array of each user, and the samples in each array, (HATs, most users): every user, in order, into the fullest
-    with room, the lowest of equals. An array that nobody is in yet has all its slots free.
+    """Puts every user, in order, into the fullest array with room, the lowest of equals.
+
+    Gives the array of each user, and the samples in each array, (HATs, most users). An array that nobody is in yet has
+    all its slots free.
 
     kept: int64 (all users,). users, length: int64 (HATs,), users descending. The free slots of an array and its number
     are one integer each, so that the least of these is the array to take.

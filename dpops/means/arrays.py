@@ -101,7 +101,7 @@ def array_plans(
 
 
 def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
-    """m_UB of each HAT, never above its largest count: longer arrays would only lump users together.
+    """Chooses m_UB of each HAT, never above its largest count: longer arrays would only lump users together.
 
     counts: int64 (HATs, users), each >= 1, non-increasing within a HAT.
     """
@@ -117,7 +117,7 @@ def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
 
 
 def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
-    """What `lengths_of` says of one HAT. counts: int64 (users,), non-increasing."""
+    """Chooses m_UB of one HAT, as `lengths_of` does. counts: int64 (users,), non-increasing."""
     return int(lengths_of(m_ub, counts[None], epsilon)[0])
 
 
@@ -133,9 +133,10 @@ class ArrayMeans(NamedTuple):
 
 
 def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
-    """The array means with every slot of a user holding the mean of all its samples; exact integers, all HATs at once.
+    """Averages each array, with every slot of a user holding the mean of all its samples; all HATs at once.
 
-    All divisions round down to fine steps. Raises TypeError for a plan that was read back, which has no grouping.
+    Exact integers: all divisions round down to fine steps. Raises TypeError for a plan that was read back, which has no
+    grouping.
     """
     groups = [made(plan).grouping for plan in plans]
     users = stack(totals, plans)
@@ -155,7 +156,7 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
 
 
 def made(plan: Plan) -> ArrayPlan:
-    """The plan with its grouping. Raises TypeError for a plan that was read back, which has none."""
+    """Checks that the plan has its grouping. Raises TypeError for a plan that was read back, which has none."""
     if not isinstance(plan, ArrayPlan):
         raise TypeError("this needs the plan it made, not one read back")
     return plan

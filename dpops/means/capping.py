@@ -38,12 +38,12 @@ class CountCap(NamedTuple):
         return self.moved[0] / self.moved[1]
 
     def facts(self) -> dict[str, int]:
-        """What a plan has to say of a cap: nothing if nobody is capped."""
+        """Lists what a plan has to say of a cap: nothing if nobody is capped."""
         return {} if self.whole else {"m_ub": self.most, "kept": self.kept}
 
 
 def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCap], float]) -> CountCap:
-    """The cap of a HAT. counts: int64 (users,), each >= 1. cost: worst bias plus noise; "opt" makes it least.
+    """Chooses the cap of a HAT. counts: int64 (users,), each >= 1. cost: worst bias plus noise; "opt" makes it least.
 
     "opt" compares all counts, and of those equal to 1e-12 takes the largest. Source: algorithms 9.4, second stage.
     """
@@ -85,7 +85,7 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
 
 
 def weights(plan: Plan, counts: Int64s) -> Float64s:
-    """Each user's share k / K in the release, float64 (users,)."""
+    """Computes each user's share k / K in the release, float64 (users,)."""
     kept = plan.facts.get("kept", plan.facts["samples"])
     return np.minimum(counts, plan.facts.get("m_ub", plan.facts["heaviest"])) / kept
 

@@ -41,11 +41,11 @@ class ClippedArrays(Mechanism):
         return [cls(), cls(m_ub=3)]
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> IntervalChoice:
-        """How the interval of a HAT of so many arrays will be chosen. upper: U in fine steps."""
+        """Says how the interval of a HAT of so many arrays will be chosen. upper: U in fine steps."""
         raise NotImplementedError
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        """Half of epsilon goes to the interval, half to the mean.
+        """Plans to spend half of epsilon on the interval, and half on the mean.
 
         With one user in one array, the clipped sum moves by at most the interval's length, and by no more than the user
         moves its array. A plan's scale is for the longest interval, its bias bound is all of U; `resolve` makes both
@@ -74,7 +74,7 @@ def clipped_release(
 
 
 def with_interval(low: int, high: int, plan: Plan) -> Plan:
-    """The plan once the interval is known: clipping moves an array mean by at most `low` up or U - `high` down."""
+    """Completes the plan by the known interval: clipping moves an array mean by `low` up or U - `high` down at most."""
     fine_step = float(plan.step * plan.facts["arrays"])
     clipping = max(low, plan.facts["upper_steps"] * FINE - high)
     bias = min((clipping + plan.facts["grouping_bias"]) * fine_step, float(plan.upper))
@@ -82,6 +82,6 @@ def with_interval(low: int, high: int, plan: Plan) -> Plan:
 
 
 def _scale(low: int, high: int, plan: Plan) -> Fraction:
-    """Noise for the drawn interval: the plan's, in proportion to what one user can still move."""
+    """Scales noise to the drawn interval: the plan's, in proportion to what one user can still move."""
     widest = plan.sensitivity
     return plan.scale * Fraction(min(high - low, widest), widest)

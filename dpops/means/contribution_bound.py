@@ -14,13 +14,13 @@ _EXACT = 1 << 62
 
 
 def median(counts: Int64s) -> Int64s:
-    """floor(median(counts)). Source: S1, Array-Averaging."""
+    """Computes floor(median(counts)). Source: S1, Array-Averaging."""
     users = counts.shape[1]
     return (counts[:, (users - 1) // 2] + counts[:, users // 2]) // 2
 
 
 def argmax(counts: Int64s) -> Int64s:
-    """The smallest m that maximises S(m) / sqrt(m), with S(m) = sum of min(count, m).
+    """Finds the smallest m that maximises S(m) / sqrt(m), with S(m) = sum of min(count, m).
 
     The maximum is attained at one of the counts, so those are compared, exactly: S(m)**2 / m in integers.
     Source: S0 and S1, Levy.
@@ -36,7 +36,7 @@ def argmax(counts: Int64s) -> Int64s:
 
 
 def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
-    """The smallest m that minimises 1 - S(m) / n + m / (epsilon S(m)): worst clipping bias plus noise, per U.
+    """Finds the smallest m that minimises 1 - S(m) / n + m / (epsilon S(m)): worst clipping bias plus noise, per U.
 
     The minimum is attained at one of the counts, so those are compared, exactly. From epsilon 1 on it is the largest
     count. Source: S1, OPT-Array-Averaging, idealised objective.
@@ -55,10 +55,11 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
 
 
 def convex(counts: Int64s) -> Int64s:
-    """The smallest minimiser of the convex relaxation 1 - S(m) / n + max(m / m_max, n / (L m_max)); never of epsilon.
+    """Finds the smallest minimiser of the convex relaxation 1 - S(m) / n + max(m / m_max, n / (L m_max)).
 
-    Over real numbers it is max(n / L, k-th largest count) with k = floor(n / m_max) + 1; the integers beside n / L are
-    compared exactly. Source: S1 section VI, with its true minimiser (erratum E7: the published recipe ignores kinks).
+    It never depends on epsilon. Over real numbers it is max(n / L, k-th largest count) with k = floor(n / m_max) + 1;
+    the integers beside n / L are compared exactly. Source: S1 section VI, with its true minimiser (erratum E7: the
+    published recipe ignores kinks).
     """
     return np.array([_convex(of_hat) for of_hat in counts], np.int64)
 
@@ -78,7 +79,7 @@ def _convex(counts: Int64s) -> int:
 
 
 def _exact(counts: Int64s, most: int) -> Any:
-    """The counts as Python integers where products of up to `most` do not fit into 62 bits."""
+    """Converts the counts to Python integers where products of up to `most` do not fit into 62 bits."""
     return counts if most < _EXACT else counts.astype(object)
 
 

@@ -56,7 +56,7 @@ def _laid_out(hats: HatCounts, counts: Int64s, m_ub: Rule) -> tuple[Int64s, Int6
 
 
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
-    """Whether no mechanism refuses a plan, bool (HATs,), by bounds that are far below theirs."""
+    """Says whether no mechanism refuses a plan, bool (HATs,), by bounds that are far below theirs."""
     most = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
     fits = (
         hat.counts.size > 0 and hat.counts[-1] >= 1 and int(hat.counts.sum()) <= hat.reported <= most for hat in hats
@@ -65,8 +65,10 @@ def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDAr
 
 
 def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
-    """Variance of the mean of each array, over that of the prior; an array of several users averages out what lies
-    between them."""
+    """Computes the variance of the mean of each array, over that of the prior.
+
+    An array of several users averages out what lies between them.
+    """
     hats, users = laid.array.shape
     places = (np.arange(hats)[:, None] * users + laid.array).ravel()
     is_used, between = laid.fills.ravel() > 0, max(prior.between, AT_LEAST_BETWEEN)
@@ -75,7 +77,7 @@ def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
 
 
 def _row_means(values: Float64s, lengths: Int64s) -> Float64s:
-    """The mean of each row. values: rows of these lengths behind one another."""
+    """Averages each row. values: rows of these lengths behind one another."""
     first, means = np.cumsum(lengths) - lengths, np.zeros(lengths.size)
     for length, rows in groups_of(lengths):
         means[rows] = values[first[rows, None] + np.arange(length)].mean(axis=1)
@@ -93,7 +95,7 @@ def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Flo
 
 
 def errors_around(hats: HatCounts, spread: Float64s, scale: Float64s, points: int = 32) -> Float64s:
-    """Mean errors over the means that a HAT may have, if the bias has that standard deviation and noise that scale."""
+    """Averages errors over a HAT's possible means, if the bias has that standard deviation and noise that scale."""
     means, scores, mean_errors = hats.prior.hat_means(hats.upper)[:, None], normal_scores(points), np.zeros(spread.size)
     for some in chunks(spread.size, means.size * points):
         bias = spread[some, None, None] * scores
@@ -112,7 +114,7 @@ def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Fl
 
 
 def chunks(hats: int, of_each: int) -> Iterator[slice]:
-    """HATs to take at once. of_each: how many numbers of a HAT a matrix holds."""
+    """Splits HATs into those to take at once. of_each: how many numbers of a HAT a matrix holds."""
     size = max(1, _AT_ONCE // of_each)
     return (slice(start, start + size) for start in range(0, hats, size))
 
@@ -123,8 +125,9 @@ def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
 
 
 def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
-    """What a mechanism that clips array means to a private interval forecasts of each HAT; made once for HATs whose
-    arrays are alike.
+    """Forecasts the error of each HAT by a mechanism that clips array means to a private interval.
+
+    HATs whose arrays are alike are forecast once.
 
     errors: of HATs with equally many arrays, from the array means that are expected, float64 (HATs, arrays), ascending.
     """
@@ -141,7 +144,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
 
 
 def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
-    """One place of each row of the columns that differs, and for every row which of these is like it."""
+    """Finds one place of each row of the columns that differs, and for every row which of these is like it."""
     order = np.lexsort(columns[::-1])
     is_new = np.any([np.diff(column[order], prepend=np.nan) != 0 for column in columns], axis=0)
     back = np.empty(order.size, np.int64)
@@ -150,9 +153,10 @@ def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _array_means(hats: HatCounts, laid: LaidMany) -> Iterator[tuple[Int64s, list[Float64s]]]:
-    """HATs with equally many arrays, and the array means that the prior leads one to expect, in units, within [0, U]:
-    float64 (HATs, arrays) of each equally likely case, ascending. With few arrays the mean of the HAT decides where an
-    interval must lie, so there it varies; with many, hardly.
+    """Yields HATs with equally many arrays, and the array means to expect by the prior, in units, within [0, U].
+
+    These are float64 (HATs, arrays) of each equally likely case, ascending. With few arrays the mean of the HAT decides
+    where an interval must lie, so there it varies; with many, hardly.
     """
     for arrays, whole in groups_of(laid.arrays):
         centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW else [hats.prior.mean]
@@ -162,7 +166,7 @@ def _array_means(hats: HatCounts, laid: LaidMany) -> Iterator[tuple[Int64s, list
 
 
 def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:
-    """How many of each row's values lie below, or at, each place. ordered: (HATs, values). values: (HATs, places)."""
+    """Counts each row's values below, or at, each place. ordered: (HATs, values). values: (HATs, places)."""
     compared = ordered[:, None, :] <= values[:, :, None] if inclusive else ordered[:, None, :] < values[:, :, None]
     ranks: Int64s = np.count_nonzero(compared, axis=2)
     return ranks
@@ -207,7 +211,7 @@ def _picked(rows: Float64s, places: Int64s) -> Float64s:
 
 
 def _running(means: Float64s) -> Float64s:
-    """The sums of the first means, of none to all: (HATs, arrays + 1)."""
+    """Sums the first means, of none to all: (HATs, arrays + 1)."""
     sums = np.zeros((means.shape[0], means.shape[1] + 1))
     np.cumsum(means, axis=1, out=sums[:, 1:])
     return sums
@@ -216,7 +220,7 @@ def _running(means: Float64s) -> Float64s:
 def interval_errors_of(
     hats: HatCounts, means: Float64s, clipped: Float64s, width: Float64s, sensitivity: Int64s
 ) -> Float64s:
-    """Forecast errors in units of each HAT for intervals to clip to, over the array means expected; (HATs, intervals).
+    """Forecasts each HAT's errors in units for intervals to clip to, over the array means expected; (HATs, intervals).
 
     means: (HATs, arrays). clipped, width: (HATs, intervals), the sum of the means clipped to an interval, and its
     length. sensitivity: (HATs,), of the plans.

@@ -64,7 +64,7 @@ def best_fit(counts: Int64s, m_ub: int) -> Grouping:
 
 
 def best_fit_arrays(kept: Int64s, m_ub: int) -> Int64s:
-    """The array of each user by `best_fit`, int64 (users,). kept: capped counts, each >= 1, non-increasing."""
+    """Finds the array of each user by `best_fit`, int64 (users,). kept: capped counts, each >= 1, non-increasing."""
     array: list[int] = []  # of each user, in order
     room = _Room()
     arrays = 0
@@ -89,12 +89,12 @@ class _Room:
         self._amounts: list[int] = []
 
     def least(self, size: int) -> int | None:
-        """The smallest free amount that holds `size`, or None."""
+        """Finds the smallest free amount that holds `size`, or None."""
         place = bisect_left(self._amounts, size)
         return self._amounts[place] if place < len(self._amounts) else None
 
     def take(self, free: int, number: int) -> list[int]:
-        """The first arrays with that many free slots, at most `number` of them; they are no longer here."""
+        """Takes out the first arrays with that many free slots, at most `number` of them."""
         bins = self._bins[free]
         if len(bins) > number:
             self._bins[free] = bins[number:]

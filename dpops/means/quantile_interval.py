@@ -39,7 +39,7 @@ class QuantileInterval(ClippedArrays):
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:
-        """The target of the lower end, counted from below; that of the upper end is as far from above."""
+        """Computes the target of the lower end, counted from below; that of the upper end is as far from above."""
         raise NotImplementedError
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> IntervalChoice:  # noqa: ARG002
@@ -83,7 +83,7 @@ class QuantileInterval(ClippedArrays):
 
 
 def _pairs(one: Ends, other: Ends) -> tuple[Float64s, Float64s]:
-    """The length of every interval from an end to another, and the sum of the clipped means; (HATs, ends^2) each."""
+    """Computes every interval's length, from an end to another, and its sum of clipped means; (HATs, ends^2) each."""
     one, other = Ends(*(column[:, :, None] for column in one)), Ends(*(column[:, None, :] for column in other))
     # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
     clipped = np.minimum(one.moved_up, other.moved_up) + np.maximum(one.below, other.below)
