@@ -101,7 +101,7 @@ class Akmv(Mechanism):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
-        """Noise of the drawn T, and the worst bias that clipping at T and dropped samples can do together.
+        """Computes the noise of the drawn T, and the worst bias that clipping at T and dropped samples can do together.
 
         Plans stored before they held all counts keep the looser bound that they were released with.
         """
@@ -112,7 +112,7 @@ class Akmv(Mechanism):
 
 
 def _counted(counts: Int64s) -> dict[str, int]:
-    """How many distinct counts there are, and of each, the largest first, how many users have it."""
+    """Counts the distinct counts, and of each, the largest first, the users that have it."""
     distinct, users = np.unique(counts, return_counts=True)
     facts = {"counts": distinct.size}
     for index, (count, number) in enumerate(zip(distinct[::-1].tolist(), users[::-1].tolist(), strict=True), 1):
@@ -121,7 +121,7 @@ def _counted(counts: Int64s) -> dict[str, int]:
 
 
 def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
-    """The largest distance of sum(min(s, T)) / n from the mean of all R reported samples, in grid steps; exact.
+    """Computes how far at most sum(min(s, T)) / n lies from the mean of all R reported samples, in grid steps; exact.
 
     Either every dropped sample is at U, and a user with c samples at U where c U / R - min(c U, T) / n is positive,
     else at 0; or every dropped sample is at 0, and every user's sum at min(c U, T). The distance is linear in a user's

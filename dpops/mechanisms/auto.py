@@ -54,7 +54,7 @@ class Auto(Mechanism):
         return []
 
     def ranking(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> list[RankedPlan]:
-        """All candidates, the best forecast first; of equal ones a constant, which costs nothing, then by name."""
+        """Ranks candidates, the best forecast first; of equal ones a constant, which costs nothing, then by name."""
         ranked = []
         refusal = PlanError("auto: no mechanism to choose from")
         hats = None if self.prior is None else HatCounts.of([hat], grid, epsilon, self.prior)[0]
@@ -137,7 +137,7 @@ def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, 
 
 
 def _costs(mechanism: Mechanism, hats: HatCounts) -> Int64s:
-    """0 where a candidate's plan is a constant, else 1; (HATs,). The number of users decides."""
+    """Says 0 where a candidate's plan is a constant, else 1; (HATs,). The number of users decides."""
     if not mechanism.may_be_constant:
         return np.ones(len(hats.samples), np.int64)
 
@@ -151,5 +151,5 @@ def _costs(mechanism: Mechanism, hats: HatCounts) -> Int64s:
 
 @cache
 def _by_name(statistic: str) -> dict[str, Mechanism]:
-    """A mechanism of each name; a release is decided by the plan alone, so any variant serves."""
+    """Finds a mechanism of each name; a release is decided by the plan alone, so any variant serves."""
     return {candidate.name: candidate for candidate in _candidates(statistic)}

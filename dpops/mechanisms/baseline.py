@@ -104,11 +104,11 @@ class Baseline(Mechanism):
 
 
 def _dropped(users: int, samples: int) -> Fraction:
-    """The weight that so many dropped samples may have had in the mean of all users' means."""
+    """Bounds the weight that so many dropped samples had in the mean of all users' means."""
     return 1 - Fraction(2 * users, 2 * users + samples) ** 2
 
 
 def _in_steps(sums: Retained, plan: Plan) -> int:
-    """The sum over what is retained: exact if nobody is capped, else floored to fine steps."""
+    """Computes the sum over what is retained: exact if nobody is capped, else floored to fine steps."""
     (total,) = sums.totals
     return (FINE if "m_ub" in plan.facts else 1) * total // sums.denominator

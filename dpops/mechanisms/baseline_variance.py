@@ -106,7 +106,7 @@ def _sensitivity(cap: CountCap) -> Ratio:
 
 
 def _bias(cap: CountCap) -> Ratio:
-    """E_var / (U^2 / 4). If nobody is capped, `moved` is D / n of 9.1 itself."""
+    """Computes E_var / (U^2 / 4). If nobody is capped, `moved` is D / n of 9.1 itself."""
     moved, whole = cap.moved
     return variance_bias(whole - moved, whole, cap.whole)
 
@@ -121,14 +121,14 @@ def _rounding(grid: Grid) -> Fraction:
 
 
 def _in_steps(sums: Retained, plan: Plan) -> int:
-    """floor(V RANGE / (U^2 / 4)) with V = (K d q - s^2) / (K d)^2 in grid steps squared; Python integers."""
+    """Computes floor(V RANGE / (U^2 / 4)) with V = (K d q - s^2) / (K d)^2 in grid steps squared; Python integers."""
     total, squares = sums.totals
     kept = plan.facts.get("kept", plan.facts["samples"]) * sums.denominator
     return 4 * RANGE * (kept * squares - total * total) // (kept * plan.facts["upper_steps"]) ** 2
 
 
 def _checked_squares(totals: Sequence[Totals], users: Stacked, plans: Sequence[Plan]) -> Int64s:
-    """The squares of all users, int64 (users,). Raises ValueError for what no samples within [0, U] add up to.
+    """Checks the squares of all users, int64 (users,). Raises ValueError for what no samples within [0, U] add up to.
 
     Of c samples with sum s = a c + b the squares are least if all are a or a + 1, and most if all but one are 0 or U.
     No product reaches 2**63, for U^2 c stays below 2**62.

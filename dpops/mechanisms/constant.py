@@ -47,7 +47,7 @@ class Constant(Mechanism):
         return [cls(), cls(prior=Prior(20.0, 12.0))]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """epsilon: what may be spent; nothing is."""
+        """Plans a constant for each HAT. epsilon: what may be spent; nothing is."""
         step, most, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)
         for hat in hats:
             check_plan_input(hat.counts, hat.reported, most, epsilon)

@@ -74,7 +74,7 @@ class Levy(ClippedArrays):
 
 @lru_cache(maxsize=4096)  # HATs share a few numbers
 def _tau(arrays: int, m_ub: int, upper: int) -> int:
-    """The width of a bin in fine steps."""
+    """Computes the width of a bin in fine steps."""
     share = math.sqrt(math.log(2 * arrays / GAMMA) / (2 * m_ub))
     return 2 * math.ceil(min(share, 1.0) * upper / 2)  # even, so that midpoints and 1.5 tau are integers
 
@@ -95,12 +95,12 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
 
 
 def _upper(plan: Plan) -> int:
-    """U in fine steps."""
+    """Computes U in fine steps."""
     return plan.facts["upper_steps"] * FINE
 
 
 def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
-    """The bin of nearest midpoint for each mean, the lower one on ties; only the last bin may be shorter than tau."""
+    """Finds each mean's bin of nearest midpoint, the lower one on ties; only the last may be shorter than tau."""
     last: Int64s = np.asarray(-(-upper // tau) - 1, np.int64)
     regular = np.clip((means - 1) // tau, 0, last)
     edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # of the last two midpoints: their sum
@@ -114,7 +114,7 @@ def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
 
 
 def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
-    """[low, high] of 1.5 tau around the bin's midpoint within [0, U], in fine steps; all of it if there is one bin."""
+    """Lays [low, high] in [0, U], in fine steps: 1.5 tau around the bin's midpoint; all of it if there is one bin."""
     middle = _midpoint(index, tau, upper)
     low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
     high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))

@@ -101,14 +101,14 @@ class WorstCaseOptimal(Mechanism):
         return mean_errors
 
     def _bounds(self, hats: HatCounts, counts: Int64s) -> Int64s:
-        """T of each HAT. counts: (HATs, users)."""
+        """Computes T of each HAT. counts: (HATs, users)."""
         rank = self._rank(hats.epsilon)
         if rank > counts.shape[1] or self.constant:
             return np.zeros(len(counts), np.int64)
         return hats.grid.upper_steps * counts[:, rank - 1]
 
     def _rank(self, epsilon: Fraction) -> int:
-        """The place of T among the users' largest sums."""
+        """Finds the place of T among the users' largest sums."""
         rank = math.ceil(2 / epsilon)
         return rank + 1 if self.tie == "smallest" and rank * epsilon == 2 else rank
 
@@ -141,7 +141,7 @@ class ClippedUsers(NamedTuple):
 
 
 def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> ClippedUsers:
-    """bound: T of each HAT, (HATs,). means: (means, 1)."""
+    """Computes what clipping does to users' means. bound: T of each HAT, (HATs,). means: (means, 1)."""
     size = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
     hat, counts = np.repeat(np.arange(size.size), size), hats.of_each(np.ravel)
     reach = (bound * hats.upper / hats.grid.upper_steps)[hat] / (2 * counts)
@@ -159,14 +159,14 @@ def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> ClippedUsers:
 def _moments(
     means: Float64s, sd: Float64s, upper: float, reach: Float64s, *, is_noisy: bool
 ) -> tuple[Float64s, Float64s]:
-    """First and second moment of what clipping to U / 2 -+ reach does to users' means."""
+    """Computes the first and second moment of what clipping to U / 2 -+ reach does to users' means."""
     if not is_noisy:  # a constant: every user's mean becomes U / 2
         return upper / 2 - means, (upper / 2 - means) ** 2 + sd**2
     return _clipping(means, sd, upper / 2 - reach, upper / 2 + reach)
 
 
 def _clipping(mean: Float64s, sd: Float64s, low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:
-    """First and second moment of clip(X, low, high) - X for X normal; float64 (means, users)."""
+    """Computes the first and second moment of clip(X, low, high) - X for X normal; float64 (means, users)."""
     width = np.maximum(sd, 1e-9)
     raised, raised_square = _excess((low - mean) / width, sd)
     lowered, lowered_square = _excess((mean - high) / width, sd)
@@ -174,7 +174,7 @@ def _clipping(mean: Float64s, sd: Float64s, low: Float64s, high: Float64s) -> tu
 
 
 def _excess(edge: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:
-    """First and second moment of sd * max(0, at - N(0, 1))."""
+    """Computes the first and second moment of sd * max(0, edge - N(0, 1))."""
     density = np.exp(-edge * edge / 2) / math.sqrt(2 * math.pi)
     below = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in edge.ravel().tolist()]).reshape(edge.shape)
     return sd * (edge * below + density), sd * sd * ((edge * edge + 1) * below + edge * density)

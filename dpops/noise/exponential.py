@@ -65,7 +65,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
 
 
 def _above_the_best(widths: Int64s, costs: Int64s, first: Int64s, sizes: Int64s) -> Int64s:
-    """The costs less the least of their choice: only differences matter, exactly. Raises as `choose`."""
+    """Subtracts from costs the least of their choice: only differences matter, exactly. Raises as `choose`."""
     candidates = np.add.reduceat(widths, first) if np.all(sizes > 0) else np.zeros(1)
     if np.any(widths < 0) or np.any(candidates < 1) or np.any(candidates > MOST_CANDIDATES):
         raise ValueError(f"a private choice needs between 1 and {MOST_CANDIDATES} candidates")
@@ -87,7 +87,7 @@ def _propose(weights: Int64s, sizes: Int64s, noise: Noise) -> tuple[Int64s, Int6
 
 
 def _look_up(costs: Int64s, rates: Sequence[Fraction], sizes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Proposal weight and bounds of the acceptance for the cost of each entry."""
+    """Looks up the proposal weight and bounds of the acceptance for the cost of each entry."""
     number_of = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
     which = np.repeat(np.array([number_of[rate] for rate in rates], np.int64), sizes)
     bounds = np.zeros((3, costs.size), np.int64)
@@ -100,8 +100,10 @@ def _look_up(costs: Int64s, rates: Sequence[Fraction], sizes: Int64s) -> tuple[I
 
 @lru_cache(maxsize=256)
 def _table(rate: Fraction, length: int) -> Int64s:
-    """int64 (3, length): for each cost the proposal weight w >= 2**32 exp(-rate cost), w >= 1, and integers around
-    2**62 times the acceptance 2**32 exp(-rate cost) / w."""
+    """Tabulates for each cost the proposal weight w and integers around 2**62 times the acceptance, int64 (3, length).
+
+    w is an integer >= 2**32 exp(-rate cost) and >= 1; the acceptance is 2**32 exp(-rate cost) / w.
+    """
     bits = 192
     low_step, high_step = exp_minus(rate, bits)
     table = np.empty((3, length), np.int64)
@@ -144,5 +146,5 @@ def exp_minus(rate: Fraction, bits: int) -> tuple[int, int]:
 
 
 def _up(number: int, bits: int) -> int:
-    """number / 2**bits, rounded up."""
+    """Computes number / 2**bits, rounded up."""
     return -(-number >> bits)

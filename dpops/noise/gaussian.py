@@ -15,7 +15,7 @@ MOST_VARIANCE = 1 << 98
 
 
 def draw(source: Words, variances: Sequence[Fraction]) -> Int64s:
-    """One draw per variance, see `Noise.gaussian`."""
+    """Draws one number per variance, see `Noise.gaussian`."""
     kinds, code = distinct(variances)
     for variance in kinds:
         if not 0 <= variance < MOST_VARIANCE:
@@ -30,7 +30,7 @@ def draw(source: Words, variances: Sequence[Fraction]) -> Int64s:
 
 
 def _of_variance(source: Words, variances: Sequence[Fraction], code: Int64s, scale: Int64s) -> Int64s:
-    """Laplace draws y of scale t = floor(sigma) + 1, each accepted with exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2)).
+    """Draws Laplace y of scale t = floor(sigma) + 1, each accepted with exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2)).
 
     Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithm 3.
     """

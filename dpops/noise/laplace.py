@@ -18,7 +18,7 @@ _MAX_RUN = 1 << 12
 
 
 def draw(source: Words, scales: Sequence[Fraction]) -> Int64s:
-    """One draw per scale, see `Noise.laplace`."""
+    """Draws one number per scale, see `Noise.laplace`."""
     kinds, code = distinct(scales)
     ratios = np.array([_ratio(scale) for scale in kinds], np.int64).reshape(-1, 2)
     out = np.zeros(code.size, np.int64)
@@ -30,7 +30,7 @@ def draw(source: Words, scales: Sequence[Fraction]) -> Int64s:
 
 
 def drawn_scale(scale: Fraction) -> Fraction:
-    """The scale that a draw really has: rounded up where its numerator or denominator is 2**50 or more."""
+    """Computes the scale that a draw really has: rounded up where its numerator or denominator is 2**50 or more."""
     return Fraction(*_ratio(scale))
 
 
@@ -62,7 +62,7 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
 
 
 def _ratio(scale: Fraction) -> tuple[int, int]:
-    """The scale as (numerator, denominator) below 2**50, rounded up (more noise, never less) if it must be rounded."""
+    """Writes the scale as (numerator, denominator) below 2**50, rounded up (more noise, never less) if need be."""
     if scale < 0:
         raise ValueError(f"a noise scale must be >= 0, got {scale}")
     t, s = scale.numerator, scale.denominator

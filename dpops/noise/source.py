@@ -17,7 +17,7 @@ class Noise(Words):
     """
 
     def laplace(self, scales: Sequence[Fraction]) -> Int64s:
-        """One discrete Laplace draw per scale: P(z) proportional to exp(-|z| / scale), z integer.
+        """Draws one discrete Laplace number per scale: P(z) proportional to exp(-|z| / scale), z integer.
 
         scales: in integer steps, each >= 0; a scale of 0 gives exactly 0.
         Raises ValueError for a negative scale or one above 2**50 steps.
@@ -25,7 +25,7 @@ class Noise(Words):
         return laplace.draw(self, scales)
 
     def gaussian(self, variances: Sequence[Fraction]) -> Int64s:
-        """One discrete Gaussian draw per variance: P(z) proportional to exp(-z^2 / (2 variance)), z integer.
+        """Draws one discrete Gaussian number per variance: P(z) proportional to exp(-z^2 / (2 variance)), z integer.
 
         variances: of the continuous law, in squared integer steps, each >= 0; a variance of 0 gives exactly 0.
         Raises ValueError for a negative variance or one of 2**98 and more.

@@ -39,7 +39,7 @@ class Words:
         return np.frombuffer(self._entropy(8 * size), np.uint64)
 
     def below(self, bounds: Int64s) -> Int64s:
-        """A uniform integer in [0, bound) for each bound >= 1, by rejection on the next power of two."""
+        """Draws a uniform integer in [0, bound) for each bound >= 1, by rejection on the next power of two."""
         mask = _mask(bounds)
         out = np.zeros(bounds.size, np.int64)
         open_ = np.arange(bounds.size)
@@ -51,7 +51,7 @@ class Words:
         return out
 
     def exp_minus(self, rates: NDArray[np.float64], exact: Callable[[int], Fraction]) -> NDArray[np.bool_]:
-        """Bernoulli(exp(-rate)) for each rate >= 0. exact: the rate of one entry, which `rates` holds to 2**-40."""
+        """Draws Bernoulli(exp(-rate)) for each rate >= 0. exact: an entry's rate, which `rates` holds to 2**-40."""
         words = self.words(rates.size)
         gap = np.exp(-rates) - words * 2.0**-_WORD
         out: NDArray[np.bool_] = gap > 0
@@ -92,7 +92,7 @@ class _Uniform:
 
 
 def exp_floor(rate: Fraction, bits: int) -> int:
-    """exp(-rate) * 2**bits, rounded down; at most 1 off."""
+    """Computes exp(-rate) * 2**bits, rounded down; at most 1 off."""
     with localcontext(_DECIMAL) as context:
         context.prec = bits * 31 // 100 + len(str(int(rate))) + 25
         return int((Decimal(-rate.numerator) / Decimal(rate.denominator)).exp() * (1 << bits))
@@ -100,12 +100,12 @@ def exp_floor(rate: Fraction, bits: int) -> int:
 
 @cache
 def _run_edges() -> NDArray[np.uint64]:
-    """exp(-k) * 2**64 for k = 44, .., 1, rounded down. The next would be 0."""
+    """Computes exp(-k) * 2**64 for k = 44, .., 1, rounded down. The next would be 0."""
     return np.array([exp_floor(Fraction(k), _WORD) for k in range(_RUNS, 0, -1)], np.uint64)
 
 
 def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
-    """The objects among the values, each once, and which of them each value is: equal noise is mostly one object."""
+    """Lists the different objects among the values, and which one each value is: equal noise is mostly one object."""
     identity = np.fromiter(map(id, values), np.uint64, len(values))
     _, first, code = np.unique(identity, return_index=True, return_inverse=True)
     return [values[row] for row in first.tolist()], code

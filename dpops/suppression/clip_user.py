@@ -36,7 +36,7 @@ class Weights:
             raise ValueError(f"shares must be >= 0 and add up to (0, 1], got {self.mean} and {self.variance}")
 
     def factors(self, epsilon: Fraction) -> Factors:
-        """What the worst cases weigh in the error of a HAT of so large an epsilon."""
+        """Computes what the worst cases weigh in the error of a HAT of so large an epsilon."""
         if epsilon <= 0:
             raise ValueError(f"epsilon must be > 0, got {epsilon}")
         mean = self.upper if self.mean else Fraction(0)
@@ -58,7 +58,7 @@ class Clipped(NamedTuple):
 def clip_user(
     hat: Int64s, vehicle: Int64s, counts: Int64s, samples: Int64s | None, epsilon: Fraction, errors: Weights
 ) -> Clipped:
-    """CLIP-USER: round by round, each vehicle in the most HATs leaves the one whose error is then least.
+    """Runs CLIP-USER: round by round, each vehicle in the most HATs leaves the one whose error is then least.
 
     hat, vehicle, counts: int64 (rows,), codes 0, 1, .. and retained samples >= 1, one row per vehicle and HAT, in any
     order. Vehicles take their turns by code, and the lowest HAT wins ties. samples: int64 (HATs,), reported samples of

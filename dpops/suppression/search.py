@@ -38,7 +38,7 @@ class Factors(NamedTuple):
     variance_sensitivity: Fraction
 
     def exact(self, samples: int, kept: int, heaviest: int) -> Fraction:
-        """The error of a HAT with so many samples, of which so many are kept, at most `heaviest` of one vehicle."""
+        """Computes the error of a HAT of which so many samples are kept, at most `heaviest` of one vehicle."""
         ratios: tuple[worst_case.Ratio, ...] = (
             worst_case.mean_bias(kept, samples),
             worst_case.variance_bias(kept, samples, whole=True),
@@ -136,7 +136,7 @@ class Search:
             self._stays(place)
 
     def _largest_error(self) -> Fraction:
-        """E_thr: the largest error of a HAT, before any vehicle leaves."""
+        """Computes E_thr: the largest error of a HAT, before any vehicle leaves."""
         scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))
         largest = scores >= scores.max() * (1 - TOLERANCE)
         columns = (self.tally.samples, self.tally.kept, self.tally.heaviest)
@@ -155,7 +155,7 @@ class Search:
         return 1
 
     def _choice(self, vehicle: int) -> int:
-        """The slot (index of `its_*`) of the HAT that the vehicle leaves, or -1 if there is none."""
+        """Chooses the slot (index of `its_*`) of the HAT that the vehicle leaves, or -1 if there is none."""
         first, last = self.first[vehicle], self.last[vehicle]
         if first == last:
             return -1
@@ -176,7 +176,7 @@ class Search:
         return -1 if close and self.exact(*self._without(slot)) > self.threshold else slot
 
     def _least(self, slots: list[int]) -> int:
-        """The slot of the least error, exactly, and on ties of the lowest HAT."""
+        """Finds the slot of the least error, exactly, and on ties of the lowest HAT."""
         lowest: dict[tuple[int, int, int], int] = {}
         for slot in sorted(slots, key=self.its_hat.__getitem__):
             lowest.setdefault(self._without(slot), slot)
@@ -185,7 +185,7 @@ class Search:
         return min(lowest.items(), key=lambda item: (self.exact(*item[0]), self.its_hat[item[1]]))[1]
 
     def _distinct(self, slots: Int64s) -> list[int]:
-        """The slots, but of those that leave equal HATs behind only the one of the lowest HAT."""
+        """Keeps, of slots that leave equal HATs behind, only the one of the lowest HAT."""
         slots = slots[self.its_hat[slots].argsort()]
         hats, counts = self.its_hat[slots], self.its_count[slots]
         _, first_count, kept = self.state[:, hats]
@@ -227,7 +227,7 @@ class Search:
         return scores
 
     def _scores_of_many(self, slots: slice) -> Floats:
-        """The scores of the slots' HATs, each without the slot's vehicle."""
+        """Scores the slots' HATs, each without the slot's vehicle."""
         hats, counts = self.its_hat[slots], self.its_count[slots]
         work = np.empty((4, hats.size))
         self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
@@ -257,7 +257,7 @@ class Search:
         return scores
 
     def _leaves(self, vehicle: int, slot: int) -> int:
-        """The vehicle leaves the slot's HAT; returns the place of the row."""
+        """Takes the vehicle out of the slot's HAT; returns the place of the row."""
         its_place, its_hat, its_count, *_ = self.its
         place, hat = its_place[slot], its_hat[slot]
         self.is_alive[place] = False
@@ -272,7 +272,7 @@ class Search:
         return place
 
     def _next_second(self, hat: int) -> None:
-        """The second largest count after one of the two largest has left."""
+        """Finds the second largest count after one of the two largest has left."""
         after, end = self.second_place[hat] + 1, self.end[hat]
         while after < end and not self.is_alive[after]:
             after += 1
@@ -282,20 +282,20 @@ class Search:
             self._stays(self.first_place[hat])
 
     def _stays(self, place: int) -> None:
-        """The row is the last of its HAT, which keeps a vehicle: it is no candidate any more."""
+        """Keeps the last row of a HAT, which must have a vehicle: it is no candidate any more."""
         vehicle = int(self.tally.vehicle[place])
         first = self.first[vehicle]
         self._forget(vehicle, first + int((self.its_place[first : self.last[vehicle]] == place).argmax()))
 
     def _forget(self, vehicle: int, slot: int) -> None:
-        """The slot is no longer one of the vehicle's."""
+        """Removes the slot from those of the vehicle."""
         last = self.last[vehicle] = self.last[vehicle] - 1
         for column in self.its:
             column[slot] = column[last]
 
 
 def _half(total: Floats) -> Floats:
-    """The largest part of so many samples that is no more than a half, in whole samples.
+    """Computes the largest part of so many samples that is no more than a half, in whole samples.
 
     Either worst case of the variance is 4 p (1 - p) of U^2 / 4 with p the part that is dropped, or of one vehicle, and
     this instead if it is less: for an odd total 1 - 1 / total^2.

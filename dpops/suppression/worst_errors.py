@@ -13,12 +13,15 @@ Ratio = tuple[int, int]
 
 
 def mean_sensitivity(heaviest: int, kept: int) -> Ratio:
-    """Delta_mean / U = k* / K."""
+    """Computes Delta_mean / U = k* / K."""
     return heaviest, kept
 
 
 def variance_sensitivity(heaviest: int, kept: int, whole: bool) -> Ratio:
-    """Delta_var / (U^2 / 4): 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for an odd number of them."""
+    """Computes Delta_var / (U^2 / 4).
+
+    It is 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for an odd K if `whole`.
+    """
     if kept > 2 * heaviest:
         return 4 * heaviest * (kept - heaviest), kept * kept
     if whole and kept % 2 == 1:
@@ -27,12 +30,16 @@ def variance_sensitivity(heaviest: int, kept: int, whole: bool) -> Ratio:
 
 
 def mean_bias(kept: int, samples: int) -> Ratio:
-    """E_mean / U = 1 - K / n."""
+    """Computes E_mean / U = 1 - K / n."""
     return samples - kept, samples
 
 
 def variance_bias(kept: int, samples: int, whole: bool) -> Ratio:
-    """E_var / (U^2 / 4): 4 K D / n^2 if fewer than half are dropped (D = n - K, erratum E1), else 1 or 1 - 1 / n^2."""
+    """Computes E_var / (U^2 / 4).
+
+    It is 4 K D / n^2 if fewer than half are dropped (D = n - K, erratum E1), else 1, or 1 - 1 / n^2 for an odd n if
+    `whole`.
+    """
     dropped = samples - kept
     if samples > 2 * dropped:
         return 4 * kept * dropped, samples * samples
