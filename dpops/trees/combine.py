@@ -19,7 +19,7 @@ from dpops.types import Int64s
 def cumulative(
     noisy: Int64s | Float64s, total: Int64s | Float64s | float, tree: Tree, shares: Sequence[Fraction]
 ) -> Float64s:
-    """The counts of the first 1, .., K - 1 bins, float64 (.., K - 1).
+    """Combines all nodes to the counts of the first 1, .., K - 1 bins, float64 (.., K - 1).
 
     noisy: (.., nodes), counts of the nodes with noise of variance proportional to 1 / share^2 by level.
     total: known count of the root, broadcast over the leading axes.
@@ -45,12 +45,12 @@ class Law(NamedTuple):
     variances: Float64s
 
     def sd(self, functional: Float64s) -> Float64s:
-        """Standard deviation of linear functions of the prefixes. functional: float64 (K - 1, ..)."""
+        """Computes the standard deviation of linear functions of the prefixes. functional: float64 (K - 1, ..)."""
         reach = np.tensordot(self.weights, functional, axes=1)
         return np.sqrt(np.tensordot(self.variances, reach**2, axes=1))
 
     def prefix_sd(self) -> Float64s:
-        """Standard deviation of each combined prefix, float64 (K - 1,)."""
+        """Computes the standard deviation of each combined prefix, float64 (K - 1,)."""
         return np.sqrt(self.variances @ self.weights**2)
 
 

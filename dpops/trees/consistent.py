@@ -6,7 +6,7 @@ from dpops.forecast import Float64s
 
 
 def consistent(noisy: Float64s) -> Float64s:
-    """The Euclidean projection on non-decreasing sequences in [0, 1], in that order, row by row: float64 (rows, K - 1).
+    """Projects each row on non-decreasing sequences in [0, 1] (Euclidean): float64 (rows, K - 1).
 
     Clipping after isotonic regression is the exact projection on both. Source: algorithms 10.4.
     """
@@ -14,7 +14,7 @@ def consistent(noisy: Float64s) -> Float64s:
 
 
 def isotonic(noisy: Float64s) -> Float64s:
-    """The nearest non-decreasing sequence to each row, by pooling adjacent violators in all rows at once.
+    """Finds the nearest non-decreasing sequence to each row, by pooling adjacent violators in all rows at once.
 
     noisy: float64 (rows, length). Each row keeps a stack of blocks (mean and size); a new value is pushed, and as long
     as the top block of some rows lies below the one under it, those rows merge the two.

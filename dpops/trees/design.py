@@ -18,7 +18,7 @@ _PARTS = 1_000_000
 
 @cache
 def best_tree(bins: int) -> Tree:
-    """The tree of least error of all its prefixes when every level has its best share of epsilon.
+    """Finds the tree of least error of all its prefixes when every level has its best share of epsilon.
 
     Trees of all factors in every order, padded or not, are compared: D_i depends on the width below the level and the
     factor alone, so the best tree is the shortest path from width 1 to one of at least K, with edges D_i^(1/3).
@@ -43,7 +43,7 @@ def best_tree(bins: int) -> Tree:
 
 @cache
 def best_factors(bins: int) -> tuple[int, ...]:
-    """The factorisation of exactly K = bins leaves of least h^2 sum (n_i - 1): the error under equal budgets.
+    """Finds the factorisation of exactly K = bins leaves of least h^2 sum (n_i - 1): the error under equal budgets.
 
     Larger factors come first; of equally good ones the shorter is taken. No padding, so a prime stays whole.
     """
@@ -65,12 +65,12 @@ def cube_root_shares(weights: Sequence[int]) -> tuple[Fraction, ...]:
 
 @cache
 def best_shares(tree: Tree) -> tuple[Fraction, ...]:
-    """The level budgets of least error for a tree, as shares of epsilon."""
+    """Computes the level budgets of least error for a tree, as shares of epsilon."""
     return cube_root_shares([max(1, digits) for digits in tree.digit_sums()])
 
 
 def _factorisations(bins: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Descending factors from `most` down whose product is exactly the number of bins."""
+    """Yields descending factors from `most` down whose product is exactly the number of bins."""
     if bins <= most:
         yield (bins,)
     for first in range(min(most, bins // 2), 1, -1):

@@ -77,20 +77,26 @@ class _Hats(NamedTuple):
 
 
 def _around(value: Float64s, interval: Between) -> Reading:
-    """The interval of the unbiased estimate, widened where consistency moved the value out of it."""
+    """Widens the interval of the unbiased estimate where consistency moved the value out of it."""
     return Reading(value, np.minimum(interval.low, value), np.maximum(interval.high, value))
 
 
 def _mean(hats: _Hats, cdf: Float64s, law_of_tree: Law, widths: float) -> Reading:
-    """A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width."""
+    """Reads the mean with its interval.
+
+    A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width.
+    """
     between = readings.mean_interval(hats.raw, law_of_tree, hats.size, widths)
     more = hats.upper * hats.bias + hats.upper * hats.rounding + (hats.width + hats.grid) / 2
     return _around(readings.mean(cdf) * hats.width, hats.in_units(between, more))
 
 
 def _variance(hats: _Hats, cdf: Float64s, law_of_tree: Law, widths: float) -> Reading:
-    """A share t of misplaced weight moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving every
-    sample by at most e moves it by at most U e + e^2."""
+    """Reads the variance with its interval.
+
+    A share t of misplaced weight moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving every
+    sample by at most e moves it by at most U e + e^2.
+    """
     most = hats.upper**2 / 4
     share = np.minimum(hats.bias, 0.5)
     bias = hats.upper**2 * share * (1 - share)

@@ -46,7 +46,7 @@ def errors_at(
 
 @lru_cache(maxsize=16)
 def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -> Float64s:
-    """Distribution functions that HATs may have, equally likely, float64 (cases, K - 1): normal around their means."""
+    """Lists equally likely distribution functions of HATs: normal around their means, float64 (cases, K - 1)."""
     edges = (np.arange(1, bins) * upper / bins).tolist()
     means = Prior(prior_mean, prior_sd).hat_means(upper).tolist()
     return np.array([[NormalDist(mean, prior_sd).cdf(edge) for edge in edges] for mean in means]).reshape(-1, bins - 1)

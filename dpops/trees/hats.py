@@ -36,7 +36,7 @@ class TreePlan(Plan):
     masses: Int64s = field(repr=False, compare=False)
 
     def error(self) -> float:
-        """Mean absolute error of a share at the worst bias, over the inner edges, in shares."""
+        """Forecasts the mean absolute error of a share at the worst bias, over the inner edges, in shares."""
         return min(1.0, self.bias_bound + size_of(self) * share_error(shape_of(self)))
 
 
@@ -49,14 +49,14 @@ class PlannedTree(NamedTuple):
 
 @cache
 def share_error(shape: PlannedTree) -> float:
-    """Mean over the inner edges of the noise of a share, E|noise| of a Laplace draw, in the law's unit."""
+    """Averages the noise of a share over the inner edges, E|noise| of a Laplace draw, in the law's unit."""
     spread = law(*shape).prefix_sd()
     return float(spread.mean()) / math.sqrt(2) if spread.size else 0.0
 
 
 @cache
 def best_shape(bins: int) -> PlannedTree:
-    """The tree of least error and its budgets."""
+    """Finds the tree of least error and its budgets."""
     tree = best_tree(bins)
     return PlannedTree(tree, best_shares(tree))
 
@@ -84,7 +84,7 @@ def tree_plan(
     masses: Int64s,
     facts: Mapping[str, int],
 ) -> TreePlan:
-    """The plan for users of these masses, of counts that were checked.
+    """Makes the plan for users of these masses, of counts that were checked.
 
     A user moves every level by at most 2 max M in l1, rounding included.
     bias_bound: the mass that lies elsewhere than in the plain distribution of all reported samples; it bounds the bias
@@ -130,7 +130,7 @@ def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], whole: i
 
 @cache
 def stored(shape: PlannedTree) -> Mapping[str, int]:
-    """A tree and its budgets as whole numbers, for the facts of a plan."""
+    """Writes a tree and its budgets as whole numbers, for the facts of a plan."""
     whole = math.lcm(*(share.denominator for share in shape.shares))
     facts = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": whole}
     for level, (factor, share) in enumerate(zip(shape.tree.branching, shape.shares, strict=True), start=1):
@@ -139,12 +139,12 @@ def stored(shape: PlannedTree) -> Mapping[str, int]:
 
 
 def size_of(plan: Plan) -> float:
-    """The noise of a share in the law's unit: M / (epsilon total mass)."""
+    """Computes the noise of a share in the law's unit: M / (epsilon total mass)."""
     return plan.sensitivity / 2 / plan.facts["total"] / float(plan.epsilon)
 
 
 def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
-    """Expected absolute error of a share over the inner edges, where samples are as the prior says."""
+    """Forecasts the absolute error of a share over the inner edges, where samples are as the prior says."""
     tree, shares = shape_of(plan)
     if tree.bins == 1:
         return 0.0
@@ -158,12 +158,12 @@ def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
 
 
 def upper_of(plan: Plan) -> float:
-    """U in units."""
+    """Computes U in units."""
     return plan.facts["upper_steps"] * plan.facts["grid_numerator"] / plan.facts["grid_denominator"]
 
 
 def scales_of(plan: Plan, shape: PlannedTree) -> list[Fraction]:
-    """One of each node, level by level: 2 max M / (share of epsilon); the plan's is that of the smallest share."""
+    """Lists the scale of each node, by level: 2 max M / (share of epsilon); the plan's is that of the least share."""
     least = min(shape.shares)
     return [
         scale
@@ -181,7 +181,7 @@ def check_fit(totals: Sequence[Totals], plans: Sequence[TreePlan], bins: int) ->
 
 
 def made(plan: Plan) -> TreePlan:
-    """The plan with its masses. Raises TypeError for a plan that was read back, which has none."""
+    """Checks that the plan has its masses. Raises TypeError for a plan that was read back, which has none."""
     if not isinstance(plan, TreePlan):
         raise TypeError("this needs the plan it made, not one read back")
     return plan

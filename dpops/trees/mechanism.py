@@ -29,7 +29,7 @@ class TreeMechanism(Mechanism):
         return np.array([forecast_share_error(*planned, hats.prior) for planned in zip(plans, counts, strict=True)])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        """The noisy masses of all nodes. All plans are of one tree. Raises ValueError for what does not fit."""
+        """Releases noisy masses of all nodes. All plans are of one tree. Raises ValueError for what does not fit."""
         if len(totals) != len(plans):
             raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
         if not plans:
@@ -51,7 +51,10 @@ class TreeMechanism(Mechanism):
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it."""
+        """Reads all outputs with their intervals, but tells no noise or bias.
+
+        The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it.
+        """
         parts, read_plans = [], [Plan.from_public(cls.name, plan) for plan in plans]
         for shape, places in by_shape(read_plans):
             alike = [read_plans[place] for place in places]

@@ -22,16 +22,16 @@ class Between(NamedTuple):
 
 
 def standard_errors(miss: float) -> float:
-    """Standard deviations from which a sum of independent Laplace draws differs with at most that probability.
+    """Computes how many standard deviations a sum of Laplace draws exceeds, either way, with at most that probability.
 
-    The larger of a single Laplace draw's and of the normal law's, between which sums of Laplace draws lie (tests
-    compare with the exact tails of trees' estimates).
+    It is the larger of a single Laplace draw's and of the normal law's, between which sums of independent Laplace draws
+    lie (tests compare with the exact tails of trees' estimates).
     """
     return max(math.log(1 / miss) / math.sqrt(2), NormalDist().inv_cdf(1 - miss / 2))
 
 
 def quantile(cdf: Float64s, level: float) -> Float64s:
-    """Where the distribution function, straight within bins, reaches that level: float64 (rows,).
+    """Finds where the distribution function, straight within bins, reaches that level: float64 (rows,).
 
     cdf: non-decreasing, within [0, 1]. level: above 0, below 1. Of several such places the lowest.
     """
@@ -44,19 +44,19 @@ def quantile(cdf: Float64s, level: float) -> Float64s:
 
 
 def mean(cdf: Float64s) -> Float64s:
-    """The mean with every sample at the middle of its bin: float64 (rows,), within [1/2, K - 1/2]."""
+    """Computes the mean with every sample at the middle of its bin: float64 (rows,), within [1/2, K - 1/2]."""
     last = cdf.shape[1] + 0.5
     means: Float64s = last - np.cumsum(_with_ends(cdf)[:, :-1], axis=1)[:, -1]
     return means
 
 
 def variance(cdf: Float64s) -> Float64s:
-    """The variance with every sample at the middle of its bin: float64 (rows,), at least 0."""
+    """Computes the variance with every sample at the middle of its bin: float64 (rows,), at least 0."""
     return variance_around(cdf, mean(cdf))
 
 
 def cdf_interval(raw: Float64s, half: Float64s) -> Between:
-    """Interval around the unbiased estimates, within [0, 1]. half: half-widths, of the same shape."""
+    """Lays intervals around the unbiased estimates, within [0, 1]. half: half-widths, of the same shape."""
     return Between(np.clip(raw - half, 0.0, 1.0), np.clip(raw + half, 0.0, 1.0))
 
 
@@ -75,9 +75,10 @@ def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Interval of the binned mean. size: float64 (rows,), noise of the distribution function in units of the law's.
+    """Computes the interval of the binned mean.
 
-    widths: standard errors to either side.
+    size: float64 (rows,), noise of the distribution function in units of the law's. widths: standard errors to either
+    side.
     """
     centre, half = mean(raw), widths * size * mean_sd(law)
     last = raw.shape[1] + 0.5
@@ -85,13 +86,14 @@ def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Bet
 
 
 def mean_sd(law: Law) -> float:
-    """Standard deviation of the noise of the unclipped mean, for masses of 1 and epsilon 1."""
+    """Computes the standard deviation of the noise of the unclipped mean, for masses of 1 and epsilon 1."""
     return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])
 
 
 def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Interval of the binned variance. widths: standard errors, of which a miss has half of the probability of this
-    interval's.
+    """Computes the interval of the binned variance.
+
+    widths: standard errors, of which a miss has half of the probability of this interval's.
 
     With e1, e2 the errors of mean m and second moment, V' - V = (e2 - 2 m e1) - e1^2 at the true m. The first is linear
     in the noise; its standard deviation is convex in m, so at its largest at an end of the interval of the mean.
@@ -105,7 +107,7 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
 
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
-    """Standard deviation of e2 - 2 m e1 at means m = centre, float64 (rows,), for masses of 1 and epsilon 1.
+    """Computes the standard deviation of e2 - 2 m e1 at means m = centre, (rows,), for masses of 1 and epsilon 1.
 
     An error f(t) of the prefix at edge t adds -2 (t - m) f(t).
     """
@@ -115,14 +117,14 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
 
 
 def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
-    """Second moment around the mean of estimates that need not be monotone, so that it may be below 0."""
+    """Computes the second moment around the mean of estimates that need not be monotone, so that it may be below 0."""
     share = np.diff(_with_ends(raw), axis=1)
     middle = np.arange(share.shape[1]) + 0.5 - centre[:, None]
     return np.cumsum(share * middle**2, axis=1)[:, -1]
 
 
 def _products(law: Law, functionals: Float64s) -> tuple[float, float, float]:
-    """Variance of the first function of the noise, covariance of both, variance of the second."""
+    """Computes the variance of the first function of the noise, the covariance of both, the variance of the second."""
     first, second = (law.weights @ functionals).T
     return (
         float((law.variances * first * first).sum()),
@@ -132,6 +134,6 @@ def _products(law: Law, functionals: Float64s) -> tuple[float, float, float]:
 
 
 def _with_ends(cdf: Float64s) -> Float64s:
-    """The function with its known ends 0 and 1, float64 (rows, K + 1)."""
+    """Adds to the function its known ends 0 and 1, float64 (rows, K + 1)."""
     rows = cdf.shape[0]
     return np.concatenate([np.zeros((rows, 1)), cdf, np.ones((rows, 1))], axis=1)

@@ -46,13 +46,13 @@ class Tree:
         return sum(self.sizes)
 
     def edges(self) -> tuple[Int64s, Int64s]:
-        """First bin, and the bin after the last, of every node: int64 (nodes,), level by level, left to right."""
+        """Lists every node's first bin, and the bin after its last: int64 (nodes,), level by level, left to right."""
         low = [np.arange(size) * width for size, width in zip(self.sizes, self.widths, strict=True)]
         high = [np.minimum(start + width, self.bins) for start, width in zip(low, self.widths, strict=True)]
         return np.concatenate(low), np.concatenate(high)
 
     def split(self, nodes: Sequence[object]) -> list[slice]:
-        """The columns of each level."""
+        """Splits the columns by level."""
         ends = np.cumsum(self.sizes).tolist()
         if len(nodes) != ends[-1]:
             raise ValueError(f"{len(nodes)} columns for a tree of {ends[-1]} nodes")
@@ -66,7 +66,7 @@ class Tree:
 
 
 def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
-    """The exact count of every node. leaves: int64 (.., K); returns int64 (.., nodes)."""
+    """Counts every node exactly. leaves: int64 (.., K); returns int64 (.., nodes)."""
     low, high = tree.edges()
     below = np.zeros((*leaves.shape[:-1], tree.bins + 1), np.int64)
     np.cumsum(leaves, axis=-1, out=below[..., 1:])
@@ -74,7 +74,7 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 
 
 def digit_sum(bins: int, width: int, factor: int) -> int:
-    """The sum over t < bins of (t // width) % factor."""
+    """Sums (t // width) % factor over t < bins."""
     whole, rest = divmod(bins, width * factor)
     full, part = divmod(rest, width)
     return width * (whole * factor * (factor - 1) // 2 + full * (full - 1) // 2) + full * part

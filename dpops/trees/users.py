@@ -14,12 +14,12 @@ FINE = 1 << 10
 
 
 def capped_masses(counts: Int64s, m_ub: int) -> Int64s:
-    """Each user keeps the weight of at most m_UB samples. counts: int64 (users,), each >= 1."""
+    """Keeps for each user the weight of at most m_UB samples. counts: int64 (users,), each >= 1."""
     return FINE * np.minimum(counts, m_ub)
 
 
 def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
-    """Every array of w filled slots is a histogram of mass 1 (FINE m_UB units); a user of r of them owns r / w of it.
+    """Makes each array of w filled slots a histogram of mass 1 (FINE m_UB units): a user of r of them owns r / w of it.
 
     Rounded down to units; with two pieces twice. int64 (users,), each at most FINE m_UB, which one whole array has.
     """
@@ -29,7 +29,7 @@ def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
 
 
 def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: Int64s) -> Int64s:
-    """The bins of many HATs, int64 (HATs, K), each of the sum of its users' masses.
+    """Adds up the bins of users in many HATs, int64 (HATs, K), each of the sum of its users' masses.
 
     histograms: int64 (users, K), non-negative, with the sums `counts`, each >= 1; start: first user of each HAT.
     A user's cumulative histogram is scaled by M / c and rounded down: it ends at M exactly and never falls, so the
