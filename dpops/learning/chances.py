@@ -100,7 +100,7 @@ def described_variances(variances: Float64s, factors: Float64s, most: float) -> 
 
 
 def left_variances(own: Float64s, said: Float64s) -> Float64s:
-    """Variances left where a release of single HATs told something of it; (.., NODES). said: a precision, (..)."""
+    """Computes the variances that a release of single HATs left; (.., NODES). said: what it told, a precision, (..)."""
     variances: Float64s = fitted.UNSAID * own + 1 / (1 / ((1 - fitted.UNSAID) * own) + said[..., None])
     return variances
 

@@ -147,7 +147,7 @@ def _city_covariance(classes: int) -> Float64s:
 
 
 def prior_shares(classes: int) -> Float64s:
-    """Shares of a city of which nothing is known."""
+    """Gives the shares of a city of which nothing is known."""
     result = np.full(classes, (1 - fitted.STANDING_SHARE) / (classes - 1))
     result[0] = fitted.STANDING_SHARE
     return result
@@ -185,7 +185,7 @@ def _city(
 
 
 def _with_city(covariances: Float64s, sharp: Float64s, city: Float64s) -> Float64s:
-    """Covariances of cells' logarithms, with what is not known of the city that they lie around."""
+    """Adds to covariances of cells' logarithms what is not known of the city that they lie around."""
     through = covariances @ sharp
     result: Float64s = covariances + through @ city @ through.transpose(0, 2, 1)
     return result
@@ -217,7 +217,7 @@ def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
 def quantiles(
     belief: ClassBelief, shares: Float64s, levels: tuple[float, ...], mean_variances: Float64s, independent: Float64s
 ) -> Quantiles:
-    """Quantiles of distributions as `tilted` has them, with intervals. levels: such as .85.
+    """Reads quantiles of distributions as `tilted` has them, with intervals. levels: such as .85.
 
     mean_variances: of the means that these were made of, (cells, times). independent: in how many visits that are
     independent of each other reports were made, (cells, times): what is left of the spread of their shares.
@@ -306,9 +306,10 @@ def _below(shares: Float64s) -> Float64s:
 def _variances(
     belief: ClassBelief, shares: Float64s, below: Float64s, mean_variances: Float64s, independent: Float64s
 ) -> Float64s:
-    """Variances of the shares below each edge, (cells, times, classes + 1).
+    """Computes the variances of the shares below each edge, (cells, times, classes + 1).
 
-    The cell's shape where the mean is given; the mean; and what reports of a few visits lie from what describes them.
+    They come of the cell's shape where the mean is given; of the mean; and of how far reports of a few visits lie from
+    what describes them.
     """
     speeds, edges = belief.speeds, np.arange(belief.edges.size)
     means = shares @ speeds

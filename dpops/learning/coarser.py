@@ -90,7 +90,7 @@ def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
 
 
 def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
-    """Chances of groups: their HATs have few vehicles together, or many, for they share what describes them."""
+    """Adds up chances of groups: their HATs have few vehicles together, or many, for they share what describes them."""
     nodes = range(NODES)
     return Chances(
         np.stack([groups.totals(hats.vehicles[..., node]) for node in nodes], axis=-1),
@@ -100,8 +100,10 @@ def _chances(hats: Chances, groups: Groups, share: Float64s) -> Chances:
 
 
 def _of_cells(field_of_hats: Field, noisy: Float64s) -> Field:
-    """Groups of one cell each: how well noise lets the cell be known depends on how many drive there, and so is
-    doubtful. noisy: the variance of what describes them."""
+    """Adds chances of how well noise lets the cell be known, for groups of one cell each.
+
+    It depends on how many drive there, and so is doubtful. noisy: the variance of what describes them.
+    """
     factors = factors_of(
         field_of_hats.log_variances, field_of_hats.unknown_log_variance, WEIGHT, field_of_hats.vehicles
     )

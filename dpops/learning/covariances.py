@@ -27,7 +27,10 @@ def usual_hours(solved: Solved) -> Float64s:
 
 
 def hat_variances(solved: Solved, hours: Float64s, last: int = 1) -> HatVariances:
-    """hours: (48, border), what describes each hour in the border. last: how many of the lasting columns."""
+    """Adds up the variances of what describes each HAT.
+
+    hours: (48, border), what describes each hour in the border. last: how many of the lasting columns.
+    """
     layout, families = solved.system.layout, solved.families
     parents, part_of_hour = layout.design.parents, part_of(np.arange(HABITS))
     cell, parts = layout.cell_places, layout.part_places

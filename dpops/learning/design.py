@@ -94,8 +94,10 @@ def hour_smoothness() -> Float64s:
 
 @cache
 def off_smoothness() -> Float64s:
-    """Smoothness of how days off differ, hour by hour: that of hours, with a twentieth of the identity, as they differ
-    all day long."""
+    """Builds how days off differ, hour by hour: as hours do, with a twentieth of the identity.
+
+    They have that twentieth because they differ all day long.
+    """
     penalty: Float64s = hour_smoothness() - (0.5 - 0.05) * np.eye(HOURS)
     penalty.flags.writeable = False
     return penalty

@@ -105,7 +105,7 @@ class _Town:
 
 
 def _by_distance(count: int, pairs: Int64s) -> Int64s:
-    """Families by their distance from an outermost one, part by part of a town in several parts."""
+    """Orders families by their distance from an outermost one, part by part of a town in several parts."""
     ends = np.divmod(np.unique(pairs[0] * count + pairs[1]), count)
     starts = np.searchsorted(ends[0], np.arange(count + 1))
     others = [ends[1][start:stop].tolist() for start, stop in pairwise(starts.tolist())]

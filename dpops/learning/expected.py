@@ -115,7 +115,7 @@ def _as_planned(stage: Stage) -> Stage:
 
 
 def _at_public_counts(stage: Stage) -> Stage:
-    """Weights cost nothing there: speeds have the whole share, at twice the bound, so at twice the noise."""
+    """Gives speeds the whole share, for weights cost nothing there: at twice the bound, so at twice the noise."""
     return replace(stage, spread=stage.spread * stage.alpha * (2 if stage.kind == "laplace" else 4))
 
 

@@ -78,7 +78,10 @@ def expected_maps(
 
 
 def _left(before: float, noise: tuple[Float64s, Float64s], own: Float64s, days: int) -> Float64s:
-    """Variances of places after so many days. noise: of speeds, and of weights, as parts of each place's weight."""
+    """Computes the variances of places after so many days.
+
+    noise: of speeds, and of weights, as parts of each place's weight.
+    """
     told = (noise[0] ** 2 + before * noise[1] ** 2 + own) / days
     result: Float64s = 1 / (1 / before + 1 / told)
     return result

@@ -53,7 +53,7 @@ class Factored:
 
 
 def factored(elimination: Elimination, numbers: Float64s) -> Factored:
-    """numbers: of the matrix, as the elimination was told them."""
+    """Factorises a matrix front by front. numbers: of the matrix, as the elimination was told them."""
     inverses: list[Float64s] = []
     gains: list[Float64s] = []
     left: dict[int, Float64s] = {}

@@ -252,7 +252,7 @@ def taken_in(state: State, day: DayValues) -> State:
 
 
 def learned(state: State) -> Learned:
-    """Counts first, then means; a function of the state alone."""
+    """Fits counts first, then means; a function of the state alone."""
     rows, counts, days = _understood_days(state)
     means = _fitted_means(state, days)
     untold = Learned(state, counts, means, tuple(days))
@@ -278,7 +278,7 @@ def _fitted_counts(state: State, rows: RowsOf) -> Counts:
 
 
 def _count_problem(state: State, days: Sequence[DayValues], rows: RowsOf) -> CountProblem:
-    """days: those whose sums are looked at, of the recent ones."""
+    """Sets up the fit of counts. days: those whose sums are looked at, of the recent ones."""
     expected, sd = _expected_weight(state)
     return CountProblem(
         layout=state.layouts.counts,

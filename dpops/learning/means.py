@@ -60,13 +60,13 @@ class Means:
         return usual
 
     def deviations(self, day: int) -> "Deviations":
-        """Deviations of one of the days that were fitted."""
+        """Takes the deviations of one of the days that were fitted."""
         rows = usual_hours(self.solved)
         rows[:, self.own[day]] = both_kinds()
         return Deviations(both_kinds() @ self.solved.border[self.own[day]], rows, np.zeros((HABITS, HABITS)))
 
     def unknown_deviations(self) -> "Deviations":
-        """Deviations of a day that is still to come."""
+        """Makes the deviations of a day that is still to come."""
         days = self.solved.smoothness.days
         spread: Float64s = np.linalg.inv(days * hour_smoothness()).astype(np.float64)
         return Deviations(np.zeros(HABITS), usual_hours(self.solved), both_kinds() @ spread @ both_kinds().T)
@@ -140,10 +140,11 @@ def fit_means(
     known: Smoothness | None = None,
     start: Smoothness | None = None,
 ) -> Means:
-    """Effects from all days' information; their smoothness is learned from it by EM, from the start or the default on.
+    """Fits effects to all days' information.
 
-    more: means, before any release, of columns that stand before that of traffic; as theirs, give or take as much.
-    known: the smoothness, where it is not to be learned.
+    Their smoothness is learned from it by EM, from the start or the default on. more: means, before any release, of
+    columns that stand before that of traffic; as theirs, give or take as much. known: the smoothness, where it is not
+    to be learned.
     """
     default = DEFAULT.of(layout.design)
     smoothness, precision, value = known or start or default, np.zeros(layout.border.size), np.zeros(layout.border.size)
@@ -194,7 +195,7 @@ def spread_of(
     weights: Float64s,
     more: Float64s | None = None,
 ) -> MeanUncertainty:
-    """Variances of the described means, and what part of the city's pattern is not known.
+    """Computes variances of the described means, and what part of the city's pattern is not known.
 
     The second is the expected squared error of the described means over that of one constant, the city's true mean:
     0 where all is known, 1 where one constant would do as well, above 1 where not even that is known.
@@ -214,8 +215,10 @@ def spread_of(
 
 
 def variances_of(means: Means, deviations: Deviations, hours: Int64s, last: Float64s) -> Float64s:
-    """Variances of the described means, (cells, slots). last: (cells, slots, columns), how much each HAT has of the
-    last ones."""
+    """Computes the variances of the described means, (cells, slots).
+
+    last: (cells, slots, columns), how much each HAT has of the last ones.
+    """
     variances, these = (
         hat_variances(means.solved, deviations.hours, last.shape[-1]),
         _last(means.solved, last.shape[-1]),

@@ -113,7 +113,7 @@ def _fits(weights: Float64s, values: Float64s, sums: PlaceSums, chosen: slice) -
 
 
 def _normed(log: Float64s) -> tuple[Float64s, float]:
-    """Probabilities of each place's, which add up to 1, and the logarithm of what they added up to, of all places."""
+    """Scales each place's probabilities to add up to 1; gives the logarithm of what they added up to, of all places."""
     axes = tuple(range(1, log.ndim))
     most = log.max(axis=axes, keepdims=True)
     likely = np.exp(log - most)

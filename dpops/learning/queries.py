@@ -45,7 +45,10 @@ class GroupRows:
     """The rows of groups: the places of their entries are found once, their values change with the weights."""
 
     def __init__(self, groups: Groups, columns: Int64s, layout: EffectLayout, key: bytes) -> None:
-        """columns: int64 (cells, slots, kinds), the effects of each HAT. key: says which groups these are."""
+        """Finds the rows' entries.
+
+        columns: int64 (cells, slots, kinds), the effects of each HAT. key: says which groups these are.
+        """
         self.groups, self._kinds, self._layout, self._key = groups, columns.shape[-1], layout, key
         self._count = groups.shape[0] * groups.shape[1]
         query = groups.cells[:, None] * groups.shape[1] + groups.slots
@@ -82,8 +85,10 @@ class GroupRows:
         )
 
     def variances(self, entries: Float64s, solved: Solved, border: Float64s) -> Float64s:
-        """Variances of rows times effects, (queries,). border: (lasting border, whole border), where each column of it
-        stands."""
+        """Computes the variances of rows times effects, (queries,).
+
+        border: (lasting border, whole border), where each column of it stands.
+        """
         local = self._local.filled(entries[self._is_local])
         beside = self._border.dense(self._border.filled(entries[~self._is_local]), self._layout.border.size)
         total = np.sum((beside @ (border @ solved.spread @ border.T)) * beside, axis=1)
@@ -135,7 +140,7 @@ class ValuedRows:
         return self.of.applied(self.entries, effects)
 
     def variances(self, solved: Solved, border: Float64s) -> Float64s:
-        """Variances of rows times effects, (queries,). border: see `GroupRows.variances`."""
+        """Computes the variances of rows times effects, (queries,). border: see `GroupRows.variances`."""
         return self.of.variances(self.entries, solved, border)
 
     def information(self, precisions: Float64s, values: Float64s) -> Information:
