@@ -295,7 +295,7 @@ class SpanLimits(Limit):
         return self.by_days[0].limit.shown(spent)
 
     def lowers(self, other: Limit) -> bool:
-        """Spans may be added, and none is taken away or raised."""
+        """Says whether spans are only added: none may be taken away or raised."""
         limits = {span.days: span.limit for span in self.by_days}
         return all(span.days in limits and limits[span.days].lowers(span.limit) for span in other.spans)
 

@@ -49,7 +49,7 @@ class Estimates:
 
     @classmethod
     def placed(cls, hats: int, parts: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
-        """Parts, each with the places of its HATs among so many; the others have no data."""
+        """Puts parts together, each with the places of its HATs among so many; the others have no data."""
         numbers = np.full((max((len(part.numbers) for _, part in parts), default=0), 3, hats), np.nan)
         most = max((len(part.lists) for _, part in parts), default=0)
         lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(most)]
@@ -119,7 +119,9 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
 
 
 def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: Int64s) -> Float64s:
-    """Queries times steps, correctly rounded. step: int64 (queries,), which of the steps, numerators and denominators.
+    """Multiplies queries by steps, correctly rounded.
+
+    step: int64 (queries,), which of the steps, numerators and denominators.
 
     Floats hold integers below 2**53 exactly, and so their quotient is the one that Python's integers have.
     """

@@ -56,7 +56,7 @@ class Prior(NamedTuple):
         return Prior(self.sd**2, math.sqrt(2) * self.sd**2, self.between**2)
 
     def hat_means(self, upper: float) -> Float64s:
-        """Means that a HAT may have, equally likely, within [0, U]."""
+        """Lists the means that a HAT may have, equally likely, within [0, U]."""
         return np.clip(self.mean + math.sqrt(BETWEEN_HATS) * self.sd * normal_scores(8), 0.0, upper)
 
 
@@ -114,7 +114,7 @@ class HatCounts:
 
 @lru_cache(maxsize=4096)
 def normal_scores(number: int) -> Float64s:
-    """Points of equal probability of the standard normal law, ascending."""
+    """Lists points of equal probability of the standard normal law, ascending."""
     law = NormalDist()
     return np.array([law.inv_cdf((rank + 0.5) / number) for rank in range(number)])
 
@@ -139,7 +139,7 @@ def laplace_bound(scale: Fraction, miss: float) -> int:
 
 
 def mean_absolute_error(bias: float, scale: float) -> float:
-    """E|bias + noise| for Laplace noise of that scale: |bias| + scale * exp(-|bias| / scale)."""
+    """Computes E|bias + noise| for Laplace noise of that scale: |bias| + scale * exp(-|bias| / scale)."""
     return abs(bias) + (scale * math.exp(-abs(bias) / scale) if scale > 0 else 0.0)
 
 

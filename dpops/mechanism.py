@@ -72,7 +72,7 @@ class Hats:
         return Hats(self.totals, self.first[chosen], self.users[chosen], self.reported[chosen])
 
     def behind_one_another(self, *columns: Int64s) -> list[Int64s]:
-        """Columns of the totals, int64 (users of these HATs,), in the order of the HATs."""
+        """Takes columns of the totals, int64 (users of these HATs,), in the order of the HATs."""
         before = np.cumsum(self.users) - self.users
         users = np.repeat(self.first - before, self.users) + np.arange(self.users.sum())
         return [column[users] for column in columns]

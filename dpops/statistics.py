@@ -91,7 +91,7 @@ class Needs(Protocol):
     """What a statistic needs of samples."""
 
     def columns(self, mechanism: "Mechanism", grid: Grid, *options: Fraction) -> Mapping[str, Column]:
-        """Columns by the field of `Totals` that takes each. options: the statistic's values, in order."""
+        """Lists columns by the field of `Totals` that takes each. options: the statistic's values, in order."""
         ...
 
 
@@ -221,7 +221,7 @@ _ALL = (
 
 
 def registered() -> dict[str, Statistic]:
-    """Statistics by the name that a specification uses."""
+    """Lists statistics by the name that a specification uses."""
     return {statistic.name: statistic for statistic in _ALL}
 
 

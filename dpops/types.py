@@ -32,7 +32,7 @@ class CountsKnown(NamedTuple):
 
     @classmethod
     def all_of(cls, counts: Int64s) -> "CountsKnown":
-        """Counts of a HAT of which every reported sample is kept."""
+        """Takes the counts of a HAT of which every reported sample is kept."""
         return cls(counts, int(counts.sum()))
 
 

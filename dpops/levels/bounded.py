@@ -178,7 +178,7 @@ def _part(share: Fraction, stage: Stage) -> float:
 
 
 def _truncated(values: Float64s) -> Int64s:
-    """Towards zero; what is no number (it cannot be) becomes 0."""
+    """Truncates towards zero; what is no number (it cannot be) becomes 0."""
     return np.where(np.isfinite(values), values, 0.0).astype(np.int64)
 
 

@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 def alike(shares: Shares) -> tuple[Part, ...]:
-    """Levels that take the same part of the speeds and of the weights."""
+    """Gives each level the same part of the speeds and of the weights."""
     return tuple(Part(name, share, share) for name, share in shares)
 
 
@@ -70,7 +70,7 @@ class Differences:
         return sum(self.slot_weights) / WEIGHT_STEPS
 
     def centres(self, of_cells: Int64s) -> Int64s:
-        """Centres of every place and slot. of_cells: int64 (cells, slots)."""
+        """Computes the centres of every place and slot. of_cells: int64 (cells, slots)."""
         centres: Int64s = np.clip(of_cells[self.cell] + self.steps[:, None], self.lowest, self.highest)
         return centres
 
@@ -226,7 +226,7 @@ def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:
-    """Speeds on the grid of centres, cut to [lowest, highest] km/h; what is not a number becomes the first centre."""
+    """Puts speeds on the grid of centres, cut to [lowest, highest] km/h; what is no number becomes the first centre."""
     steps = np.where(np.isfinite(speeds_kmh), speeds_kmh, FIRST_CENTRE * float(CENTRE_STEP_KMH))
     cut = np.clip(np.rint(steps / float(CENTRE_STEP_KMH)), float(lowest * 100), float(highest * 100))
     return cut.astype(np.int64)

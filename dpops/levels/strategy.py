@@ -83,7 +83,7 @@ EVERYTHING = Free()
 
 
 def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
-    """Recipes, the best first: a function of public numbers alone. table: for what is not free.
+    """Ranks recipes, the best first: a function of public numbers alone. table: for what is not free.
 
     The one with the usual bounds and levels goes before those that are not better by LEAST_GAIN.
     """

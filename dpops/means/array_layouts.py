@@ -51,7 +51,7 @@ class EqualHats(NamedTuple):
 
 
 def blocks_of(users: Int64s) -> list[EqualHats]:
-    """users: int64 (HATs,), descending, each >= 1."""
+    """Splits HATs into blocks of equally many users. users: int64 (HATs,), descending, each >= 1."""
     ends = np.flatnonzero(np.diff(users, append=0)) + 1
     blocks, start, first = [], 0, 0
     for end, size in zip(ends.tolist(), users[ends - 1].tolist(), strict=True):
@@ -78,7 +78,7 @@ def calls_of(sizes: Int64s) -> list[Int64s]:
 
 
 def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
-    """BestFit's arrays of each HAT. Raises PlanError for one that has none."""
+    """Lays out BestFit's arrays of each HAT. Raises PlanError for one that has none."""
     sizes = np.array([hat.counts.size for hat in hats], np.int64)
     for empty in np.flatnonzero(sizes == 0).tolist():
         check_plan_input(*hats[empty], grid.upper_steps * FINE, epsilon)
@@ -107,8 +107,11 @@ class PlannedHats(NamedTuple):
 
 
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
-    """counts: int64 (all users,), of HATs one behind another, of each non-increasing. users: int64 (HATs,), descending,
-    each >= 1. reported: int64 (HATs,). Raises PlanError for the first that has no plan."""
+    """Plans HATs that are laid out together.
+
+    counts: int64 (all users,), of HATs one behind another, of each non-increasing. users: int64 (HATs,), descending,
+    each >= 1. reported: int64 (HATs,). Raises PlanError for the first that has no plan.
+    """
     first = np.cumsum(users) - users
     samples = np.add.reduceat(counts, first)
     usual = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
@@ -173,7 +176,10 @@ def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
 
 
 def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
-    """counts: int64 (HATs, users), non-increasing, each >= 1. In matrices of this shape."""
+    """Lays out HATs of equally many users, in matrices of the shape of counts.
+
+    counts: int64 (HATs, users), non-increasing, each >= 1.
+    """
     laid = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
     shape = counts.shape
     return laid._replace(

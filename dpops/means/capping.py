@@ -64,7 +64,7 @@ def _uncapped(counts: Int64s, reported: int) -> CountCap:
 
 
 def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
-    """Caps at each limit, int64 (limits,) ascending, none above the largest count.
+    """Makes the cap at each limit, int64 (limits,) ascending, none above the largest count.
 
     No product exceeds K R, which check_plan_input keeps below 2**62.
     """

@@ -84,12 +84,12 @@ def _exact(counts: Int64s, most: int) -> Any:
 
 
 def _larger(counts: Int64s) -> list[int]:
-    """Columns whose counts differ from those of the column behind, the last first."""
+    """Lists the columns whose counts differ from those of the column behind, the last first."""
     columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
     return columns
 
 
 def _kept_at(counts: Any) -> Any:
-    """Samples that each user's count m keeps as a length, S(m); (HATs, users)."""
+    """Counts the samples that each user's count m keeps as a length, S(m); (HATs, users)."""
     below = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)
     return below + counts * np.arange(1, counts.shape[1] + 1)

@@ -49,7 +49,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
 
 
 def _laid_out(hats: HatCounts, counts: Int64s, m_ub: Rule) -> tuple[Int64s, Int64s, Int64s, Float64s, Float64s]:
-    """Columns of `LaidMany`, but for the last one variances: of each array's mean, all HATs' in a row."""
+    """Makes the columns of `LaidMany`, but for the last one variances: of each array's mean, all HATs' in a row."""
     laid = layout(counts, hats.grid, hats.epsilon, m_ub)
     spread = hats.prior.spread(laid.weight - counts / counts.sum(axis=1)[:, None], counts)
     return laid.length, laid.arrays, laid.moved, spread, _variances(laid, hats.prior)
@@ -85,7 +85,7 @@ def _row_means(values: Float64s, lengths: Int64s) -> Float64s:
 
 
 def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Float64s:
-    """numerators / denominators * factor, correctly rounded, as floats of fractions are."""
+    """Computes numerators / denominators * factor, correctly rounded, as floats of fractions are."""
     top, bottom = factor.numerator, factor.denominator
     if int(numerators.max(initial=0)) * top < _EXACT and int(denominators.max(initial=0)) * bottom < _EXACT:
         ratios: Float64s = (numerators * top) / (denominators * bottom)
@@ -173,7 +173,7 @@ def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) 
 
 
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
-    """Points of equal probability of what `quantile.private_quantiles` draws of each HAT, float64 (HATs, points).
+    """Finds points of equal probability of what `quantile.private_quantiles` draws of each HAT, float64 (HATs, points).
 
     values: (HATs, values), ascending, in [0, upper]. upper: (HATs,).
     """
@@ -200,7 +200,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(means: Float64s, places: Float64s) -> Ends:
-    """means: (HATs, arrays), ascending."""
+    """Adds up means on either side of possible ends of intervals, see `Ends`. means: (HATs, arrays), ascending."""
     number = rank_below(means, places)
     return Ends(places, _picked(_running(means), number), places * number, places * (means.shape[1] - number))
 

@@ -69,7 +69,7 @@ class Akmv(Mechanism):
         return np.concatenate([self._forecasts(hats, counts) for counts in parts])
 
     def _forecasts(self, hats: HatCounts, counts: Int64s) -> Float64s:
-        """counts: (HATs, users)."""
+        """Forecasts errors of HATs with equally many users. counts: (HATs, users)."""
         samples, epsilon = counts.sum(axis=1)[:, None], float(hats.epsilon)
         most = (hats.upper * counts[:, 0]).astype(np.float64)
         sums = np.clip(counts * hats.prior.mean, 0.0, most[:, None])
@@ -138,7 +138,7 @@ def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
 
 
 def _loose_bias_steps(bound: int, plan: Plan) -> Fraction:
-    """Bias as if one user kept T and the others lost their whole mean."""
+    """Computes the bias as if one user kept T and the others lost their whole mean."""
     samples, upper = plan.facts["samples"], plan.facts["upper_steps"]
     clipping = Fraction(samples * upper - bound, samples) if bound < plan.sensitivity else Fraction(0)
     return clipping + upper * (1 - Fraction(samples, plan.facts["reported"]))

@@ -86,8 +86,10 @@ class ArrayAverage(Mechanism):
     def _documents(
         self, ready: Noiseless, scales: Mapping[int, Fraction], grid: Grid, epsilon: Fraction
     ) -> list[dict[str, Any]]:
-        """Documents of the plans of all HATs. That of the most noise, which is refused beyond its bounds, stands for
-        what they have alike."""
+        """Writes the documents of the plans of all HATs.
+
+        That of the most noise, which is refused beyond its bounds, stands for what they have alike.
+        """
         of_hats = facts_of(ready.facts)
         steps = {arrays: grid.step / (FINE * arrays) for arrays in {facts["arrays"] for facts in of_hats}}
         like = Plan(

@@ -80,7 +80,7 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
-    """Errors of HATs with equally many arrays and bins. means: (HATs, arrays), ascending. tau: (HATs, 1)."""
+    """Forecasts errors of HATs with equally many arrays and bins. means: (HATs, arrays), ascending. tau: (HATs, 1)."""
     unit, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
     drawn = _bins(np.rint(means / unit).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + more, axis=2) for more in (0, 1))

@@ -119,7 +119,7 @@ def _table(rate: Fraction, length: int) -> Int64s:
 
 
 def _acceptance(low: int, high: int, weight: int, bits: int, coin_bits: int) -> tuple[int, int]:
-    """Integers around 2**coin_bits * 2**32 * e / weight, for e between low and high over 2**bits."""
+    """Finds integers around 2**coin_bits * 2**32 * e / weight, for e between low and high over 2**bits."""
     shift = _TOP_BITS + coin_bits
     return (low << shift) // (weight << bits), -((-high << shift) // (weight << bits))
 
@@ -138,7 +138,7 @@ def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, 
 
 
 def exp_minus(rate: Fraction, bits: int) -> tuple[int, int]:
-    """Integers on either side of 2**bits * exp(-rate), as near as `exp_floor` is."""
+    """Finds integers on either side of 2**bits * exp(-rate), as near as `exp_floor` is."""
     if rate < 0:
         raise ValueError(f"a rate must be >= 0, got {rate}")
     floor = exp_floor(rate, bits)

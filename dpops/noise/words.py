@@ -60,7 +60,7 @@ class Words:
         return out
 
     def runs(self, size: int) -> Int64s:
-        """Successes of Bernoulli(exp(-1)) before the first failure: k or more where a uniform is below exp(-k)."""
+        """Counts successes of Bernoulli(exp(-1)) before a failure: at least k where a uniform is below exp(-k)."""
         words, edges = self.words(size), _run_edges()
         run = np.searchsorted(edges, words)
         runs = edges.size - run
@@ -112,7 +112,7 @@ def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
 
 
 def _mask(bounds: Int64s) -> NDArray[np.uint64]:
-    """2**bits - 1, with bits enough for bound - 1 and less than twice as many values as needed."""
+    """Computes 2**bits - 1, with bits enough for bound - 1 and less than twice as many values as needed."""
     mask = (bounds - 1).astype(np.uint64)
     for shift in (1, 2, 4, 8, 16, 32):
         mask |= mask >> np.uint64(shift)

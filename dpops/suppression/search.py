@@ -199,7 +199,7 @@ class Search:
         return distinct
 
     def _without(self, slot: int) -> tuple[int, int, int]:
-        """Samples, kept samples and the largest count of the slot's HAT without the slot's vehicle."""
+        """Counts samples, kept samples and the largest count of the slot's HAT without the slot's vehicle."""
         _, hats, counts, *_ = self.its
         hat, count = hats[slot], counts[slot]
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
@@ -240,7 +240,7 @@ class Search:
         return self._scores(work, self.its_half[slots])
 
     def _scores(self, work: Floats, most: Floats) -> Floats:
-        """Errors over `scale`, float64 (HATs,).
+        """Computes errors over `scale`, float64 (HATs,).
 
         work: float64 (4, HATs), the rows of `state` and one more, all overwritten; most: `_half` of their samples.
         """

@@ -90,5 +90,5 @@ def _up(noisy: Float64s, tree: Tree, variances: tuple[float, ...]) -> list[_Up]:
 
 
 def _sums(values: Float64s, factor: int) -> Float64s:
-    """Sums of each `factor` neighbours along the last axis; the last may be of fewer."""
+    """Sums each `factor` neighbours along the last axis; the last may be of fewer."""
     return np.add.reduceat(values, np.arange(0, values.shape[-1], factor), axis=-1)

@@ -52,7 +52,7 @@ def best_factors(bins: int) -> tuple[int, ...]:
 
 
 def cube_root_shares(weights: Sequence[int]) -> tuple[Fraction, ...]:
-    """Shares proportional to the cube roots of the weights, which are n_i - 1 or D_i; they add up to 1.
+    """Divides 1 into shares proportional to the cube roots of the weights, which are n_i - 1 or D_i.
 
     Rounded to millionths; no level is left without one. Equal weights have equal shares exactly.
     """

@@ -33,7 +33,7 @@ class ReadingErrors(NamedTuple):
 def errors_at(
     size: Float64s | float, tree: Tree, shares: tuple[Fraction, ...], prior: Prior, upper: float
 ) -> ReadingErrors:
-    """Errors of the consistent estimates for noise of that size: M / (epsilon total mass), the law's unit.
+    """Forecasts errors of the consistent estimates for noise of that size: M / (epsilon total mass), the law's unit.
 
     upper: U, in the prior's units. Clipping of users is not counted here.
     """

@@ -61,7 +61,7 @@ def cdf_interval(raw: Float64s, half: Float64s) -> Between:
 
 
 def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
-    """Edges that hold the true quantile between them, wherever it lies in its bin: float64 (rows,) each.
+    """Finds the edges that hold the true quantile between them, wherever it lies in its bin: float64 (rows,) each.
 
     raw +- half holds the true distribution function at any one edge with probability 1 - miss. Say it reaches `level`
     at edge t and not before. Then raw + half reaches it at t, but for half of a miss, so the first edge where it does
