@@ -27,14 +27,14 @@ def mutants() -> list[dict[str, Any]]:
     from tests.noninterference.mutating import MUTANTS, broken
     from tests.noninterference.test_mutants import ALL
 
-    found = []
+    results = []
     for mutant in MUTANTS:
         with pytest.MonkeyPatch.context() as patch:
             broken(mutant, patch)
             before = time.process_time()
             differences = ALL[mutant.case]().differences()
         seconds = round(time.process_time() - before, 1)
-        found.append(
+        results.append(
             {
                 "name": mutant.name,
                 "breaks": mutant.breaks,
@@ -44,7 +44,7 @@ def mutants() -> list[dict[str, Any]]:
             }
         )
         print(mutant.name, seconds, bool(differences), flush=True)
-    return found
+    return results
 
 
 def audits() -> dict[str, float]:
@@ -77,12 +77,12 @@ def samplers() -> list[dict[str, Any]]:
     from tests.statistical.checks import laplace_cells
     from tests.statistical.test_noise import SCALES
 
-    found = []
+    results = []
     for scale in SCALES:
         cells = laplace_cells(scale, DRAWS)
         value = cells.p_value(cells.counts(Noise().laplace([scale] * DRAWS)))
-        found.append({"law": "discrete Laplace", "scale": str(scale), "cells": len(cells.masses), "p": value})
-    return found
+        results.append({"law": "discrete Laplace", "scale": str(scale), "cells": len(cells.masses), "p": value})
+    return results
 
 
 def conversions() -> list[dict[str, Any]]:
@@ -91,17 +91,17 @@ def conversions() -> list[dict[str, Any]]:
 
     from dpops.claims import rho_within
 
-    found = []
+    results = []
     for epsilon, power in TOTALS:
         rho = rho_within(epsilon, Fraction(10) ** power)
         event = dp_event.GaussianDpEvent(float(1 / (2 * rho)) ** 0.5)
         exact = pld.PLDAccountant(value_discretization_interval=1e-4).compose(event).get_epsilon(10.0**power)
-        renyi = rdp.RdpAccountant(orders=[1 + at / 50 for at in range(1, 20_000)]).compose(event)
-        found.append(
+        renyi = rdp.RdpAccountant(orders=[1 + step / 50 for step in range(1, 20_000)]).compose(event)
+        results.append(
             {"epsilon": float(epsilon), "delta": 10.0**power, "rho": float(rho), "pld": float(exact),
              "rdp": float(renyi.get_epsilon(10.0**power))}
         )  # fmt: skip
-    return found
+    return results
 
 
 def neighbours() -> dict[str, Any]:
@@ -119,9 +119,9 @@ def neighbours() -> dict[str, Any]:
         suppress_health_check=list(HealthCheck),
     )
     @given(generated())
-    def run(found: Any) -> None:
+    def run(case: Any) -> None:
         seen["neighbours"] += 1
-        seen["differences"] += bool(found.differences())
+        seen["differences"] += bool(case.differences())
 
     before = time.process_time()
     run()
@@ -168,29 +168,29 @@ def _sentences(guarantee: str) -> Iterator[str]:
     yield ""
 
 
-def _mutants(found: list[dict[str, Any]]) -> Iterator[str]:
-    yield from (f"## Leaks that the gate finds: {sum(each['found'] for each in found)} of {len(found)}", "")
+def _mutants(results: list[dict[str, Any]]) -> Iterator[str]:
+    yield from (f"## Leaks that the gate finds: {sum(mutant['found'] for mutant in results)} of {len(results)}", "")
     yield "Each is a wrong implementation, put in place of the right one (`mutants.py` and `mutants_published.py` in"
     yield "`tests/noninterference`)."
     yield from ("", "| leak | what is wrong | found by | s |", "|---|---|---|---|")
-    for each in found:
-        yield f"| {each['name']} | {' '.join(each['breaks'].split())} | {each['case']} | {each['s']:g} |"
+    for mutant in results:
+        yield f"| {mutant['name']} | {' '.join(mutant['breaks'].split())} | {mutant['case']} | {mutant['s']:g} |"
     yield ""
 
 
-def _neighbours(found: dict[str, Any] | None) -> Iterator[str]:
-    if found is None:
+def _neighbours(counts: dict[str, Any] | None) -> Iterator[str]:
+    if counts is None:
         return
     yield from ("## Generated neighbours", "")
-    number, unlike, seconds = (f"{found[name]:,}" for name in ("neighbours", "differences", "s"))
+    number, unlike, seconds = (f"{counts[name]:,}" for name in ("neighbours", "differences", "s"))
     yield f"{number} vehicles of any rows among others of any rows, in every layout and as elements. In {unlike} of"
     yield "them the integers of all were not those of the others and the vehicle's own added up, or other rows were"
     yield f"refused ({seconds} s). `make test-all` generates 10,000. Histories of whole runs:"
     yield from ("`tests/noninterference/histories.py`.", "")
 
 
-def _audits(found: dict[str, float] | None) -> Iterator[str]:
-    if found is None:
+def _audits(audit: dict[str, float] | None) -> Iterator[str]:
+    if audit is None:
         return
     yield from ("## What a release really spends, from below", "")
     yield f"{COPIES:,} copies of each of two neighbours, two stages, from tallies to recorded integers; a bound is"
@@ -201,14 +201,14 @@ def _audits(found: dict[str, float] | None) -> Iterator[str]:
         "| noise | measured, at least | claimed |",
         "|---|---|---|",
     )
-    yield f"| Laplace: epsilon | {found['epsilon']:.2f} | {found['epsilon_claimed']:.2f} |"
-    yield f"| Gaussian: mu | {found['mu']:.3f} | {found['mu_claimed']:.3f} |"
-    yield f"| 28 released days, Laplace: epsilon | {found['span_epsilon']:.2f} | {found['span_epsilon_claimed']:.2f} |"
-    yield f"| 28 released days, Gaussian: mu | {found['span_mu']:.3f} | {found['span_mu_claimed']:.3f} |"
+    yield f"| Laplace: epsilon | {audit['epsilon']:.2f} | {audit['epsilon_claimed']:.2f} |"
+    yield f"| Gaussian: mu | {audit['mu']:.3f} | {audit['mu_claimed']:.3f} |"
+    yield f"| 28 released days, Laplace: epsilon | {audit['span_epsilon']:.2f} | {audit['span_epsilon_claimed']:.2f} |"
+    yield f"| 28 released days, Gaussian: mu | {audit['span_mu']:.3f} | {audit['span_mu_claimed']:.3f} |"
     yield ""
 
 
-def _conversions(found: list[dict[str, Any]]) -> Iterator[str]:
+def _conversions(results: list[dict[str, Any]]) -> Iterator[str]:
     yield from ("## Totals with delta: a second opinion", "")
     yield "What dp-accounting says of the Gaussian noise that a total gets: by its privacy loss, and by Rényi"
     yield from (
@@ -216,17 +216,17 @@ def _conversions(found: list[dict[str, Any]]) -> Iterator[str]:
         "",
     )
     yield from ("| epsilon, delta | rho | by privacy loss | by Rényi divergences |", "|---|---|---|---|")
-    for each in found:
-        yield f"| {each['epsilon']:g}, {each['delta']:g} | {each['rho']:.6f} | {each['pld']:.4f} | {each['rdp']:.4f} |"
+    for row in results:
+        yield f"| {row['epsilon']:g}, {row['delta']:g} | {row['rho']:.6f} | {row['pld']:.4f} | {row['rdp']:.4f} |"
     yield ""
 
 
-def _samplers(found: list[dict[str, Any]]) -> Iterator[str]:
+def _samplers(results: list[dict[str, Any]]) -> Iterator[str]:
     yield from ("## Samplers against their exact law", "")
     yield f"{DRAWS:,} draws each from the operating system's generator; p: chance of no better a fit (chi-square)."
     yield from ("", "| law | scale, in steps | cells | p |", "|---|---|---|---|")
-    for each in found:
-        yield f"| {each['law']} | {each['scale']} | {each['cells']} | {each['p']:.3f} |"
+    for sampler in results:
+        yield f"| {sampler['law']} | {sampler['scale']} | {sampler['cells']} | {sampler['p']:.3f} |"
     yield ""
 
 

@@ -59,8 +59,8 @@ def fill(topic: Topic, start_s: int, slots: int, vehicles: int) -> int:
     sent_s, at_s, bodies = loop(vehicles)
     producer = Producer({**SETTINGS, "bootstrap.servers": topic.brokers})
     for base_s in range(start_s - 60, start_s + 60 * (slots + 1), 60):
-        for sent, at, body in zip(sent_s.tolist(), at_s, bodies, strict=True):
-            at_ms = 0 if at != at else round(1_000 * (base_s + at))
+        for sent, event_s, body in zip(sent_s.tolist(), at_s, bodies, strict=True):
+            at_ms = 0 if event_s != event_s else round(1_000 * (base_s + event_s))
             produce(producer, topic.name, b'{"ts":%d,%b' % (at_ms, body), round(1_000 * (base_s + sent)))
         producer.poll(0)
     producer.flush()
@@ -69,15 +69,15 @@ def fill(topic: Topic, start_s: int, slots: int, vehicles: int) -> int:
 
 def spent() -> dict[str, float]:
     """CPU seconds by the kind of process, of all that this one started."""
-    found = dict.fromkeys(KINDS, 0.0)
+    seconds = dict.fromkeys(KINDS, 0.0)
     for process in psutil.Process().children(recursive=True):
         try:
             name, times = kind_of(process, KINDS), process.cpu_times()
         except psutil.Error:
             continue
         if name:
-            found[name] += times.user + times.system
-    return found
+            seconds[name] += times.user + times.system
+    return seconds
 
 
 class Watch(threading.Thread):
@@ -93,7 +93,7 @@ class Watch(threading.Thread):
             self.seen.append((time.time(), spent()))
 
     def between(self, from_s: float, to_s: float) -> dict[str, float]:
-        first, last = (min(self.seen, key=lambda seen: abs(seen[0] - at))[1] for at in (from_s, to_s))
+        first, last = (min(self.seen, key=lambda seen: abs(seen[0] - time_s))[1] for time_s in (from_s, to_s))
         return {name: last[name] - first[name] for name in KINDS}
 
 
@@ -152,19 +152,21 @@ def backlog(slots: int, vehicles: int, task_managers: str) -> None:
                 place.key.with_name(f"{place.key.name}.head").write_text("{}")
             location.open_account(place, spec.account)
             with ExitStack() as servers:
-                at = folder / f"run-{run}"
-                cluster = servers.enter_context(Standalone(at / "flink", CONFIGURATION, CLUSTER, task_managers=number))
-                flink = servers.enter_context(JobServer(at / "job-server", cluster=cluster))
-                pool = servers.enter_context(WorkerPool(at / "pool"))
+                run_folder = folder / f"run-{run}"
+                cluster = servers.enter_context(
+                    Standalone(run_folder / "flink", CONFIGURATION, CLUSTER, task_managers=number)
+                )
+                flink = servers.enter_context(JobServer(run_folder / "job-server", cluster=cluster))
+                pool = servers.enter_context(WorkerPool(run_folder / "pool"))
                 engine = Flink(
                     job_server=flink.address, worker_pool=pool.address, rest=cluster.rest, parallelism=number
                 )
                 took_s, cpu_s = work_off(spec, place, topic, engine, start_s, slots)
-            found = {key: digest for key, digest in digests(place, spec).items() if key[0] < start_s + 60 * slots}
-            first = first or found
+            record = {key: digest for key, digest in digests(place, spec).items() if key[0] < start_s + 60 * slots}
+            first = first or record
             messages = a_slot * (slots + 2)
             figures = (f"{cpu_s[kind]:.1f}" for kind in KINDS)
-            agree = "equal" if found == first and len(found) >= slots else "DIFFER"
+            agree = "equal" if record == first and len(record) >= slots else "DIFFER"
             table.add_row(str(number), f"{messages:,}", f"{took_s:.1f}", f"{messages / took_s:,.0f}", *figures, agree)
             CONSOLE.print(table)
     if "DIFFER" in str(list(table.columns[-1].cells)):

@@ -74,11 +74,11 @@ def made_up(of: MadeUp, grid: Grid) -> TrueCity:
     pattern = _pattern(of, rng, cells, at_km, popular)
     routes = _routes(of, rng, at_km)
     patterns = _by_weekday(of, pattern)
-    days = [_day(of, rng, grid, cells, at_km, popular, routes, patterns[at % 7]) for at in range(of.days)]
-    hours = [tuple(hour + HOURS * (at % 7 >= SATURDAY) for hour in of.hours) for at in range(of.days)]
+    days = [_day(of, rng, grid, cells, at_km, popular, routes, patterns[index % 7]) for index in range(of.days)]
+    hours = [tuple(hour + HOURS * (index % 7 >= SATURDAY) for hour in of.hours) for index in range(of.days)]
     touched = {int(cells[cell]) for cell in np.unique(days[0][0].cell)}
     region = tuple(sorted({near for cell in touched for near in h3_int.grid_disk(cell, 1)}))
-    true = [_within(hours[at], f"day {at + 1}", rows, cells, region, grid) for at, (rows,) in enumerate(days)]
+    true = [_within(hours[index], f"day {index + 1}", rows, cells, region, grid) for index, (rows,) in enumerate(days)]
     return TrueCity(region, grid, rough_fleet(region, true), true, True)
 
 
@@ -91,8 +91,8 @@ def _pattern(of: MadeUp, rng: np.random.Generator, cells: Int64s, at_km: Float64
     hour = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
     parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
     both = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
-    found: Float64s = of.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
-    return np.clip(found, *_USUAL_KMH)
+    pattern: Float64s = of.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
+    return np.clip(pattern, *_USUAL_KMH)
 
 
 def _by_weekday(of: MadeUp, pattern: Float64s) -> list[Float64s]:
@@ -100,20 +100,20 @@ def _by_weekday(of: MadeUp, pattern: Float64s) -> list[Float64s]:
     rng = np.random.default_rng([of.seed, 7])
     lasting = pattern + of.lasting_kmh * rng.normal(size=pattern.shape)
     weekend = of.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * rng.normal(size=24))
-    return [np.clip(each, *_USUAL_KMH) for each in [lasting] * 5 + [lasting + weekend] * 2]
+    return [np.clip(kmh, *_USUAL_KMH) for kmh in [lasting] * 5 + [lasting + weekend] * 2]
 
 
 def _routes(of: MadeUp, rng: np.random.Generator, at_km: Float64s) -> list[Int64s]:
     """Cells along each line, in order: straight across the city, bent a little."""
-    found = []
+    routes = []
     for _ in range(of.lines):
         angle, off, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * of.rings), rng.normal(0, 0.04)
         along = np.linspace(-1, 1, 400) * of.rings * 1.9 * rng.uniform(0.4, 1)
         way = np.stack([along, off + bend * along**2], axis=1)
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         nearest = np.argmin(np.sum(((way @ turn)[:, None] - at_km) ** 2, axis=-1), axis=1)
-        found.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
-    return found
+        routes.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
+    return routes
 
 
 def _day(
@@ -138,7 +138,7 @@ def _day(
         driven[visiting] = np.arange(hours.size) == rng.integers(0, hours.size, (int(visiting.sum()), 1))
     vehicle, slot = np.nonzero(driven)
     cell = _visited(of, rng, vehicle, slot, at_km, popular, routes)
-    vehicle, slot = (np.repeat(each, of.visits) for each in (vehicle, slot))
+    vehicle, slot = (np.repeat(column, of.visits) for column in (vehicle, slot))
     key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)
     rest, slot = np.divmod(key, hours.size)
     vehicle, cell = np.divmod(rest, cells.size)
@@ -158,7 +158,7 @@ def _with_depot(of: MadeUp, rows: Rows, cells: int, slots: int) -> Rows:
     standing = round(of.depot * of.vehicles)
     if not standing:
         return rows
-    vehicle, slot = (each.ravel() for each in np.mgrid[:standing, :slots])
+    vehicle, slot = (column.ravel() for column in np.mgrid[:standing, :slots])
     reports = np.full(vehicle.size, max(round(of.visits * of.reporting * 2), 1))
     depot = Rows(of.vehicles + 1 + vehicle, np.full(vehicle.size, cells // 3), slot, reports, 0 * vehicle)
     return Rows(*(np.concatenate(columns) for columns in zip(rows, depot, strict=True)))
@@ -179,9 +179,9 @@ def _visited(
         sizes = np.array([route.size for route in routes])[line]
         start = rng.integers(0, 60, of.vehicles)[vehicle] + slot * of.visits
         step = (start[:, None] + np.arange(of.visits)) % (2 * sizes[:, None])
-        at = np.minimum(step, 2 * sizes[:, None] - 1 - step)
-        padded = np.stack([np.resize(route, max(each.size for each in routes)) for route in routes])
-        on_line: Int64s = padded[line[:, None], at]
+        place = np.minimum(step, 2 * sizes[:, None] - 1 - step)
+        padded = np.stack([np.resize(route, max(other.size for other in routes)) for route in routes])
+        on_line: Int64s = padded[line[:, None], place]
         return on_line
     base = rng.choice(popular.size, of.vehicles, p=popular / popular.sum())[vehicle]
     far = np.hypot(*(at_km[base][:, None] - at_km).transpose(2, 0, 1))
@@ -211,8 +211,8 @@ def of_hours(city: TrueCity, first: int, last: int) -> TrueCity:
     """Slots from one to before another of each day."""
 
     def part(day: TrueDay) -> TrueDay:
-        found = _where(city, day, (day.rows.slot >= first) & (day.rows.slot < last), day.hours)
-        rows = found.rows._replace(slot=found.rows.slot - first)
+        day_part = _where(city, day, (day.rows.slot >= first) & (day.rows.slot < last), day.hours)
+        rows = day_part.rows._replace(slot=day_part.rows.slot - first)
         return true_day(day.name, rows, day.hours[first:last], len(city.region), city.grid)
 
     return _declared(replace(city, days=[part(day) for day in city.days]))
@@ -222,10 +222,10 @@ def as_one(city: TrueCity, groups: Sequence[Sequence[int]]) -> TrueCity:
     """Several days taken for one: a denser city. Each vehicle-day stays one."""
 
     def together(group: Sequence[int]) -> TrueDay:
-        parts = [city.days[at].rows for at in group]
+        parts = [city.days[index].rows for index in group]
         moved = [
-            rows._replace(vehicle=np.unique(rows.vehicle, return_inverse=True)[1] + 10_000 * at)
-            for at, rows in enumerate(parts)
+            rows._replace(vehicle=np.unique(rows.vehicle, return_inverse=True)[1] + 10_000 * index)
+            for index, rows in enumerate(parts)
         ]
         rows = Rows(*(np.concatenate(columns) for columns in zip(*moved, strict=True)))
         return true_day(city.days[group[0]].name, rows, city.days[group[0]].hours, len(city.region), city.grid)

@@ -57,25 +57,25 @@ def by_pipelinedp(city: TrueCity) -> tuple[Values, str]:
     """The best of its bounds by the error over all HATs; and which these are."""
     side = Path(__file__).with_name("compare_side.py")
     with tempfile.TemporaryDirectory() as folder:
-        paths = [str(_written(city, at, Path(folder))) for at in range(len(city.days))]
+        paths = [str(_written(city, index, Path(folder))) for index in range(len(city.days))]
         command = [str(python_of(ENVIRONMENT)), str(side), str(EPSILON.numerator / EPSILON.denominator), *paths]
-        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        results = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     tried = {
         bounds: [np.array(values).reshape(day.means.shape) for values, day in zip(days, city.days, strict=True)]
-        for bounds, days in found.items()
+        for bounds, days in results.items()
     }
     best = min(tried, key=lambda bounds: error(city, tried[bounds], (1, np.inf)) or np.inf)
     return tried[best], best
 
 
-def _written(city: TrueCity, at: int, folder: Path) -> Path:
+def _written(city: TrueCity, index: int, folder: Path) -> Path:
     """A row a report: its vehicle, its HAT, and the mean of its vehicle's reports there."""
-    day, grid = city.days[at], float(city.grid.step)
+    day, grid = city.days[index], float(city.grid.step)
     rows = day.rows
     many = rows.reports
     hat = rows.cell * day.means.shape[1] + rows.slot
     columns = {"vehicle": rows.vehicle, "hat": hat, "kmh": rows.total / rows.reports * grid}
-    path = folder / f"{at}.parquet"
+    path = folder / f"{index}.parquet"
     metadata = {"hats": str(day.means.size)}
     table = pa.table({name: np.repeat(column, many) for name, column in columns.items()}, metadata=metadata)
     pq.write_table(table, path)
@@ -92,9 +92,9 @@ def by_hatstream(city: TrueCity) -> list[Values]:
 def error(city: TrueCity, values: Values, vehicles: tuple[float, float]) -> float | None:
     """Mean absolute error over HATs with so many vehicles for which there is a value, km/h."""
     errors = []
-    for day, found in zip(city.days, values, strict=True):
-        there = (day.reports > 0) & (day.vehicles >= vehicles[0]) & (day.vehicles < vehicles[1]) & ~np.isnan(found)
-        errors.append(np.abs(found - day.means)[there])
+    for day, released in zip(city.days, values, strict=True):
+        there = (day.reports > 0) & (day.vehicles >= vehicles[0]) & (day.vehicles < vehicles[1]) & ~np.isnan(released)
+        errors.append(np.abs(released - day.means)[there])
     joined = np.concatenate(errors)
     return float(joined.mean()) if joined.size else None
 
@@ -120,8 +120,8 @@ def compare(data: str, spec: Path) -> None:
     ):
         shown = []
         for vehicles in CLASSES.values():
-            known = [found for values in runs if (found := error(city, values, vehicles)) is not None]
-            shown.append(f"{np.mean(known):.1f}" if known else "-")
+            errors_known = [missed for values in runs if (missed := error(city, values, vehicles)) is not None]
+            shown.append(f"{np.mean(errors_known):.1f}" if errors_known else "-")
         table.add_row(name, *shown)
     console().print(table)
     held = np.mean([np.isnan(day).all() for values in ours for day in values])

@@ -34,10 +34,10 @@ def means(rows, hats, epsilon, most_hats, most_reports):
         partition_extractor=lambda row: row[1],
         value_extractor=lambda row: row[2],
     )
-    found = engine.aggregate(rows, params, extractors, public_partitions=list(range(hats)))
+    aggregated = engine.aggregate(rows, params, extractors, public_partitions=list(range(hats)))
     budget.compute_budgets()
     values = [0.0] * hats
-    for hat, metrics in found:
+    for hat, metrics in aggregated:
         values[hat] = min(max(float(metrics.mean), 0.0), UPPER_KMH)
     return values
 

@@ -103,26 +103,26 @@ def benchmark(seeds: str, totals: str, noise: str, most_vehicles: int, most_days
         city = made_up(of, GRID)
         for total, label in product(totals.split(","), noise.split(",")):
             how = recipe_for(city, KINDS[label], Fraction(total), DELTA)
-            found = causal(city, how, Noise(np.random.default_rng(of.seed).bytes))
-            print(f"| {_described(of)} | {total}, {label} | {_row(city, found)} |", flush=True)
+            simulated = causal(city, how, Noise(np.random.default_rng(of.seed).bytes))
+            print(f"| {_described(of)} | {total}, {label} | {_row(city, simulated)} |", flush=True)
 
 
 def _described(of: MadeUp) -> str:
     return f"{of.name}: {of.vehicles:,} {'buses' if of.kind == 'lines' else 'cabs'}"
 
 
-def _row(city: TrueCity, found: Simulated) -> str:
+def _row(city: TrueCity, simulated: Simulated) -> str:
     days = [
-        (day, each)
-        for day, each in zip(city.days, found.causal, strict=True)
-        if not np.all(each.status == Status.HELD_BACK)
+        (day, published)
+        for day, published in zip(city.days, simulated.causal, strict=True)
+        if not np.all(published.status == Status.HELD_BACK)
     ]
     if not days:
         return f"0 of {len(city.days)} | | | | |"
-    errors = np.array([_missed(day, each.values) for day, each in days])
+    errors = np.array([_missed(day, published.values) for day, published in days])
     constant = np.array([_missed(day, np.full(day.means.shape, city.mean_kmh)) for day, _ in days])
     reports = np.array([day.reports.sum() for day, _ in days])
-    held = np.concatenate([_held(day, each) for day, each in days])
+    held = np.concatenate([_held(day, published) for day, published in days])
     whole, bar = float(errors.sum() / reports.sum()), float(constant.sum() / reports.sum())
     share = f"{held.mean():.3f}" if held.size else ""
     worst = float((errors / constant).max())
@@ -134,10 +134,10 @@ def _missed(day: TrueDay, values: Float64s) -> float:
     return float(np.nansum(np.abs(values - day.means) * day.reports))
 
 
-def _held(day: TrueDay, found: PublishedNumbers) -> "np.typing.NDArray[np.bool_]":
+def _held(day: TrueDay, published: PublishedNumbers) -> "np.typing.NDArray[np.bool_]":
     """Of the HATs that have reports and status `ok`, whether intervals hold their true means."""
-    there = (day.reports > 0) & (found.status == Status.OK)
-    held: np.typing.NDArray[np.bool_] = ((found.lower95 <= day.means) & (day.means <= found.upper95))[there]
+    there = (day.reports > 0) & (published.status == Status.OK)
+    held: np.typing.NDArray[np.bool_] = ((published.lower95 <= day.means) & (day.means <= published.upper95))[there]
     return held
 
 

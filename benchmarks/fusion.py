@@ -69,7 +69,7 @@ def fit(users: int, buckets: int, epsilon: float) -> Fit:
     rows = aggregate(reports, buckets)
     aggregated = time.perf_counter()
     best = maximum_likelihood(rows)
-    found, found_cpu = time.perf_counter(), time.process_time()
+    maximised, found_cpu = time.perf_counter(), time.process_time()
     smooth = smoothed(rows)
     done = time.perf_counter()
     if not (best.converged and smooth.converged):
@@ -78,11 +78,11 @@ def fit(users: int, buckets: int, epsilon: float) -> Fit:
     return Fit(
         rows.counts.size,
         aggregated - start,
-        found - aggregated,
+        maximised - aggregated,
         best.steps,
         best.gap,
         found_cpu - cpu,
-        done - found,
+        done - maximised,
         smooth.gap,
         time.process_time() - found_cpu,
         peak,
@@ -115,7 +115,7 @@ def dense(buckets: int, steps: int, epsilon: float = 0.6) -> None:
     shares = _plain_em(matrix, np.full(buckets, 1 / buckets), steps)
     dense_s = time.perf_counter() - start
     on_from_ours = _plain_em(matrix, fast.shares, 100)
-    by_em, by_ours, further = (_log_likelihood(matrix, each) for each in (shares, fast.shares, on_from_ours))
+    by_em, by_ours, further = (_log_likelihood(matrix, law) for law in (shares, fast.shares, on_from_ours))
     gap = _gradient(matrix, shares).max() - 1
     print(f"plain dense EM, {DENSE_USERS:,} users, {buckets} buckets, epsilon {epsilon}:")
     print(f"  {steps:,} steps in {dense_s:.1f} s, gap {gap:.0e}")
@@ -153,21 +153,21 @@ def main() -> None:
         for buckets in BUCKETS:
             for epsilon in EPSILONS:
                 with context.Pool(1) as pool:
-                    found = pool.apply(fit, (users, buckets, epsilon))
+                    result = pool.apply(fit, (users, buckets, epsilon))
                 table.add_row(
                     f"{users:,}",
                     str(buckets),
                     str(epsilon),
-                    f"{found.rows:,}",
-                    f"{found.aggregate_s:.2f}",
-                    f"{found.maximum_s:.2f}",
-                    str(found.steps),
-                    f"{found.gap:.0e}",
-                    f"{found.maximum_cpu_s:.1f}",
-                    f"{found.smoothed_s:.2f}",
-                    f"{found.moved:.0e}",
-                    f"{found.smoothed_cpu_s:.1f}",
-                    f"{found.peak_gb:.2f}",
+                    f"{result.rows:,}",
+                    f"{result.aggregate_s:.2f}",
+                    f"{result.maximum_s:.2f}",
+                    str(result.steps),
+                    f"{result.gap:.0e}",
+                    f"{result.maximum_cpu_s:.1f}",
+                    f"{result.smoothed_s:.2f}",
+                    f"{result.moved:.0e}",
+                    f"{result.smoothed_cpu_s:.1f}",
+                    f"{result.peak_gb:.2f}",
                 )
     Console(width=130).print(table)
 

@@ -80,12 +80,12 @@ def benchmark(millions, cells, workers, rounds):
         with tempfile.TemporaryDirectory() as place:
             folder, feed = Path(place), Path(place, "feed.parquet")
             generate(Case("parquet", size * 1_000_000, cell, 1, False, 1, False, 2_000), feed)
-            for each in workers:
-                pairs = [(by_polars(feed, folder), by_hatstream(feed, folder, each)) for _ in range(rounds)]
-                theirs, ours = (min(found) for found in zip(*pairs, strict=True))
+            for number in workers:
+                pairs = [(by_polars(feed, folder), by_hatstream(feed, folder, number)) for _ in range(rounds)]
+                theirs, ours = (min(timings) for timings in zip(*pairs, strict=True))
                 cpu = f"{theirs[0]:.1f}", f"{ours[0]:.1f}", f"{ours[0] / theirs[0]:.2f}"
                 table.add_row(
-                    f"{size * 1_000_000:,}", f"{cell:,}", str(each), *cpu, f"{theirs[1]:.1f}", f"{ours[1]:.1f}"
+                    f"{size * 1_000_000:,}", f"{cell:,}", str(number), *cpu, f"{theirs[1]:.1f}", f"{ours[1]:.1f}"
                 )
     console().print(table)
 

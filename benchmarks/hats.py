@@ -93,10 +93,10 @@ def run(mechanism: Mechanism, formats: tuple[str, ...], folder: Path) -> tuple[i
     Head(head, signature).create()
     book.create()
     book.open_account(ACCOUNT)
-    for at in range(SLOTS):
-        slot_s, hour = at * 3_600, f"2026-05-01T{at:02}"
+    for number in range(SLOTS):
+        slot_s, hour = number * 3_600, f"2026-05-01T{number:02}"
         facts = {slot_s: SlotFacts("2026-05-01", f"{hour}:00:00+00:00", f"{hour}:59:59+00:00", (slot_s,), SLOTS)}
-        tally = slot(slot_s, at)
+        tally = slot(slot_s, number)
         with clock.doing("plan, noise, check"):
             ((unit, _),) = draw_releases({(slot_s, 0): tally}, facts, policy, Noise())
         with clock.doing("encode the entry"):
@@ -107,9 +107,9 @@ def run(mechanism: Mechanism, formats: tuple[str, ...], folder: Path) -> tuple[i
         done = book.record("city", PureLimit(Fraction(10**6)), "name", "{}", units)
     for unit in done.sealed:
         with clock.doing("estimate"):
-            found = estimates_of([unit], ["mean"])
+            estimates = estimates_of([unit], ["mean"])
         with clock.doing("rows and files"):
-            publish_slot(found, folder, formats)
+            publish_slot(estimates, folder, formats)
     return sum(len(unit.released) for unit in done.sealed), clock
 
 

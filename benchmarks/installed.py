@@ -29,13 +29,15 @@ PROGRAMS = {
 
 def sizes() -> dict[str, float]:
     """MB of every package, compiled files included, the largest first."""
-    found = {
-        each.name: sum(
-            path.stat().st_size for file in each.files or () if (path := Path(str(each.locate_file(file)))).is_file()
+    bytes_of = {
+        package.name: sum(
+            path.stat().st_size
+            for file in package.files or ()
+            if (path := Path(str(package.locate_file(file)))).is_file()
         )
-        for each in distributions()
+        for package in distributions()
     }
-    return {name: size / MB for name, size in sorted(found.items(), key=lambda of: -of[1])}
+    return {name: size / MB for name, size in sorted(bytes_of.items(), key=lambda of: -of[1])}
 
 
 def median_s(arguments: Sequence[str]) -> float:
@@ -49,10 +51,10 @@ def median_s(arguments: Sequence[str]) -> float:
 
 
 def main() -> None:
-    found = sizes()
-    print(f"Python {sys.version.split()[0]}; {len(found)} packages, {sum(found.values()):.0f} MB")
-    print("; ".join(f"{name} {size:.1f}" for name, size in [*found.items()][:SHOWN]))
-    print(f"hatstream {found.get('hatstream', 0):.1f}")
+    megabytes = sizes()
+    print(f"Python {sys.version.split()[0]}; {len(megabytes)} packages, {sum(megabytes.values()):.0f} MB")
+    print("; ".join(f"{name} {size:.1f}" for name, size in [*megabytes.items()][:SHOWN]))
+    print(f"hatstream {megabytes.get('hatstream', 0):.1f}")
     for name, arguments in PROGRAMS.items():
         print(f"{name}: {median_s(arguments):.2f} s")
 

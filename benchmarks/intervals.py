@@ -143,55 +143,55 @@ def benchmark(data: str | None, spec: str, feeds: str, totals: str, noise: str, 
         city = make()
         for total, label in product(totals.split(","), noise.split(",")):
             how = recipe_for(city, KINDS[label], Fraction(total), DELTA)
-            found = coverage(city, [causal(city, how) for _ in range(runs)], total, label)
-            print(f"| {name} ({len(city.days)}) | {total}, {label} | {_row(found)} |", flush=True)
+            coverages = coverage(city, [causal(city, how) for _ in range(runs)], total, label)
+            print(f"| {name} ({len(city.days)}) | {total}, {label} | {_row(coverages)} |", flush=True)
 
 
 def feeds_of(data: str | None, spec: Path) -> dict[str, Callable[[], TrueCity]]:
     """Names of feeds, and what makes each."""
     loaded = load(spec)
     grid = loaded.value.grid
-    found: dict[str, Callable[[], TrueCity]] = {}
+    feeds: dict[str, Callable[[], TrueCity]] = {}
     if data is not None:
         real = read_city(Feed.of(data, spec, None), lambda *_: None)
         days = range(len(real.days))
-        found["real"] = lambda: real
-        found["two days as one"] = lambda: as_one(real, [days[at : at + 2] for at in days[:-1:2]])
-        found["three days as one"] = lambda: as_one(real, [days[at : at + 3] for at in days[:-2]])
-        found["100 of its vehicles"] = lambda: of_vehicles(real, 100)
-        found["60 of them"] = lambda: of_vehicles(real, 60)
-        found["two hours"] = lambda: of_hours(real, 16, 18)
-        found["default profile"] = lambda: replace(real, fleet=Fleet())
-        found["three times its fleet"] = lambda: replace(
+        feeds["real"] = lambda: real
+        feeds["two days as one"] = lambda: as_one(real, [days[first : first + 2] for first in days[:-1:2]])
+        feeds["three days as one"] = lambda: as_one(real, [days[first : first + 3] for first in days[:-2]])
+        feeds["100 of its vehicles"] = lambda: of_vehicles(real, 100)
+        feeds["60 of them"] = lambda: of_vehicles(real, 60)
+        feeds["two hours"] = lambda: of_hours(real, 16, 18)
+        feeds["default profile"] = lambda: replace(real, fleet=Fleet())
+        feeds["three times its fleet"] = lambda: replace(
             real, fleet=replace(real.fleet, vehicles=3 * real.fleet.vehicles)
         )
-    return found | {city.name: partial(made_up, city, grid) for city in (*FITTED, *UNSEEN)}
+    return feeds | {city.name: partial(made_up, city, grid) for city in (*FITTED, *UNSEEN)}
 
 
 def causal(city: TrueCity, how: Recipe, noise: Noise | None = None) -> Simulated:
     """Each day's estimates from its own and earlier releases. noise: of a seed, to compare two models; else fresh."""
     noise = noise or Noise()
-    state, found = State.new(design_of(city.region), facts_of(city.fleet)), Simulated()
-    known: Learned | None = None
+    state, simulated = State.new(design_of(city.region), facts_of(city.fleet)), Simulated()
+    model: Learned | None = None
     for day in city.days:
         hours = np.array(day.hours, np.int64)
-        stages = look(city, day, how, None if known is None else known.forecast(hours), state, noise)
+        stages = look(city, day, how, None if model is None else model.forecast(hours), state, noise)
         state = taken_in(state, DayValues(hours=hours, stages=stages))
-        known = learned(state)
-        found.causal.append(published(known.estimate(), float(city.grid.upper)))
-    return found
+        model = learned(state)
+        simulated.causal.append(published(model.estimate(), float(city.grid.upper)))
+    return simulated
 
 
-def _row(found: Sequence[Coverage]) -> str:
+def _row(coverages: Sequence[Coverage]) -> str:
     """Classes of which there are five HATs a run and more."""
-    by = {(each.by, each.least): each for each in found if each.hats >= LEAST_HATS}
+    by = {(row.by, row.least): row for row in coverages if row.hats >= LEAST_HATS}
     if ("all", 0.0) not in by:
         return " | ".join(["", *[""] * 7])
     whole = by["all", 0.0]
     predicted = [
-        f"{each.held:.3f} / {each.half_width:.1f}" if (each := by.get(("predicted", at))) else "" for at in FROM
+        f"{row.held:.3f} / {row.half_width:.1f}" if (row := by.get(("predicted", least))) else "" for least in FROM
     ]
-    true = [f"{each.held:.3f}" if (each := by.get(("true", at))) else "" for at in FROM]
+    true = [f"{row.held:.3f}" if (row := by.get(("true", least))) else "" for least in FROM]
     return " | ".join([f"{whole.hats:,.0f}", f"{whole.held:.3f}", *predicted, *true])
 
 

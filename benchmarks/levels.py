@@ -120,10 +120,10 @@ def run(millions: float, vehicles: int, cells: int, kinds: str) -> None:
         feed = Path(folder) / "feed.parquet"
         generate(feed, events, vehicles, cells)
         for kind in kinds.split(","):
-            mine, its = multiprocessing.Pipe()
+            receiver, its = multiprocessing.Pipe()
             process = multiprocessing.get_context("spawn").Process(target=measure, args=(kind, feed, cells, its))
             process.start()
-            code, cpu, wall, peak, last = mine.recv()
+            code, cpu, wall, peak, last = receiver.recv()
             process.join()
             cpus.append(cpu)
             print(

@@ -54,26 +54,26 @@ layout = "capmetro"
 
 def truth(files: list[Path]) -> dict[tuple[str, str], list[float]]:
     """Clipped speeds of each slot and cell, km/h."""
-    found = defaultdict(list)
+    speeds = defaultdict(list)
     for path in files:
         with path.open() as file:
             for row in csv.DictReader(file):
                 slot = datetime.fromisoformat(row["timestamp"]).replace(minute=0, second=0).isoformat()
                 cell = h3.latlng_to_cell(float(row["latitude"]), float(row["longitude"]), 7)
-                found[slot, cell].append(min(max(float(row["speed"]) * 3.6, 0), 65))
-    return found
+                speeds[slot, cell].append(min(max(float(row["speed"]) * 3.6, 0), 65))
+    return speeds
 
 
 def ringed(cells: set[str]) -> dict:
     """The cells and a ring around them as GeoJSON."""
-    near = sorted({each for cell in cells for each in h3.grid_disk(cell, 1)})
+    near = sorted({neighbour for cell in cells for neighbour in h3.grid_disk(cell, 1)})
     shape = h3.cells_to_geo(near)
     return {"type": "Feature", "properties": {}, "geometry": shape}
 
 
 def release(total: str, delta: str, region: dict, data: Path, pipe) -> None:
     """Sends for each day: wall and CPU seconds, bytes that the ledger grew by; and the rows' (slot, cell) -> value."""
-    days, found = sorted(data.glob("*.csv")), []
+    days, measured = sorted(data.glob("*.csv")), []
     with tempfile.TemporaryDirectory() as name, redirect_stdout(None):
         folder = Path(name)
         (folder / "region.json").write_text(json.dumps(region))
@@ -90,9 +90,9 @@ def release(total: str, delta: str, region: dict, data: Path, pipe) -> None:
             )  # fmt: skip
             assert code == 0
             size, grown = ledger.stat().st_size, ledger.stat().st_size - size
-            found.append((time.perf_counter() - before[0], time.process_time() - before[1], grown))
+            measured.append((time.perf_counter() - before[0], time.process_time() - before[1], grown))
         rows = [row for path in (folder / "out").iterdir() for row in csv.DictReader(path.read_text().splitlines())]
-    pipe.send((found, {(row["slot_start"], row["cell"]): row["value"] for row in rows}))
+    pipe.send((measured, {(row["slot_start"], row["cell"]): row["value"] for row in rows}))
 
 
 @click.command()
@@ -105,13 +105,13 @@ def run(data: Path) -> None:
     print("|---|---|---:|---:|---:|---|")
     for delta in ("", DELTA):
         for total in TOTALS:
-            mine, its = multiprocessing.Pipe()
+            receiver, its = multiprocessing.Pipe()
             args = total, delta, region, data, its
             process = multiprocessing.get_context("spawn").Process(target=release, args=args)
             process.start()
-            found, rows = mine.recv()
+            measured, rows = receiver.recv()
             process.join()
-            wall, cpu, grown = zip(*found, strict=True)
+            wall, cpu, grown = zip(*measured, strict=True)
             errors = " / ".join(_error(rows, true, day.stem) for day in days)
             times = f"{min(wall):.1f} to {max(wall):.1f} | {min(cpu):.1f} to {max(cpu):.1f}"
             print(f"| {total} | {delta or 'pure'} | {times} | {max(grown) / 1000:.0f} | {errors} |", flush=True)
@@ -119,11 +119,11 @@ def run(data: Path) -> None:
 
 def _error(rows: dict, true: dict, day: str) -> str:
     """Mean absolute error over the HATs of the region with a value, weighted by rows."""
-    known = [(float(rows[hat]), speeds) for hat, speeds in true.items() if hat[0].startswith(day) and rows.get(hat)]
-    if not known:
+    released = [(float(rows[hat]), speeds) for hat, speeds in true.items() if hat[0].startswith(day) and rows.get(hat)]
+    if not released:
         return "held back"
-    total = sum(len(speeds) for _, speeds in known)
-    return f"{sum(abs(value - sum(s) / len(s)) * len(s) for value, s in known) / total:.2f}"
+    total = sum(len(speeds) for _, speeds in released)
+    return f"{sum(abs(value - sum(s) / len(s)) * len(s) for value, s in released) / total:.2f}"
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def made_up(places: int, slots: int, seed: int = 1) -> pa.Table:
     rng = np.random.default_rng(seed)
     cells = _cells(places)
     start = datetime(2026, 5, 11, tzinfo=timezone(timedelta(hours=-6)))
-    times = [(start + timedelta(hours=at)).isoformat() for at in range(slots + 1)]
+    times = [(start + timedelta(hours=hour)).isoformat() for hour in range(slots + 1)]
     value = (rng.normal(20, 6, places) + rng.normal(0, 2, (slots, places))).clip(1, 64).round(2).ravel()
     half = rng.gamma(4, 2.5, value.size).round(2)
     status = rng.choice(["ok", "parent", "unreliable"], p=[0.4, 0.37, 0.23], size=value.size)
@@ -108,8 +108,8 @@ def measured(page: Page, path: Path) -> tuple[list[float], list[float], list[flo
 
 def _thread_s(page: Page) -> float:
     """What the page's thread has worked, however busy the machine is."""
-    found = page.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-    return float(next(each["value"] for each in found if each["name"] == "TaskDuration"))
+    metrics = page.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
 
 
 def main() -> int:

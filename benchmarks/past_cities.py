@@ -69,16 +69,16 @@ def benchmark(data: str, spec: str, feeds: str, totals: str, runs: int) -> None:
     for (name, make), total in product(_feeds(real, policy.value.grid).items(), totals.split(",")):
         if not chosen or name in chosen:
             telemetry = make()
-            found = compared(telemetry, policy, [total], runs, lambda *_: None)
-            print(f"| {name} ({len(telemetry.periods)}) | {total} | {_row(*found)} |", flush=True)
+            comparison = compared(telemetry, policy, [total], runs, lambda *_: None)
+            print(f"| {name} ({len(telemetry.periods)}) | {total} | {_row(*comparison)} |", flush=True)
 
 
 def _feeds(real: Telemetry, grid: Grid) -> Mapping[str, Callable[[], Telemetry]]:
-    found: dict[str, Callable[[], Telemetry]] = {"real": lambda: real}
-    found |= {name: partial(_part, real, 1 / of) for name, of in PARTS.items()}
-    found["three days as one"] = lambda: _as_one(real, 3)
-    cities = {each.name: each for each in (*FITTED, *SMALL, *UNSEEN)}
-    return found | {name: partial(_made_up, of, grid) for name, of in cities.items()}
+    feeds: dict[str, Callable[[], Telemetry]] = {"real": lambda: real}
+    feeds |= {name: partial(_part, real, 1 / of) for name, of in PARTS.items()}
+    feeds["three days as one"] = lambda: _as_one(real, 3)
+    cities = {city.name: city for city in (*FITTED, *SMALL, *UNSEEN)}
+    return feeds | {name: partial(_made_up, of, grid) for name, of in cities.items()}
 
 
 def _part(real: Telemetry, share: float) -> Telemetry:
@@ -89,27 +89,29 @@ def _part(real: Telemetry, share: float) -> Telemetry:
         names = np.unique(tally.vehicle)
         return tally.take(np.isin(tally.vehicle, rng.permutation(names)[: round(names.size * share)]))
 
-    return real._replace(periods={at: some(tally) for at, tally in real.periods.items()})
+    return real._replace(periods={period: some(tally) for period, tally in real.periods.items()})
 
 
 def _as_one(real: Telemetry, days: int) -> Telemetry:
     """So many periods from each one on, taken for it: a denser city. Each vehicle-day stays one."""
     starts = list(real.periods)
 
-    def moved(at: int, by: int) -> Tally:
-        tally = real.periods[starts[at + by]]
-        slot_s = tally.slot_s - starts[at + by] + starts[at]
+    def moved(index: int, by: int) -> Tally:
+        tally = real.periods[starts[index + by]]
+        slot_s = tally.slot_s - starts[index + by] + starts[index]
         return Tally(slot_s, tally.vehicle ^ (by << 40), *tally.keys()[2:], sums=tally.sums)
 
     groups = range(len(starts) - days + 1)
-    return real._replace(periods={starts[at]: wire.joined([moved(at, by) for by in range(days)]) for at in groups})
+    return real._replace(
+        periods={starts[index]: wire.joined([moved(index, by) for by in range(days)]) for index in groups}
+    )
 
 
 def _made_up(of: MadeUp, grid: Grid) -> Telemetry:
     city = made_up(of, grid)
     region, slots, periods = np.array(city.region, np.int64), dict[int, SlotFacts](), dict[int, Tally]()
-    for at, day in enumerate(city.days):
-        name, starts = str(np.datetime64("2026-01-01") + at), at * DAY_S + 3600 * np.array(day.hours)
+    for index, day in enumerate(city.days):
+        name, starts = str(np.datetime64("2026-01-01") + index), index * DAY_S + 3600 * np.array(day.hours)
         plan = tuple(starts.tolist())
         for hour, start in zip(day.hours, plan, strict=True):
             slots[start] = SlotFacts(name, f"{name}T{hour:02}:00:00+00:00", "", plan, 1)
@@ -130,7 +132,7 @@ def _row(errors: list[PastErrors], coverage: list[PastCoverage]) -> str:
     if whole.model is None or whole.constant is None:
         return " | ".join([f"{whole.held_back:.2f}", *[""] * (4 + len(BUSY))])
     worst = max(day.model[1] / day.constant[1] for day in days if day.model and day.constant)
-    by = {each.vehicles: f"{each.held:.3f} / {each.half_width:.1f}" for each in coverage if each.hats >= LEAST_HATS}
+    by = {row.vehicles: f"{row.held:.3f} / {row.half_width:.1f}" for row in coverage if row.hats >= LEAST_HATS}
     figures = f"{whole.held_back:.2f}", f"{whole.model[1]:.2f}", f"{whole.constant[1]:.2f}", f"{worst:.2f}"
     return " | ".join([*figures, *(by.get(name, "") for name in ("all", *BUSY))])
 

@@ -70,7 +70,7 @@ def benchmark(days: int, rings: int, vehicles: int) -> None:
         for first, second in zip(
             _levels(Path(one), region, days, vehicles), _hats(Path(other), region, days), strict=True
         ):
-            print("|", " | ".join([str(first[0]), *(f"{each:.2f}" for each in (*first[1:], *second))]), "|", flush=True)
+            print("|", " | ".join([str(first[0]), *(f"{cost:.2f}" for cost in (*first[1:], *second))]), "|", flush=True)
 
 
 def _levels(folder: Path, region: tuple[int, ...], days: int, vehicles: int) -> Iterator[tuple[int, float, float]]:
@@ -113,8 +113,8 @@ def _hats(folder: Path, region: tuple[int, ...], days: int) -> Iterator[tuple[fl
 def _unit(day: int, hour: int, region: tuple[int, ...], rng: np.random.Generator) -> HatUnit:
     """A third of the cells has eight vehicles."""
     cells = np.sort(rng.choice(np.array(region), len(region) // 3, replace=False)).tolist()
-    known = CountsKnown(np.full(8, 4, np.int64), 32)
-    plan = plan_of_one(ArrayAverage(), known, GRID, EPSILON)
+    counts = CountsKnown(np.full(8, 4, np.int64), 32)
+    plan = plan_of_one(ArrayAverage(), counts, GRID, EPSILON)
     kmh = 20 + 5 * np.sin(np.array(cells) % 97) + float(plan.noise_std()) * rng.normal(size=len(cells))
     integers = np.rint(kmh / float(plan.step)).astype(np.int64).tolist()
     slot = _slots(day)[hour]

@@ -22,8 +22,8 @@ logging.getLogger().setLevel(logging.CRITICAL)
 def rows_of(path):
     for batch in pq.ParquetFile(path).iter_batches(columns=["bus", "ts", "lat", "lon", "v"]):
         columns = (batch.column(name).to_pylist() for name in ("bus", "ts", "lat", "lon", "v"))
-        for bus, at, lat, lon, speed in zip(*columns, strict=True):
-            yield bus, (h3.latlng_to_cell(lat, lon, 7), at.hour), speed
+        for bus, moment, lat, lon, speed in zip(*columns, strict=True):
+            yield bus, (h3.latlng_to_cell(lat, lon, 7), moment.hour), speed
 
 
 def main(path):
@@ -43,12 +43,12 @@ def main(path):
         partition_extractor=lambda row: row[1],
         value_extractor=lambda row: row[2],
     )
-    found = []
+    counts = []
     with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
         rows = p | beam.Create([path], reshuffle=False) | beam.FlatMap(rows_of)
         means = engine.aggregate(rows, params, extractors)
         budget.compute_budgets()
-        _ = means | beam.combiners.Count.Globally() | beam.Map(found.append)
+        _ = means | beam.combiners.Count.Globally() | beam.Map(counts.append)
     cpu_s, peak_kb = time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps({"cpu_s": cpu_s, "peak_mb": peak_kb * 1024 / 1e6}))
 

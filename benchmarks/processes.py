@@ -52,20 +52,20 @@ class Watch:
 def cpu_s(pid):
     """Processor time of a process, of all that it started, and of those of them that have ended and were waited for."""
     ticks = 0
-    for each in _family(pid):
+    for member in _family(pid):
         try:
-            ticks += sum(map(int, Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15]))
+            ticks += sum(map(int, Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()[11:15]))
         except (OSError, ValueError):
             continue  # it ended in between, and is counted where it was waited for
     return ticks / TICKS
 
 
 def _family(pid):
-    found = [pid]
-    for parent in found:
+    family = [pid]
+    for parent in family:
         for path in Path(f"/proc/{parent}/task").glob("*/children"):
             try:
-                found += map(int, path.read_text().split())
+                family += map(int, path.read_text().split())
             except OSError:
                 continue
-    return found
+    return family

@@ -101,9 +101,9 @@ def serving(*command: str) -> Iterator[tuple[psutil.Process, int]]:
     command = (sys.executable, *command)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        found = re.search(r":(\d+)/", process.stdout.readline())
-        assert found is not None
-        port = int(found[1])
+        match = re.search(r":(\d+)/", process.stdout.readline())
+        assert match is not None
+        port = int(match[1])
         while not _answers(port):
             time.sleep(0.1)
         try:
@@ -190,8 +190,8 @@ def _clients(
     many: int, port: int, begin: float, rate: int, seconds: int, slots: list[str], paths: Sequence[tuple[str, bool]]
 ) -> list[Client]:
     """So many that ask at a rate together."""
-    times = [begin + at / rate for at in range(rate * seconds)]
-    return [Client(port, times[at::many], slots, at, paths) for at in range(many)]
+    times = [begin + number / rate for number in range(rate * seconds)]
+    return [Client(port, times[index::many], slots, index, paths) for index in range(many)]
 
 
 def _told(what: str, clients: Sequence[Client], cpu_s: float) -> float:

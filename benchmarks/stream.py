@@ -84,14 +84,14 @@ def rate(topic: Topic, flink: JobServer, pool: WorkerPool, parallelism: int, fol
     for job in flink.jobs():
         if job.state == "RUNNING":
             flink.cancel(job.jid)
-    found = list(noted(path))
-    return (MESSAGES - found[0][1]) / (found[-1][0] - found[0][0])
+    notes = list(noted(path))
+    return (MESSAGES - notes[0][1]) / (notes[-1][0] - notes[0][0])
 
 
 def noted(path: Path) -> Iterator[tuple[float, int]]:
     for line in path.read_text().splitlines():
-        at, rows = line.split()
-        yield float(at), int(rows)
+        time_s, rows = line.split()
+        yield float(time_s), int(rows)
 
 
 def main() -> None:
@@ -102,8 +102,8 @@ def main() -> None:
         topic = Topic(brokers=kafka.brokers, name="positions")
         fill(topic)
         for parallelism in (1, 1, 2, 2):
-            found = rate(topic, flink, pool, parallelism, folder)
-            sys.stdout.write(f"parallelism {parallelism}: {found:,.0f} messages/s\n")
+            per_s = rate(topic, flink, pool, parallelism, folder)
+            sys.stdout.write(f"parallelism {parallelism}: {per_s:,.0f} messages/s\n")
             sys.stdout.flush()
     shutil.rmtree(folder)
     os._exit(0)  # Beam keeps threads that wait for a job that was cancelled behind its back

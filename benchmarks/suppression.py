@@ -46,13 +46,13 @@ def _peak_mb() -> float:
 def _child(number: int, report) -> None:
     rng = np.random.default_rng(1)
     hats, counts = INSTANCES[number](rng)
-    hat = np.concatenate([rng.choice(HATS, each, replace=False) for each in hats.tolist()])
+    hat = np.concatenate([rng.choice(HATS, number, replace=False) for number in hats.tolist()])
     vehicle, counts = np.repeat(np.arange(hats.size), hats), counts[: hat.size].astype(np.int64)
     before_mb, start = _peak_mb(), time.process_time()
     clipped = clip_user(hat, vehicle, counts, None, EPSILON, ERRORS)
     seconds = time.process_time() - start
-    found = (hat.size, hats.size, int(hats.max()), clipped.most_hats, int((~clipped.kept).sum()))
-    report.put((*(f"{value:,}" for value in found), f"{seconds:.1f}", f"{before_mb:.0f}", f"{_peak_mb():.0f}"))
+    shown = (hat.size, hats.size, int(hats.max()), clipped.most_hats, int((~clipped.kept).sum()))
+    report.put((*(f"{value:,}" for value in shown), f"{seconds:.1f}", f"{before_mb:.0f}", f"{_peak_mb():.0f}"))
 
 
 def main() -> None:

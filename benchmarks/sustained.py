@@ -110,13 +110,13 @@ class Feed:
 
 def loop(vehicles: int) -> tuple[Any, list[float], list[bytes]]:
     """When each report of a loop is sent, of when it speaks (NaN: of no time), and the rest of it, in order."""
-    found = replay(MadeUpFleet(vehicles=vehicles), LOOP_S + DELAY_S, FIRST_HOUR)
-    chosen = np.flatnonzero(~(found.at_s >= LOOP_S))
-    turns = found.sent_s[chosen] // LOOP_S  # sent in the next loop
-    sent_s, at_s = found.sent_s[chosen] - LOOP_S * turns, found.at_s[chosen] - LOOP_S * turns
+    replayed = replay(MadeUpFleet(vehicles=vehicles), LOOP_S + DELAY_S, FIRST_HOUR)
+    chosen = np.flatnonzero(~(replayed.at_s >= LOOP_S))
+    turns = replayed.sent_s[chosen] // LOOP_S  # sent in the next loop
+    sent_s, at_s = replayed.sent_s[chosen] - LOOP_S * turns, replayed.at_s[chosen] - LOOP_S * turns
     order = np.argsort(sent_s, kind="stable")
     encode = msgspec.json.Encoder().encode
-    bodies = [encode(found.reports[i])[1:] for i in chosen[order].tolist()]
+    bodies = [encode(replayed.reports[i])[1:] for i in chosen[order].tolist()]
     return sent_s[order], at_s[order].tolist(), bodies
 
 
@@ -168,12 +168,12 @@ class Memory(threading.Thread):
         table = Table(title="MB at most", title_justify="left")
         for name in ("slot", *self.samples, "Flink: checkpoint"):
             table.add_column(name, justify="right")
-        for at in slots:
+        for begin_s in slots:
             most = [
-                max((mb for time_s, mb in samples if at <= time_s < at + slot_s), default=0.0)
+                max((mb for time_s, mb in samples if begin_s <= time_s < begin_s + slot_s), default=0.0)
                 for samples in (*self.samples.values(), self.state)
             ]
-            table.add_row(time.strftime("%H:%M", time.gmtime(at)), *(f"{mb:.1f}" for mb in most))
+            table.add_row(time.strftime("%H:%M", time.gmtime(begin_s)), *(f"{mb:.1f}" for mb in most))
         return table
 
     def table(self, from_s: float, to_s: float) -> Table:
@@ -209,13 +209,13 @@ def recorded(url: str, spec: Specification) -> dict[int, tuple[float, int]]:
         "SELECT slot_s, extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8, "
         "json_array_length((body::json)->'released') FROM entry WHERE kind = 'release' ORDER BY slot_s"
     )
-    found: dict[int, tuple[float, int]] = {}
+    by_slot: dict[int, tuple[float, int]] = {}
     with psycopg.connect(url) as db:
         for slot_s, at_s, rows in db.execute(query):
             after_s = at_s - slot_s - spec.timetable.slot_s - spec.input.allowed_lateness_s
-            before = found.get(slot_s, (after_s, 0))
-            found[slot_s] = max(before[0], after_s), before[1] + rows
-    return found
+            before = by_slot.get(slot_s, (after_s, 0))
+            by_slot[slot_s] = max(before[0], after_s), before[1] + rows
+    return by_slot
 
 
 def digests_apart(
@@ -277,17 +277,17 @@ def sustained(
         feeding.join()
         edges = spec.timetable.text(start_s), spec.timetable.text(to_s)
         apart = digests_apart(spec, place.key, feed.archive, edges, folder)
-        streamed = {at: digest for at, digest in digests(place, spec).items() if start_s <= at[0] < to_s}
-        found = {at: after for at, after in recorded(place.url, spec).items() if start_s <= at < to_s}
-        sent = {int(at): rows for at, rows in json.loads(feed.archive.with_suffix(".sent").read_text()).items()}
-    CONSOLE.print(lags(found, calm_s), rates(sent, start_s, calm_s, burst), memory.table(start_s + WARM_UP_S, calm_s))
-    CONSOLE.print(memory.by_slot(sorted(found), slot_s))
-    picture = draw(start_s, slot_s, found, sent, memory)
+        streamed = {key: digest for key, digest in digests(place, spec).items() if start_s <= key[0] < to_s}
+        by_slot = {begin_s: after for begin_s, after in recorded(place.url, spec).items() if start_s <= begin_s < to_s}
+        sent = {int(second): rows for second, rows in json.loads(feed.archive.with_suffix(".sent").read_text()).items()}
+    CONSOLE.print(lags(by_slot, calm_s), rates(sent, start_s, calm_s, burst), memory.table(start_s + WARM_UP_S, calm_s))
+    CONSOLE.print(memory.by_slot(sorted(by_slot), slot_s))
+    picture = draw(start_s, slot_s, by_slot, sent, memory)
     save(picture, FOLDER, "sustained")
-    agree = sum(apart.get(at) == digest for at, digest in streamed.items())
-    for at in apart.keys() - {at for at, digest in streamed.items() if apart.get(at) == digest}:
+    agree = sum(apart.get(key) == digest for key, digest in streamed.items())
+    for key in apart.keys() - {key for key, digest in streamed.items() if apart.get(key) == digest}:
         CONSOLE.print(
-            f"{spec.timetable.text(at[0])}, shard {at[1]}: {'other reports' if at in streamed else 'not recorded'}"
+            f"{spec.timetable.text(key[0])}, shard {key[1]}: {'other reports' if key in streamed else 'not recorded'}"
         )
     CONSOLE.print(f"{agree} of {len(apart)} slots and shards have the input digest of the scheduled job")
     if streamed != apart:
@@ -319,13 +319,13 @@ def stream(
     streaming.run(spec, made, place, engine, stop, say)
 
 
-def lags(found: Mapping[int, tuple[float, int]], calm_s: int) -> Table:
+def lags(by_slot: Mapping[int, tuple[float, int]], calm_s: int) -> Table:
     table = Table(title="s from slot end + lateness to the row", title_justify="left")
     for name in ("", "slots", "rows", "p50", "p99", "most"):
         table.add_column(name, justify="left" if not name else "right")
     for name, chosen in (
-        ("at the steady rate", [lag for at, lag in found.items() if at < calm_s]),
-        ("burst and after", [lag for at, lag in found.items() if at >= calm_s]),
+        ("at the steady rate", [lag for begin_s, lag in by_slot.items() if begin_s < calm_s]),
+        ("burst and after", [lag for begin_s, lag in by_slot.items() if begin_s >= calm_s]),
     ):
         if not chosen:
             continue
@@ -337,8 +337,8 @@ def lags(found: Mapping[int, tuple[float, int]], calm_s: int) -> Table:
 
 def rates(sent: Mapping[int, int], start_s: int, calm_s: int, is_burst: bool) -> Table:
     """Of what the feeder sent."""
-    calm = [sent.get(at, 0) for at in range(max(start_s, min(sent)), calm_s)]
-    burst = [sent.get(at, 0) for at in range(calm_s + BURST_AT_S, calm_s + BURST_AT_S + BURST_S) if is_burst]
+    calm = [sent.get(second, 0) for second in range(max(start_s, min(sent)), calm_s)]
+    burst = [sent.get(second, 0) for second in range(calm_s + BURST_AT_S, calm_s + BURST_AT_S + BURST_S) if is_burst]
     table = Table(title="messages sent", title_justify="left")
     for name in ("", "s", "messages", "a second", "slowest 10 s"):
         table.add_column(name, justify="left" if not name else "right")
@@ -352,15 +352,15 @@ def rates(sent: Mapping[int, int], start_s: int, calm_s: int, is_burst: bool) ->
 
 
 def draw(
-    start_s: int, slot_s: int, found: Mapping[int, tuple[float, int]], sent: Mapping[int, int], memory: Memory
+    start_s: int, slot_s: int, by_slot: Mapping[int, tuple[float, int]], sent: Mapping[int, int], memory: Memory
 ) -> Figure:
     figure = Figure(figsize=(8, 7), layout="constrained")
     rate, lag, mb = figure.subplots(3, sharex=True)
     seconds = sorted(sent)
-    rate.plot([(at - start_s) / 60 for at in seconds], [sent[at] / 1_000 for at in seconds], lw=0.8)
+    rate.plot([(second - start_s) / 60 for second in seconds], [sent[second] / 1_000 for second in seconds], lw=0.8)
     rate.set(ylabel="1,000 messages / s", ylim=0)
-    ends = sorted(found)
-    lag.plot([(at + slot_s - start_s) / 60 for at in ends], [found[at][0] for at in ends], "o-")
+    ends = sorted(by_slot)
+    lag.plot([(begin_s + slot_s - start_s) / 60 for begin_s in ends], [by_slot[begin_s][0] for begin_s in ends], "o-")
     lag.set(ylabel="s to the row in PostgreSQL", ylim=0)
     for name, samples in [*memory.samples.items(), *memory.live.items(), ("Flink: checkpoint", memory.state)]:
         at_s, used = zip(*samples, strict=True)

@@ -85,16 +85,16 @@ def benchmark(
     print(f"| feed | total | {' | '.join(_named(*span) for span in spans)} | first day | `ok` hold |")
     print("|---|---|" + "---|" * (len(spans) + 2))
     for name, city in cities.items():
-        changed = [_changed(city, at + 1, slower_from, closed_from) for at in range(days)]
+        changed = [_changed(city, index + 1, slower_from, closed_from) for index in range(days)]
         shown_constant = False
         for total in totals.split(","):
-            found = list(_errors(city, changed, total))
+            errors = list(_errors(city, changed, total))
             if not shown_constant:
-                print(f"| {name} | the city's true mean | {_cells(found, spans, of_constant=True)} | | |")
+                print(f"| {name} | the city's true mean | {_cells(errors, spans, of_constant=True)} | | |")
                 shown_constant = True
-            first = next((str(at + 1) for at, day in enumerate(found) if day.published is not None), "-")
-            held = np.nanmean([np.nan if day.within is None else day.within for day in found])
-            cells = _cells(found, spans, of_constant=False)
+            first = next((str(index + 1) for index, day in enumerate(errors) if day.published is not None), "-")
+            held = np.nanmean([np.nan if day.within is None else day.within for day in errors])
+            cells = _cells(errors, spans, of_constant=False)
             print(f"| {name} | {total.replace(':', ' in ')} | {cells} | {first} | {held:.3f} |", flush=True)
             print(
                 f"| {name} | {total.replace(':', ' in ')}, expected | {_expected(city, days, total, spans)} | |",
@@ -110,8 +110,8 @@ def _city(name: str, days: int) -> TrueCity:
 
 def _spans(days: int, by_day: int) -> list[tuple[int, int]]:
     """First and one after the last of the days of each column."""
-    return [(at, at + 1) for at in range(by_day)] + [
-        (at, min(at + _WEEK, days)) for at in range(by_day, days, _WEEK if days <= 100 else 4 * _WEEK)
+    return [(first, first + 1) for first in range(by_day)] + [
+        (first, min(first + _WEEK, days)) for first in range(by_day, days, _WEEK if days <= 100 else 4 * _WEEK)
     ]
 
 
@@ -135,25 +135,25 @@ def _errors(city: TrueCity, days: list[TrueDay], total: str) -> Iterator[DayErro
     how = recipe_for(city, "gaussian", Fraction(epsilon), DELTA, int(span))
     noise = Noise(np.random.default_rng(7).bytes)
     state = State.new(design_of(city.region), facts_of(city.fleet))
-    known: Learned | None = None
+    model: Learned | None = None
     for day in days:
         hours = np.array(day.hours, np.int64)
-        stages = look(city, day, how, None if known is None else known.forecast(hours), state, noise)
+        stages = look(city, day, how, None if model is None else model.forecast(hours), state, noise)
         state = taken_in(state, DayValues(hours=hours, stages=stages))
-        known = learned(state)
-        yield _error(city, day, known)
+        model = learned(state)
+        yield _error(city, day, model)
 
 
-def _error(city: TrueCity, day: TrueDay, known: Learned) -> DayError:
-    found = published(known.estimate(), float(city.grid.upper))
+def _error(city: TrueCity, day: TrueDay, model: Learned) -> DayError:
+    shown = published(model.estimate(), float(city.grid.upper))
     total = float(np.nansum(day.means * day.reports))
     constant = _missed(day, np.full(day.means.shape, total / day.reports.sum()))
-    if np.all(found.status == Status.HELD_BACK):
+    if np.all(shown.status == Status.HELD_BACK):
         return DayError(float(day.reports.sum()), constant, None, None)
-    ok = (day.reports > 0) & (found.status == Status.OK)
-    within = ((found.lower95 <= day.means) & (day.means <= found.upper95))[ok]
+    ok = (day.reports > 0) & (shown.status == Status.OK)
+    within = ((shown.lower95 <= day.means) & (day.means <= shown.upper95))[ok]
     return DayError(
-        float(day.reports.sum()), constant, _missed(day, found.values), float(within.mean()) if within.size else None
+        float(day.reports.sum()), constant, _missed(day, shown.values), float(within.mean()) if within.size else None
     )
 
 
@@ -161,22 +161,22 @@ def _expected(city: TrueCity, days: int, total: str, spans: list[tuple[int, int]
     """What a plan tells beforehand, from public facts: of each span its days' mean, and the first published day."""
     epsilon, span = total.split(":")
     how = recipe_for(city, "gaussian", Fraction(epsilon), DELTA, int(span))
-    known = BoundsOnly(hats=hats_of(city.region, city.days[0].hours), fleet=city.fleet)
+    bounds = BoundsOnly(hats=hats_of(city.region, city.days[0].hours), fleet=city.fleet)
     counts = count_stage(how.later[0], city.fleet.vehicles) is not None
-    found = expected_days(how, known, [Fraction(1)] * days, counts_vehicles=counts)
-    cells = [f"{np.mean([day.kmh for day in found[first:end]]):.2f}" for first, end in spans]
-    published = next((str(day.number) for day in found if day.is_published), "-")
-    return f"{' | '.join(cells)} | {published}; constant {found[0].constant_kmh:.2f}"
+    expected = expected_days(how, bounds, [Fraction(1)] * days, counts_vehicles=counts)
+    cells = [f"{np.mean([day.kmh for day in expected[first:end]]):.2f}" for first, end in spans]
+    published = next((str(day.number) for day in expected if day.is_published), "-")
+    return f"{' | '.join(cells)} | {published}; constant {expected[0].constant_kmh:.2f}"
 
 
 def _missed(day: TrueDay, values: Float64s) -> float:
     return float(np.nansum(np.abs(values - day.means) * day.reports))
 
 
-def _cells(found: list[DayError], spans: list[tuple[int, int]], *, of_constant: bool) -> str:
+def _cells(of_days: list[DayError], spans: list[tuple[int, int]], *, of_constant: bool) -> str:
     cells = []
     for first, end in spans:
-        days = [day for day in found[first:end] if of_constant or day.published is not None]
+        days = [day for day in of_days[first:end] if of_constant or day.published is not None]
         errors = [day.constant if of_constant else day.published or 0.0 for day in days]
         reports = sum(day.reports for day in days)
         cells.append(f"{sum(errors) / reports:.2f}" if days else "-")
