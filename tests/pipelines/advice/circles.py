@@ -5,13 +5,13 @@ import math
 
 def rows(speed_per_mps=3.6, step_s=20):
     """Six buses that drive along circles near Austin for a while, each at a speed of its own."""
-    found = []
+    positions = []
     for bus in range(6):
         mps, radius_m = 5 + bus, 3_000
         for step in range(40):
-            at, angle = step * step_s, mps * step * step_s / radius_m
+            time_s, angle = step * step_s, mps * step * step_s / radius_m
             lat = 30.25 + 0.02 * bus + math.degrees(radius_m * math.sin(angle) / 6_371_000)
             lon = -97.75 + math.degrees(radius_m * math.cos(angle) / 6_371_000 / math.cos(math.radians(30.3)))
-            time = f"2026-03-02T{8 + at // 3600:02d}:{at // 60 % 60:02d}:{at % 60:02d}-06:00"
-            found.append((f"B-{bus}", time, round(lat, 6), round(lon, 6), round(mps * speed_per_mps, 2)))
-    return found
+            time = f"2026-03-02T{8 + time_s // 3600:02d}:{time_s // 60 % 60:02d}:{time_s % 60:02d}-06:00"
+            positions.append((f"B-{bus}", time, round(lat, 6), round(lon, 6), round(mps * speed_per_mps, 2)))
+    return positions

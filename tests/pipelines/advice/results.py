@@ -46,6 +46,6 @@ def known_of(row: dict[str, object], parent: str, value: float, half_kmh: float 
 
 
 def write(path: Path, rows: list[dict[str, object]]) -> Path:
-    schema = WITH_PARENTS if any("parent" in each for each in rows) else SCHEMA
+    schema = WITH_PARENTS if any("parent" in row for row in rows) else SCHEMA
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path

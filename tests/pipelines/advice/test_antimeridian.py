@@ -31,13 +31,15 @@ def degrees(cells, ground=()):
     """Longitudes of all positions of a map, of its places and of the ground under them."""
     rows = pa.Table.from_pylist([row(cell, 6, 12.0) for cell in cells], schema=SCHEMA)
     head, body = gzip.decompress(packed(rows, NamedPlaces(), ground)).split(b"\n", 1)
-    longitudes, at = {}, 0
+    longitudes, start = {}, 0
     for name, kind, size in json.loads(head)["arrays"]:
         width = int(kind[1:])
         if name.endswith(".x"):
-            steps = np.frombuffer(body[at : at + width * size], np.uint8).reshape(width, size).T.copy().view("<i4")
+            steps = (
+                np.frombuffer(body[start : start + width * size], np.uint8).reshape(width, size).T.copy().view("<i4")
+            )
             longitudes[name.removesuffix(".x")] = steps.ravel().cumsum() / 1e5
-        at += width * size
+        start += width * size
     return longitudes["places"], longitudes["ground"]
 
 

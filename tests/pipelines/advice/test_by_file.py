@@ -79,7 +79,7 @@ def test_without_a_look_at_rows_files_of_several_would_be_taken(tmp_path, monkey
 def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):
     """Each holds every bus once, 20 s after the one before; one of them cannot be read."""
     times = sorted({row[1] for row in rows()})
-    files = {f"snapshot {at:02d}": [row for row in rows() if row[1] == time] for at, time in enumerate(times)}
+    files = {f"snapshot {index:02d}": [row for row in rows() if row[1] == time] for index, time in enumerate(times)}
     folder = folder_of(tmp_path / "feed", files, ("bus", "ts", "lat", "lon", "v"))
     (folder / "snapshot 02.csv").write_bytes(b"\x00\x01")
     columns, made = columns_of(folder, tmp_path)
@@ -90,6 +90,6 @@ def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):
 
 def test_snapshots_without_speeds_tell_how_long_lies_between_them(tmp_path):
     times = sorted({row[1] for row in rows()})
-    files = {f"snapshot {at:02d}": [row[:4] for row in rows() if row[1] == time] for at, time in enumerate(times)}
+    files = {f"snapshot {index:02d}": [row[:4] for row in rows() if row[1] == time] for index, time in enumerate(times)}
     _, made = columns_of(folder_of(tmp_path / "feed", files, ("bus", "ts", "lat", "lon")), tmp_path)
     assert "derived_speed = { max_gap_s = 60," in made.toml

@@ -29,9 +29,9 @@ def column_of(field, path, folder):
 
 
 NOT_VEHICLES = {
-    "row number": ("id", lambda at, _row: at),
-    "row number of three files": ("id", lambda at, _row: at // 3),
-    "flag": ("device", lambda at, _row: at % 2),
+    "row number": ("id", lambda number, _row: number),
+    "row number of three files": ("id", lambda number, _row: number // 3),
+    "flag": ("device", lambda number, _row: number % 2),
     "line that several vehicles serve": ("unit", lambda _at, row: int(row[0][-1]) // 3),
 }
 
@@ -39,24 +39,24 @@ NOT_VEHICLES = {
 @pytest.mark.parametrize("kind", NOT_VEHICLES)
 def test_a_column_of_a_vehicle_s_name_that_its_rows_do_not_bear_out_is_not_taken(kind, tmp_path):
     name, value = NOT_VEHICLES[kind]
-    lines = [(value(at, row), *row) for at, row in enumerate(by_time())]
+    lines = [(value(number, row), *row) for number, row in enumerate(by_time())]
     path = write(tmp_path / "f.csv", (name, "wagen", "t", "lat", "lon", "speed"), lines)
-    found, made = column_of("vehicle", path, tmp_path)
-    assert found == "wagen"
+    column, made = column_of("vehicle", path, tmp_path)
+    assert column == "wagen"
     assert any("by values alone" in line and "vehicle" in line for line in made.warnings)
 
 
 def test_a_good_column_of_a_vehicle_s_name_is_taken_whatever_else_repeats(tmp_path):
-    lines = [("T" + row[0], at % 2, *row) for at, row in enumerate(by_time())]
+    lines = [("T" + row[0], number % 2, *row) for number, row in enumerate(by_time())]
     path = write(tmp_path / "f.csv", ("trip", "flag", "bus", "t", "lat", "lon", "speed"), lines)
     assert column_of("vehicle", path, tmp_path)[0] == "bus"
 
 
 def test_a_column_that_is_the_only_one_and_doubtful_is_said_to_be_so(tmp_path):
-    lines = [(at % 2, *row[1:]) for at, row in enumerate(by_time())]
+    lines = [(number % 2, *row[1:]) for number, row in enumerate(by_time())]
     path = write(tmp_path / "f.csv", ("vehicle", "t", "lat", "lon", "speed"), lines)
-    found, made = column_of("vehicle", path, tmp_path)
-    assert found == "vehicle"
+    column, made = column_of("vehicle", path, tmp_path)
+    assert column == "vehicle"
     assert any("Column vehicle looks like no vehicle" in line for line in made.warnings)
     assert not any("looks like no" in line for line in column_of("vehicle", write(
         tmp_path / "g.csv", ("vehicle", "t", "lat", "lon", "speed"), by_time()), tmp_path)[1].warnings)  # fmt: skip
@@ -64,8 +64,8 @@ def test_a_column_that_is_the_only_one_and_doubtful_is_said_to_be_so(tmp_path):
 
 def test_of_two_times_the_one_that_changes_with_the_position_is_taken(tmp_path):
     lines, fix = [], {}
-    for at, (bus, time, *rest) in enumerate(by_time()):
-        if bus not in fix or at // 6 % 3 == 0:
+    for number, (bus, time, *rest) in enumerate(by_time()):
+        if bus not in fix or number // 6 % 3 == 0:
             fix[bus] = (time, *rest)
         lines.append((bus, time, *fix[bus]))
     names = ("bus", "timestamp", "position_from", "lat", "lon", "speed")
@@ -83,8 +83,8 @@ def test_text_between_blanks_is_found_and_read(tmp_path):
     lines = [("bus", "t", "lat", "lon", "speed"), *by_time()]
     text = "\n".join("  ".join(f"{value!s:>12}" for value in line) + " " for line in lines)
     (tmp_path / "f.txt").write_text(text + "\n")
-    found, made = column_of("vehicle", tmp_path / "f.txt", tmp_path)
-    assert (found, 'delimiter = " "' in made.toml) == ("bus", True)
+    column, made = column_of("vehicle", tmp_path / "f.txt", tmp_path)
+    assert (column, 'delimiter = " "' in made.toml) == ("bus", True)
     names = dict(zip(FIELDS, ("bus", "t", "lat", "lon", "speed"), strict=True))
     source = layout("csv", names, None, None, delimiter=" ")
     assert run(source, str(tmp_path / "f.txt"), rules(start="2026-03-02", end="2026-03-03"))[2] == len(rows())

@@ -93,8 +93,8 @@ def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkey
 
 @pytest.mark.parametrize(("buses", "days"), [(100, [1]), (101, [1, 28])])
 def test_a_fleet_that_is_large_enough_is_drafted_four_weeks_behind_one_total(buses, days, tmp_path):
-    found = [(f"B-{bus}", *row[1:]) for bus in range(buses) for row in rows()[: 2 if bus else 40]]
-    made, spec = drafted(as_csv(tmp_path / "sample.csv", found), tmp_path)
+    positions = [(f"B-{bus}", *row[1:]) for bus in range(buses) for row in rows()[: 2 if bus else 40]]
+    made, spec = drafted(as_csv(tmp_path / "sample.csv", positions), tmp_path)
     assert [span.days for span in spec.account.limit.spans] == days
     assert ("# A limit for any 28 days is drafted from 150 vehicles on" in made.toml) == (days == [1])
     assert spec.levels is not None
@@ -103,24 +103,24 @@ def test_a_fleet_that_is_large_enough_is_drafted_four_weeks_behind_one_total(bus
 
 def snapshot(form):
     """The sample's rows as all vehicles of one document; and the path of their array."""
-    found = [dict(zip(("id", "t", "lat", "lon", "speed"), row, strict=True)) for row in rows()]
+    vehicles = [dict(zip(("id", "t", "lat", "lon", "speed"), row, strict=True)) for row in rows()]
     if form == "GTFS-realtime":
         entities = [
-            {"id": str(at), "vehicle": {"vehicle": {"id": row["id"]}, "timestamp": row["t"],
+            {"id": str(number), "vehicle": {"vehicle": {"id": row["id"]}, "timestamp": row["t"],
              "position": {"latitude": row["lat"], "longitude": row["lon"], "speed": row["speed"]}}}
-            for at, row in enumerate(found)
+            for number, row in enumerate(vehicles)
         ]  # fmt: skip
         return {"header": {"gtfsRealtimeVersion": "2.0", "timestamp": "1772459000"}, "entity": entities}, "entity"
     if form == "GeoJSON":
         features = [
             {"type": "Feature", "geometry": {"type": "Point", "coordinates": [row["lon"], row["lat"]]},
              "properties": {"vehicle": row["id"], "time": row["t"], "speed": row["speed"]}}
-            for row in found
+            for row in vehicles
         ]  # fmt: skip
         return {"type": "FeatureCollection", "features": features}, "features"
     if form == "Swiftly":
-        return {"success": True, "data": {"agencyKey": "x", "vehicles": found}}, "data.vehicles"
-    return {"result": found}, "result"
+        return {"success": True, "data": {"agencyKey": "x", "vehicles": vehicles}}, "data.vehicles"
+    return {"result": vehicles}, "result"
 
 
 @pytest.mark.parametrize("form", ["GTFS-realtime", "GeoJSON", "Swiftly", "result"])
@@ -157,11 +157,11 @@ def test_the_unit_of_speeds_is_told_by_the_distances_between_positions(per_mps, 
     ],
 )
 def test_dates_of_any_country_and_decimal_commas_are_found(form, written, tmp_path):
-    found = []
+    lines = []
     for bus, time, lat, lon, kmh in rows():
-        at = datetime.fromisoformat(time).replace(day=23, tzinfo=None)
-        found.append((bus, at.strftime(form), *(f"{number}".replace(".", ",") for number in (lat, lon, kmh))))
-    path = as_csv(tmp_path / "f.csv", found, ";")
+        moment = datetime.fromisoformat(time).replace(day=23, tzinfo=None)
+        lines.append((bus, moment.strftime(form), *(f"{number}".replace(".", ",") for number in (lat, lon, kmh))))
+    path = as_csv(tmp_path / "f.csv", lines, ";")
     made, spec = drafted(path, tmp_path)
     assert f'time_format = "{form}"\n' in made.toml, written
     assert 'decimal = ","' in made.toml
@@ -208,7 +208,7 @@ def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, mon
     late = [(bus, time, lat + 0.3, *rest) for bus, time, lat, *rest in rows()]
     assert len(early) > 20_000
     path = as_csv(tmp_path / "f.csv", early + late)
-    of_early, of_all = (draft(each, adds_and_removes=True) for each in (as_csv(tmp_path / "e.csv", early), path))
+    of_early, of_all = (draft(sample, adds_and_removes=True) for sample in (as_csv(tmp_path / "e.csv", early), path))
     assert "vehicles = 2 " in of_early.toml
     assert "vehicles = 6 " in of_all.toml
     assert of_all.toml.count("ffffff") > of_early.toml.count("ffffff")
@@ -240,7 +240,7 @@ class Damaged:
 def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_path):
     names = ("location_ping_id", "service_date", "event_timestamp", "vehicle_id", "latitude", "longitude", "speed")
     for offset, layout in (("-06:00", "tides"), ("", "csv")):
-        lines = [(at, row[1][:10], row[1][:19] + offset, row[0], *row[2:]) for at, row in enumerate(rows(1))]
+        lines = [(number, row[1][:10], row[1][:19] + offset, row[0], *row[2:]) for number, row in enumerate(rows(1))]
         path = tmp_path / f"{layout}.csv"
         path.write_text("\n".join(",".join(map(str, line)) for line in [names, *lines]))
         _, spec = drafted(path, tmp_path)
@@ -268,7 +268,7 @@ def test_which_of_two_numbers_is_the_latitude_is_told_by_where_land_is(by_lon, t
 
 @pytest.mark.parametrize(("unit", "scale"), [("s", 1), ("ms", 1_000), ("us", 1_000_000)])
 def test_times_in_numbers_are_told_by_their_size(unit, scale, tmp_path):
-    lines = [(bus, (1_770_000_000 + 20 * at) * scale, *rest) for at, (bus, _, *rest) in enumerate(rows())]
+    lines = [(bus, (1_770_000_000 + 20 * number) * scale, *rest) for number, (bus, _, *rest) in enumerate(rows())]
     assert f'time_unit = "{unit}"' in drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)[0].toml
 
 

@@ -12,9 +12,9 @@ from tests.pipelines.advice.circles import rows
 
 PROVIDER = "2411d395-04f2-47c9-ab66-d09e9e3c3251"
 BODIES = {
-    "an agency's array": lambda found: found,
-    "a provider's document": lambda found: {"version": "2.0.0", "last_updated": 1, "ttl": 60, "telemetry": found},
-    "a document around data": lambda found: {"version": "2.0.0", "data": {"telemetry": found}, "links": {"next": None}},
+    "an agency's array": lambda rows: rows,
+    "a provider's document": lambda rows: {"version": "2.0.0", "last_updated": 1, "ttl": 60, "telemetry": rows},
+    "a document around data": lambda rows: {"version": "2.0.0", "data": {"telemetry": rows}, "links": {"next": None}},
 }
 
 
@@ -28,12 +28,12 @@ def telemetry(speeds=True):
     """The circles of buses as telemetry."""
     for bus, time, lat, lon, kmh in rows():
         place = {"lat": lat, "lng": lon} | ({"speed": kmh / 3.6} if speeds else {})
-        at = round(datetime.fromisoformat(time).timestamp() * 1000)
+        time_ms = round(datetime.fromisoformat(time).timestamp() * 1000)
         yield {
             "provider_id": PROVIDER,
             "device_id": bus,
-            "telemetry_id": f"{bus}{at}",
-            "timestamp": at,
+            "telemetry_id": f"{bus}{time_ms}",
+            "timestamp": time_ms,
             "location": place,
         }
 

@@ -15,15 +15,15 @@ NAMED = {CELLS[3]: "Market Square"}
 
 @pytest.fixture(scope="module")
 def page():
-    with browser() as found:
-        yield found
+    with browser() as opened:
+        yield opened
 
 
 @pytest.fixture
 def drawn(tmp_path, hatstream):
     """Two slots: at 06:00 all 19 hexagons have a value, two of them an unreliable one; at 07:00 twelve."""
-    rows = [row(cell, 6, 10.0 + at, half_kmh=30.0 if at < 2 else 5.0) for at, cell in enumerate(CELLS)]
-    rows += [row(cell, 7, 33.0 if at < 12 else None) for at, cell in enumerate(CELLS)]
+    rows = [row(cell, 6, 10.0 + index, half_kmh=30.0 if index < 2 else 5.0) for index, cell in enumerate(CELLS)]
+    rows += [row(cell, 7, 33.0 if index < 12 else None) for index, cell in enumerate(CELLS)]
     return mapped(tmp_path, hatstream, rows)
 
 
@@ -188,7 +188,7 @@ def test_the_times_below_a_chart_are_not_cut_off(page, tmp_path, hatstream):
 
 def test_the_hour_that_comes_twice_when_clocks_are_set_back_has_two_names(page, tmp_path, hatstream):
     times = [f"2026-10-25T{time}:00:00+{offset}:00" for time, offset in zip(HOURS_BACK, OFFSETS_BACK, strict=True)]
-    rows = [row(CELLS[0], 0, 20.0) | {"slot_start": times[at], "slot_end": times[at + 1]} for at in range(4)]
+    rows = [row(CELLS[0], 0, 20.0) | {"slot_start": times[slot], "slot_end": times[slot + 1]} for slot in range(4)]
     opened(page, mapped(tmp_path, hatstream, rows))
     asked(page, "(choose(0), go(2))")
     assert page.one("#when").text == "Sun 25 Oct 2026, 01:00 again to 02:00"
@@ -323,7 +323,7 @@ def test_the_policy_lets_no_other_program_run(page, drawn):
         "{textContent: 'el(`when`).dataset.x = 1'}))",
     )
     assert asked(page, "el('when').dataset.x") is None
-    assert any("Content Security Policy" in each for each in page.complaints())
+    assert any("Content Security Policy" in complaint for complaint in page.complaints())
 
 
 def test_dark_is_followed_and_can_be_chosen(page, drawn):

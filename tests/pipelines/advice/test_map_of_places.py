@@ -22,8 +22,8 @@ SCHEMA_OF_PLACES = pa.schema([*SCHEMA, *(pa.field(name, NOTES[name]) for name in
 
 @pytest.fixture(scope="module")
 def page():
-    with browser() as found:
-        yield found
+    with browser() as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def folder(tmp_path):
     days = [usual[0], [*_own(20.0, 26.0, day=14), *_of_area(34.0, 34.0, day=14)[:1], *_own(0, 0, 0, 23.0, day=14)[3:]]]
     for name, rows in (("place-standing", usual), ("place-day", days)):
         told = [
-            each | {"product": name, "days": 5 + at, "vehicles_at_least": 4 if each["cell"] == CELLS[0] else None}
-            for at, day in enumerate(rows)
-            for each in day
+            row | {"product": name, "days": 5 + number, "vehicles_at_least": 4 if row["cell"] == CELLS[0] else None}
+            for number, day in enumerate(rows)
+            for row in day
         ]
         pq.write_table(pa.Table.from_pylist(told, schema=SCHEMA_OF_PLACES), tmp_path / f"{name}.parquet")
     return tmp_path

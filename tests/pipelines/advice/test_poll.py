@@ -58,29 +58,29 @@ def outcomes(service, *answers):
 
 
 def test_a_message_is_new_once_and_the_same_bytes_again_are_unchanged(service):
-    _, found = outcomes(service, answer(body=ONE), answer(body=ONE), answer(body=TWO))
-    assert found == [("new", ONE), ("unchanged", b""), ("new", TWO)]
+    _, results = outcomes(service, answer(body=ONE), answer(body=ONE), answer(body=TWO))
+    assert results == [("new", ONE), ("unchanged", b""), ("new", TWO)]
 
 
 def test_it_asks_only_for_what_is_newer_than_what_it_has(service):
     dated = {"ETag": '"7"', "Last_Modified": "Sun, 22 Nov 2026 00:00:00 GMT"}
-    _, found = outcomes(service, answer(body=ONE, **dated), answer(304))
-    assert [outcome for outcome, _ in found] == ["new", "unchanged"]
+    _, results = outcomes(service, answer(body=ONE, **dated), answer(304))
+    assert [outcome for outcome, _ in results] == ["new", "unchanged"]
     assert service.asked[1]["If-None-Match"] == '"7"'
     assert service.asked[1]["If-Modified-Since"] == "Sun, 22 Nov 2026 00:00:00 GMT"
 
 
 def test_unchanged_is_no_answer_to_who_has_nothing(service):
-    poller, found = outcomes(service, answer(304))
-    assert [outcome for outcome, _ in found] == ["failed"]
+    poller, results = outcomes(service, answer(304))
+    assert [outcome for outcome, _ in results] == ["failed"]
     assert poller.reason == "HTTP 304 to who has no message yet"
     assert poller.wait_s() == 30
 
 
 @pytest.mark.parametrize("failure", [answer(500), answer(404), answer(200), breaks_off])
 def test_a_failure_keeps_nothing_and_the_next_message_is_still_new(service, failure):
-    _, found = outcomes(service, failure, answer(body=ONE))
-    assert found == [("failed", b""), ("new", ONE)]
+    _, results = outcomes(service, failure, answer(body=ONE))
+    assert results == [("failed", b""), ("new", ONE)]
 
 
 @pytest.mark.usefixtures("apart")
@@ -96,8 +96,8 @@ def test_an_exchange_apart_gives_what_one_here_does(service):
 @pytest.mark.parametrize("name", sorted(ENDLESS))
 def test_an_exchange_that_has_no_end_is_given_up_at_its_deadline(service, monkeypatch, name):
     monkeypatch.setattr(module, "WHOLE_S", 0.8)
-    poller, found = outcomes(service, ENDLESS[name])
-    assert found == [("failed", b"")]
+    poller, results = outcomes(service, ENDLESS[name])
+    assert results == [("failed", b"")]
     assert poller.reason == "not complete after 0.8 s"
 
 
@@ -175,8 +175,8 @@ def test_a_compressed_answer_without_its_end_is_not_kept(service, body, encoding
 
 
 def test_an_answer_larger_than_any_feed_is_given_up(service):
-    poller, found = outcomes(service, answer(body=bytes((64 << 20) + 1)))
-    assert found == [("failed", b"")]
+    poller, results = outcomes(service, answer(body=bytes((64 << 20) + 1)))
+    assert results == [("failed", b"")]
     assert poller.reason == "more than 64 MiB"
 
 
@@ -189,8 +189,8 @@ def test_what_is_no_feed_is_not_kept_whatever_the_status_says(service, hatstream
 
 
 def test_a_redirect_to_the_same_place_is_followed(service):
-    _, found = outcomes(service, redirect("/elsewhere"), answer(body=ONE))
-    assert found[0] == ("new", ONE)
+    _, results = outcomes(service, redirect("/elsewhere"), answer(body=ONE))
+    assert results[0] == ("new", ONE)
     assert len(service.asked) == 3  # the second question asks once
 
 
@@ -200,8 +200,8 @@ def test_a_redirect_to_the_same_place_is_followed(service):
      "http://169.254.169.254/latest", "file:///etc/passwd", "//elsewhere.example/"],
 )  # fmt: skip
 def test_a_redirect_that_leaves_scheme_host_or_port_is_refused(service, location):
-    poller, found = outcomes(service, redirect(location))
-    assert found == [("failed", b"")]
+    poller, results = outcomes(service, redirect(location))
+    assert results == [("failed", b"")]
     assert poller.reason.startswith("redirects to another scheme, host or port")
 
 
@@ -215,8 +215,8 @@ def test_a_secret_header_goes_nowhere_else(service):
 
 @pytest.mark.parametrize("location", ["http://[::1", "http://127.0.0.1:port/", "http://127.0.0.1:99999999/"])
 def test_a_redirect_to_what_is_no_address_is_a_failure(service, location):
-    poller, found = outcomes(service, redirect(location))
-    assert (found, poller.reason) == ([("failed", b"")], "redirects to what is no address")
+    poller, results = outcomes(service, redirect(location))
+    assert (results, poller.reason) == ([("failed", b"")], "redirects to what is no address")
 
 
 def test_redirects_in_a_circle_are_given_up(service):

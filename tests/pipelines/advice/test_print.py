@@ -13,13 +13,16 @@ A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
 
 @pytest.fixture(scope="module")
 def page():
-    with browser() as found:
-        yield found
+    with browser() as opened:
+        yield opened
 
 
 @pytest.fixture
 def drawn(tmp_path, hatstream):
-    write(tmp_path / "hats.parquet", [row(cell, hour, 10.0 + at) for hour in (6, 7) for at, cell in enumerate(CELLS)])
+    write(
+        tmp_path / "hats.parquet",
+        [row(cell, hour, 10.0 + index) for hour in (6, 7) for index, cell in enumerate(CELLS)],
+    )
     assert hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")[0] == 0
     return tmp_path / "map.html"
 

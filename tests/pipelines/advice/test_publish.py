@@ -66,13 +66,13 @@ def portal(publish, released):
 def test_only_values_that_may_be_used_are_published(publish, town, hatstream):
     """HAT by HAT, of which some have no data."""
     assert hatstream(*city.release(town, end=city.DAYS[0]))[0] == 0
-    rows = [each for path in (town / "out").glob("*.parquet") for each in pq.read_table(path).to_pylist()]
+    rows = [row for path in (town / "out").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
     folder, code, said = publish(town, pattern="out/*.parquet")
     assert code == 0, said
     shown = pq.read_table(folder / "hats.parquet").to_pylist()
-    usable = {(each["slot_start"], each["cell"], each["value"]) for each in rows if each["status"] == "ok"}
-    assert {(each["slot_start"], each["cell"], each["value"]) for each in shown} == usable
-    assert {each["status"] for each in shown} == {"ok"}
+    usable = {(row["slot_start"], row["cell"], row["value"]) for row in rows if row["status"] == "ok"}
+    assert {(row["slot_start"], row["cell"], row["value"]) for row in shown} == usable
+    assert {row["status"] for row in shown} == {"ok"}
     assert "counts-public" in (folder / "privacy.json").read_text()
 
 
@@ -81,13 +81,13 @@ def test_all_publishes_what_is_held_back_and_forecasts_with_their_status(portal)
     assert code == 0, said
     rows = pq.read_table(folder / "hats.parquet").to_pylist()
     assert len(rows) == 3 * 4 * len(levels_city.CELLS)
-    assert {each["slot_start"][:10] for each in rows} == set(levels_city.DAYS)
+    assert {row["slot_start"][:10] for row in rows} == set(levels_city.DAYS)
     assert (folder / "city-hour.csv").exists()
 
 
 def test_a_city_of_which_nothing_is_known_publishes_nothing(publish, released):
     (first, *_) = (released / "whole").glob("hats-*.parquet")
-    rows = [each | {"status": "unreliable"} for each in pq.read_table(first).to_pylist()]
+    rows = [row | {"status": "unreliable"} for row in pq.read_table(first).to_pylist()]
     pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(first)), released / "unknown.parquet")
     folder, code, said = publish(released, pattern="unknown.parquet")
     assert (code, "What helps: more days" in said) == (4, True), said
@@ -119,11 +119,11 @@ def test_every_record_agrees_with_the_files(portal):
                 next(csv.reader(io.StringIO(content.decode()))) if is_csv else pq.read_schema(io.BytesIO(content)).names
             )
             assert names == [field["name"] for field in resource["schema"]["fields"]]
-    assert {each["format"] for each in package["resources"] if "schema" in each} == {"csv", "parquet"}
+    assert {resource["format"] for resource in package["resources"] if "schema" in resource} == {"csv", "parquet"}
     assert package["licenses"][0]["name"] == "CC-BY-4.0"
     dcat = json.loads((folder / "dcat.jsonld").read_text())
     paths = {part["dcat:downloadURL"]["@id"] for part in dcat["dcat:distribution"]}
-    assert paths == {f"https://data.town.example/speeds/{each['path']}" for each in package["resources"]}
+    assert paths == {f"https://data.town.example/speeds/{resource['path']}" for resource in package["resources"]}
     sums = dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
     assert sums.keys() == {path.name for path in folder.iterdir()} - {"SHA256SUMS"}
     assert all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
@@ -132,7 +132,8 @@ def test_every_record_agrees_with_the_files(portal):
 def test_every_column_of_every_table_is_described_in_the_dictionary_and_in_the_file(portal):
     folder, _, _ = portal()
     described = {
-        (each["table"], each["column"]) for each in csv.DictReader(io.StringIO((folder / "dictionary.csv").read_text()))
+        (entry["table"], entry["column"])
+        for entry in csv.DictReader(io.StringIO((folder / "dictionary.csv").read_text()))
     }
     for path in folder.glob("*.parquet"):
         schema = pq.read_schema(path)
@@ -212,7 +213,7 @@ def test_a_folder_of_something_else_is_left_alone_and_an_older_edition_is_replac
     assert portal()[1] == 0
     folder, code, _ = portal("--from", "2022-01-02", "--to", "2022-01-02")
     assert code == 0
-    days = {each["slot_start"][:10] for each in pq.read_table(folder / "hats.parquet").to_pylist()}
+    days = {row["slot_start"][:10] for row in pq.read_table(folder / "hats.parquet").to_pylist()}
     assert days == {"2022-01-02"}
     assert [path.name for path in tmp_path.iterdir()] == ["portal"]
 
@@ -227,20 +228,20 @@ def test_what_only_the_area_or_day_tells_is_published_as_the_area_s_or_day_s():
     rows += [row(CELLS[2], 6, 12.0), row(CELLS[3], 6, 9.0, status="unreliable"), row(CELLS[4], 6, None)]
     table = pa.Table.from_pylist(rows, schema=WITH_PARENTS)
     said = published(table, NamedPlaces(), everything=False).to_pylist()
-    assert [(each["value"], each["lower95"], each["value_of"], each["area"]) for each in said] == [
+    assert [(row["value"], row["lower95"], row["value_of"], row["area"]) for row in said] == [
         (21.0, 17.0, "area", PARENT),
         (17.0, 13.0, "day", None),
         (12.0, 7.0, "place", None),
     ]
     whole = published(table, NamedPlaces(), everything=True).to_pylist()
-    assert [each["own_value"] for each in whole] == [30.0, 30.0, 12.0, 9.0, None]
+    assert [row["own_value"] for row in whole] == [30.0, 30.0, 12.0, 9.0, None]
 
 
 def test_a_shape_s_binary_is_what_simple_features_says():
     ring = [list(reversed(corner)) for corner in h3.cell_to_boundary(CELLS[0])]
     ring.append(ring[0])
-    found = wkb("MultiPolygon", [[ring], [ring]])
-    assert len(found) == 9 + 2 * (9 + 4 + 16 * len(ring))
+    binary = wkb("MultiPolygon", [[ring], [ring]])
+    assert len(binary) == 9 + 2 * (9 + 4 + 16 * len(ring))
     assert wkb("LineString", [[1.0, 2.0], [3.0, 4.0]]).hex() == (
         "010200000002000000000000000000f03f000000000000004000000000000008400000000000001040"
     )

@@ -72,7 +72,7 @@ def test_the_report_ends_in_a_record_to_sign(released, hatstream):
     newest = book.hash_of(book.last_of(spec.spec_id, city.DAYS[0])).partition(".")[0]
     for said in (spec.spec_id, newest, "The signatures of all its entries were compared", "Signature", "kept until"):
         assert said in text
-    spent = float(sum(each.epsilon for each in book.spent(spec.account.name)))
+    spent = float(sum(debit.epsilon for debit in book.spent(spec.account.name)))
     rows = re.findall(r'<tr><td class="number">(\d+)</td><td class="number">([\d.]+)</td>', text)
     assert [(int(days), float(epsilon)) for days, epsilon in rows] == [(days, days * spent) for days in (1, 5, 7, 30)]
 
@@ -88,8 +88,8 @@ def test_a_ledger_that_is_not_whole_has_no_report(released, hatstream):
 
 @pytest.mark.parametrize(("epsilon", "most", "least"), [(2.64, "93.34 %", "6.66 %"), (30.0, "100 %", "0 %")])
 def test_bounds_are_rounded_away_from_one_half(epsilon, most, least):
-    found = _habit(Cost(1, ApproxDP(Fraction(epsilon), Fraction(0))))
-    assert (found["most"], found["least"]) == (most, least)
+    habit = _habit(Cost(1, ApproxDP(Fraction(epsilon), Fraction(0))))
+    assert (habit["most"], habit["least"]) == (most, least)
 
 
 def test_an_account_without_releases_has_a_report_too(tmp_path, hatstream):
@@ -105,21 +105,21 @@ def test_a_range_needs_both_ends(released, hatstream):
 
 def test_rows_are_counted_by_status_with_the_widths_of_their_intervals(tmp_path):
     rows = [row(CELLS[0], 6, 20.0, half_kmh=5.0), row(CELLS[1], 6, 20.0, half_kmh=20.0), row(CELLS[2], 6, None)]
-    found = reliability(read_rows([str(write(tmp_path / "hats.parquet", rows))]))
-    assert [(each["status"], each["rows"], each["reliable"]) for each in found] == [("no-data", 1, 0.0), ("ok", 2, 0.5)]
-    assert found[0]["half"] is None
+    counted = reliability(read_rows([str(write(tmp_path / "hats.parquet", rows))]))
+    assert [(row["status"], row["rows"], row["reliable"]) for row in counted] == [("no-data", 1, 0.0), ("ok", 2, 0.5)]
+    assert counted[0]["half"] is None
 
 
 def test_the_odds_are_bayes_rule_at_the_worst_likelihood_ratio():
-    for found in odds(1.0):
-        assert found.most / (1 - found.most) == pytest.approx(math.e * found.before / (1 - found.before))
-        assert found.least / (1 - found.least) == pytest.approx(found.before / (1 - found.before) / math.e)
-    assert [found.before for found in odds(1.0)] == list(GUESSES)
+    for guess in odds(1.0):
+        assert guess.most / (1 - guess.most) == pytest.approx(math.e * guess.before / (1 - guess.before))
+        assert guess.least / (1 - guess.least) == pytest.approx(guess.before / (1 - guess.before) / math.e)
+    assert [guess.before for guess in odds(1.0)] == list(GUESSES)
 
 
 def test_no_budget_moves_no_guess_and_a_huge_one_no_further_than_certainty():
-    assert all(found.most == pytest.approx(found.before) for found in odds(0.0))
-    assert all(found.most == pytest.approx(1.0) and found.least >= 0 for found in odds(5_000.0))
+    assert all(guess.most == pytest.approx(guess.before) for guess in odds(0.0))
+    assert all(guess.most == pytest.approx(1.0) and guess.least >= 0 for guess in odds(5_000.0))
 
 
 def test_with_places_the_report_says_what_they_tell_of_who_comes_every_day(tmp_path, hatstream):

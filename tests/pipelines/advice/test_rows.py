@@ -40,7 +40,7 @@ def test_live_values_give_way_to_those_of_the_whole_day(tmp_path):
     live = [row(cell, 6, 9.0) | {"mechanism": "levels-live"} for cell in CELLS[:2]]
     paths = [write(tmp_path / "live.parquet", live), write(tmp_path / "hats.parquet", [row(CELLS[0], 6, 12.0)])]
     rows = read_rows(list(map(str, paths))).to_pylist()
-    assert {(each["cell"], each["value"]) for each in rows} == {(CELLS[0], 12.0), (CELLS[1], 9.0)}
+    assert {(row["cell"], row["value"]) for row in rows} == {(CELLS[0], 12.0), (CELLS[1], 9.0)}
 
 
 def test_two_files_of_the_same_rows_are_one_and_different_values_are_refused(tmp_path):
@@ -84,13 +84,13 @@ def test_what_no_page_can_hold_is_refused_in_a_sentence(tmp_path, hatstream):
 
     plain = pa.Table.from_pylist([row(CELLS[0], 6, 12.0)], schema=SCHEMA)
     many = plain.take(pa.array([0] * 20_000))
-    at = SCHEMA.get_field_index
+    index_of = SCHEMA.get_field_index
     starts = [f"2026-05-13T06:00:00.{slot:06}-06:00" for slot in range(20_000)]
     cells = [f"{number:x}" for number in range(20_000)]
-    wide = many.set_column(at("slot_start"), "slot_start", pa.array(starts)).set_column(
-        at("cell"), "cell", pa.array(cells)
+    wide = many.set_column(index_of("slot_start"), "slot_start", pa.array(starts)).set_column(
+        index_of("cell"), "cell", pa.array(cells)
     )
     assert "20,000 slots of 20,000 places" in refusal(wide)
-    assert "is no H3 cell" in refusal(plain.set_column(at("cell"), "cell", pa.array(["x" * 5_000])))
-    no_offset = plain.set_column(at("slot_start"), "slot_start", pa.array(["2026-05-13T06:00:00"]))
+    assert "is no H3 cell" in refusal(plain.set_column(index_of("cell"), "cell", pa.array(["x" * 5_000])))
+    no_offset = plain.set_column(index_of("slot_start"), "slot_start", pa.array(["2026-05-13T06:00:00"]))
     assert "with its offset" in refusal(no_offset)

@@ -22,21 +22,23 @@ SOUTH, LON = 50.40, -104.60
 
 def stops(**more):
     places = STOPS | more
-    lines = "".join(f"{name},Stop {name},{SOUTH + at:.4f},{LON}\n" for name, at in places.items())
+    lines = "".join(f"{name},Stop {name},{SOUTH + offset:.4f},{LON}\n" for name, offset in places.items())
     return "stop_id,stop_name,stop_lat,stop_lon\n" + lines
 
 
 def shape(*positions, name="S"):
-    rows = "".join(f"{name},{at},{SOUTH + lat:.5f},{LON + lon:.5f}\n" for at, (lat, lon) in enumerate(positions))
+    rows = "".join(
+        f"{name},{number},{SOUTH + lat:.5f},{LON + lon:.5f}\n" for number, (lat, lon) in enumerate(positions)
+    )
     return "shape_id,shape_pt_sequence,shape_pt_lat,shape_pt_lon\n" + rows
 
 
 def trips(**stops_of):
     """Trips by name, each of these stops a minute after another, along the shape S."""
     times = [
-        f"{trip},{at},{stop},06:{at:02d}:00,06:{at:02d}:00\n"
+        f"{trip},{number},{stop},06:{number:02d}:00,06:{number:02d}:00\n"
         for trip, order in stops_of.items()
-        for at, stop in enumerate(order)
+        for number, stop in enumerate(order)
     ]
     return {
         "trips": "trip_id,route_id,service_id,shape_id\n" + "".join(f"{trip},R1,week,S\n" for trip in stops_of),
@@ -84,8 +86,8 @@ def test_without_headings_both_directions_are_one(tmp_path):
 
 @pytest.mark.parametrize("way", [1, -1], ids=["to the east", "to the west"])
 def test_a_line_across_the_antimeridian_has_segments_on_both_sides(tmp_path, way):
-    at = {"A": 0.015, "B": 0.005, "C": -0.005, "D": -0.015}
-    east = {name: way * (180 - off if off > 0 else -180 - off) for name, off in at.items()}
+    offsets = {"A": 0.015, "B": 0.005, "C": -0.005, "D": -0.015}
+    east = {name: way * (180 - off if off > 0 else -180 - off) for name, off in offsets.items()}
     where = "".join(f"{name},Stop {name},{SOUTH},{lon}\n" for name, lon in east.items())
     line = "".join(f"S,{number},{SOUTH},{lon}\n" for number, lon in enumerate(east.values()))
     tables = {
@@ -207,7 +209,7 @@ def test_streets_are_for_timetables_and_secret_counts(tmp_path, hatstream):
 
 
 @pytest.mark.parametrize(
-    ("columns", "found"),
+    ("columns", "heading"),
     [
         ({"bearing": [12.5, 359, None]}, "bearing"),
         ({"location.heading": ["12", "", "90"]}, "location.heading"),
@@ -217,8 +219,8 @@ def test_streets_are_for_timetables_and_secret_counts(tmp_path, hatstream):
         ({"course": [720, 90, 90]}, None),
     ],
 )
-def test_a_heading_is_found_by_its_name_and_its_values(columns, found):
-    assert find_heading(columns) == found
+def test_a_heading_is_found_by_its_name_and_its_values(columns, heading):
+    assert find_heading(columns) == heading
 
 
 def test_every_segment_has_a_part_of_its_region(tmp_path):

@@ -70,25 +70,25 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(folder):
-    with served(folder) as found:
-        yield found
+    with served(folder) as url:
+        yield url
 
 
 def test_values_are_those_that_may_be_used_unless_all_are_asked_for(address):
     asked = {"slot": "2026-05-13T06:00:00-06:00"}
     rows = requests.get(f"{address}/api/values", asked, timeout=9).json()["values"]
-    assert [(each["cell"], each["value"], each["value_of"]) for each in rows] == [
+    assert [(row["cell"], row["value"], row["value_of"]) for row in rows] == [
         (CELLS[0], 12.0, "place"),
         (CELLS[3], 21.0, "area"),
     ]
     assert rows[0]["name"] == "Market Square"
     everything = requests.get(f"{address}/api/values", asked | {"all": "1"}, timeout=9).json()["values"]
-    assert [each["status"] for each in everything] == ["ok", "unreliable", "no-data", "parent"]
+    assert [row["status"] for row in everything] == ["ok", "unreliable", "no-data", "parent"]
 
 
 def test_without_a_slot_the_newest_that_is_no_forecast_is_meant(address):
     rows = requests.get(f"{address}/api/values", timeout=9).json()["values"]
-    assert [(each["slot_start"][11:13], each["value"]) for each in rows] == [("07", 13.0)]
+    assert [(row["slot_start"][11:13], row["value"]) for row in rows] == [("07", 13.0)]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_without_a_slot_the_newest_that_is_no_forecast_is_meant(address):
 )
 def test_ranges_are_local_or_carry_an_offset(address, query, hours):
     rows = requests.get(f"{address}/api/values", query, timeout=9).json()["values"]
-    assert {each["slot_start"][11:13] for each in rows} == hours
+    assert {row["slot_start"][11:13] for row in rows} == hours
 
 
 def test_a_slot_is_found_whether_its_offset_is_encoded_or_not(tmp_path):
@@ -120,13 +120,13 @@ def test_a_range_that_ends_before_it_begins_is_refused(address):
 
 
 def test_slots_say_what_they_hold(address):
-    found = requests.get(f"{address}/api/slots", timeout=9).json()
-    assert [(slot["start"][11:13], slot["values"], slot["kind"]) for slot in found["slots"]] == [
+    answer = requests.get(f"{address}/api/slots", timeout=9).json()
+    assert [(slot["start"][11:13], slot["values"], slot["kind"]) for slot in answer["slots"]] == [
         ("06", 2, ""),
         ("07", 1, "live"),
         ("08", 0, "forecast"),
     ]
-    assert found["statistics"] == ["mean"]
+    assert answer["statistics"] == ["mean"]
 
 
 def test_every_form_says_the_same(address):
@@ -241,9 +241,9 @@ def test_a_published_folder_is_served_as_it_was_published(tmp_path):
     (tmp_path / "portal").mkdir()
     (tmp_path / "portal" / "hats.csv").write_bytes(csv_bytes(table))
     with served(tmp_path / "portal") as address:
-        found = requests.get(f"{address}/api/values", timeout=9).json()["values"]
+        values = requests.get(f"{address}/api/values", timeout=9).json()["values"]
     keys = ("cell", "value", "value_of", "area", "status", "name")
-    assert [{key: each[key] for key in keys} for each in found] == table.select(keys).to_pylist()
+    assert [{key: row[key] for key in keys} for row in values] == table.select(keys).to_pylist()
 
 
 @pytest.mark.parametrize("name", ["town.key", "town.key.head", "ledger.sqlite", "deep/town.sqlite"])

@@ -97,8 +97,8 @@ def test_a_tile_keeps_the_hole_of_a_place_however_its_rings_are_wound(tmp_path, 
     path = tmp_path / "places.geojson"
     path.write_text(_feature(rings))
     write(tmp_path / "hats-0-1.parquet", [row("square", 6, 12.0)])
-    found = looking(tmp_path, Surroundings(read_places(path))).snapshot
-    layer = mapbox_vector_tile.decode(tile(found, zoom, column, row_of, {}).content)["places"]
+    snapshot = looking(tmp_path, Surroundings(read_places(path))).snapshot
+    layer = mapbox_vector_tile.decode(tile(snapshot, zoom, column, row_of, {}).content)["places"]
     (feature,) = layer["features"]
     assert feature["geometry"]["type"] == "Polygon"
     assert [_bounds(ring) for ring in feature["geometry"]["coordinates"]] == [
@@ -111,9 +111,9 @@ def test_a_place_of_a_tile_lies_where_it_lay_before(tmp_path):
     """By the formula for one position, which the columns of the server must agree with."""
     named = Surroundings(NamedPlaces({CELLS[0]: Place(CELLS[0], "Market Square")}))
     write(tmp_path / "hats-0-1.parquet", [row(CELLS[0], 6, 12.0)])
-    found = looking(tmp_path, named).snapshot
+    snapshot = looking(tmp_path, named).snapshot
     for (lon, lat), (x, y) in zip(
-        found.places[CELLS[0]].shape.parts[0], found.on_square[CELLS[0]].exterior.coords, strict=True
+        snapshot.places[CELLS[0]].shape.parts[0], snapshot.on_square[CELLS[0]].exterior.coords, strict=True
     ):
         assert x == pytest.approx(lon / 360 + 0.5, abs=1e-12)
         assert y == pytest.approx(0.5 + math.asinh(math.tan(math.radians(lat))) / (2 * math.pi), abs=1e-12)

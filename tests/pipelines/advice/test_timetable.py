@@ -66,18 +66,22 @@ def test_trips_by_frequency_run_once_for_each_departure(tmp_path):
 
 
 def test_hours_after_midnight_are_the_clock_s_and_what_is_left_out_is_said(tmp_path):
-    lines = [f"N{at},{stop},A,{hour}:00:00,{hour}:00:00\n" for at, hour in enumerate([5, 6, 25] * 1) for stop in (1, 2)]
-    trips = "trip_id,route_id,service_id\n" + "".join(f"N{at},R1,week\n" for at in range(3))
+    lines = [
+        f"N{number},{stop},A,{hour}:00:00,{hour}:00:00\n"
+        for number, hour in enumerate([5, 6, 25] * 1)
+        for stop in (1, 2)
+    ]
+    trips = "trip_id,route_id,service_id\n" + "".join(f"N{number},R1,week\n" for number in range(3))
     service = town(tmp_path, trips=trips, stop_times=FEED["stop_times"].splitlines()[0] + "\n" + "".join(lines)).service
     assert (service.hours, service.outside) == ((1, 7), 0.0)
 
 
 def test_the_region_is_the_cells_of_lines_and_stops_and_its_file_gives_exactly_these(tmp_path):
-    found = town(tmp_path)
+    timetable = town(tmp_path)
     for lat in (50.5, 50.475, 50.45, 50.4):  # stops, and the way between them
-        assert h3.latlng_to_cell(lat, -104.6, 7) in found.cells
-    document = json.loads(found.files("town")["town-region.geojson"])
-    assert {h3.int_to_str(cell) for cell in cells_of_geojson(document, 7)} == found.cells
+        assert h3.latlng_to_cell(lat, -104.6, 7) in timetable.cells
+    document = json.loads(timetable.files("town")["town-region.geojson"])
+    assert {h3.int_to_str(cell) for cell in cells_of_geojson(document, 7)} == timetable.cells
 
 
 def test_shapes_lead_where_stops_do_not(tmp_path):
@@ -85,9 +89,9 @@ def test_shapes_lead_where_stops_do_not(tmp_path):
     shapes = (
         "shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence\nS,50.40,-104.6,30\nS,50.45,-104.9,20\nS,50.5,-104.6,1\n"
     )
-    found = town(tmp_path, trips=trips, shapes=shapes)
-    assert h3.latlng_to_cell(50.45, -104.9, 7) in found.cells
-    assert h3.latlng_to_cell(50.475, -104.6, 7) in found.cells  # the trips without a shape go from stop to stop
+    timetable = town(tmp_path, trips=trips, shapes=shapes)
+    assert h3.latlng_to_cell(50.45, -104.9, 7) in timetable.cells
+    assert h3.latlng_to_cell(50.475, -104.6, 7) in timetable.cells  # the trips without a shape go from stop to stop
 
 
 def test_places_are_called_by_their_busiest_stop_and_the_routes_that_pass(tmp_path):
@@ -211,9 +215,9 @@ def test_the_made_up_town_has_a_timetable_that_its_fleet_keeps_to(tmp_path):
     written = (tmp_path / "town.zip").read_bytes()
     write_timetable(fleet, tmp_path / "again.zip")
     assert written == (tmp_path / "again.zip").read_bytes()
-    found = read_town(tmp_path / "town.zip", 7)
-    assert (found.zone, found.service.blocks, len(found.service.weekdays)) == (fleet.zone, 30, 7)
-    assert 15 <= found.service.vehicles <= 30
+    timetable = read_town(tmp_path / "town.zip", 7)
+    assert (timetable.zone, timetable.service.blocks, len(timetable.service.weekdays)) == (fleet.zone, 30, 7)
+    assert 15 <= timetable.service.vehicles <= 30
     assert WEEKDAYS.count(",") == 6
 
 

@@ -117,7 +117,7 @@ def test_slots_without_a_value_are_said_beside_those_that_have_all(folder: Path,
     code, out, _ = hatstream(*asked(folder, "--json"))
     told = json.loads(out)
     assert (code, [time["slot_start"][11:13] for time in told["times"]]) == (0, ["08"])
-    lacking = {each["slot_start"][11:13]: each["places"] for each in told["without_value"]}
+    lacking = {slot["slot_start"][11:13]: slot["places"] for slot in told["without_value"]}
     assert lacking == {"07": ["Second"], "09": ["First", "Second"]}
     _, out, _ = hatstream(*asked(folder))
     assert "to 08:00: no time, for its place 'Second' has no value" in out
