@@ -36,7 +36,7 @@ BAD = [
 
 
 def records():
-    found = []
+    rows = []
     for i in range(ROWS):
         row = {
             "bus": PLATE if i % 3 else INJECTIONS[i % len(INJECTIONS)] + PLATE,
@@ -45,8 +45,8 @@ def records():
             "lon": 72.8304711,
             "v": 37.4711,
         }
-        found.append(row | (BAD[i % len(BAD)] if i % 5 == 0 else {}))
-    return found
+        rows.append(row | (BAD[i % len(BAD)] if i % 5 == 0 else {}))
+    return rows
 
 
 def write_csv(path):

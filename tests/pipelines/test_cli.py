@@ -29,9 +29,9 @@ def test_every_command_is_where_the_table_says(name):
 @pytest.mark.parametrize("name", list(_CODES))
 def test_every_error_with_an_exit_code_is_where_the_table_says(name):
     module, _, kind = name.rpartition(".")
-    found = getattr(importlib.import_module(module), kind)
-    assert issubclass(found, Exception)
-    assert f"{found.__module__}.{found.__qualname__}" == name
+    error = getattr(importlib.import_module(module), kind)
+    assert issubclass(error, Exception)
+    assert f"{error.__module__}.{error.__qualname__}" == name
 
 
 def test_help_imports_neither_beam_nor_numpy():
@@ -79,8 +79,8 @@ def said_by(program, *arguments):
 
 def test_the_help_of_all_commands_together_imports_little_and_nothing_that_computes():
     """Reading how a command is used costs what the command line costs, not what the command does."""
-    names = [[name] for name in COMMANDS] + [["spec", each] for each in ("check", "new", "schema", "reference")]
-    names += [["ledger", each] for each in ("show", "verify", "missing")]
+    names = [[name] for name in COMMANDS] + [["spec", verb] for verb in ("check", "new", "schema", "reference")]
+    names += [["ledger", verb] for verb in ("show", "verify", "missing")]
     ask = f"from pipelines.cli import main\nfor name in {names!r}:\n    assert main([*name, '--help']) == 0, name"
     heavy = "{'numpy', 'pyarrow', 'h3', 'sqlalchemy', 'fastavro', 'apache_beam', 'matplotlib', 'confluent_kafka'}"
     *_, loaded, lines = said_by(f"{ask}\nimport sys\nprint(sorted({heavy} & set(sys.modules))){LINES}")
@@ -108,10 +108,10 @@ def test_every_command_that_is_called_takes_json():
             return [(path, command)]
         context = click.Context(command)
         inner = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
-        return [leaf for name, each in inner for leaf in leaves(each, *path, name)]
+        return [leaf for name, command in inner for leaf in leaves(command, *path, name)]
 
     prints_what_it_is_asked_for = {("spec", "schema"), ("spec", "reference")}
-    without = {path for path, each in leaves(hatstream) if "--json" not in {o for p in each.params for o in p.opts}}
+    without = {path for path, leaf in leaves(hatstream) if "--json" not in {o for p in leaf.params for o in p.opts}}
     assert without == prints_what_it_is_asked_for
 
 

@@ -37,8 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(folder: Path) -> list[dict[str, object]]:
-    found = [row for path in sorted((folder / "out").glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
-    return [row for row in found if row["statistic"] == "distribution" and row["status"] == "ok"]
+    written = [row for path in sorted((folder / "out").glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    return [row for row in written if row["statistic"] == "distribution" and row["status"] == "ok"]
 
 
 def spec_of(folder: Path, text: str) -> Path:
@@ -49,9 +49,9 @@ def spec_of(folder: Path, text: str) -> Path:
 
 
 def test_a_row_has_quantiles_moments_and_the_shares_below_every_edge(folder: Path) -> None:
-    found = rows(folder)
-    assert len(found) == 18
-    for row in found:
+    released = rows(folder)
+    assert len(released) == 18
+    for row in released:
         cdf = row["cdf"]
         assert len(cdf) == 65
         assert cdf == sorted(cdf)
@@ -75,10 +75,10 @@ def test_with_much_epsilon_the_outputs_are_those_of_the_samples(folder: Path) ->
         _, time, lat, lon, speed = line.strip().split(",")
         cell = h3.latlng_to_cell(float(lat), float(lon), 7)
         speeds.setdefault((time[:13], cell), []).append(int(speed))
-    found = {(row["slot_start"][:13], row["cell"]): row for row in rows(folder)}
-    assert found.keys() == speeds.keys()
+    row_of = {(row["slot_start"][:13], row["cell"]): row for row in rows(folder)}
+    assert row_of.keys() == speeds.keys()
     for hat, own in speeds.items():
-        row, samples = found[hat], np.array(own)
+        row, samples = row_of[hat], np.array(own)
         below = (samples[:, None] < np.arange(1, 65)).mean(axis=0)
         assert np.abs(np.array(row["cdf"][:-1]) - below).max() < 0.05
         assert abs(row["mean"] - samples.mean()) < 0.5 + 65 * 0.02
@@ -166,34 +166,34 @@ def test_plan_forecasts_the_error_of_a_share(tmp_path: Path, capsys: pytest.Capt
     text = SPEC.replace("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }")
     assert main(["plan", "--spec", str(spec_of(tmp_path, text)), "--synthetic", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    [mine] = [each for each in document["statistics"] if each["statistic"] == "distribution"]
-    assert mine["unit"] == "1"
-    for each in mine["classes"]:
-        assert 0 < each["forecast_error"] < 1
-        assert {choice["mechanism"].split()[0] for choice in each["chosen"]} <= {"tree", "capped-tree", "array-tree"}
+    [statistic] = [entry for entry in document["statistics"] if entry["statistic"] == "distribution"]
+    assert statistic["unit"] == "1"
+    for kind in statistic["classes"]:
+        assert 0 < kind["forecast_error"] < 1
+        assert {choice["mechanism"].split()[0] for choice in kind["chosen"]} <= {"tree", "capped-tree", "array-tree"}
 
 
 # evaluation
 
 
 def test_crossovers_are_the_published_ones() -> None:
-    found = {each.bins: each for each in distributions.crossovers((4, 36, 64, 65, 512, 1024))}
-    assert found[4].direct > 1
-    assert found[512].binary > 1 > found[1024].binary
-    assert found[36].branching == (36,)
-    assert found[64].factors == (8, 8)
-    assert found[64].of_tree <= found[64].of_factors < 1
-    for each in found.values():
-        assert each.combined is not None
-        assert each.combined < each.of_tree
-    assert distribution_report.crossover_table(list(found.values())).row_count == 6
+    crossing_of = {crossing.bins: crossing for crossing in distributions.crossovers((4, 36, 64, 65, 512, 1024))}
+    assert crossing_of[4].direct > 1
+    assert crossing_of[512].binary > 1 > crossing_of[1024].binary
+    assert crossing_of[36].branching == (36,)
+    assert crossing_of[64].factors == (8, 8)
+    assert crossing_of[64].of_tree <= crossing_of[64].of_factors < 1
+    for crossing in crossing_of.values():
+        assert crossing.combined is not None
+        assert crossing.combined < crossing.of_tree
+    assert distribution_report.crossover_table(list(crossing_of.values())).row_count == 6
 
 
 def test_errors_in_the_made_up_city_fall_with_vehicles_and_epsilon() -> None:
     def of(vehicles: int, epsilon: str) -> dict[str, float]:
         hats = distributions.made_up_hats(vehicles, 6, 65, GRID, 1)
         errors = distributions.errors_of(hats, 65, GRID, [epsilon], 2, Prior(25, 12, 0.3), lambda *_: None)
-        return {each.output: each.mean for each in errors if each.label == distributions.TREE}
+        return {error.output: error.mean for error in errors if error.label == distributions.TREE}
 
     few, many, much = of(30, "1"), of(600, "1"), of(600, "20")
     assert set(few) == set(distributions.OUTPUTS)
@@ -213,7 +213,7 @@ def test_evaluate_on_telemetry_shows_tables_and_draws_pictures(
     evaluate_distributions(Feed.of(str(feed), spec, None), 13, ["1", "4"], 1, 1, Results(output, as_json=True))
     document = json.loads(capsys.readouterr().out)
     assert document["hats"] == 18
-    labels = {(each["output"], each["label"]) for each in document["errors"]}
+    labels = {(error["output"], error["label"]) for error in document["errors"]}
     assert labels >= {("p50", "tree"), ("p85", "constant of the city"), ("mean", "array-average")}
     assert "NOT PRIVATE" in document["not_private"]
     assert {path.name for path in output.iterdir()} == {

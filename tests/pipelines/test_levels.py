@@ -33,8 +33,8 @@ def test_every_cell_and_slot_gets_a_row_in_every_format(tmp_path: Path, hatstrea
     rows = [row for path in (tmp_path / "out").glob("*.csv") for row in rows_of(path)]
     assert len({(row["slot_start"], row["cell"]) for row in rows}) == len(rows) == len(CELLS) * 4 * len(DAYS)
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".csv", ".parquet", ".avro", ".jsonl"}
-    known = [row for row in rows if row["status"] != "held-back"]
-    assert all(0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65 for row in known)
+    published = [row for row in rows if row["status"] != "held-back"]
+    assert all(0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65 for row in published)
     assert_traffic_is_beside(tmp_path, hatstream)
 
 
@@ -55,8 +55,8 @@ def assert_traffic_is_beside(folder: Path, hatstream: Run) -> None:
 
 def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:
     keys, said = [], []
-    for at, buses in enumerate((0, 1, 60)):
-        folder = made(tmp_path / str(at), hatstream, lines=levels_city.rows(buses=buses))
+    for number, buses in enumerate((0, 1, 60)):
+        folder = made(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=buses))
         summary = released(folder, hatstream)
         del summary["operator_only"], summary["files"]
         said.append(summary)
@@ -104,19 +104,19 @@ def test_a_rerun_with_other_input_shifts_no_number_that_is_public(tmp_path: Path
 def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_may_be_missing(
     tmp_path: Path, hatstream: Run
 ) -> None:
-    found = []
-    for at, buses in enumerate((1, 0)):
-        folder = made(tmp_path / str(at), hatstream, lines=levels_city.rows(buses=1))
+    outcomes = []
+    for number, buses in enumerate((1, 0)):
+        folder = made(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=1))
         command = city.release(folder, "--allow-empty", "--json", start=DAYS[0], end=DAYS[0])
         if not buses:
             (folder / "feed.csv").unlink()
         code, out, err = hatstream(*command)
         summary = json.loads(out)
         del summary["operator_only"], summary["files"]
-        found.append((code, summary, err, list(files_of(folder))))
-    assert found[0] == found[1]
-    assert found[0][0] == 0
-    assert len(found[0][3]) == 16
+        outcomes.append((code, summary, err, list(files_of(folder))))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][0] == 0
+    assert len(outcomes[0][3]) == 16
 
 
 def test_no_file_is_refused_unless_it_may_be_missing(tmp_path: Path, hatstream: Run) -> None:
@@ -220,8 +220,8 @@ def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run
     made(tmp_path, hatstream)
     for day in (DAYS[2], DAYS[0]):
         released(tmp_path, hatstream, start=day, end=day)
-    found = [(e.unit.period, numbers_of(e.unit).stages) for e in entries(tmp_path)]
-    assert found == [(DAYS[2], 2), (DAYS[2], 2), (DAYS[0], 1)]
+    stages = [(e.unit.period, numbers_of(e.unit).stages) for e in entries(tmp_path)]
+    assert stages == [(DAYS[2], 2), (DAYS[2], 2), (DAYS[0], 1)]
     released(tmp_path, hatstream)
     assert len(entries(tmp_path)) == 4
 
@@ -233,8 +233,8 @@ def test_how_much_a_vehicle_reports_makes_brief_days_weigh_less(tmp_path: Path, 
     assert plain.spec_id != reported.spec_id
     assert "reports" not in decisive_text(plain), "what was written before is what it was"
     released(folder, hatstream, end=DAYS[0])
-    looks = [stage_of(each.unit, reported.cells.region) for each in entries(folder)]
-    assert [each.least_norm for each in looks] == [round(6 * 30**0.75)] * 2
+    looks = [stage_of(entry.unit, reported.cells.region) for entry in entries(folder)]
+    assert [look.least_norm for look in looks] == [round(6 * 30**0.75)] * 2
     counting = count_stage(looks[0], 5_000)
     assert counting is not None
     assert counting.least_norm == 0, "a number of vehicles counts all alike"
@@ -305,20 +305,20 @@ def test_live_slots_that_cannot_be_are_refused(tmp_path: Path, live: str, adjace
 
 def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_not(tmp_path: Path) -> None:
     plain = load(levels_city.write(tmp_path)[0])
-    found = {
+    specs = {
         live: load(levels_city.write(tmp_path, spec=f"{SPEC}[live]\n{live}\n")[0])
         for live in ("", "share = 0.4", "share = 0.3", "day_lateness_s = 60")
     }
     assert plain.levels is not None
     assert [stage.share for stage in plain.levels.policy("", (1,), plain.value, b"").later] == [1]
-    for live, spec in found.items():
+    for live, spec in specs.items():
         assert spec.levels is not None
         policy = spec.levels.policy("", (1,), spec.value, b"")
         assert policy.live is not None
         assert policy.live.share + policy.later[0].share == 1
         assert sum(stage.share for stage in policy.first) == 1
         assert policy.live.share == Fraction(3 if "0.3" in live else 4, 10)
-    ids = [spec.spec_id for spec in found.values()]
+    ids = [spec.spec_id for spec in specs.values()]
     assert ids[0] == ids[1] == ids[3]
     assert len({plain.spec_id, *ids}) == 3
 
@@ -354,8 +354,8 @@ def test_checking_an_input_releases_nothing_and_needs_no_account(tmp_path: Path,
     levels_city.write(tmp_path, lines=levels_city.rows(days=DAYS[:1]))
     code, out, err = hatstream(*city.release(tmp_path, "--check-input", "--json", start=DAYS[0], end=DAYS[1]))
     assert code == 4, err
-    found = json.loads(out)["operator_only"]
-    assert [(each["period"], each["slots_with_rows"], each["rows"]) for each in found["periods"]] == [
+    checked = json.loads(out)["operator_only"]
+    assert [(period["period"], period["slots_with_rows"], period["rows"]) for period in checked["periods"]] == [
         (DAYS[0], 3, 48),
         (DAYS[1], 0, 0),
     ]
@@ -379,6 +379,6 @@ def test_what_is_missing_is_whole_periods(tmp_path: Path, hatstream: Run) -> Non
     made(tmp_path, hatstream)
     released(tmp_path, hatstream, end=DAYS[0])
     command = ["ledger", "missing", "--spec", str(tmp_path / "spec.toml"), "--ledger", str(tmp_path / "ledger.sqlite")]
-    found = json.loads(hatstream(*command, "--from", DAYS[0], "--to", DAYS[1], "--json")[1])
-    assert {gap["period"] for gap in found["missing"]} == {DAYS[1]}
-    assert len(found["missing"]) == 4
+    answer = json.loads(hatstream(*command, "--from", DAYS[0], "--to", DAYS[1], "--json")[1])
+    assert {gap["period"] for gap in answer["missing"]} == {DAYS[1]}
+    assert len(answer["missing"]) == 4

@@ -102,7 +102,7 @@ def test_buses_run_from_five_to_midnight_local_time(good: pa.Table) -> None:
 
 def test_more_buses_run_in_the_rush_hours(good: pa.Table) -> None:
     hour = np.floor(_numbers(good, "hour"))
-    running = {at: len(good.filter(pa.array(hour == at))["bus"].unique()) for at in (8, 13, 17, 22)}
+    running = {clock: len(good.filter(pa.array(hour == clock))["bus"].unique()) for clock in (8, 13, 17, 22)}
     assert min(running[8], running[17]) > 1.2 * running[13]
     assert running[13] > running[22] > 0
 

@@ -38,7 +38,7 @@ def test_printed_commands_have_the_options_that_they_are_printed_with(path):
 
 def test_the_runbook_shows_how_to_find_and_fill_what_is_missing():
     shown = {tuple(words[:2]) for words in commands_in("docs/runbook.md")}
-    assert {("ledger", each) for each in ("missing", "verify", "backup", "restore")} < shown
+    assert {("ledger", subcommand) for subcommand in ("missing", "verify", "backup", "restore")} < shown
     assert {"init", "release", "stream"} <= {first for first, _ in shown}
 
 
@@ -50,6 +50,6 @@ def test_the_dataflow_image_has_the_beam_of_the_lock():
 def test_beam_knows_every_dataflow_option():
     program = ["sh", DATAFLOW / "beam-options.sh", "project", "region", "gs://bucket", "image"]
     printed = subprocess.run(program, capture_output=True, text=True, check=True).stdout.split()
-    known = PipelineOptions(printed).get_all_options()
-    assert {re.split("[-=]+", text)[1] for text in printed} - set(known) == {"no_use_public_ips"}
-    assert known["use_public_ips"] is False
+    options = PipelineOptions(printed).get_all_options()
+    assert {re.split("[-=]+", text)[1] for text in printed} - set(options) == {"no_use_public_ips"}
+    assert options["use_public_ips"] is False

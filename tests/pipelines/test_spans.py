@@ -17,7 +17,7 @@ from tests import city, levels_city
 
 Run = Callable[..., tuple[int, str, str]]
 
-DAYS = tuple((date(2022, 1, 1) + timedelta(days=at)).isoformat() for at in range(6))
+DAYS = tuple((date(2022, 1, 1) + timedelta(days=day)).isoformat() for day in range(6))
 LIMITS = """limits = [
   { days = 1, epsilon = 2.64, delta = 1e-6 },
   { days = 4, epsilon = 5, delta = 1e-6 },

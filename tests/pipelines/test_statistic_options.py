@@ -31,22 +31,22 @@ def _share(monkeypatch):
 def test_a_statistic_is_released_twice_with_other_options(tmp_path):
     path, _ = city.write(tmp_path, spec=SPEC)
     spec = load(path)
-    assert [(each.name, each.share) for each in spec.statistics] == [
+    assert [(statistic.name, statistic.share) for statistic in spec.statistics] == [
         ("share above 20", Fraction(1, 4)),
         ("share above 40.5", Fraction(1, 2)),
         ("mean", Fraction(1, 4)),
     ]
     assert main(city.init(tmp_path)) == 0
     assert main(city.release(tmp_path)) == 0
-    found = [row for file in sorted((tmp_path / "out").glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    released = [row for file in sorted((tmp_path / "out").glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
     speeds: dict[tuple[str, str], list[int]] = {}
     for line in city.rows():
         _, time, lat, lon, speed = line.strip().split(",")
         speeds.setdefault((time[:13], h3.latlng_to_cell(float(lat), float(lon), 7)), []).append(int(speed))
     for name, above in (("share above 20", 20), ("share above 40.5", 40.5)):
-        mine = {(row["slot_start"][:13], row["cell"]): row for row in found if row["statistic"] == name}
-        assert mine.keys() == speeds.keys()
-        for hat, row in mine.items():
+        row_of = {(row["slot_start"][:13], row["cell"]): row for row in released if row["statistic"] == name}
+        assert row_of.keys() == speeds.keys()
+        for hat, row in row_of.items():
             assert (row["unit"], row["status"], row["mechanism"]) == ("1", "ok", "noisy-share")
             assert row["value"] == pytest.approx(np.mean([speed > above for speed in speeds[hat]]), abs=0.05)
             assert row["lower95"] <= row["value"] <= row["upper95"]
@@ -68,13 +68,13 @@ def test_options_that_do_not_fit_the_statistic_are_refused(tmp_path, old, new, m
 
 
 def test_another_option_is_another_specification(tmp_path):
-    ids = {load(city.write(tmp_path, spec=SPEC.replace("40.5", each))[0]).spec_id for each in ("40.5", "40.50", "41")}
+    ids = {load(city.write(tmp_path, spec=SPEC.replace("40.5", limit))[0]).spec_id for limit in ("40.5", "40.50", "41")}
     assert len(ids) == 2
 
 
 def test_the_schema_asks_for_the_options_of_a_statistic():
     items = schema()["properties"]["statistic"]["items"]["anyOf"]
-    mine = [each for each in items if "above" in each["properties"]]
-    assert [each["properties"]["name"] for each in mine] == [{"enum": ["share"]}, {"const": "share"}]
-    assert all("above" in each["required"] for each in mine)
+    shares = [item for item in items if "above" in item["properties"]]
+    assert [item["properties"]["name"] for item in shares] == [{"enum": ["share"]}, {"const": "share"}]
+    assert all("above" in item["required"] for item in shares)
     assert json.dumps(schema())

@@ -43,15 +43,15 @@ def ask(hatstream, folder, start=FIRST, end=LAST):
     return json.loads(out)
 
 
-def starts(found):
-    return [gap["slot_start"] for gap in found["missing"]]
+def starts(answer):
+    return [gap["slot_start"] for gap in answer["missing"]]
 
 
 def test_before_any_release_every_slot_of_service_is_missing(town, hatstream):
-    found = ask(hatstream, town)
-    assert starts(found) == [f"{day}T{hour:02d}:00:00+05:30" for day in city.DAYS for hour in range(8, 12)]
-    assert (found["name"], found["slots"], found["still_to_come"]) == ("small-city", 8, 0)
-    assert found["missing"][0] == {
+    answer = ask(hatstream, town)
+    assert starts(answer) == [f"{day}T{hour:02d}:00:00+05:30" for day in city.DAYS for hour in range(8, 12)]
+    assert (answer["name"], answer["slots"], answer["still_to_come"]) == ("small-city", 8, 0)
+    assert answer["missing"][0] == {
         "period": FIRST,
         "slot_start": f"{FIRST}T08:00:00+05:30",
         "slot_end": f"{FIRST}T09:00:00+05:30",
@@ -67,9 +67,9 @@ def test_a_slot_in_which_nothing_happened_is_released_and_not_missing(town, hats
 def test_what_is_listed_is_what_the_release_job_fills(town, hatstream):
     release(hatstream, town, f"{FIRST}T09:00", f"{FIRST}T10:00")
     release(hatstream, town, LAST, LAST)
-    found = ask(hatstream, town)
-    assert [start[11:13] for start in starts(found)] == ["08", "10", "11"]
-    for gap in found["missing"]:
+    answer = ask(hatstream, town)
+    assert [start[11:13] for start in starts(answer)] == ["08", "10", "11"]
+    for gap in answer["missing"]:
         release(hatstream, town, gap["slot_start"], gap["slot_end"])
     assert ask(hatstream, town)["missing"] == []
 
@@ -109,8 +109,8 @@ def test_a_slot_of_which_a_shard_is_missing_is_missing(tmp_path, hatstream, monk
 
 def test_what_is_still_to_come_is_not_missing(town, hatstream):
     future = (datetime.now(UTC) + timedelta(days=3)).date().isoformat()
-    found = ask(hatstream, town, future, future)
-    assert (found["slots"], found["still_to_come"], found["missing"]) == (4, 4, [])
+    answer = ask(hatstream, town, future, future)
+    assert (answer["slots"], answer["still_to_come"], answer["missing"]) == (4, 4, [])
 
 
 def test_a_slot_is_due_when_its_lateness_is_over_too(tmp_path):

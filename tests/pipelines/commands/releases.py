@@ -10,8 +10,8 @@ def summary_of(output):
 
 def said_again(output):
     """The summary, less what a second run says otherwise."""
-    found = summary_of(output)
-    return {name: found[name] for name in found if name not in ("slots_new", "files")}
+    summary = summary_of(output)
+    return {name: summary[name] for name in summary if name not in ("slots_new", "files")}
 
 
 def files_in(folder):

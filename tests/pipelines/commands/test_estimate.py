@@ -90,11 +90,11 @@ def test_the_whole_ledger_changes_earlier_days_and_not_the_last_one(tmp_path: Pa
 
 def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, *DAYS)
-    known, ahead = estimated(tmp_path, hatstream, "a"), estimated(tmp_path, hatstream, "b", "--forecast", "2")
+    past, ahead = estimated(tmp_path, hatstream, "a"), estimated(tmp_path, hatstream, "b", "--forecast", "2")
     rows = [
         json.loads(line)
         for name, data in ahead.items()
-        if name not in known and name.endswith("jsonl")
+        if name not in past and name.endswith("jsonl")
         for line in data.splitlines()
     ]
     assert len(rows) == 2 * 4 * len(CELLS)
@@ -120,13 +120,13 @@ def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, ha
     entries = ledger.stages("small", rows[0]["spec_id"])
     assert len(entries) == 2
     for place, entry in enumerate(entries, 1):
-        mine = [row for row in rows if row["sequence"] == place]
+        own_rows = [row for row in rows if row["sequence"] == place]
         stage = stage_of(entry.unit, sorted(int(cell, 16) for cell in CELLS))
         integers = np.array(entry.unit.integers)
-        assert len(mine) == stage.groups == integers.size / 2
+        assert len(own_rows) == stage.groups == integers.size / 2
         for column, its in (("weight", integers[: stage.groups]), ("speed", integers[stage.groups :])):
-            values = np.array([row[column] for row in mine])
-            spread = np.array([row[f"{column}_sd"] for row in mine])
+            values = np.array([row[column] for row in own_rows])
+            spread = np.array([row[f"{column}_sd"] for row in own_rows])
             np.testing.assert_allclose(values / spread, its / stage.noise_sd, rtol=1e-4)
     assert {row["cell"] for row in rows if row["level"] == "hour"} == {"city"}
     assert {row["cell"] for row in rows if row["level"] == "cell"} == set(CELLS)
@@ -184,11 +184,9 @@ def test_coarser_products_have_a_row_for_each_place_and_time(
     }
     for product, (places, times) in wanted.items():
         rows = coarse_rows(coarse[0], product)
-        found = [
-            (row["cell"], row["slot_start"][:10], row["slot_start"][11:13], row["slot_end"][11:13]) for row in rows
-        ]
+        keys = [(row["cell"], row["slot_start"][:10], row["slot_start"][11:13], row["slot_end"][11:13]) for row in rows]
         days = (*DAYS, "2022-01-04")
-        assert sorted(found) == sorted((place, day, *time) for place in places for day in days for time in times)
+        assert sorted(keys) == sorted((place, day, *time) for place in places for day in days for time in times)
         assert {row["product"] for row in rows} == {product}
 
 

@@ -91,7 +91,7 @@ def test_the_same_seed_gives_the_same_figures():
 def test_the_generator_of_a_cell_does_not_depend_on_the_process_it_runs_in():
     plan = [("extreme", "akmv", "1"), ("geometric", "baseline", "2")]
     done = []
-    alone = run_all(partial(data_sets, 1, None, None), plan, 10, 1, lambda at, _: done.append(at), processes=1)
+    alone = run_all(partial(data_sets, 1, None, None), plan, 10, 1, lambda number, _: done.append(number), processes=1)
     both = run_all(partial(data_sets, 1, None, None), plan, 10, 1, lambda *_: None)
     assert alone == both
     assert done == [1, 2]
@@ -338,10 +338,10 @@ def test_the_hats_compared_are_those_of_a_release(telemetry, tmp_path):
 def test_a_constant_is_compared_by_the_same_measure():
     totals = [(Totals(np.array([2, 1]), np.array([2_000, 4_000])), 3), (Totals(np.array([5]), np.array([15_000])), 5)]
     hats = real.RealHats(totals, np.array([20.0, 30.0]), np.array([3.0, 5.0]), np.array([2.0, 1.0]))
-    found = real.errors_of(hats, GRID, ["1"], 1, ITMS_PRIOR, lambda *_: None)
-    bar = found[-1]
+    errors = real.errors_of(hats, GRID, ["1"], 1, ITMS_PRIOR, lambda *_: None)
+    bar = errors[-1]
     assert hats.city_mean == 26.25
     assert bar.mean == pytest.approx((6.25 + 3.75) / 2)
     assert bar.row_weighted == pytest.approx((6.25 * 3 + 3.75 * 5) / 8)
     assert bar.by_class == [pytest.approx(3.75), pytest.approx(6.25), None, None, None, None]
-    assert {each.worse_than_constant for each in found[:-1]} <= {each.mean > bar.mean for each in found[:-1]}
+    assert {error.worse_than_constant for error in errors[:-1]} <= {error.mean > bar.mean for error in errors[:-1]}

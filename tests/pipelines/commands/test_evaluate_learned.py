@@ -25,18 +25,18 @@ def evaluate(feed: Path, *more: str) -> list[str]:
 def test_live_values_are_beside_the_forecast_and_the_days_end(feed, tmp_path, hatstream):
     code, out, _ = hatstream(*evaluate(feed, "--live", "--json", "--output", str(tmp_path)))
     assert code == 0
-    found = json.loads(out)
-    assert found == json.loads((tmp_path / "live.json").read_text())
-    assert {each["day"] for each in found["errors"]} == set(levels_city.DAYS[1:])
-    assert {each["delta"] for each in found["storms"]} == {None, "1e-06"}
+    document = json.loads(out)
+    assert document == json.loads((tmp_path / "live.json").read_text())
+    assert {error["day"] for error in document["errors"]} == set(levels_city.DAYS[1:])
+    assert {storm["delta"] for storm in document["storms"]} == {None, "1e-06"}
 
 
 def test_learned_estimates_are_beside_the_constant(feed, hatstream):
     code, out, _ = hatstream(*evaluate(feed, "--learned", "--json"))
     assert code == 0
     errors = json.loads(out)["errors"]
-    assert {each["what"] for each in errors} > {"causal", "whole", "forecast"}
-    assert all(each["rows"] is None or each["rows"] >= 0 for each in errors), "none where every day is held back"
+    assert {error["what"] for error in errors} > {"causal", "whole", "forecast"}
+    assert all(error["rows"] is None or error["rows"] >= 0 for error in errors), "none where every day is held back"
 
 
 def test_one_day_alone_has_no_live_slots(tmp_path, hatstream):

@@ -27,12 +27,12 @@ def test_the_model_stands_beside_what_was_released_and_the_constant(feed, hatstr
     monkeypatch.setattr(past, "Noise", lambda: seeded(4))
     code, out, _ = hatstream(*evaluate(feed, "--totals", "36", "--json"))
     assert code == 0
-    found = json.loads(out)
-    whole, *days = found["errors"]
+    document = json.loads(out)
+    whole, *days = document["errors"]
     assert whole["held_back"] == 0
     assert whole["model"][0] < min(whole["raw"][0], whole["constant"][0])
-    assert [each["day"] for each in days] == list(city.DAYS)
-    assert found["coverage"][0]["hats"] == 18
+    assert [error["day"] for error in days] == list(city.DAYS)
+    assert document["coverage"][0]["hats"] == 18
 
 
 def test_where_nothing_is_known_nothing_is_compared(feed, hatstream, monkeypatch):

@@ -39,12 +39,12 @@ def quietly(*line: str) -> tuple[int, str, str]:
 @pytest.fixture(scope="module", params=[SPEC, WHOLE_DAYS], ids=["slot by slot", "whole days"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two days, released without model values into `out`, then read back with them into `model`; the input is gone."""
-    found = tmp_path_factory.mktemp("city")
-    released(found, quietly, *DAYS, spec=request.param)
-    line = [str(found / "model") if word == str(found / "out") else word for word in city.release(found)]
+    home = tmp_path_factory.mktemp("city")
+    released(home, quietly, *DAYS, spec=request.param)
+    line = [str(home / "model") if word == str(home / "out") else word for word in city.release(home)]
     assert quietly(*line, "--columns", "model")[0] == 0
-    (found / "feed.csv").unlink()
-    return found
+    (home / "feed.csv").unlink()
+    return home
 
 
 def estimated(
@@ -61,8 +61,8 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def rows(found: dict[str, bytes]) -> list[dict]:
-    return [json.loads(line) for name, data in found.items() if name.endswith("jsonl") for line in data.splitlines()]
+def rows(files: dict[str, bytes]) -> list[dict]:
+    return [json.loads(line) for name, data in files.items() if name.endswith("jsonl") for line in data.splitlines()]
 
 
 def test_estimates_are_the_published_bytes_without_the_data(folder: Path) -> None:
@@ -73,10 +73,10 @@ def test_what_was_released_stays_as_it_is_and_the_model_stands_beside(folder: Pa
     plain, beside = rows(files(folder / "out")), rows(files(folder / "model"))
     assert [{name: row[name] for name in row if name not in MODEL} for row in beside] == plain
     assert {row["model_status"] for row in beside} <= {"ok", "unreliable", "held-back"}
-    known = [row for row in beside if row["model_status"] != "held-back"]
-    assert known
-    assert all(0 <= row["model_lower95"] <= row["model_value"] <= row["model_upper95"] <= 65 for row in known)
-    assert any(row["model_value"] != row["value"] for row in known)
+    published = [row for row in beside if row["model_status"] != "held-back"]
+    assert published
+    assert all(0 <= row["model_lower95"] <= row["model_value"] <= row["model_upper95"] <= 65 for row in published)
+    assert any(row["model_value"] != row["value"] for row in published)
 
 
 def test_the_whole_ledger_changes_earlier_slots_and_not_the_last_one(folder: Path) -> None:

@@ -73,7 +73,7 @@ def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_pa
     only = only_class(planned(auto(), counts=json.dumps(counts.tolist()), name="counts.json"))
     grid = load(tmp_path / "spec.toml").value.grid
     ranking = Auto(prior=Prior(20, 12)).ranking(CountsKnown.all_of(counts), grid, Fraction(1))
-    wanted = [(label(each.mechanism), each.error) for each in ranking]
+    wanted = [(label(candidate.mechanism), candidate.error) for candidate in ranking]
     assert (only["chosen"][0]["mechanism"], only["forecast_error"]) == wanted[0]
     assert [(other["mechanism"], other["forecast_error"]) for other in only["runners_up"]] == wanted[1:3]
     _, out, _ = plan(auto(), counts=json.dumps(counts.tolist()), name="counts.json")
@@ -83,11 +83,11 @@ def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_pa
 
 @pytest.mark.slow
 def test_runners_up_never_forecast_less_than_the_choice_nor_repeat_it(planned):
-    for each in planned(auto(), "--synthetic")["statistics"][0]["classes"]:
-        errors = [each["forecast_error"], *(other["forecast_error"] for other in each["runners_up"])]
+    for kind in planned(auto(), "--synthetic")["statistics"][0]["classes"]:
+        errors = [kind["forecast_error"], *(other["forecast_error"] for other in kind["runners_up"])]
         assert errors == sorted(errors)
-        assert len({each["chosen"][0]["mechanism"], *(o["mechanism"] for o in each["runners_up"])}) == 3
-        assert sum(share["share"] for share in each["chosen"]) == pytest.approx(1)
+        assert len({kind["chosen"][0]["mechanism"], *(o["mechanism"] for o in kind["runners_up"])}) == 3
+        assert sum(share["share"] for share in kind["chosen"]) == pytest.approx(1)
 
 
 def test_the_composed_total_of_a_hand_made_table_is_exact(planned):
@@ -264,7 +264,7 @@ def test_every_mechanism_can_be_planned_with_and_without_a_prior(planned, mechan
         document = planned(text)
         assert document["hats"] == 6
         assert document["statistics"][0]["mechanism"] == mechanism
-        assert all(each["forecast_error"] >= 0 for each in document["statistics"][0]["classes"])
+        assert all(kind["forecast_error"] >= 0 for kind in document["statistics"][0]["classes"])
         assert "typical" in document["counts"]
 
 

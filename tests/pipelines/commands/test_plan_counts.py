@@ -18,7 +18,7 @@ def test_all_forms_of_a_table_give_the_same_plan(planned, tmp_path):
     columns = dict(zip(("slot", "cell", "vehicle", "count"), zip(*rows, strict=True), strict=True))
     columns["count"], columns["slot"] = ([int(value) for value in columns[name]] for name in ("count", "slot"))
     pq.write_table(pa.table({**columns, "speed": [1.0] * 7}), tmp_path / "counts.parquet")
-    lines = [json.dumps({name: columns[name][at] for name in columns}) for at in range(7)]
+    lines = [json.dumps({name: columns[name][number] for name in columns}) for number in range(7)]
     first = planned(city.SPEC, counts=TABLE)
     second = planned(city.SPEC, counts="\n".join(lines), name="counts.jsonl")
     third = planned(city.SPEC, "--counts", str(tmp_path / "counts.parquet"))

@@ -22,19 +22,19 @@ def planned(tmp_path, hatstream):
 
 
 def now(document):
-    (found,) = (each for each in document["totals"] if each["as_specified"])
-    return found
+    (specified,) = (total for total in document["totals"] if total["as_specified"])
+    return specified
 
 
 def test_a_larger_fleet_and_a_larger_total_need_fewer_vehicles(planned):
     many = levels_city.SPEC.replace("vehicles = 50", "vehicles = 5000")
     of = planned(many)
-    later = [each for each in of["totals"] if each["days"] == "a later day"]
-    assert [each["epsilon"] for each in later] == [0.66, 1.32, 2.64, 5.28, 10.56]
-    needed = [each["place_vehicles"] for each in later]
+    later = [total for total in of["totals"] if total["days"] == "a later day"]
+    assert [total["epsilon"] for total in later] == [0.66, 1.32, 2.64, 5.28, 10.56]
+    needed = [total["place_vehicles"] for total in later]
     assert needed == sorted(needed, reverse=True)
     assert now(of)["fleet"] is not None
-    first, later_day, week = (each for each in of["totals"] if each["epsilon"] == 2.64)
+    first, later_day, week = (total for total in of["totals"] if total["epsilon"] == 2.64)
     assert first["place_vehicles"] >= later_day["place_vehicles"] >= week["place_vehicles"]
 
 
@@ -104,7 +104,7 @@ def test_ones_own_feed_is_counted_as_a_release_counts_it(tmp_path, hatstream):
     document = json.loads(out)
     assert document["composed"]["debit_of_a_period"] == {"epsilon": period["sum_of_slot_maxima"], "known": "exact"}
     assert document["hats"] == period["hats"]
-    assert "resolution 8" in {each["choice"] for each in document["choices"]}
+    assert "resolution 8" in {choice["choice"] for choice in document["choices"]}
     assert document["needs"]["by_epsilon"][2]["epsilon"] == 1.0
 
 

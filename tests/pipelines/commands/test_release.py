@@ -84,8 +84,8 @@ def test_the_most_spent_is_compared_exactly():
 
 def test_what_half_and_nine_tenths_of_the_vehicles_spent_at_most_is_counted_too():
     exposure = pack_exposure(Exposure(np.arange(10), np.arange(1, 11)[:, None]))
-    found = spend_of({0: Fraction(1, 2)}, lambda _: [exposure], [Fraction(1)])
-    assert found == (Fraction(5), Fraction(5, 2), Fraction(9, 2))
+    spend = spend_of({0: Fraction(1, 2)}, lambda _: [exposure], [Fraction(1)])
+    assert spend == (Fraction(5), Fraction(5, 2), Fraction(9, 2))
     assert spend_of({0: Fraction(1, 2)}, lambda _: [], [Fraction(1)]) == (0, 0, 0)
 
 
@@ -216,8 +216,8 @@ def test_many_release_shards_publish_the_same_cells_and_charge_the_cap(tmp_path,
 def test_wrong_use_has_its_exit_code_and_says_what_is_wrong(town, hatstream, arguments, code, said):
     base = city.release(town, *arguments)
     cut = base.index("--from")
-    found, out, err = hatstream(*base[:cut], *base[cut + 4 :])
-    assert (found, out) == (code, "")
+    exit_code, out, err = hatstream(*base[:cut], *base[cut + 4 :])
+    assert (exit_code, out) == (code, "")
     assert said in err
     assert not (town / "out").exists()
 
@@ -248,8 +248,8 @@ def test_a_release_on_this_machine_starts_without_beam(town):
     """Which takes longer to import than all else that a small release does."""
     program = "import sys; from pipelines.cli import main; main(sys.argv[1:]); print('apache_beam' in sys.modules)"
     line = [sys.executable, "-c", program, *map(str, city.release(town, "--json"))]
-    found = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines()[-1] == "False"
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_yesterday_is_the_local_day_before_today(town, hatstream):

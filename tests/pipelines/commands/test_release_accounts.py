@@ -68,10 +68,10 @@ def test_a_budget_that_another_job_takes_meanwhile_refuses_its_period_and_the_ot
     look = Ledger.excess
 
     def look_and_lose(ledger, *arguments):
-        found = look(ledger, *arguments)
+        result = look(ledger, *arguments)
         rival = unit(spec_id="r", period=city.DAYS[1], epsilon="45")
         ledger.record("small", PureLimit(Fraction(50)), "rival", "{}", [rival])
-        return found
+        return result
 
     monkeypatch.setattr(Ledger, "excess", look_and_lose)
     code, out, err = hatstream(*city.release(town))

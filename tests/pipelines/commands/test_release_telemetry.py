@@ -31,16 +31,16 @@ def test_with_hardly_any_noise_the_means_are_those_of_an_independent_count(telem
             slot = datetime.fromisoformat(row["timestamp"]).replace(minute=0, second=0).isoformat()
             cell = h3.latlng_to_cell(float(row["latitude"]), float(row["longitude"]), 7)
             speeds[slot, cell].append(min(max(float(row["speed"]) * 3.6, 0), 65))
-    found = {(row["slot_start"], row["cell"]): float(row["value"]) for row in rows_in(tmp_path / "out")}
-    assert found.keys() == speeds.keys()
+    means = {(row["slot_start"], row["cell"]): float(row["value"]) for row in rows_in(tmp_path / "out")}
+    assert means.keys() == speeds.keys()
     for key, values in speeds.items():
-        assert found[key] == pytest.approx(sum(values) / len(values), abs=0.01)
+        assert means[key] == pytest.approx(sum(values) / len(values), abs=0.01)
 
 
 def test_surat_at_ten_o_clock_has_64_hats(telemetry, tmp_path, hatstream):
     spec = city.AUSTIN.replace("America/Chicago", "Asia/Kolkata").replace("capmetro", "iudx")
-    at = ("2022-01-01T10:00", "2022-01-01T11:00")
-    done = release_real(hatstream, tmp_path, spec, telemetry / "surat/suratITMS.json", *at)
+    hours = ("2022-01-01T10:00", "2022-01-01T11:00")
+    done = release_real(hatstream, tmp_path, spec, telemetry / "surat/suratITMS.json", *hours)
     assert (done["rows"], done["periods"][0]["hats"], done["periods"][0]["slots"]) == (5_000, 64, 1)
 
 

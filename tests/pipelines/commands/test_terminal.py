@@ -29,7 +29,7 @@ def widest(text):
 def test_no_text_of_a_table_is_cut_off(columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", columns)
     table = Table(title="title")
-    names = [f"a column with a long name {at}" for at in range(6)]
+    names = [f"a column with a long name {number}" for number in range(6)]
     for name in names:
         table.add_column(name)
     table.add_row(*(CELL for _ in names))
@@ -66,8 +66,8 @@ def test_a_rerun_says_what_the_first_run_said(town, hatstream):
 def test_every_command_takes_quiet_and_verbose():
     for name in COMMANDS:
         command = commands.get_command(None, name)
-        for each in [command, *getattr(command, "commands", {}).values()]:
-            assert {"quiet", "verbose"} <= {parameter.name for parameter in each.params}, each.name
+        for subcommand in [command, *getattr(command, "commands", {}).values()]:
+            assert {"quiet", "verbose"} <= {parameter.name for parameter in subcommand.params}, subcommand.name
 
 
 def test_verbose_says_where_the_ledger_is_and_quiet_says_nothing_but_results(town, hatstream):

@@ -37,9 +37,9 @@ def reports(tmp_path: Path) -> Path:
     spec = write(tmp_path, fusion_city.spec())
     for kind in ("csv", "jsonl", "parquet", "avro"):
         arguments = ["perturb", "--spec", str(spec), "--input", str(tmp_path / "feed.csv"), "--key", str(key), "--json"]
-        found = CliRunner().invoke(hatstream, [*arguments, "--output", str(tmp_path / f"reports.{kind}")])
-        assert found.exit_code == DONE, found.output
-        made = json.loads(found.output)
+        done = CliRunner().invoke(hatstream, [*arguments, "--output", str(tmp_path / f"reports.{kind}")])
+        assert done.exit_code == DONE, done.output
+        made = json.loads(done.output)
         assert (made["reports"], made["vehicles"], made["leakage"]) == (1_200, 200, 7.0)
         assert made["refused"] == {"bad-time": 1}
     return tmp_path
@@ -48,9 +48,9 @@ def reports(tmp_path: Path) -> Path:
 def fused(folder: Path, kind: str) -> tuple[dict[str, object], list[dict[str, str]]]:
     spec = write(folder, fusion_city.spec(layout=kind))
     arguments = ["fuse", "--spec", str(spec), "--input", str(folder / f"reports.{kind}"), "--formats", "csv,parquet"]
-    found = CliRunner().invoke(hatstream, [*arguments, "--output", str(folder / "out"), "--json"])
-    assert found.exit_code == DONE, found.output
-    document = json.loads(found.output)
+    done = CliRunner().invoke(hatstream, [*arguments, "--output", str(folder / "out"), "--json"])
+    assert done.exit_code == DONE, done.output
+    document = json.loads(done.output)
     written, table = (Path(name) for name in document["files"])
     with written.open() as file:
         rows = list(csv.DictReader(file))
@@ -107,9 +107,9 @@ def test_reports_of_a_whole_feed_can_be_fused_without_slots(reports: Path) -> No
     first_hour = pyarrow.csv.read_csv(reports / "reports.csv").slice(0, 200)
     pyarrow.csv.write_csv(first_hour, reports / "one.csv")
     arguments = ["fuse", "--spec", str(spec), "--input", str(reports / "one.csv"), "--output", str(reports / "out")]
-    found = CliRunner().invoke(hatstream, arguments)
-    assert found.exit_code == DONE, found.output
-    assert "Every user gave away at most epsilon 3.5 with one value" in found.output
+    done = CliRunner().invoke(hatstream, arguments)
+    assert done.exit_code == DONE, done.output
+    assert "Every user gave away at most epsilon 3.5 with one value" in done.output
 
 
 def test_an_input_without_a_usable_report_is_a_failure(reports: Path) -> None:

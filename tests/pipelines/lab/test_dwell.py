@@ -30,18 +30,18 @@ def test_a_cap_moves_the_mean_upwards_and_no_cap_does_not() -> None:
 
 
 def test_the_mean_of_vehicles_has_no_bias_and_is_another_number() -> None:
-    found = of_vehicles([HAT], np.array([TRUTH]), np.array([12.0]), GRID, "1000", 1)
-    assert found.bias == pytest.approx(0, abs=1e-6)
-    assert found.above == pytest.approx(25 - TRUTH)
-    assert found.mean == pytest.approx(0, abs=1)
+    error = of_vehicles([HAT], np.array([TRUTH]), np.array([12.0]), GRID, "1000", 1)
+    assert error.bias == pytest.approx(0, abs=1e-6)
+    assert error.above == pytest.approx(25 - TRUTH)
+    assert error.mean == pytest.approx(0, abs=1)
 
 
 def test_the_bias_is_weighed_by_reports_and_holds_no_noise() -> None:
     hats = real.RealHats([HAT], np.array([TRUTH]), np.array([12.0]), np.array([2.0]))
-    found = {each.label: each for each in real.errors_of(hats, GRID, ["0.1"], 1, None, lambda *_: None)}
-    assert found["baseline"].bias == pytest.approx(0, abs=1e-6)
-    assert found["baseline"].mean > 0
-    assert found[real.CONSTANT].bias == 0
+    errors = {error.label: error for error in real.errors_of(hats, GRID, ["0.1"], 1, None, lambda *_: None)}
+    assert errors["baseline"].bias == pytest.approx(0, abs=1e-6)
+    assert errors["baseline"].mean > 0
+    assert errors[real.CONSTANT].bias == 0
 
 
 def test_silence_is_for_queries_alone() -> None:

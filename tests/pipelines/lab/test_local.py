@@ -16,22 +16,22 @@ from pipelines.lab.evaluation import local, local_report
 @pytest.fixture(scope="module")
 def cells() -> list[local.LocalCell]:
     """Four trials of 5,000 users for the means, and one of 1,000 for the distributions."""
-    found = []
+    figures = []
     for table, configs, users, trials in (
         ("mean", local.MEANS, 5_000, 4),
         ("distribution", local.DISTRIBUTIONS, 1_000, 1),
     ):
         for config in configs:
             sums = local.run_task((table, "beta", config, 0), users, trials, 1, None)
-            found += [local.cell_of(table, "beta", config, name, np.array(sums[name]), users) for name in sums]
-    return found
+            figures += [local.cell_of(table, "beta", config, name, np.array(sums[name]), users) for name in sums]
+    return figures
 
 
 def test_means_agree_with_exact_figures_and_those_with_the_reference(cells: list[local.LocalCell]) -> None:
     """36 figures within 4 standard errors of exact ones and 6 of UWA near the reference; seed fixed."""
-    known = [local_report.agrees(cell) for cell in cells if local_report.agrees(cell) is not None]
-    assert len(known) == 42
-    assert all(known)
+    agreed = [local_report.agrees(cell) for cell in cells if local_report.agrees(cell) is not None]
+    assert len(agreed) == 42
+    assert all(agreed)
     for cell in cells:
         exact, reference = local_report.exact_of(cell), local_report.reference_of(cell)
         if exact is not None and reference is not None:
@@ -48,9 +48,9 @@ def test_a_wrong_figure_is_told(cells: list[local.LocalCell]) -> None:
 
 def test_fusing_beats_every_single_service(cells: list[local.LocalCell]) -> None:
     for config in local.MEANS:
-        mine = {cell.column: cell.value for cell in cells if (cell.table, cell.config) == ("mean", config)}
-        assert mine["fixed"] < min(mine[name] for name in local.MEAN_KINDS)
-        assert mine["fixed"] == pytest.approx(mine["uwa"], rel=0.01)
+        value_of = {cell.column: cell.value for cell in cells if (cell.table, cell.config) == ("mean", config)}
+        assert value_of["fixed"] < min(value_of[name] for name in local.MEAN_KINDS)
+        assert value_of["fixed"] == pytest.approx(value_of["uwa"], rel=0.01)
 
 
 def test_divergence_is_zero_of_equals_and_log_two_of_strangers() -> None:
@@ -78,7 +78,7 @@ def test_the_command_takes_no_half_of_its_options() -> None:
 def test_the_command_prints_one_document(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.lab.commands.evaluate_local.USERS", 500)
     monkeypatch.setattr("pipelines.lab.evaluation.local.BUCKETS", 16)
-    found = CliRunner().invoke(hatstream, ["evaluate", "--local", "--runs", "1", "--processes", "1", "--json"])
-    assert found.exit_code == DONE, found.output
-    document = json.loads(found.output)
+    done = CliRunner().invoke(hatstream, ["evaluate", "--local", "--runs", "1", "--processes", "1", "--json"])
+    assert done.exit_code == DONE, done.output
+    document = json.loads(done.output)
     assert len(document["cells"]) == 6 * 7 + 2 * 4 * 4

@@ -28,22 +28,22 @@ def error(slower_from: int | None, *, learns: bool = True) -> float:
     days = [_changed(city(), number + 1, slower_from, None) for number in range(DAYS)]
     if not learns:
         return sum(_of_frozen(days)) / sum(day.reports.sum() for day in days[LATER])
-    found = list(_errors(city(), days, TOTAL))[LATER]
-    assert all(day.published is not None for day in found)
-    return sum(day.published or 0.0 for day in found) / sum(day.reports for day in found)
+    errors = list(_errors(city(), days, TOTAL))[LATER]
+    assert all(day.published is not None for day in errors)
+    return sum(day.published or 0.0 for day in errors) / sum(day.reports for day in errors)
 
 
 def _of_frozen(days):
-    known = _known_after(days[: CHANGE - 1])
+    model = _known_after(days[: CHANGE - 1])
     for day in days[LATER]:
-        forecast = published(known.forecast(np.array(day.hours, np.int64)), float(GRID.upper))
+        forecast = published(model.forecast(np.array(day.hours, np.int64)), float(GRID.upper))
         yield _missed(day, forecast.values)
 
 
 def _known_after(days):
     with pytest.MonkeyPatch.context() as patch:
         kept = []
-        patch.setattr("benchmarks.weeks._error", lambda _city, _day, known: kept.append(known))
+        patch.setattr("benchmarks.weeks._error", lambda _city, _day, model: kept.append(model))
         list(_errors(city(), days, TOTAL))
     return kept[-1]
 

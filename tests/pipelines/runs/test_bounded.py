@@ -81,16 +81,16 @@ def check_drawn_in_vain(folder, hatstream, arguments):
 @pytest.mark.parametrize("spec", [WHOLE, pytest.param(SHARDED, marks=pytest.mark.slow)])
 def test_it_releases_what_the_job_of_one_machine_releases(tmp_path, hatstream, spec):
     opened(tmp_path, hatstream, spec, [*city.rows(), *city.rows()[:5], "PLATE1,no time,21,72,3\n"])
-    found = check_equal(tmp_path, hatstream, city.release(tmp_path))
-    assert (found["rows"], found["duplicates"], found["refused"]) == (132, 5, {"parse/bad-time": 1})
+    summary = check_equal(tmp_path, hatstream, city.release(tmp_path))
+    assert (summary["rows"], summary["duplicates"], summary["refused"]) == (132, 5, {"parse/bad-time": 1})
 
 
 def test_files_are_read_by_row_groups(tmp_path, hatstream, monkeypatch):
     monkeypatch.setattr("pipelines.runs.crew.crew.SHARE_BYTES", 500)
     city.write_parquet(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
-    found = check_equal(tmp_path, hatstream, of(city.release(tmp_path), tmp_path, "feed-*.parquet"))
-    assert (found["rows"], found["duplicates"]) == (127, 1)
+    summary = check_equal(tmp_path, hatstream, of(city.release(tmp_path), tmp_path, "feed-*.parquet"))
+    assert (summary["rows"], summary["duplicates"]) == (127, 1)
 
 
 def test_periods_by_levels_rest_on_those_before_them(tmp_path, hatstream):

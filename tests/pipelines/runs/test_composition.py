@@ -129,7 +129,7 @@ def test_a_period_planned_as_a_whole_is_released_once(tmp_path, hatstream):
 
 
 def test_parts_of_the_input_change_no_plan_of_a_period(tmp_path, hatstream, monkeypatch):
-    found = []
+    plans = []
     for rows in (4_000_000, 5):
         folder = tmp_path / str(rows)
         folder.mkdir()
@@ -137,9 +137,9 @@ def test_parts_of_the_input_change_no_plan_of_a_period(tmp_path, hatstream, monk
         monkeypatch.setattr(counting, "PART_ROWS", rows)
         released(folder, hatstream)
         units = ledger_of(folder).released(load(folder / "spec.toml").spec_id, city.DAYS[0])
-        found.append([[(each.cell, each.plan) for each in unit.released] for unit in units])
-    assert found[0] == found[1]
-    assert sum(map(len, found[0])) == 9
+        plans.append([[(hat.cell, hat.plan) for hat in unit.released] for unit in units])
+    assert plans[0] == plans[1]
+    assert sum(map(len, plans[0])) == 9
 
 
 @pytest.mark.parametrize("scope", ["slot", "period"])
@@ -160,8 +160,8 @@ def test_mean_and_variance_are_those_of_an_independent_count_when_there_is_hardl
     released(tmp_path, hatstream, *DAY)
     speeds: dict[tuple[int, str], list[float]] = {}
     for line in city.rows(days=city.DAYS[:1]):
-        _, at, lat, _, speed = line.strip().split(",")
-        speeds.setdefault((int(at[11:13]), lat), []).append(float(speed))
+        _, time, lat, _, speed = line.strip().split(",")
+        speeds.setdefault((int(time[11:13]), lat), []).append(float(speed))
     expected = sorted((np.mean(v), np.var(v)) for v in speeds.values())
     rows = rows_in(tmp_path)
     values = {(row["slot_start"], row["cell"], row["statistic"]): float(row["value"]) for row in rows}
@@ -187,11 +187,11 @@ def test_intervals_of_the_variance_hold_the_true_one(tmp_path, hatstream):
 
 
 def test_plain_estimators_get_the_second_stage_under_suppression_and_not_without(tmp_path):
-    found = {}
+    caps = {}
     for privacy in (WHOLE, CLIPPED):
         city.write(tmp_path, spec=spec_of(privacy, TWO))
-        found[privacy] = [stat.mechanism.m_ub for stat in load(tmp_path / "spec.toml").statistics]
-    assert found == {WHOLE: ["none", "none"], CLIPPED: ["opt", "opt"]}
+        caps[privacy] = [stat.mechanism.m_ub for stat in load(tmp_path / "spec.toml").statistics]
+    assert caps == {WHOLE: ["none", "none"], CLIPPED: ["opt", "opt"]}
 
 
 def test_the_second_stage_can_be_declined(tmp_path):
@@ -210,8 +210,8 @@ def counts_of(folder):
     """The table of counts that `plan` takes, of the first day."""
     counts: dict[tuple[str, str, str], int] = {}
     for line in city.rows(days=city.DAYS[:1]):
-        bus, at, lat, *_ = line.split(",")
-        counts[at[11:13], lat, bus] = counts.get((at[11:13], lat, bus), 0) + 1
+        bus, time, lat, *_ = line.split(",")
+        counts[time[11:13], lat, bus] = counts.get((time[11:13], lat, bus), 0) + 1
     path = folder / "counts.csv"
     path.write_text("slot,cell,vehicle,count\n" + "".join(f"{','.join(key)},{n}\n" for key, n in counts.items()))
     return path
@@ -243,11 +243,11 @@ def test_one_release_is_said_per_hat_slot_day_and_week(tmp_path, hatstream, unit
     code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--counts", counts_of(tmp_path), "--json")
     assert code == 0
     document = json.loads(out.splitlines()[-1])
-    by_unit = {each["unit"]: each for each in document["guarantees"]}
+    by_unit = {guarantee["unit"]: guarantee for guarantee in document["guarantees"]}
     assert by_unit["a vehicle in one HAT"]["release"] == {"epsilon": 1.0, "known": "exact"}
     assert by_unit["a vehicle in one slot"]["release"] == {"epsilon": 3.0, "known": "exact"}
-    for name, known, times in said:
-        (found,) = [each for key, each in by_unit.items() if name in key]
-        assert found["release"] == {"epsilon": 9.0 * times, "known": known}
-        assert found["account"] == 50 * times
+    for name, is_known, times in said:
+        (guarantee,) = [entry for key, entry in by_unit.items() if name in key]
+        assert guarantee["release"] == {"epsilon": 9.0 * times, "known": is_known}
+        assert guarantee["account"] == 50 * times
     assert "when, where, how often" in document["not_protected"]

@@ -25,8 +25,8 @@ NO_ROAD = Road(None, None, Hexagons(7, None), None)
 
 
 def children():
-    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [pid for pid in found if "pipelines.runs.crew.worker" in Path(f"/proc/{pid}/cmdline").read_text()]
+    pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [pid for pid in pids if "pipelines.runs.crew.worker" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 
 def test_workers_give_the_digests_and_files_that_one_process_gives(town, hatstream, monkeypatch):

@@ -27,13 +27,13 @@ DAY = city.DAYS[0]
 def rows(kmh=36, buses=60, header="bus,ts,lat,lon\n"):
     """Buses that go north and south through a cell at one speed, a position a minute, without a speed."""
     step = kmh / 60 / 111.195  # degrees a minute
-    found = []
+    lines = []
     for bus in range(buses):
         for minute in range(150):
-            at = 21.170 + step * (minute % 2)
+            lat = 21.170 + step * (minute % 2)
             time = f"{DAY}T{8 + minute // 60:02d}:{minute % 60:02d}:{bus % 60:02d}+05:30"
-            found.append(f"PLATE{bus},{time},{at:.7f},72.8300000\n")
-    return header, found
+            lines.append(f"PLATE{bus},{time},{lat:.7f},72.8300000\n")
+    return header, lines
 
 
 def tallied(folder, lines, header):
@@ -57,10 +57,10 @@ def tallied(folder, lines, header):
 
 def test_the_speeds_of_a_feed_that_has_none_are_counted(tmp_path):
     header, lines = rows()
-    found, outcome = tallied(tmp_path, lines, header)
+    counts, outcome = tallied(tmp_path, lines, header)
     assert outcome.refused == {"derive/first-of-day": 60}
-    assert sum(reports for *_, reports, _ in found) == 60 * 149
-    assert {round(total / reports) for *_, reports, total in found} == {3_600}
+    assert sum(reports for *_, reports, _ in counts) == 60 * 149
+    assert {round(total / reports) for *_, reports, total in counts} == {3_600}
 
 
 def test_order_parts_and_files_change_no_integer(tmp_path, monkeypatch):
@@ -81,7 +81,7 @@ def test_a_feed_without_speeds_is_released_and_a_second_run_finds_it_the_same(tm
         code, out, err = hatstream(*city.release(tmp_path, "--json", start=DAY, end=DAY))
         assert (code, err) == (0, "")
         summaries.append(json.loads(out))
-    assert [each["stages_new"] for each in summaries] == [2, 0]
+    assert [summary["stages_new"] for summary in summaries] == [2, 0]
     assert summaries[1]["operator_only"]["stages_that_differ_now"] == 0
     assert summaries[0]["operator_only"]["refused"] == {"derive/first-of-day": 9}
     assert len(list((tmp_path / "out").iterdir())) == 4 * len(city.FORMATS)
@@ -103,9 +103,9 @@ def test_a_plan_counts_it_and_an_evaluation_refuses_it(tmp_path, hatstream):
 @pytest.mark.parametrize("layout", ["csv", "jsonl", "json", "parquet", "avro"])
 def test_every_form_is_read_without_a_column_of_speeds(layout, tmp_path):
     spec = SPEC.replace('layout = "csv"', f'layout = "{layout}"')
-    found = load(levels_city.write(tmp_path, spec=spec)[0]).input
-    assert found.derived == SpeedLimits(300, Fraction(100))
-    assert found.layout.fields == ("vehicle", "time", "lat", "lon")
+    source = load(levels_city.write(tmp_path, spec=spec)[0]).input
+    assert source.derived == SpeedLimits(300, Fraction(100))
+    assert source.layout.fields == ("vehicle", "time", "lat", "lon")
 
 
 def test_a_fixed_layout_may_derive_speeds_too(tmp_path):

@@ -58,10 +58,10 @@ class Servers:
         return [Unit(slot_s, slot_s in self._with_data) for slot_s in slots]
 
     def counters(self):
-        found = self._counters.pop(0)
-        if isinstance(found, OSError):
-            raise found
-        return Operator(found)
+        counted = self._counters.pop(0)
+        if isinstance(counted, OSError):
+            raise counted
+        return Operator(counted)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_counters_are_said_alike_whether_an_engine_keeps_the_spaces_of_their_nam
         {"units redrawn": 3, "messages behind the watermark": 2},
         {"units_redrawn": 3, "messages_behind_the_watermark": 2},
     ]
-    spaces, none = (attend("RUNNING", slots=[{}, {START_S: 1}], counters=[found])[-1] for found in told)
+    spaces, none = (attend("RUNNING", slots=[{}, {START_S: 1}], counters=[counted])[-1] for counted in told)
     assert {**spaces, "lag_s": 0} == {**none, "lag_s": 0}
     assert (none["units_redrawn"], none["messages_behind_the_watermark"]) == (3, 2)
 

@@ -14,7 +14,7 @@ MEAN = 'name = "mean"\nmechanism = "array-average"'
 OF_VEHICLES = 'name = "mean-of-vehicles"'
 SPEC = city.SPEC.replace(MEAN, OF_VEHICLES).replace("epsilon = 1.0", "epsilon = 1000").replace("50", "100000")
 LINES = [
-    *(f"SLOW,2022-01-01T08:{at:02d}:00+05:30,21.17,72.83,2\n" for at in range(40)),
+    *(f"SLOW,2022-01-01T08:{minute:02d}:00+05:30,21.17,72.83,2\n" for minute in range(40)),
     "FAST,2022-01-01T08:01:00+05:30,21.17,72.83,40\n",
     "OTHER,2022-01-01T08:02:00+05:30,21.17,72.83,30\n",
 ]
@@ -75,4 +75,4 @@ def test_evaluate_compares_compositions_of_it_and_says_that_it_does_not_compare_
     assert (code, "give --totals to compare mean-of-vehicles" in err) == (1, True)
     code, out, _ = hatstream(*asked, "--totals", "5", "--json")
     assert code == 0
-    assert {each["statistic"] for each in json.loads(out)["errors"]} == {"mean-of-vehicles"}
+    assert {error["statistic"] for error in json.loads(out)["errors"]} == {"mean-of-vehicles"}

@@ -46,25 +46,25 @@ def test_what_health_says_is_what_is_scraped(spec):
     for facts in ({"job": "x", "spec_id": spec.spec_id, "from": "."}, {"state": "RUNNING"}, SLOT | COUNTS):
         metrics(Summary(facts))
     metrics(Summary(SLOT | {"slot": "2022-01-01T09:00:00+05:30", "no_data": "no row came in"} | COUNTS))
-    found = scraped(metrics)
-    assert found["hatstream_stream_info", "small-city", spec.spec_id] == 1
-    assert found["hatstream_stream_running",] == found["hatstream_ledger_reachable",] == 1
-    assert found["hatstream_slots_recorded_total",] == 2
-    assert found["hatstream_slots_without_data_total",] == 1
-    assert found["hatstream_rows_total",] == 80
-    assert found["hatstream_rows_refused_total", "parse/bad-time"] == 6
-    assert found["hatstream_slot_lag_seconds",] == 4.5
-    assert found["hatstream_newest_slot_end_timestamp_seconds",] == 1641011400
-    assert found["hatstream_units_changed_total",] == 2
+    samples = scraped(metrics)
+    assert samples["hatstream_stream_info", "small-city", spec.spec_id] == 1
+    assert samples["hatstream_stream_running",] == samples["hatstream_ledger_reachable",] == 1
+    assert samples["hatstream_slots_recorded_total",] == 2
+    assert samples["hatstream_slots_without_data_total",] == 1
+    assert samples["hatstream_rows_total",] == 80
+    assert samples["hatstream_rows_refused_total", "parse/bad-time"] == 6
+    assert samples["hatstream_slot_lag_seconds",] == 4.5
+    assert samples["hatstream_newest_slot_end_timestamp_seconds",] == 1641011400
+    assert samples["hatstream_units_changed_total",] == 2
 
 
 def test_a_ledger_that_is_away_slots_that_are_overdue_and_an_end_are_seen(spec):
     metrics = Metrics(spec)
     for facts in ({"state": "RUNNING"}, {"ledger": "refused"}, {"overdue": 3, "oldest": "."}, {"state": "FAILED"}):
         metrics(Summary(facts))
-    found = scraped(metrics)
-    assert found["hatstream_ledger_reachable",] == found["hatstream_stream_running",] == 0
-    assert found["hatstream_slots_overdue",] == 3
+    samples = scraped(metrics)
+    assert samples["hatstream_ledger_reachable",] == samples["hatstream_stream_running",] == 0
+    assert samples["hatstream_slots_overdue",] == 3
     metrics(Summary({"ledger": "answers"}))
     metrics(Summary({"overdue": 0}))
     assert scraped(metrics)["hatstream_ledger_reachable",] == 1

@@ -75,7 +75,7 @@ def test_nothing_that_was_fetched_has_a_name_on_disk(store, tmp_path, monkeypatc
         assert Path(path).read_bytes() == b"secret"
         assert path.endswith("feed.csv")
         (folder,) = tmp_path.iterdir()
-        assert [each.is_symlink() for each in folder.iterdir()] == [True], "a link, which holds nothing"
+        assert [path.is_symlink() for path in folder.iterdir()] == [True], "a link, which holds nothing"
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StepError, match=r"s3://fleet/none: cannot be fetched"), fetched("s3://fleet/none"):
         pass

@@ -82,9 +82,9 @@ def test_events_stay_on_disk_whatever_threads_read_them(town, hatstream, monkeyp
 def test_a_refusal_has_the_words_and_code_of_this_machine_and_records_nothing(town, hatstream, spec, lines, code):
     folder = town(spec, lines)
     arguments = city.release(folder, **ONE_DAY)
-    found = hatstream(*arguments, "--runner", "FnApiRunner")
-    assert found[0] == code
-    assert (found, files_in(folder / "out")) == (hatstream(*arguments), {})
+    outcome = hatstream(*arguments, "--runner", "FnApiRunner")
+    assert outcome[0] == code
+    assert (outcome, files_in(folder / "out")) == (hatstream(*arguments), {})
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def key_coder(proto, collection):
     return pair.component_coder_ids[0]
 
 
-def coders(proto, at):
+def coders(proto, coder_id):
     """URNs of a coder and of all that it is made of."""
-    coder = proto.components.coders[at]
+    coder = proto.components.coders[coder_id]
     yield coder.spec.urn
     for inner in coder.component_coder_ids:
         yield from coders(proto, inner)

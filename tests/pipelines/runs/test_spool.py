@@ -66,5 +66,5 @@ def test_what_is_put_without_a_key_is_found_by_what_was_returned_for_it():
     with Spool() as spool:
         spool.append("key", b"before")
         put = [spool.put(data) for data in (b"a", b"", b"b" * 1_000)]
-        assert [spool.get(each) for each in reversed(put)] == [b"b" * 1_000, b"", b"a"]
+        assert [spool.get(handle) for handle in reversed(put)] == [b"b" * 1_000, b"", b"a"]
         assert list(spool.read("key")) == [b"before"]

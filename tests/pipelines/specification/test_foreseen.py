@@ -54,8 +54,8 @@ def test_of_each_hat_one_alone_may_be_too_much(tmp_path):
 
 @pytest.mark.parametrize(("box", "is_told"), [([-180, -90, 180, 90], False), ([12.0, 77.0, 13.0, 78.0], True)])
 def test_a_box_without_a_cell_of_the_region_is_told(box, is_told, tmp_path):
-    found = told(tmp_path, levels_city.SPEC.replace("resolution = 7", f"resolution = 7\nbbox = {box}"))
-    assert [text.startswith("no cell of cells.region lies in cells.bbox") for text in found] == [True] * is_told
+    words = told(tmp_path, levels_city.SPEC.replace("resolution = 7", f"resolution = 7\nbbox = {box}"))
+    assert [text.startswith("no cell of cells.region lies in cells.bbox") for text in words] == [True] * is_told
 
 
 def test_a_box_across_the_antimeridian_holds_what_is_on_either_side(tmp_path):

@@ -222,13 +222,13 @@ def test_a_region_beyond_180_degrees_is_refused_because_its_cells_would_be_lost(
 
 
 def test_a_region_split_at_the_antimeridian_has_the_cells_of_both_sides(spec, tmp_path):
-    found = []
+    regions = []
     for name, parts in (("west", [(179.5, 180)]), ("east", [(-180, -179.5)]), ("both", [(179.5, 180), (-180, -179.5)])):
         document = {"type": "MultiPolygon", "coordinates": [rectangle(*side) for side in parts]}
         (tmp_path / f"{name}.geojson").write_text(json.dumps(document))
-        found.append(set(spec(('"occupied"', f'"{name}.geojson"')).cells.region))
-    assert found[2] == found[0] | found[1]
-    assert min(len(found[0]), len(found[1])) > 50
+        regions.append(set(spec(('"occupied"', f'"{name}.geojson"')).cells.region))
+    assert regions[2] == regions[0] | regions[1]
+    assert min(len(regions[0]), len(regions[1])) > 50
 
 
 def test_a_box_may_cross_the_antimeridian(spec):
@@ -263,8 +263,8 @@ class Misnamed(Baseline):
 
 def test_a_mechanism_of_other_outputs_than_the_statistics_is_refused_when_a_specification_is_loaded(spec, monkeypatch):
     """It would publish empty values with the status ok, and debit the account for them."""
-    known = registered() | {"misnamed": Misnamed}
-    monkeypatch.setattr("pipelines.specification.statistics.registered", lambda: known)
+    mechanisms = registered() | {"misnamed": Misnamed}
+    monkeypatch.setattr("pipelines.specification.statistics.registered", lambda: mechanisms)
     with pytest.raises(SpecificationError, match="misnamed gives average, but mean puts out one number"):
         spec(('mechanism = "array-average"', 'mechanism = "misnamed"'))
 

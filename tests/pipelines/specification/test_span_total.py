@@ -51,11 +51,11 @@ def spent_on_a_day(how: LevelsPolicy, *, is_first: bool) -> Fraction:
     """What the integers of the worst vehicle-day spend over the stages of a day: rho, or epsilon without delta."""
     planned, most = how.first if is_first else how.later, ZERO
     centres = np.full((len(REGION), len(HOURS)), 2_000)
-    stages = [laid_stage(how, planned, at, HOURS, centres, EntryNumber(0)) for at in range(len(planned))]
+    stages = [laid_stage(how, planned, index, HOURS, centres, EntryNumber(0)) for index in range(len(planned))]
     for day in DAYS:
         power = 2 if how.kind == "gaussian" else 1
         sums = [sum(abs(value) ** power for value in unchecked(rows([day]), one).value.tolist()) for one in stages]
-        most = max(most, sum((Fraction(each) for each in sums), ZERO))
+        most = max(most, sum((Fraction(part) for part in sums), ZERO))
     return most / (2 * planned[0].spread) if how.kind == "gaussian" else most / planned[0].spread
 
 
@@ -85,7 +85,7 @@ def by_the_average(days: int, weekdays: tuple[Weekday, ...]) -> int:
 
 def of_the_first_days(days: int, weekdays: tuple[Weekday, ...]) -> int:
     """From a Saturday on."""
-    return sum(WEEKDAYS[(5 + at) % 7] in weekdays for at in range(days))
+    return sum(WEEKDAYS[(5 + day) % 7] in weekdays for day in range(days))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,7 +108,7 @@ MONDAY = date(2027, 10, 25)  # in the week in which clocks go back in Europe
 
 
 def days_of_a_window(first: int, days: int, weekdays: tuple[Weekday, ...]) -> list[date]:
-    window = [MONDAY + timedelta(days=first + at) for at in range(days)]
+    window = [MONDAY + timedelta(days=first + day) for day in range(days)]
     return [day for day in window if WEEKDAYS[day.weekday()] in weekdays]
 
 
@@ -177,7 +177,7 @@ def test_the_smallest_and_the_largest_share_are_those_of_the_first_days_or_the_o
 
 
 def from_monday(days: int, weights: Mapping[Weekday, Fraction]) -> Fraction:
-    return sum((weights[WEEKDAYS[at % 7]] for at in range(days)), ZERO)
+    return sum((weights[WEEKDAYS[day % 7]] for day in range(days)), ZERO)
 
 
 def as_weeks_have(days: int, weights: Mapping[Weekday, Fraction]) -> Fraction:
@@ -216,5 +216,5 @@ def test_weights_that_are_alike_are_equal_shares_whatever_they_are() -> None:
 @pytest.mark.parametrize("days", range(1, 30))
 @pytest.mark.parametrize("weekdays", [WEEKDAYS, WORKDAYS, WEEKDAYS[5:], ("mon", "thu")])
 def test_most_days_of_service_in_a_span_are_those_of_the_fullest(days: int, weekdays: tuple[Weekday, ...]) -> None:
-    served = [sum(WEEKDAYS[(first + at) % 7] in weekdays for at in range(days)) for first in range(7)]
+    served = [sum(WEEKDAYS[(first + day) % 7] in weekdays for day in range(days)) for first in range(7)]
     assert Timetable("UTC", "vehicle-day", 60, weekdays=weekdays).most_served(days) == max(served)

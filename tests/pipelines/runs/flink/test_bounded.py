@@ -35,8 +35,8 @@ SAID = """java.lang.RuntimeException: Error received from SDK harness: Traceback
     ],
 )
 def test_an_error_of_ours_is_found_in_what_flink_says(line, error):
-    found = reason_of(SAID.format(line))
-    assert (type(found), str(found)) == (type(error), str(error))
+    reason = reason_of(SAID.format(line))
+    assert (type(reason), str(reason)) == (type(error), str(error))
 
 
 def test_other_errors_whose_texts_may_hold_data_are_not_shown():
