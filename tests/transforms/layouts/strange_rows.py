@@ -56,13 +56,13 @@ def _one(written: Callable[[Sequence[Any]], bytes], row: Any) -> bytes:
 
 
 def fates(source: Layout, batches: Any) -> Fates:
-    found = Fates()
+    counted = Fates()
     for batch in batches:
         observations, refused = parse(batch.table, rules(source.units))
-        found.update(zip(*(column.tolist() for column in observations), strict=True))
+        counted.update(zip(*(column.tolist() for column in observations), strict=True))
         for reason, rows in (*batch.refused.items(), *refused.items()):
-            found[reason] += rows
-    return found
+            counted[reason] += rows
+    return counted
 
 
 def _rows(*pools: Sequence[Any]) -> st.SearchStrategy[dict[str, Any]]:

@@ -276,8 +276,8 @@ def test_a_compressed_avro_block_is_damaged_or_expands_within_its_limit(codec, m
     path = write_coded(tmp_path / "a", wide_rows(50, 50), TYPES, codec)
     whole = path.read_bytes()
     sync = whole[-16:]
-    at = whole.index(sync) + 16 + 30
-    path.write_bytes(whole[:at] + bytes(byte ^ 0xFF for byte in whole[at : at + 20]) + whole[at + 20 :])
+    offset = whole.index(sync) + 16 + 30
+    path.write_bytes(whole[:offset] + bytes(byte ^ 0xFF for byte in whole[offset : offset + 20]) + whole[offset + 20 :])
     assert unreadable(mapped("avro", "s"), path) == "not an Avro file that can be decoded"
     path.write_bytes(whole)
     monkeypatch.setattr(avro_blocks, "BLOCK_BYTES", 1_000)
@@ -347,8 +347,8 @@ def test_a_line_of_one_gigabyte_is_passed_over(name, tmp_path):
         file.truncate(file.tell() + (1 << 30))
         file.seek(0, 2)
         file.write(b"\n" + encode(row(1)))
-    found, refused, _ = run(source, path, rules())
-    assert (len(found.speed), refused) == (2, {"too-long": 1})
+    observed, refused, _ = run(source, path, rules())
+    assert (len(observed.speed), refused) == (2, {"too-long": 1})
     if name == "csv":
         assert peak_mb("mapped('csv')", path) < 512
 

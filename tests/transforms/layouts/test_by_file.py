@@ -38,9 +38,9 @@ def test_a_file_of_one_vehicle_may_name_it(name, tmp_path):
     expected, _, count = run(layout(name, MAP, None, None), str(paths[0]), rules())
     named = layout(name, MAP | {"vehicle": "{file}"}, None, None)
     for path in paths:
-        found, _, read = run(named, str(path), rules())
+        observed, _, read = run(named, str(path), rules())
         assert read == count
-        assert found.vehicle.tolist() == expected.vehicle.tolist()
-        assert found.lat_e7.tolist() == expected.lat_e7.tolist()
+        assert observed.vehicle.tolist() == expected.vehicle.tolist()
+        assert observed.lat_e7.tolist() == expected.lat_e7.tolist()
     with pytest.raises(ValueError, match="layout: messages must be one of"):
         message_layout(name, named)

@@ -18,16 +18,16 @@ LARGEST = np.finfo(np.float64).max
 
 def numbers_of(values, kind=None):
     """Each value as its number, "missing" or "bad"."""
-    found = numbers(values if isinstance(values, pa.Array) else pa.array(values, kind))
-    assert not (found.valid & found.missing).any()
-    assert (found.values[~found.valid] == 0).all()
-    return [float(v) if ok else "missing" if no else "bad" for v, ok, no in zip(*found[:3], strict=True)]
+    parsed = numbers(values if isinstance(values, pa.Array) else pa.array(values, kind))
+    assert not (parsed.valid & parsed.missing).any()
+    assert (parsed.values[~parsed.valid] == 0).all()
+    return [float(v) if ok else "missing" if no else "bad" for v, ok, no in zip(*parsed[:3], strict=True)]
 
 
 def instants_of(values, unit="iso", kind=None):
-    found = instants(values if isinstance(values, pa.Array) else pa.array(values, kind), unit)
-    assert not (found.valid & found.missing).any()
-    return [int(v) if ok else "missing" if no else "bad" for v, ok, no in zip(*found[:3], strict=True)]
+    parsed = instants(values if isinstance(values, pa.Array) else pa.array(values, kind), unit)
+    assert not (parsed.valid & parsed.missing).any()
+    return [int(v) if ok else "missing" if no else "bad" for v, ok, no in zip(*parsed[:3], strict=True)]
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
@@ -140,10 +140,10 @@ def test_slices_are_read_from_their_offset():
 def test_no_text_changes_how_another_one_is_read(texts):
     alone = [numbers_of([text])[0] for text in texts]
     assert numbers_of(texts, pa.string()) == alone
-    for text, found in zip(texts, alone, strict=True):
+    for text, instant in zip(texts, alone, strict=True):
         stripped = text.strip(" \t")
         is_plain = re.match(PLAIN_NUMBER, stripped) is not None
-        assert found == (
+        assert instant == (
             "missing" if not stripped else max(-LARGEST, min(float(stripped), LARGEST)) if is_plain else "bad"
         )
 
@@ -228,12 +228,12 @@ def test_iso_agrees_with_the_standard_library(pairs):
 
 
 @given(iso_texts(), st.integers(0, 25), st.sampled_from("0123456789:-+TZ. x\xe9"))
-def test_a_changed_letter_is_read_as_the_standard_library_does_or_refused(pair, at, letter):
-    text = pair[0][:at] + letter + pair[0][at + 1 :]
-    (found,) = instants_of([text])
-    if found != "bad":
+def test_a_changed_letter_is_read_as_the_standard_library_does_or_refused(pair, place, letter):
+    text = pair[0][:place] + letter + pair[0][place + 1 :]
+    (instant,) = instants_of([text])
+    if instant != "bad":
         moment = datetime.fromisoformat(text)
-        assert found == (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        assert instant == (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize(("unit", "us"), [("s", 1_000_000), ("ms", 1_000), ("us", 1)])

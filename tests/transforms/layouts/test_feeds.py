@@ -15,10 +15,10 @@ ROWS = [good_row(i) for i in range(50)]
 BY_NAME = {field: field for field in FIELDS}
 
 
-def read(found, path):
+def read(source, path):
     """Vehicles of all rows as text, and how many rows were refused for each reason."""
     vehicles, refused = [], {}
-    for batch in read_apart(found, str(path)):
+    for batch in read_apart(source, str(path)):
         vehicles += [v.decode() if isinstance(v, bytes) else v for v in batch.table["vehicle"].to_pylist()]
         for reason, rows in batch.refused.items():
             refused[reason] = refused.get(reason, 0) + rows
@@ -39,23 +39,23 @@ def csv_text(delimiter=",", header=True):
 def test_csv_with_any_delimiter_with_a_header_or_without(tmp_path, delimiter, header):
     (tmp_path / "feed.csv").write_bytes(csv_text(delimiter, header))
     columns = BY_NAME if header else {field: str(place) for place, field in enumerate(FIELDS, 1)}
-    found = layout("csv", columns, None, None, delimiter=delimiter, header=header)
-    assert read(found, tmp_path / "feed.csv") == (vehicles(), {})
+    source = layout("csv", columns, None, None, delimiter=delimiter, header=header)
+    assert read(source, tmp_path / "feed.csv") == (vehicles(), {})
 
 
 def test_a_line_with_another_number_of_fields_is_malformed_whatever_the_delimiter(tmp_path):
     (tmp_path / "feed.csv").write_bytes(csv_text(";") + b"a;b;c\n" + b'"x;y";2023-11-15T00:00:00Z;1;2;3\n')
-    found = layout("csv", BY_NAME, None, None, delimiter=";")
-    assert read(found, tmp_path / "feed.csv") == ([*vehicles(), "x;y"], {"malformed": 1})
+    source = layout("csv", BY_NAME, None, None, delimiter=";")
+    assert read(source, tmp_path / "feed.csv") == ([*vehicles(), "x;y"], {"malformed": 1})
 
 
 def test_a_column_number_that_a_file_lacks_is_named(tmp_path):
     (tmp_path / "feed.csv").write_bytes(csv_text(header=False))
-    found = layout(
+    source = layout(
         "csv", BY_NAME | {"speed": "9"} | {f: str(i) for i, f in enumerate(FIELDS[:4], 1)}, None, None, header=False
     )
     with pytest.raises(UnreadableFile, match="column '9' is missing"):
-        read(found, tmp_path / "feed.csv")
+        read(source, tmp_path / "feed.csv")
 
 
 @pytest.mark.parametrize("indent", [None, 2])

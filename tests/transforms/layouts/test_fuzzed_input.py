@@ -32,16 +32,16 @@ FRAGMENTS = [
 def mutated(choose, line):
     """A line with a few changes, never a line end."""
     for _ in range(choose.randint(1, 3)):
-        at, to = sorted((choose.randint(0, len(line)), choose.randint(0, len(line))))
+        start, to = sorted((choose.randint(0, len(line)), choose.randint(0, len(line))))
         change = choose.randrange(4)
         if change == 0:
-            line = line[:at] + choose.choice(FRAGMENTS) + line[at:]
+            line = line[:start] + choose.choice(FRAGMENTS) + line[start:]
         elif change == 1:
-            line = line[:at] + line[min(to, at + 10) :]
+            line = line[:start] + line[min(to, start + 10) :]
         elif change == 2:
-            line = line[:at] + bytes([choose.randrange(256)]) + line[at + 1 :]
+            line = line[:start] + bytes([choose.randrange(256)]) + line[start + 1 :]
         else:
-            line = line[:at] + line[at:to] * 2 + line[to:]
+            line = line[:start] + line[start:to] * 2 + line[to:]
     return line.replace(b"\n", b" ")
 
 
@@ -57,12 +57,12 @@ def fuzz(name, folder, count, seed):
         else:
             good.add(round((30 + i / 1e6) * 1e7))
         lines.append(line)
-    found, _, rows = read(name, folder, lines)
-    assert good <= places(found)
+    observed, _, rows = read(name, folder, lines)
+    assert good <= places(observed)
     if name != "iudx-array":
         blanks = b"\r" if name == "csv" else b" \t\r\n\v\f"
         assert rows == sum(1 for line in lines if line.strip(blanks) or (name == "csv" and len(line) > 1))
-    return lines, found
+    return lines, observed
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,11 +80,11 @@ def test_a_million_fuzzed_rows(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["csv", "jsonl", "iudx-lines"])
 def test_a_row_is_judged_alike_alone_and_among_others(name, tmp_path):
-    lines, found = fuzz(name, tmp_path, 600, 99)
+    lines, observed = fuzz(name, tmp_path, 600, 99)
     alone = Counter()
     for line in lines:
         alone.update(read(name, tmp_path, [line])[0].vehicle.tolist())
-    assert alone == Counter(found.vehicle.tolist())
+    assert alone == Counter(observed.vehicle.tolist())
 
 
 SPEEDS = [b"20", b"-1e308", b"1e999", b"0", b"30.500000", b"7" * 300, b"1e-400"]
@@ -131,12 +131,12 @@ def test_no_value_of_a_speed_decides_what_becomes_of_any_record(name, records, e
     source, encode, _ = WRITERS[name]
     path = tmp_path_factory.getbasetemp() / f"any-{name}"
     before, *others = records
-    at = choose.randint(0, len(others))
+    place = choose.randint(0, len(others))
     lines = list(any_lines(name, choose, others))
     outcomes = []
     for speed in SPEEDS:
         line = encode({**before, "speed": "SPEED"}).replace(b'"SPEED"', speed).replace(b"SPEED", speed)
-        whole = [*lines[:at], line, *lines[at:]]
+        whole = [*lines[:place], line, *lines[place:]]
         if name == "iudx-array":
             path.write_bytes(b"[" + (b"," + ending).join(whole) + b"]")
         else:
@@ -186,11 +186,11 @@ def test_a_torn_binary_file_is_read_or_unreadable(kind, tmp_path):
     whole = (tmp_path / "a").read_bytes()
     outcomes = Counter()
     for _ in range(300):
-        at = choose.randrange(len(whole))
+        place = choose.randrange(len(whole))
         torn = (
-            whole[:at]
+            whole[:place]
             if choose.random() < 0.3
-            else whole[:at] + choose.randbytes(choose.randint(1, 4)) + whole[at + 2 :]
+            else whole[:place] + choose.randbytes(choose.randint(1, 4)) + whole[place + 2 :]
         )
         (tmp_path / "a").write_bytes(torn)
         try:

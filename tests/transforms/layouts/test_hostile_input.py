@@ -31,9 +31,9 @@ def test_one_bad_row_never_costs_a_good_one(name, tmp_path):
     good = [WRITERS[name][1](row(i)) for i in range(4)]
     for reason, line in damage(name):
         first = 1 if name == "iudx-lines" and line.startswith(b"[") else 0  # there it would announce an array
-        for at in (first, 2, 4):
-            found, refused, rows = read(name, tmp_path, [*good[:at], line, *good[at:]])
-            assert (len(found.speed), refused, rows) == (4, {reason: 1}, 5), (reason, line[:60], at)
+        for place in (first, 2, 4):
+            observed, refused, rows = read(name, tmp_path, [*good[:place], line, *good[place:]])
+            assert (len(observed.speed), refused, rows) == (4, {reason: 1}, 5), (reason, line[:60], place)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,9 +61,9 @@ def test_ten_percent_of_bad_events_cost_no_good_one_and_are_counted_exactly(name
             line = encode({**row(i), "speed": choose.choice([-5.0, 0.0, 36.5, 400.0])})
             good.add(round((30 + i / 1e6) * 1e7))
         lines.append(line)
-    found, refused, rows = read(name, tmp_path, lines)
-    assert places(found) == good
-    assert len(found.speed) == len(good)
+    observed, refused, rows = read(name, tmp_path, lines)
+    assert places(observed) == good
+    assert len(observed.speed) == len(good)
     assert rows == 20_000
     assert refused == expected
 
@@ -82,10 +82,10 @@ def test_a_line_of_65536_bytes_is_read_and_one_of_65537_is_not(name, ending, tmp
             header = [",".join(FIELDS).encode()] if name == "csv" else []
             content = ending.join([*header, line, encode(row(2)), line, encode(row(3)), line])
         (tmp_path / "a").write_bytes(content)
-        found, refused, _ = run(source, str(tmp_path / "a"), rules())
+        observed, refused, _ = run(source, str(tmp_path / "a"), rules())
         times = 1 if name == "iudx-array" else 3
         assert refused == {key: count * times for key, count in reason.items()}
-        assert len(found.speed) == (1 if times == 1 else 2)
+        assert len(observed.speed) == (1 if times == 1 else 2)
 
 
 @pytest.mark.parametrize("speed", [b"20", b"1e999"])
@@ -98,8 +98,8 @@ def test_the_longest_line_is_read_whatever_the_speed_beside_it(name, ending, spe
     assert len(longest) == LINE_BYTES
     header = [",".join(FIELDS).encode()] if name == "csv" else []
     (tmp_path / "a").write_bytes(ending.join([*header, longest, other.replace(b"12.25", speed), b""]))
-    found, refused, _ = run(source, str(tmp_path / "a"), rules())
-    assert (len(found.speed), refused) == (2, {})
+    observed, refused, _ = run(source, str(tmp_path / "a"), rules())
+    assert (len(observed.speed), refused) == (2, {})
 
 
 @pytest.mark.parametrize("name", ["csv", "jsonl", "iudx-lines"])
@@ -110,8 +110,8 @@ def test_long_lines_at_the_edge_of_a_chunk_cost_themselves_alone(name, around, t
     filler = [b"x" * LINE_BYTES] * (CHUNK_BYTES // (LINE_BYTES + 1))
     rest = CHUNK_BYTES + around - sum(len(line) + 1 for line in [*filler, *good[:5]])
     lines = [*good[:5], *filler, b"y" * max(1, rest), b"z" * (LINE_BYTES + 1), *good[5:]]
-    found, refused, rows = read(name, tmp_path, lines)
-    assert len(found.speed) == 10
+    observed, refused, rows = read(name, tmp_path, lines)
+    assert len(observed.speed) == 10
     assert rows == len(lines)
     assert refused.total() == len(lines) - 10
     assert refused["too-long"] == 1 + (rest > LINE_BYTES)
@@ -122,25 +122,25 @@ def test_a_bad_value_in_typed_columns_costs_its_row_alone(tmp_path):
     columns = {field: [item[field] for item in rows] for field in FIELDS}
     columns["vehicle"][1], columns["lat"][2], columns["speed"][3], columns["time"][4] = None, np.nan, np.inf, "x"
     path = write_parquet(tmp_path / "a", {field: pa.array(values) for field, values in columns.items()})
-    found, refused, _ = run(mapped("parquet"), path, rules())
+    observed, refused, _ = run(mapped("parquet"), path, rules())
     assert refused == {"missing-vehicle": 1, "bad-position": 1, "bad-speed": 1, "bad-time": 1}
-    assert len(found.speed) == 6
+    assert len(observed.speed) == 6
 
 
 def test_bytes_that_are_not_utf8_in_avro_cost_their_row_alone(tmp_path):
     types = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
     path = write_avro(tmp_path / "a", [{**row(i), "vehicle": f"REPLACE{i}"} for i in range(5)], types, "null")
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes().replace(b"REPLACE3", b"REPL\xffCE3"))
-    found, refused, _ = run(mapped("avro"), path, rules())
-    assert (len(found.speed), refused) == (4, {"not-utf8": 1})
+    observed, refused, _ = run(mapped("avro"), path, rules())
+    assert (len(observed.speed), refused) == (4, {"not-utf8": 1})
 
 
 @pytest.mark.parametrize("text", ["1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 5_000])
 def test_a_json_speed_beyond_float64_is_finite_and_stays(text, tmp_path):
     line = json_line({**row(1), "speed": "SPEED"}).replace(b'"SPEED"', text.encode())
-    found, refused, _ = read("jsonl", tmp_path, [json_line(row(0)), line])
+    observed, refused, _ = read("jsonl", tmp_path, [json_line(row(0)), line])
     assert refused == {}
-    assert found.speed[1] == (0 if text.startswith("-") else 6_500)
+    assert observed.speed[1] == (0 if text.startswith("-") else 6_500)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_a_json_speed_beyond_float64_is_finite_and_stays(text, tmp_path):
 def test_a_json_id_is_judged_alike_beside_any_speed(vehicle, place, tmp_path):
     source = mapped("jsonl", vehicle="bus.vehicle", speed="bus.speed")
     line = b'{"bus":' + place.replace(b"VEHICLE", vehicle) + b',"time":"2023-11-15T12:00:00Z","lat":30,"lon":-97}'
-    found = []
+    outcomes = []
     for speed in (b"20", b"1e999", b"9" * 5_000):
         path = write_jsonl(tmp_path / "a", [line.replace(b"SPEED", speed)])
         (batch,) = source.read(path)
-        found.append((batch.refused, batch.table.drop_columns("speed"), parse(batch.table, rules())[1]))
-    assert found[0] == found[1] == found[2]
+        outcomes.append((batch.refused, batch.table.drop_columns("speed"), parse(batch.table, rules())[1]))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["its own", "a neighbour's"])
@@ -206,8 +206,8 @@ def test_a_damaged_record_with_a_huge_number_stays_malformed(line, tmp_path):
 def test_reading_goes_on_at_the_element_after_a_damaged_one(element, between, tmp_path):
     good = [iudx_element(row(i)) for i in range(6)]
     path = write_array(tmp_path / "a", [*good[:3], element, *good[3:]], between)
-    found, refused, _ = run(FIXED["iudx"].layout, path, rules())
-    assert len(found.speed) == 6
+    observed, refused, _ = run(FIXED["iudx"].layout, path, rules())
+    assert len(observed.speed) == 6
     assert refused.total() >= 1
 
 
@@ -246,8 +246,8 @@ INJECTIONS = [
 @pytest.mark.parametrize("plate", INJECTIONS)
 def test_an_id_is_an_id_and_never_in_a_message(plate, tmp_path, caplog, capfd):
     rows = [{**row(i), "vehicle": plate} for i in range(3)]
-    found, refused, _ = read("jsonl", tmp_path, map(json_line, rows))
-    assert (len(found.speed), refused) == (3, {})
+    good, refused, _ = read("jsonl", tmp_path, map(json_line, rows))
+    assert (len(good.speed), refused) == (3, {})
     for name in NAMES:
         for bad in ({"time": plate}, {"lat": plate}, {"speed": plate}, {"vehicle": plate * 60}):
             observed = read(name, tmp_path, [WRITERS[name][1]({**item, **bad}).replace(b"\n", b" ") for item in rows])

@@ -97,19 +97,19 @@ def test_capmetro_files_are_read_whole(data):
     by = rules(layout("capmetro", None, None, None).units, **WIDE)
     parts = [run(FIXED["capmetro"].layout, str(path), by) for path in sorted((data / "capmetro").glob("*.csv"))]
     assert sum(rows for _, _, rows in parts) == 115_088
-    assert sum(len(found.speed) for found, _, _ in parts) == 115_088
-    assert sum(int(np.count_nonzero(found.speed == 0)) for found, _, _ in parts) / 115_088 == pytest.approx(
+    assert sum(len(observed.speed) for observed, _, _ in parts) == 115_088
+    assert sum(int(np.count_nonzero(observed.speed == 0)) for observed, _, _ in parts) / 115_088 == pytest.approx(
         0.42, abs=0.01
     )
     assert len({*parts[0][0].vehicle.tolist()}) > 100
 
 
 def test_the_surat_array_is_read_whole(data):
-    found, refused, rows = run(FIXED["iudx"].layout, str(data / "surat" / "suratITMS.json"), rules(**WIDE))
+    observed, refused, rows = run(FIXED["iudx"].layout, str(data / "surat" / "suratITMS.json"), rules(**WIDE))
     assert (rows, refused) == (5_000, Counter())
-    assert len(set(found.vehicle.tolist())) == 208
-    assert found.lon_e7.min() > 720_000_000 > found.lat_e7.max() > 200_000_000
-    assert found.event_us.min() >= 1_641_012_000_000_000  # 2022-01-01T10:10+05:30
+    assert len(set(observed.vehicle.tolist())) == 208
+    assert observed.lon_e7.min() > 720_000_000 > observed.lat_e7.max() > 200_000_000
+    assert observed.event_us.min() >= 1_641_012_000_000_000  # 2022-01-01T10:10+05:30
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def expected(tmp_path_factory):
 @pytest.mark.parametrize("name", KINDS)
 def test_the_same_rows_give_the_same_observations_in_every_layout(name, tmp_path, expected):
     source, path = written(name, tmp_path)
-    found, refused, rows = run(source, path, rules(source.units))
+    observed, refused, rows = run(source, path, rules(source.units))
     assert (rows, refused) == (300, Counter())
-    for part, same in zip(found, expected[0], strict=True):
+    for part, same in zip(observed, expected[0], strict=True):
         np.testing.assert_array_equal(part, same)
 
 
@@ -185,8 +185,8 @@ def test_json_paths_lead_into_objects_and_arrays(tmp_path):
         b'{"bus":{"id":"7"},"place":null,"t":1700049600000,"v":10}',
     ]
     path = write_jsonl(tmp_path / "a.jsonl", lines)
-    found, refused, _ = run(source, path, rules(source.units))
-    assert [part.tolist() for part in found[1:6]] == [[NOON_US], [NOON_US], [305_000_000], [-975_000_000], [3_600]]
+    observed, refused, _ = run(source, path, rules(source.units))
+    assert [part.tolist() for part in observed[1:6]] == [[NOON_US], [NOON_US], [305_000_000], [-975_000_000], [3_600]]
     assert refused == {"missing-position": 2, "bad-position": 1, "bad-vehicle": 1, "missing-vehicle": 1}
 
 
@@ -198,8 +198,8 @@ def test_quotes_line_ends_blank_lines_and_a_byte_order_mark_are_fine(tmp_path):
     header = b'\xef\xbb\xbf\r\n"note",vehicle,time,lat,lon,speed\r\n'
     lines = [b'"a, ""b""",bus,2023-11-15T12:00:00Z,30,-97,1', b"", b',"bus ""7""",2023-11-15T12:00:00Z,30,-97,2']
     path.write_bytes(header + b"\r\n".join(lines))
-    found, refused, rows = run(mapped("csv"), str(path), rules())
-    assert (rows, refused, found.speed.tolist()) == (2, Counter(), [100, 200])
+    observed, refused, rows = run(mapped("csv"), str(path), rules())
+    assert (rows, refused, observed.speed.tolist()) == (2, Counter(), [100, 200])
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\r\n", b"vehicle,time,lat,lon,speed", b"vehicle,time,lat,lon,speed\n\n"])
@@ -231,9 +231,9 @@ def test_files_longer_than_a_chunk_lose_nothing(tmp_path, kind):
     else:
         source, path = FIXED["iudx"].layout, write_array(tmp_path / "a", map(iudx_element, rows))
     assert len(list(source.read(path))) > 1
-    found, refused, count = run(source, path, rules())
+    observed, refused, count = run(source, path, rules())
     assert (count, refused) == (60_000, Counter())
-    assert found.speed.tolist() == [round(row["speed"] * 100) for row in rows]
+    assert observed.speed.tolist() == [round(row["speed"] * 100) for row in rows]
 
 
 # --- files that cannot be read ------------------------------------------------------------------------------------
@@ -316,16 +316,16 @@ def test_avro_rows_of_mixed_types_are_judged_one_by_one(tmp_path):
         {**ROWS[0], "speed": True},
         {**ROWS[0], "speed": float("nan")},
     ]
-    found, refused, _ = run(mapped("avro"), write_avro(tmp_path / "a", rows, types), rules())
-    assert found.lat_e7.tolist() == [round(ROWS[0]["lat"] * 1e7), 300_000_000]
+    observed, refused, _ = run(mapped("avro"), write_avro(tmp_path / "a", rows, types), rules())
+    assert observed.lat_e7.tolist() == [round(ROWS[0]["lat"] * 1e7), 300_000_000]
     assert refused == {"bad-vehicle": 1, "missing-vehicle": 1, "missing-position": 1, "bad-speed": 2}
 
 
 def test_an_avro_time_beyond_the_calendar_costs_its_row_alone(tmp_path):
     types = {**AVRO_TYPES, "time": {"type": "long", "logicalType": "timestamp-millis"}}
     rows = [{**ROWS[0], "time": us} for us in (2**62, NOON_US // 1_000, -(2**62))]
-    found, refused, _ = run(mapped("avro"), write_avro(tmp_path / "a", rows, types), rules())
-    assert found.event_us.tolist() == [NOON_US]
+    observed, refused, _ = run(mapped("avro"), write_avro(tmp_path / "a", rows, types), rules())
+    assert observed.event_us.tolist() == [NOON_US]
     assert refused == {"implausible-time": 2}
 
 
@@ -333,8 +333,8 @@ def test_parquet_columns_may_be_dictionaries(tmp_path):
     columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS}
     columns["vehicle"] = columns["vehicle"].dictionary_encode()
     path = write_parquet(tmp_path / "a", columns, row_group_size=100, data_page_version="2.0", compression="zstd")
-    found, refused, _ = run(mapped("parquet"), path, rules())
-    assert (len(found.vehicle), refused) == (len(ROWS), {})
+    observed, refused, _ = run(mapped("parquet"), path, rules())
+    assert (len(observed.vehicle), refused) == (len(ROWS), {})
     assert pq.ParquetFile(path).num_row_groups == 3
 
 
@@ -366,8 +366,8 @@ def test_absent_gtfs_fields_are_missing_and_default_values_are_not(tmp_path):
     path = tmp_path / "a.pb"
     path.write_bytes(feed.SerializePartialToString().replace(b"REPLACE", b"REPL\xffCE"))
     source = FIXED["gtfs-realtime"].layout
-    found, refused, rows = run(source, str(path), rules(source.units))
-    assert (rows, found.speed.tolist()) == (9, [3_600, 0])
+    observed, refused, rows = run(source, str(path), rules(source.units))
+    assert (rows, observed.speed.tolist()) == (9, [3_600, 0])
     assert refused == {
         "missing-speed": 1, "missing-position": 1, "missing-time": 1, "missing-vehicle": 1,
         "implausible-time": 1, "too-long": 1, "not-utf8": 1,

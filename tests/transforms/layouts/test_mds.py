@@ -17,20 +17,20 @@ def objects(count=5):
     return [
         {
             "provider_id": PROVIDER,
-            "device_id": f"d{at % 2}",
-            "telemetry_id": f"t{at}",
-            "timestamp": 1_770_000_000_000 + 20_000 * at,
+            "device_id": f"d{number % 2}",
+            "telemetry_id": f"t{number}",
+            "timestamp": 1_770_000_000_000 + 20_000 * number,
             "trip_ids": None,
-            "location": {"lat": 30.2 + at / 1000, "lng": -97.7, "speed": 3.5, "heading": 90.0},
+            "location": {"lat": 30.2 + number / 1000, "lng": -97.7, "speed": 3.5, "heading": 90.0},
         }
-        for at in range(count)
+        for number in range(count)
     ]
 
 
 BODIES = {
-    "an agency's array": lambda found: found,
-    "a provider's document": lambda found: {"version": "2.0.0", "last_updated": 1, "ttl": 60, "telemetry": found},
-    "a document around data": lambda found: {"version": "2.0.0", "data": {"telemetry": found}, "links": {"next": None}},
+    "an agency's array": lambda rows: rows,
+    "a provider's document": lambda rows: {"version": "2.0.0", "last_updated": 1, "ttl": 60, "telemetry": rows},
+    "a document around data": lambda rows: {"version": "2.0.0", "data": {"telemetry": rows}, "links": {"next": None}},
 }
 
 
@@ -46,10 +46,10 @@ def seen(batches):
 def test_every_body_gives_the_same_rows_from_a_file_and_from_a_message(body, tmp_path):
     data = json.dumps(BODIES[body](objects()), indent=1).encode()
     (tmp_path / "in.json").write_bytes(data)
-    found, refused = seen(MDS.read(str(tmp_path / "in.json")))
-    assert [row["vehicle"] for row in found] == ["d0", "d1", "d0", "d1", "d0"]
+    rows, refused = seen(MDS.read(str(tmp_path / "in.json")))
+    assert [row["vehicle"] for row in rows] == ["d0", "d1", "d0", "d1", "d0"]
     assert refused == {}
-    assert seen(MDS.from_messages([data])) == (found, {})
+    assert seen(MDS.from_messages([data])) == (rows, {})
     assert isinstance(MDS, MessageLayout)
 
 
@@ -65,8 +65,8 @@ def test_a_damaged_object_costs_itself_alone_and_a_damaged_message_one_row(tmp_p
         (tmp_path / "in.json").write_text(json.dumps(body([*strange, *objects(2)])))
         assert seen(MDS.read(str(tmp_path / "in.json")))[1] == {"malformed": 2, "bad-vehicle": 1}
     damaged = [b"{", b"", b"[1,", json.dumps(objects(3)).encode()]
-    found, refused = seen(MDS.from_messages(damaged))
-    assert (len(found), refused) == (3, {"malformed": 3})
+    rows, refused = seen(MDS.from_messages(damaged))
+    assert (len(rows), refused) == (3, {"malformed": 3})
 
 
 def test_a_vehicle_without_a_speed_keeps_its_row(tmp_path):
@@ -74,8 +74,8 @@ def test_a_vehicle_without_a_speed_keeps_its_row(tmp_path):
     del quiet[0]["location"]["speed"]
     quiet[1]["location"]["speed"] = None
     (tmp_path / "in.json").write_text(json.dumps(quiet))
-    found, refused = seen(MDS.read(str(tmp_path / "in.json")))
-    assert [row["speed"] for row in found] == [None, None]
+    rows, refused = seen(MDS.read(str(tmp_path / "in.json")))
+    assert [row["speed"] for row in rows] == [None, None]
     assert refused == {}
 
 

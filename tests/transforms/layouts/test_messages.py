@@ -35,20 +35,20 @@ def rows_of(batches):
 
 
 def refused_of(batches):
-    found = {}
+    counts = {}
     for batch in batches:
         for reason, rows in batch.refused.items():
-            found[reason] = found.get(reason, 0) + rows
-    return found
+            counts[reason] = counts.get(reason, 0) + rows
+    return counts
 
 
 def read_files(way, payloads, tmp_path):
-    found = []
+    batches = []
     for i, payload in enumerate(payloads):
         path = tmp_path / f"file{i}"
         path.write_bytes(payload)
-        found += list(way.read(str(path)))
-    return found
+        batches += list(way.read(str(path)))
+    return batches
 
 
 def payloads_of(name):
@@ -67,28 +67,28 @@ WAYS = ["jsonl", "iudx", "gtfs-realtime", "siri-vm"]
 @pytest.mark.parametrize("name", WAYS)
 def test_messages_give_the_rows_that_files_of_them_give(name, tmp_path):
     way, payloads = payloads_of(name)
-    found, expected = batches_of(way, payloads), read_files(way, payloads, tmp_path)
-    assert rows_of(found) == rows_of(expected)
-    assert len(rows_of(found)) == 50
-    assert found[0].table.schema == expected[0].table.schema
+    batches, expected = batches_of(way, payloads), read_files(way, payloads, tmp_path)
+    assert rows_of(batches) == rows_of(expected)
+    assert len(rows_of(batches)) == 50
+    assert batches[0].table.schema == expected[0].table.schema
 
 
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("poison", [b"", b"\xff\xfe", b"{", b"Obj\x01", b"\x00\x00\x00\x00\x07abc", b"\n", b"null\n{}"])
 def test_a_poisoned_message_is_one_refused_row_and_its_neighbours_stay(name, poison):
     way, payloads = payloads_of(name)
-    found = batches_of(way, [*payloads[:5], poison, *payloads[5:]])
-    assert len(rows_of(found)) == 50
-    assert sum(refused_of(found).values()) == 1
-    assert sum(batch.rows for batch in found) == 51
+    batches = batches_of(way, [*payloads[:5], poison, *payloads[5:]])
+    assert len(rows_of(batches)) == 50
+    assert sum(refused_of(batches).values()) == 1
+    assert sum(batch.rows for batch in batches) == 51
 
 
 @pytest.mark.parametrize("name", WAYS)
-@given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
-def test_a_damaged_byte_never_raises_nor_touches_a_neighbour(name, at, byte):
+@given(place=st.integers(0, 10_000), byte=st.integers(0, 255))
+def test_a_damaged_byte_never_raises_nor_touches_a_neighbour(name, place, byte):
     way, (first, second, *_) = payloads_of(name)
     damaged = bytearray(first)
-    damaged[at % len(first)] = byte
+    damaged[place % len(first)] = byte
     alone = rows_of(batches_of(way, [second]))
     assert rows_of(batches_of(way, [bytes(damaged), second]))[-len(alone) :] == alone
 

@@ -18,9 +18,9 @@ def test_a_row_more_in_a_file_leaves_all_others_as_they_were(
     case, path = CASES[name], tmp_path_factory.mktemp("rows") / "file"
 
     @given(st.lists(case.rows, min_size=1, max_size=5), case.rows, st.integers(0, 5))
-    def check(rows: list[object], more: object, at: int) -> None:
+    def check(rows: list[object], more: object, place: int) -> None:
         alone, single = case.of_file(rows, path), case.of_file([more], path)
-        assert case.of_file([*rows[:at], more, *rows[at:]], path) == alone + single
+        assert case.of_file([*rows[:place], more, *rows[place:]], path) == alone + single
 
     check()
 
@@ -30,8 +30,10 @@ def test_a_message_more_in_a_poll_leaves_all_others_as_they_were(name: str) -> N
     case = CASES[name]
 
     @given(st.lists(case.rows, min_size=1, max_size=5), case.rows, st.integers(0, 5))
-    def check(rows: list[object], more: object, at: int) -> None:
-        assert case.of_messages([*rows[:at], more, *rows[at:]]) == case.of_messages(rows) + case.of_messages([more])
+    def check(rows: list[object], more: object, place: int) -> None:
+        assert case.of_messages([*rows[:place], more, *rows[place:]]) == case.of_messages(rows) + case.of_messages(
+            [more]
+        )
 
     check()
 

@@ -29,9 +29,9 @@ def read(path):
 def test_every_vehicle_is_a_row_in_metres_per_second(tmp_path, prefix):
     (tmp_path / "a.xml").write_bytes(document([activity(row, prefix=prefix) for row in ROWS], prefix=prefix))
     assert read(tmp_path / "a.xml")[0] == [{name: str(row[name]) for name in FIELDS} for row in ROWS]
-    found, refused, rows = run(SIRI, str(tmp_path / "a.xml"), rules(SIRI.units))
+    observed, refused, rows = run(SIRI, str(tmp_path / "a.xml"), rules(SIRI.units))
     assert (rows, not refused) == (40, True)
-    assert found.speed[1] == round(ROWS[1]["speed"] * 3.6 * 100)
+    assert observed.speed[1] == round(ROWS[1]["speed"] * 3.6 * 100)
 
 
 def test_compressed_files_and_messages_give_the_same_rows(tmp_path):
@@ -50,14 +50,14 @@ def test_what_extensions_say_is_no_field(tmp_path):
 def test_a_row_that_lacks_a_field_is_refused_alone_and_a_long_field_costs_its_row(tmp_path):
     lacking = [{**ROWS[0], name: None} for name in FIELDS]
     (tmp_path / "a.xml").write_bytes(document(map(activity, [*lacking, {**ROWS[0], "vehicle": "v" * 70_000}, ROWS[1]])))
-    found, refused, rows = run(SIRI, str(tmp_path / "a.xml"), rules(SIRI.units))
-    assert (len(found.speed), rows) == (1, 7)
+    observed, refused, rows = run(SIRI, str(tmp_path / "a.xml"), rules(SIRI.units))
+    assert (len(observed.speed), rows) == (1, 7)
     missing = {f"missing-{name}": 1 for name in ("vehicle", "time", "speed")}
     assert refused == missing | {"missing-position": 2, "too-long": 1}
 
 
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
-    f'<!ENTITY {chr(98 + at)} "{f"&{chr(97 + at)};" * 10}">' for at in range(8)
+    f'<!ENTITY {chr(98 + number)} "{f"&{chr(97 + number)};" * 10}">' for number in range(8)
 )
 HOSTILE = {
     "entities": document([activity({**ROWS[0], "vehicle": None}, extra="&i;")], head=BOMB + "]>"),
@@ -107,7 +107,7 @@ def test_limits_count_work(tmp_path, content, words, monkeypatch):
 
 
 def test_a_feed_without_velocities_is_drafted_with_speeds_from_positions(tmp_path):
-    near = [{**row, "lat": 50.4 + at / 1e4, "lon": -104.6, "speed": None} for at, row in enumerate(ROWS)]
+    near = [{**row, "lat": 50.4 + number / 1e4, "lon": -104.6, "speed": None} for number, row in enumerate(ROWS)]
     (tmp_path / "feed.xml").write_bytes(document(map(activity, near)))
     made = draft(tmp_path / "feed.xml", adds_and_removes=True)
     assert 'layout = "siri-vm"\nderived_speed' in made.toml

@@ -18,49 +18,49 @@ FORMS = ["%d.%m.%Y %H:%M:%S", "%m/%d/%Y %I:%M:%S %p", "%Y%m%d%H%M%S", "%d-%m-%y 
 MAP = {field: field for field in FIELDS}
 
 
-def us_of(at):
-    return round(at.timestamp() * 1_000_000)
+def us_of(moment):
+    return round(moment.timestamp() * 1_000_000)
 
 
 @given(st.datetimes(datetime(2000, 1, 1), datetime(2068, 12, 31)), st.sampled_from(FORMS))
-def test_a_written_time_is_read_as_it_was_written(at, form):
-    text = at.replace(tzinfo=UTC).strftime(form)
-    found = TimeFormat.of(form).instants(pa.array([text, None, ""]), "UTC")
+def test_a_written_time_is_read_as_it_was_written(moment, form):
+    text = moment.replace(tzinfo=UTC).strftime(form)
+    times = TimeFormat.of(form).instants(pa.array([text, None, ""]), "UTC")
     expected = datetime.strptime(text, form)
-    assert found.us[0] == us_of(expected.replace(tzinfo=UTC))
-    assert found.valid.tolist() == [True, False, False]
-    assert found.missing.tolist() == [False, True, True]
+    assert times.us[0] == us_of(expected.replace(tzinfo=UTC))
+    assert times.valid.tolist() == [True, False, False]
+    assert times.missing.tolist() == [False, True, True]
 
 
 @given(st.text("0123456789./: apmAPM-+TZ", max_size=22), st.sampled_from(FORMS))
 def test_what_python_refuses_is_refused(text, form):
-    found = TimeFormat.of(form).instants(pa.array([text, "13.05.2026 08:15:00"]), "UTC")
+    times = TimeFormat.of(form).instants(pa.array([text, "13.05.2026 08:15:00"]), "UTC")
     try:
         datetime.strptime(text.strip(), form)
     except ValueError:
         fits = bool(text.strip()) and "p" in form and "." in text.strip()[-4:]  # p.m. is ours
-        assert fits or not found.valid[0]
+        assert fits or not times.valid[0]
 
 
 @pytest.mark.parametrize(
     ("text", "hour"), [("12:00 AM", 0), ("1:05 am", 1), ("12:30 PM", 12), ("11:59 p.m.", 23), ("1:05  pm", 13)]
 )
 def test_twelve_oclock_is_noon_or_midnight(text, hour):
-    found = TimeFormat.of("%d.%m.%Y %I:%M %p").instants(pa.array([f"13.05.2026 {text}"]), "Europe/Berlin")
-    assert datetime.fromtimestamp(found.us[0] / 1e6, ZoneInfo("Europe/Berlin")).hour == hour
+    times = TimeFormat.of("%d.%m.%Y %I:%M %p").instants(pa.array([f"13.05.2026 {text}"]), "Europe/Berlin")
+    assert datetime.fromtimestamp(times.us[0] / 1e6, ZoneInfo("Europe/Berlin")).hour == hour
 
 
 @pytest.mark.parametrize("text", ["30.02.2026 08:00", "29.02.2026 08:00", "1.13.2026 08:00", "1.1.2026 24:00", "x"])
 def test_times_that_no_calendar_has_are_bad(text):
-    found = TimeFormat.of("%d.%m.%Y %H:%M").instants(pa.array([text, "29.02.2028 8:00"]), "UTC")
-    assert found.valid.tolist() == [False, True]
-    assert not found.missing.any()
+    times = TimeFormat.of("%d.%m.%Y %H:%M").instants(pa.array([text, "29.02.2028 8:00"]), "UTC")
+    assert times.valid.tolist() == [False, True]
+    assert not times.missing.any()
 
 
 def test_a_time_of_the_hour_that_happens_twice_is_a_clock_change_and_without_a_zone_it_has_no_offset():
     texts = pa.array(["06.11.2016 01:30", "06.11.2016 05:00"]).dictionary_encode()
-    found = TimeFormat.of("%d.%m.%Y %H:%M").instants(texts, "America/Chicago")
-    assert found.clock_change.tolist() == [True, False]
+    times = TimeFormat.of("%d.%m.%Y %H:%M").instants(texts, "America/Chicago")
+    assert times.clock_change.tolist() == [True, False]
     assert TimeFormat.of("%d.%m.%Y %H:%M").instants(texts, None).no_offset.all()
 
 
@@ -81,9 +81,9 @@ def test_a_form_that_says_no_time_is_refused_by_the_rule(form, words):
 
 def test_decimal_commas_are_read_where_they_are_declared_and_a_point_is_bad_there():
     column = pa.array(["50,45", "-104", "1.5", "", "1,2,3", "1e3"])
-    found = numbers(column, ",")
-    assert found.values.tolist() == [50.45, -104.0, 0.0, 0.0, 0.0, 1000.0]
-    assert found.valid.tolist() == [True, True, False, False, False, True]
+    parsed = numbers(column, ",")
+    assert parsed.values.tolist() == [50.45, -104.0, 0.0, 0.0, 0.0, 1000.0]
+    assert parsed.valid.tolist() == [True, True, False, False, False, True]
     assert not numbers(column).valid[0]
 
 
@@ -96,10 +96,10 @@ def test_a_file_of_this_kind_is_read_whole(tmp_path):
     (tmp_path / "a.csv").write_text("\n".join(lines))
     options = {"time_zone": "Europe/Berlin", "time_format": "%d.%m.%Y %H:%M:%S", "decimal": ",", "delimiter": ";"}
     source = layout("csv", MAP, None, None, **options)
-    found, refused, _ = run(source, str(tmp_path / "a.csv"), rules(source.units))
+    observed, refused, _ = run(source, str(tmp_path / "a.csv"), rules(source.units))
     assert refused == {"bad-position": 1}
-    assert found.event_us.tolist() == [us_of(datetime(2023, 11, 15, 12, 30, tzinfo=UTC))]
-    assert (found.lat_e7.tolist(), found.speed.tolist()) == ([302_500_000], [1_250])
+    assert observed.event_us.tolist() == [us_of(datetime(2023, 11, 15, 12, 30, tzinfo=UTC))]
+    assert (observed.lat_e7.tolist(), observed.speed.tolist()) == ([302_500_000], [1_250])
     with pytest.raises(ValueError, match="time_unit: goes without time_format"):
         layout("csv", MAP, "iso", None, time_format="%d.%m.%Y %H:%M")
     with pytest.raises(ValueError, match="decimal: goes with layout 'csv' only"):
