@@ -102,16 +102,16 @@ def write_avro(path: Path, rows: Iterable[Row], types: Mapping[str, Any], codec:
 
 def run(source: Layout, path: str, by: Rules) -> tuple[Observations, Counter[str], int]:
     """All observations of a file, the refused rows by reason and the number of rows."""
-    found, refused, rows = [], Counter[str](), 0
+    parts, refused, rows = [], Counter[str](), 0
     for batch in source.read(path):
         assert batch.rows == batch.table.num_rows + sum(batch.refused.values())
         observations, counts = parse(batch.table, by)
         assert batch.table.num_rows == len(observations.speed) + sum(counts.values())
-        found.append(observations)
+        parts.append(observations)
         refused.update(batch.refused)
         refused.update(counts)
         rows += batch.rows
     empty = np.empty(0, np.int64)
-    merged = [np.concatenate([empty, *(part[i] for part in found)]) for i in range(len(Observations._fields))]
+    merged = [np.concatenate([empty, *(part[i] for part in parts)]) for i in range(len(Observations._fields))]
     assert rows == len(merged[0]) + refused.total()
     return Observations(*merged), refused, rows

@@ -15,7 +15,7 @@ ENTRIES = st.lists(st.tuples(INT64 | NEAR, INT64 | NEAR | st.integers(-NARROW, N
 
 @given(ENTRIES)
 def test_keys_are_equal_and_in_order_where_the_pairs_of_columns_are(entries):
-    first, second = (np.array([pair[at] for pair in entries], np.int64) for at in range(2))
+    first, second = (np.array([pair[side] for pair in entries], np.int64) for side in range(2))
     keys = packed_keys(first, second).tolist()
     assert [a < b for a in keys for b in keys] == [a < b for a in entries for b in entries]
     assert [a == b for a in keys for b in keys] == [a == b for a in entries for b in entries]
@@ -31,12 +31,12 @@ def test_microseconds_of_a_day_beside_many_vehicles_fit_into_a_key():
 def test_pairs_are_placed_among_the_distinct_ones_in_order_with_a_table_and_with_a_sort(entries, in_table):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(order, "_ROOMY", 1000 if in_table else 0)
-        first, second = (places(np.array([pair[at] for pair in entries], np.int64)) for at in range(2))
-        found = pairs(first, second)
-    row, column = np.divmod(found.values, second.values.size)
+        first, second = (places(np.array([pair[side] for pair in entries], np.int64)) for side in range(2))
+        placed = pairs(first, second)
+    row, column = np.divmod(placed.values, second.values.size)
     distinct = list(zip(first.values[row].tolist(), second.values[column].tolist(), strict=True))
     assert distinct == sorted(set(entries))
-    assert [distinct[place] for place in found.of.tolist()] == entries
+    assert [distinct[place] for place in placed.of.tolist()] == entries
 
 
 @given(ENTRIES)

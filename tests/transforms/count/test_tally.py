@@ -58,11 +58,11 @@ def test_any_split_into_batches_gives_the_same_tally(rows, cut):
 @given(st.lists(ROW, min_size=1, max_size=60), st.integers(1, 6), st.booleans(), st.randoms(use_true_random=False))
 def test_any_panes_give_the_tally_of_the_whole_slot(rows, pane_us, capped, random):
     cap = ContributionBound(max_cells=2, max_samples=2) if capped else None
-    panes = [[row for row in rows if row[1] // pane_us == at] for at in range(6)]
+    panes = [[row for row in rows if row[1] // pane_us == number] for number in range(6)]
     random.shuffle(panes)
     counted = [tally_pane(events_of(pane), cap, COLUMNS) for pane in panes]
-    travelled = [unpack_partial(pack_partial(each.partial), () if capped else COLUMNS) for each in counted]
-    merged = Counted(merge_panes(travelled, 7, cap, COLUMNS), sum(each.duplicates for each in counted))
+    travelled = [unpack_partial(pack_partial(pane.partial), () if capped else COLUMNS) for pane in counted]
+    merged = Counted(merge_panes(travelled, 7, cap, COLUMNS), sum(pane.duplicates for pane in counted))
     assert as_lists(merged) == as_lists(tally(events_of(rows), 7, cap, COLUMNS))
 
 
@@ -72,14 +72,14 @@ LATE_ROW = st.tuples(ROW, st.sampled_from(["in time", "late", "both"]))
 def pane_by_pane(rows, pane_us, cap):
     """As a stream counts rows of which some come when their pane is over: the merged tally, and how many it refused."""
     partials = []
-    for at in range(6):
-        pane = events_of([row for row, how in rows if row[1] // pane_us == at and how != "late"])
+    for number in range(6):
+        pane = events_of([row for row, how in rows if row[1] // pane_us == number and how != "late"])
         partials.append(tally_pane(pane, cap, COLUMNS).partial._replace(heard=heard(pane)))
     nothing = tally_pane(NO_EVENTS, cap, COLUMNS).partial
     partials += [nothing._replace(late=events_of([row])) for row, how in rows if how != "in time"]
-    travelled = [unpack_partial(pack_partial(each), () if cap else COLUMNS) for each in partials]
-    found = admit_late(travelled, cap, COLUMNS)
-    return merge_panes(found.partials, 7, cap, COLUMNS), found
+    travelled = [unpack_partial(pack_partial(partial), () if cap else COLUMNS) for partial in partials]
+    admitted = admit_late(travelled, cap, COLUMNS)
+    return merge_panes(admitted.partials, 7, cap, COLUMNS), admitted
 
 
 @given(st.lists(LATE_ROW, min_size=1, max_size=40), st.integers(1, 6), st.booleans())
@@ -92,8 +92,8 @@ def test_what_is_late_for_its_pane_counts_unless_its_vehicle_was_heard_of_before
         times = [other[1] for other in in_time if (other[0], other[1] // pane_us) == (row[0], row[1] // pane_us)]
         return bool(times) and min(times) <= row[1] <= max(times)
 
-    merged, found = pane_by_pane(rows, pane_us, cap)
-    assert found.refused == sum(map(may_be_copy, late))
+    merged, admitted = pane_by_pane(rows, pane_us, cap)
+    assert admitted.refused == sum(map(may_be_copy, late))
     whole = tally(events_of(in_time + [row for row in late if not may_be_copy(row)]), 7, cap, COLUMNS)
     assert as_lists(Counted(merged, 0))[0] == as_lists(whole)[0]
 
@@ -104,15 +104,15 @@ def test_what_buses_without_a_network_send_later_counts_as_if_it_had_come_in_tim
     gap = range(gap_start, gap_start + gap_us)
     is_within = gap_start // pane_us == (gap.stop - 1) // pane_us
     hypothesis.assume(not (is_within and gap_start % pane_us and gap.stop % pane_us))
-    merged, found = pane_by_pane([(row, "late" if row[1] in gap else "in time") for row in rows], pane_us, None)
-    assert found.refused == 0
+    merged, admitted = pane_by_pane([(row, "late" if row[1] in gap else "in time") for row in rows], pane_us, None)
+    assert admitted.refused == 0
     assert as_lists(Counted(merged, 0))[0] == as_lists(tally(events_of(rows), 7, None, COLUMNS))[0]
 
 
 @given(st.lists(ROW, min_size=1, max_size=40), st.integers(1, 6))
 def test_copies_that_come_when_their_pane_is_over_never_count(rows, pane_us):
-    merged, found = pane_by_pane([(row, "both") for row in rows], pane_us, None)
-    assert (found.refused, found.duplicates) == (len(rows), 0)
+    merged, admitted = pane_by_pane([(row, "both") for row in rows], pane_us, None)
+    assert (admitted.refused, admitted.duplicates) == (len(rows), 0)
     assert as_lists(Counted(merged, 0))[0] == as_lists(tally(events_of(rows), 7, None, COLUMNS))[0]
 
 
@@ -124,9 +124,9 @@ def test_every_event_three_times_changes_nothing_but_the_number_of_duplicates(ro
 
 
 @given(st.permutations([(101, 50), (100, 9), (101, 0), (100, 12)]))
-def test_of_rows_of_one_time_and_position_the_first_place_stays_whatever_their_speeds(found):
+def test_of_rows_of_one_time_and_position_the_first_place_stays_whatever_their_speeds(places):
     """Headings led them to places of their own."""
-    cell, speed = np.array(found, np.int64).T
+    cell, speed = np.array(places, np.int64).T
     same = np.ones(4, np.int64)
     counted = tally(Events(same, same, same, same, cell, speed), 0, None, COLUMNS)
     assert (counted.tally.cell.tolist(), counted.tally.sums["sums"].tolist(), counted.duplicates) == ([100], [9], 3)
@@ -197,9 +197,9 @@ def test_any_number_of_vehicle_shards_and_length_of_panes_gives_the_tally_of_the
     panes = {}
     for part in split(observations, lat * 5 + lon + 100, shards, pane_s):
         panes.setdefault(part.shard, []).append(tally_pane(unpack_events([part.data]), cap, COLUMNS))
-    merged = [merge_panes([pane.partial for pane in found], 0, cap, COLUMNS) for found in panes.values()]
+    merged = [merge_panes([pane.partial for pane in of_slot], 0, cap, COLUMNS) for of_slot in panes.values()]
     whole = joined(merged)
     whole = whole.take(np.lexsort((whole.cell, whole.vehicle)))
-    duplicates = sum(pane.duplicates for found in panes.values() for pane in found)
+    duplicates = sum(pane.duplicates for of_slot in panes.values() for pane in of_slot)
     seconds = [(row[0], row[1] * S_US, *row[2:]) for row in rows]
     assert as_lists(Counted(whole, duplicates)) == as_lists(tally(events_of(seconds), 0, cap, COLUMNS))

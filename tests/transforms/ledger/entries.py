@@ -90,12 +90,12 @@ def whole(*slots, epsilon="2", total=None):
     """Units of a period that is planned as a whole: the first slot is debited for all."""
     return [
         structs.replace(
-            unit(at),
+            unit(slot_s),
             is_of_whole_period=True,
             debit=PureDP(Fraction(epsilon if i == 0 else 0)),
             total=None if total is None else PureDP(Fraction(total)),
         )
-        for i, at in enumerate(slots)
+        for i, slot_s in enumerate(slots)
     ]
 
 

@@ -22,9 +22,9 @@ DELTA = Fraction(1, 10**6)
 def with_cells(of, plans):
     """The unit with one HAT for each list of plans, a plan a statistic."""
     hats = [
-        Released(f"cell {at}", f"statistic {which}", "baseline", plan, [1])
-        for at, mine in enumerate(plans)
-        for which, plan in enumerate(mine)
+        Released(f"cell {number}", f"statistic {which}", "baseline", plan, [1])
+        for number, of_cell in enumerate(plans)
+        for which, plan in enumerate(of_cell)
     ]
     return structs.replace(of, released=hats)
 
@@ -155,7 +155,7 @@ def test_the_shards_of_a_slot_are_added_up_with_what_is_recorded_of_it(ledger):
 
 def test_the_slots_of_a_period_that_is_planned_as_a_whole_are_added_up():
     check_claims(map(claims_of, whole(0, 3600, 7200)))
-    three = [structs.replace(each, released=[*each.released]) for each in whole(0, 3600, 7200)]
+    three = [structs.replace(entry, released=[*entry.released]) for entry in whole(0, 3600, 7200)]
     three[2] = structs.replace(three[2], released=[Released("cell", "mean", "baseline", costing("3/2"), [1])])
     with pytest.raises(LedgerError, match=r"^period day 1: the plans of a claim more .*\(5/2 above 2\)"):
         check_claims(map(claims_of, three))
@@ -165,7 +165,7 @@ def test_zero_concentrated_debits_fit_a_limit_with_a_delta_and_no_other(tmp_path
     limit = DeltaLimit(Fraction(1), DELTA)
     most = rho_within(Fraction(1), DELTA)
     book = opened(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head", limit=str(limit))
-    halves = [structs.replace(unit(at, plan=None), debit=ZCDP(most / 2)) for at in (0, 1, 2)]
+    halves = [structs.replace(unit(slot_s, plan=None), debit=ZCDP(most / 2)) for slot_s in (0, 1, 2)]
     assert book.record("city", limit, "name", "{}", halves[:2]).new == 2
     with pytest.raises(AccountRefusal, match="1 at delta 1e-06 would be exceeded"):
         book.record("city", limit, "name", "{}", halves[2:])

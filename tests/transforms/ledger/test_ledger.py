@@ -103,7 +103,7 @@ def test_a_period_planned_as_a_whole_takes_no_other_slots_and_no_part_is_release
 
 
 def test_slots_of_a_plan_that_divides_a_total_never_debit_more_than_that(ledger):
-    halves = [unit(at, epsilon="1/2", plan={**PLAN, "epsilon": "1/2"}) for at in (0, 3600, 7200)]
+    halves = [unit(slot_s, epsilon="1/2", plan={**PLAN, "epsilon": "1/2"}) for slot_s in (0, 3600, 7200)]
     parts = [structs.replace(half, per_hat=PureDP(Fraction(1, 2)), total=PureDP(Fraction(1))) for half in halves]
     record(ledger, *parts[:2])
     with pytest.raises(LedgerError, match="more than the total that the plan divides"):

@@ -120,8 +120,8 @@ def test_a_signature_that_does_not_fit_is_found(signed):
 
 def test_what_a_run_knew_is_kept_and_signed(signed, place):
     assert signed.noted("city", "a", "day 1") is None
-    for known in ({"most": "3"}, {"most": "4"}):
-        signed.note("city", "a", "day 1", known)
+    for facts in ({"most": "3"}, {"most": "4"}):
+        signed.note("city", "a", "day 1", facts)
     assert signed.noted("city", "a", "day 1") == {"most": "4"}
     assert signed.verify() == (5, 5, 5)
     with pytest.raises(LedgerError, match="is signed: without the account's key it stays"):

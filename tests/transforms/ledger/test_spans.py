@@ -54,11 +54,11 @@ def is_within(spent: Counter[int], limit: Limit) -> bool:
 def violations(folder: Path, records: list[Record]) -> list[str]:
     """Records that the ledger took though a window was full, or refused though none was."""
     book, spent, wrong = book_of(folder, PURE), Counter[int](), []
-    for at, (number, epsilon) in enumerate(records):
+    for index, (number, epsilon) in enumerate(records):
         after = spent + Counter({number: epsilon})
-        took = is_recorded(book, PURE, number, epsilon, f"spec {at}")
+        took = is_recorded(book, PURE, number, epsilon, f"spec {index}")
         if took != is_within(after, PURE):
-            wrong.append(f"record {at}: {'taken' if took else 'refused'}")
+            wrong.append(f"record {index}: {'taken' if took else 'refused'}")
         spent = after if took else spent
     return wrong
 
@@ -80,8 +80,8 @@ def begins_with_the_day(first: date, _: int) -> date:
     return first
 
 
-def of_the_calendar(at: date, days: int) -> date:
-    return at - timedelta(days=at.toordinal() % days)
+def of_the_calendar(when: date, days: int) -> date:
+    return when - timedelta(days=when.toordinal() % days)
 
 
 @pytest.mark.parametrize("first_of", [ends_with_the_day, begins_with_the_day, of_the_calendar])
@@ -94,7 +94,7 @@ def test_a_window_of_another_kind_is_caught(
     def window(debits: dict[str, list[Debit]], period: str, days: int) -> Accountant:
         first = first_of(date.fromisoformat(period), days)
         inside = [(first + timedelta(days=step)).isoformat() for step in range(days)]
-        return sum((spending._sum(debits.get(each, [])) for each in inside), Accountant())
+        return sum((spending._sum(debits.get(inner_day, [])) for inner_day in inside), Accountant())
 
     monkeypatch.setattr(spending, "_fits", fits)
     assert violations(tmp_path, [(number, 3) for number in (20, 19, 11, 12, 5, 4, 7, 8, 3, 9, 10, 18, 13, 6)])
@@ -102,16 +102,16 @@ def test_a_window_of_another_kind_is_caught(
 
 def test_what_a_run_asks_for_earlier_days_counts_against_its_later_ones(tmp_path: Path) -> None:
     book = book_of(tmp_path, PURE)
-    wanted = {day(at): [Debit(UnitKey("a", at, 0), PureDP(Fraction(2)))] for at in range(6)}
+    wanted = {day(number): [Debit(UnitKey("a", number, 0), PureDP(Fraction(2)))] for number in range(6)}
     assert book.excess("city", PURE, wanted) == [day(3)]  # 0, 1, 2 fill four days; then there is room again
     assert book.excess("city", PURE, {day(0): wanted[day(0)], day(5): wanted[day(5)]}) == []
 
 
 def test_a_rerun_of_a_full_window_is_free(tmp_path: Path) -> None:
     book = book_of(tmp_path, PURE)
-    assert all(is_recorded(book, PURE, at, 2) for at in (0, 1, 2))
+    assert all(is_recorded(book, PURE, number, 2) for number in (0, 1, 2))
     assert not is_recorded(book, PURE, 3, 1)
-    assert all(is_recorded(book, PURE, at, 2) for at in (0, 1, 2))
+    assert all(is_recorded(book, PURE, number, 2) for number in (0, 1, 2))
 
 
 def test_two_specifications_share_a_span(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_rho_of_a_window_adds_up_to_that_of_its_total(tmp_path: Path) -> None:
     limit = SpanLimits((Span(1, DeltaLimit(Fraction("2.64"), Fraction(1, 10**6))), Span(28, total)))
     share = ZCDP(rho_within(total.epsilon, total.delta) / 28)
     book = book_of(tmp_path, limit)
-    assert all(is_recorded(book, limit, at, share) for at in range(28))
+    assert all(is_recorded(book, limit, number, share) for number in range(28))
     assert not is_recorded(book, limit, 3, ZCDP(Fraction(1, 10**9)), "another")
     assert is_recorded(book, limit, 28, share)
     assert not is_recorded(book, limit, 29, ZCDP(share.rho + Fraction(1, 10**9)))
@@ -145,8 +145,8 @@ def test_an_account_takes_further_spans_and_never_loses_one(tmp_path: Path) -> N
 
 def test_the_fullest_window_around_a_day_is_told(tmp_path: Path) -> None:
     book = book_of(tmp_path, PURE)
-    for at, epsilon in ((2, 1), (3, 2), (5, 2)):
-        assert is_recorded(book, PURE, at, epsilon)
+    for number, epsilon in ((2, 1), (3, 2), (5, 2)):
+        assert is_recorded(book, PURE, number, epsilon)
     told = book.spent_in_spans("city", PURE, day(3))
-    assert [(each.span.days, each.spent.pure) for each in told] == [(1, 2), (4, 5), (9, 5)]
+    assert [(window.span.days, window.spent.pure) for window in told] == [(1, 2), (4, 5), (9, 5)]
     assert (told[1].first, told[1].last) == (day(2), day(5))

@@ -27,7 +27,7 @@ LIMITS = SpeedLimits(120, Fraction(100))
 
 def kmh_between(one, other, seconds):
     """Speed by the haversine formula. one, other: latitude and longitude in degrees."""
-    a, b, c, d = (math.radians(each) for each in (*one, *other))
+    a, b, c, d = (math.radians(degrees) for degrees in (*one, *other))
     half = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
     return 2 * 6_371_008.8 * math.asin(math.sqrt(half)) / seconds * 3.6
 
@@ -36,24 +36,26 @@ def kmh_between(one, other, seconds):
 @pytest.mark.parametrize("lon", [-97.7, 0.0, 179.9995])
 def test_a_speed_is_the_distance_on_the_globe_over_the_time(lat, lon):
     east = (lon + 0.001 + 180) % 360 - 180
-    found = derived_speeds(positions((1, 0, lat, lon), (1, 60, lat + 0.002, east)), LIMITS, GRID)
-    assert found.rows.tolist() == [1]
-    assert found.steps[0] / 100 == pytest.approx(kmh_between((lat, lon), (lat + 0.002, east), 60), rel=1e-3, abs=0.006)
+    derived = derived_speeds(positions((1, 0, lat, lon), (1, 60, lat + 0.002, east)), LIMITS, GRID)
+    assert derived.rows.tolist() == [1]
+    assert derived.steps[0] / 100 == pytest.approx(
+        kmh_between((lat, lon), (lat + 0.002, east), 60), rel=1e-3, abs=0.006
+    )
 
 
 def test_what_has_no_speed_says_why():
-    found = derived_speeds(
+    derived = derived_speeds(
         positions((1, 0, 30, 0), (1, 60, 30.001, 0), (1, 181, 30.002, 0), (1, 190, 31, 0), (2, 200, 31, 0)),
         LIMITS,
         GRID,
     )
-    assert found.rows.tolist() == [1]
-    assert found.without == {FIRST: 2, GAP: 1, TOO_FAST: 1}
+    assert derived.rows.tolist() == [1]
+    assert derived.without == {FIRST: 2, GAP: 1, TOO_FAST: 1}
 
 
 def test_a_speed_above_the_grid_is_clamped_and_one_at_rest_is_zero():
-    found = derived_speeds(positions((1, 0, 0, 0), (1, 60, 0, 0), (1, 90, 0, 0.006)), LIMITS, GRID)
-    assert found.steps.tolist() == [0, 6_500]
+    derived = derived_speeds(positions((1, 0, 0, 0), (1, 60, 0, 0), (1, 90, 0, 0.006)), LIMITS, GRID)
+    assert derived.steps.tolist() == [0, 6_500]
 
 
 def test_nothing_gives_nothing():
@@ -79,9 +81,9 @@ def test_without_a_vehicle_the_others_are_what_they_were(some):
 
 @given(rows)
 def test_rows_are_all_accounted_for(some):
-    found = with_derived_speeds(in_order(events_of(some)), LIMITS, GRID)
-    kept = found.ordered.slot_s.size
-    assert kept + sum(found.without.values()) + found.ordered.duplicates == len(some)
+    derived = with_derived_speeds(in_order(events_of(some)), LIMITS, GRID)
+    kept = derived.ordered.slot_s.size
+    assert kept + sum(derived.without.values()) + derived.ordered.duplicates == len(some)
 
 
 def test_a_speed_reaches_over_the_edge_of_a_slot():

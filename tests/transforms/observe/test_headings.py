@@ -148,7 +148,7 @@ def test_a_feed_that_is_not_asked_for_headings_has_none(tmp_path):
     [
         ("capmetro", None, True, "layout 'capmetro' has no heading"),
         ("csv", {field: field for field in FIELDS}, True, "they need one"),
-        ("csv", {each: each for each in NAMES}, False, "goes with places that have the property directed"),
+        ("csv", {name: name for name in NAMES}, False, "goes with places that have the property directed"),
     ],
 )
 def test_who_needs_headings_names_their_column_and_nobody_else_does(name, columns, headed, message):

@@ -213,12 +213,12 @@ def test_speeds_of_every_type_are_read(kind):
 def test_no_finite_speed_changes_what_is_accepted(speeds):
     rows = [{**good_row(i), "speed": speed} for i, speed in enumerate(speeds)]
     calm = [{**good_row(i), "speed": 1.0} for i in range(len(speeds))]
-    found, refused = parse(table(rows) if rows else table([GOOD])[:0], rules())
+    observed, refused = parse(table(rows) if rows else table([GOOD])[:0], rules())
     assert refused == {}
-    assert all(0 <= step <= UPPER_STEPS for step in found.speed.tolist())
+    assert all(0 <= step <= UPPER_STEPS for step in observed.speed.tolist())
     if rows:
         for name in ("vehicle", "event_us", "lat_e7", "lon_e7"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(parse(table(calm), rules())[0], name))
+            np.testing.assert_array_equal(getattr(observed, name), getattr(parse(table(calm), rules())[0], name))
 
 
 # --- vehicles -----------------------------------------------------------------------------------------------------
@@ -243,12 +243,12 @@ def test_a_dictionary_of_ids_is_read_like_the_ids():
     repeated = pa.DictionaryArray.from_arrays(
         pa.array([0, 1, 2, 3, 4, 5], pa.int8()), pa.array(["a", None, "b", "", "a", "x" * 257])
     )
-    found, refused = parse(plain, rules())
+    observed, refused = parse(plain, rules())
     assert refused == {"missing-vehicle": 2, "bad-vehicle": 1}
     for same in (coded, plain.set_column(0, "vehicle", repeated)):
         again, counts = parse(same, rules())
         assert counts == refused
-        np.testing.assert_array_equal(again.vehicle, found.vehicle)
+        np.testing.assert_array_equal(again.vehicle, observed.vehicle)
 
 
 def test_each_pair_of_period_and_vehicle_is_hashed_once(monkeypatch):
@@ -282,10 +282,10 @@ def test_an_empty_batch_gives_nothing():
 
 def test_observations_keep_the_order_of_rows():
     rows = [good_row(i) if i % 3 else {**good_row(i), "speed": None} for i in range(300)]
-    found, refused = parse(table(rows), rules())
+    observed, refused = parse(table(rows), rules())
     assert refused == {"missing-speed": 100}
     expected, _ = parse(table([row for row in rows if row["speed"] is not None]), rules())
-    for part, same in zip(found, expected, strict=True):
+    for part, same in zip(observed, expected, strict=True):
         np.testing.assert_array_equal(part, same)
 
 
@@ -316,10 +316,10 @@ def columns_of_anything(rows):
 )
 def test_rows_are_observations_or_refused_whatever_the_columns_hold(columns, units):
     batch = pa.RecordBatch.from_arrays(list(columns), ["vehicle", "time", "lat", "lon", "speed"])
-    found, refused = parse(batch, rules(units))
-    assert batch.num_rows == len(found.speed) + sum(refused.values())
+    observed, refused = parse(batch, rules(units))
+    assert batch.num_rows == len(observed.speed) + sum(refused.values())
     alone = [parse(batch[i : i + 1], rules(units)) for i in range(batch.num_rows)]
-    np.testing.assert_array_equal(found.vehicle, np.concatenate([part.vehicle for part, _ in alone]))
+    np.testing.assert_array_equal(observed.vehicle, np.concatenate([part.vehicle for part, _ in alone]))
     for reason in REASONS:
         assert refused.get(reason, 0) == sum(counts.get(reason, 0) for _, counts in alone)
 

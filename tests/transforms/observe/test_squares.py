@@ -39,12 +39,12 @@ def edge_points(rng, number):
     """Places on the edges of the icosahedron: between its vertices, which are where the pentagons are."""
     vectors = np.array([_vector(*place) for place in PENTAGONS])
     near = [(i, j) for i in range(12) for j in range(i) if vectors[i] @ vectors[j] > 0.4]
-    found = []
+    points = []
     for i, j in (near[k] for k in rng.integers(0, len(near), number)):
         share = rng.uniform()
         x, y, z = vectors[i] * share + vectors[j] * (1 - share)
-        found.append((np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))))
-    return found
+        points.append((np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))))
+    return points
 
 
 def _vector(lat, lon):
@@ -65,8 +65,8 @@ def test_the_cells_are_those_of_h3_at_pentagons_poles_and_the_antimeridian():
     for place in [*PENTAGONS[:6], *PLACES, *FAR_PLACES]:
         for resolution in (0, 3, 5, 7, 8, 9, 12, 15):
             lat, lon = around(place, resolution, rng, rows=600)
-            found = cells_by_squares(lat, lon, resolution, asker(resolution))
-            assert np.array_equal(found, asker(resolution)(lat, lon)), (place, resolution)
+            cells = cells_by_squares(lat, lon, resolution, asker(resolution))
+            assert np.array_equal(cells, asker(resolution)(lat, lon)), (place, resolution)
 
 
 def test_the_cells_are_those_of_h3_along_the_edges_of_the_icosahedron():
@@ -74,8 +74,8 @@ def test_the_cells_are_those_of_h3_along_the_edges_of_the_icosahedron():
     for place in edge_points(rng, 60):
         resolution = int(rng.integers(1, 12))
         lat, lon = around(place, resolution, rng, cells=1.5, rows=1_000)
-        found = cells_by_squares(lat, lon, resolution, asker(resolution))
-        assert np.array_equal(found, asker(resolution)(lat, lon)), (place, resolution)
+        cells = cells_by_squares(lat, lon, resolution, asker(resolution))
+        assert np.array_equal(cells, asker(resolution)(lat, lon)), (place, resolution)
 
 
 def test_without_a_margin_some_cells_would_be_wrong(monkeypatch):
@@ -105,8 +105,8 @@ def test_squares_are_learnt_over_many_batches_of_few_positions_each(monkeypatch)
     lat, lon = around(PLACES[0], 7, np.random.default_rng(6), cells=2.0, rows=60_000)
     asked = []
     for part in np.array_split(np.arange(lat.size), 200):  # a square has less than one position in a batch
-        found = cells_by_squares(lat[part], lon[part], 7, asker(7, asked))
-        assert np.array_equal(found, asker(7)(lat[part], lon[part]))
+        cells = cells_by_squares(lat[part], lon[part], 7, asker(7, asked))
+        assert np.array_equal(cells, asker(7)(lat[part], lon[part]))
     last = sum(asked)
     cells_by_squares(lat, lon, 7, asker(7, asked))
     assert sum(asked) - last < 0.25 * lat.size
@@ -116,5 +116,5 @@ def test_squares_that_share_a_slot_do_not_share_a_cell(monkeypatch):
     monkeypatch.setattr(squares, "SLOTS_BITS", 4)
     lat, lon = around(PLACES[0], 7, np.random.default_rng(5), rows=2_000)
     for part in np.array_split(np.arange(lat.size), 5):
-        found = cells_by_squares(lat[part], lon[part], 7, asker(7))
-        assert np.array_equal(found, asker(7)(lat[part], lon[part]))
+        cells = cells_by_squares(lat[part], lon[part], 7, asker(7))
+        assert np.array_equal(cells, asker(7)(lat[part], lon[part]))

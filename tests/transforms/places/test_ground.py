@@ -43,8 +43,8 @@ def test_every_finer_cell_of_a_region_is_a_place_within_its_ancestor(resolution)
     assert (keys[~inside] == NOWHERE).all()
     names = [pieces.places.names[place] for place in pieces.place[keys[inside]]]
     assert names == [h3.int_to_str(int(cell)) for cell in fine[inside]]
-    assert [REGION[at] for at in pieces.cell[keys[inside]]] == ancestors(fine[inside], 7).tolist()
-    assert [REGION[at] for at in pieces.places.cell] == [
+    assert [REGION[cell] for cell in pieces.cell[keys[inside]]] == ancestors(fine[inside], 7).tolist()
+    assert [REGION[cell] for cell in pieces.places.cell] == [
         h3_int.cell_to_parent(h3_int.str_to_int(name), 7) for name in pieces.places.names
     ]
 

@@ -19,8 +19,8 @@ GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
 FACTS = SlotFacts("2026-05-01", "2026-05-01T10:00:00-05:00", "2026-05-01T11:00:00-05:00", (3600,), 24)
 CELLS = [0x872830828FFFFFF, 0x872830829FFFFFF, 0x87283082AFFFFFF]
 DAY = {
-    at: SlotFacts("2026-05-01", f"2026-05-01T{hour}:00:00-05:00", "later", (3600, 7200), 1)
-    for at, hour in ((3600, 10), (7200, 11))
+    slot_s: SlotFacts("2026-05-01", f"2026-05-01T{hour}:00:00-05:00", "later", (3600, 7200), 1)
+    for slot_s, hour in ((3600, 10), (7200, 11))
 }
 
 
@@ -34,7 +34,7 @@ class Quiet(Noise):
 def policy(epsilon=1, per="hat", scope="slot", most_hats=None, clip_user=False, **changes):
     statistics = changes.get("statistics", (RequestedStatistic("mean", Baseline(), Fraction(1)),))
     suppress = weights_of(GRID, statistics) if clip_user else None
-    known = {
+    usual = {
         "spec_id": "spec",
         "value": Value(GRID),
         "statistics": statistics,
@@ -45,7 +45,7 @@ def policy(epsilon=1, per="hat", scope="slot", most_hats=None, clip_user=False, 
         "region": None,
         "digest_key": b"k",
     }
-    return Policy(**(known | changes))
+    return Policy(**(usual | changes))
 
 
 def tally_of(*rows, slot_s=3600):

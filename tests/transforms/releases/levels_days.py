@@ -63,7 +63,7 @@ def _edges(slot: int) -> tuple[str, str]:
 
 
 def facts(slot: int) -> SlotFacts:
-    return SlotFacts("day 1", *_edges(slot), tuple(3600 * at for at in range(len(HOURS))), len(HOURS))
+    return SlotFacts("day 1", *_edges(slot), tuple(3600 * hour for hour in range(len(HOURS))), len(HOURS))
 
 
 def nobody(stage: Stage) -> Sums:

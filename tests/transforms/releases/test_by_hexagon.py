@@ -83,11 +83,11 @@ def test_every_cell_belongs_to_one_shard():
     rows = [(1, i, 1, i, 0) for i in range(3)]
     region = tuple(sorted(CELLS))
     shards = release_shard(cells, 2)
-    found = []
+    released = []
     for shard in range(2):
-        mine = tally_of(*[row for row, s in zip(rows, shards, strict=True) if s == shard])
-        found += sealed(mine, shard=shard, release_shards=2, most_hats=3, region=region).released
-    assert sorted(r.integers for r in found) == [[0], [1], [2]]
+        tally = tally_of(*[row for row, s in zip(rows, shards, strict=True) if s == shard])
+        released += sealed(tally, shard=shard, release_shards=2, most_hats=3, region=region).released
+    assert sorted(r.integers for r in released) == [[0], [1], [2]]
 
 
 def test_the_plan_sees_counts_and_never_speeds():

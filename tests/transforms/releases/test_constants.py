@@ -28,7 +28,7 @@ BOTH = (
     RequestedStatistic("mean", Auto(prior=Prior(20.0, 12.0)), Fraction(1, 3)),
     RequestedStatistic("variance", BaselineVariance(), Fraction(2, 3)),
 )
-CROWD = [(100 + at, 2, 3, 900, 0) for at in range(60)]
+CROWD = [(100 + number, 2, 3, 900, 0) for number in range(60)]
 """So many vehicles that the mean of their HAT is worth its noise."""
 
 
@@ -41,22 +41,22 @@ class Forbidden(Noise):
 
 def test_a_slot_of_constants_draws_nothing_spends_nothing_and_is_the_same_for_all_speeds():
     """All speeds of three vehicles on a grid of four steps, so all neighbours."""
-    grid, found = Grid(step=Fraction(1), upper_steps=4), []
+    grid, outcomes = Grid(step=Fraction(1), upper_steps=4), []
     for sums in itertools.product(range(9), range(5), range(5)):
         rows = tally_of((1, 0, 2, sums[0], 0), (1, 1, 1, sums[1], 0), (2, 1, 1, sums[2], 0))
         ((unit, exposure),) = draw_releases(
             {(3600, 0): rows}, {3600: FACTS}, policy(statistics=AUTO, value=Value(grid)), Forbidden()
         )
-        found.append((unit.released, str(unit.spent), exposure.vehicle.tolist(), exposure.drawn.tolist()))
-    assert found == [found[0]] * len(found)
-    assert found[0][1:] == ("0", [1, 2], [[0], [0]])
-    assert {each.mechanism for each in found[0][0]} == {"constant"}
+        outcomes.append((unit.released, str(unit.spent), exposure.vehicle.tolist(), exposure.drawn.tolist()))
+    assert outcomes == [outcomes[0]] * len(outcomes)
+    assert outcomes[0][1:] == ("0", [1, 2], [[0], [0]])
+    assert {hat.mechanism for hat in outcomes[0][0]} == {"constant"}
 
 
 def test_a_vehicle_pays_for_what_is_drawn_in_its_hats_alone():
     rows = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (1, 2, 3, 0, 0), *CROWD)
     ((unit, exposure),) = draw_releases({(3600, 0): rows}, {3600: FACTS}, policy(statistics=AUTO), Quiet())
-    assert [each.plan["epsilon"] for each in unit.released] == ["0", "0", "1"]
+    assert [hat.plan["epsilon"] for hat in unit.released] == ["0", "0", "1"]
     assert str(unit.spent) == "1", "vehicle 1 is in three HATs"
     assert set(exposure.drawn.ravel().tolist()) == {1}
 
@@ -65,10 +65,10 @@ def test_of_several_statistics_each_is_drawn_or_constant_by_itself():
     """Vehicle 1 is in two HATs where only the variance is drawn, the crowd in one where both are."""
     rows = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), *CROWD)
     ((unit, exposure),) = draw_releases({(3600, 0): rows}, {3600: FACTS}, policy(statistics=BOTH, epsilon=9), Quiet())
-    assert [each.plan["epsilon"] for each in unit.released] == ["0", "6", "0", "6", "3", "6"]
+    assert [hat.plan["epsilon"] for hat in unit.released] == ["0", "6", "0", "6", "3", "6"]
     assert str(unit.spent) == "12"
-    found = dict(zip(*(column.tolist() for column in exposure), strict=True))
-    assert (found.pop(1), *found.values()) == ([0, 2], *[[1, 1]] * 60)
+    drawn_of = dict(zip(*(column.tolist() for column in exposure), strict=True))
+    assert (drawn_of.pop(1), *drawn_of.values()) == ([0, 2], *[[1, 1]] * 60)
 
 
 @pytest.mark.parametrize("times", [10**18, 10**25])
@@ -76,8 +76,8 @@ def test_shares_of_any_size_are_added_up_exactly(times):
     """A third written with many digits: its denominator, times a vehicle's HATs, does not fit into 64 bits."""
     shares = Fraction(times // 3, times), Fraction(times - times // 3, times)
     twice = tuple(RequestedStatistic("mean", Baseline(), share) for share in shares)
-    slots = [tally_of(*((1, cell, 2, 0, 0) for cell in range(3)), slot_s=at) for at in range(3600, 18000, 3600)]
-    day = {at: replace(DAY[3600], plan=tuple(range(3600, 18000, 3600))) for at in range(3600, 18000, 3600)}
+    slots = [tally_of(*((1, cell, 2, 0, 0) for cell in range(3)), slot_s=slot_s) for slot_s in range(3600, 18000, 3600)]
+    day = {slot_s: replace(DAY[3600], plan=tuple(range(3600, 18000, 3600))) for slot_s in range(3600, 18000, 3600)}
     first, *_ = draw_releases({(3600, 0): joined(slots)}, day, policy(scope="period", statistics=twice), Quiet())
     assert (str(first[0].spent), str(first[0].debit)) == ("3", "12")
 

@@ -42,12 +42,12 @@ def stages_of(how: LevelsPolicy, slots: int | None = None) -> list[tuple[Stage, 
     count = slots or len(HOURS)
     live = [live_slot([ENTRY], count, hour, how, lambda *_: np.full((3, 1), 2_000)) for hour in HOURS]
     day = laid_stage(how, how.later, 0, HOURS, np.full((3, len(HOURS)), 2_000), 1)
-    return [*((stage, at) for at, stage in enumerate(live)), (day, None)]
+    return [*((stage, number) for number, stage in enumerate(live)), (day, None)]
 
 
-def of_slot(found: Rows, slot: int) -> Rows:
-    chosen = found.slot == slot
-    return Rows(*(column[chosen] for column in found))._replace(slot=np.zeros(int(chosen.sum()), np.int64))
+def of_slot(day_rows: Rows, slot: int) -> Rows:
+    chosen = day_rows.slot == slot
+    return Rows(*(column[chosen] for column in day_rows))._replace(slot=np.zeros(int(chosen.sum()), np.int64))
 
 
 def excess(how: LevelsPolicy, days: list[list[Visit]], slots: int | None = None) -> Fraction:
@@ -56,8 +56,8 @@ def excess(how: LevelsPolicy, days: list[list[Visit]], slots: int | None = None)
     for day in days:
         spent = Fraction(0)
         for stage, slot in looks:
-            found = rows([day])
-            values = unchecked(found if slot is None else of_slot(found, slot), stage).value.tolist()
+            day_rows = rows([day])
+            values = unchecked(day_rows if slot is None else of_slot(day_rows, slot), stage).value.tolist()
             power = 2 if how.kind == "gaussian" else 1
             spent += Fraction(sum(abs(value) ** power for value in values), UNIT**power)
         most = max(most, spent)
@@ -104,8 +104,8 @@ def test_every_other_vehicles_integers_of_a_slot_are_equal_when_one_is_taken_out
     )
 
     def by_vehicle(days: list[list[Visit]]) -> list[list[int]]:
-        found = vectors(of_slot(rows(days), 1), stage)
-        return [found.value[found.vehicle == vehicle].tolist() for vehicle in range(len(days))]
+        integers = vectors(of_slot(rows(days), 1), stage)
+        return [integers.value[integers.vehicle == vehicle].tolist() for vehicle in range(len(days))]
 
     whole = by_vehicle(days)
     for out in range(0, len(days), 3):
@@ -129,7 +129,7 @@ class Book:
 
     @property
     def spent(self) -> Accountant:
-        return sum((each.debited for each in self.ledger.spent("city")), Accountant())
+        return sum((debit.debited for debit in self.ledger.spent("city")), Accountant())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -226,8 +226,8 @@ def test_what_is_made_again_has_the_recorded_plan() -> None:
 def test_a_live_slot_rests_on_whole_earlier_periods_alone() -> None:
     how = policy("gaussian")
     entries = [
-        Sequenced(at + 1, structs.replace(day_unit(how, stage, first=True), period=period))
-        for at, (period, stage) in enumerate([("day 1", 0), ("day 2", 0), ("day 1", 1), ("day 3", 0)])
+        Sequenced(number + 1, structs.replace(day_unit(how, stage, first=True), period=period))
+        for number, (period, stage) in enumerate([("day 1", 0), ("day 2", 0), ("day 1", 1), ("day 3", 0)])
     ]
     assert [entry.sequence for entry in known_before(entries, "day 4")] == [1, 3]
     assert known_before(entries, "day 1") == []

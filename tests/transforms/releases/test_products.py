@@ -14,16 +14,16 @@ AUTUMN = [f"2016-11-06T{hour:02}:00:00-05:00" for hour in (0, 1)] + [
 
 
 def test_an_hour_that_comes_twice_is_two_hours() -> None:
-    found = grouping(Product("city-hour"), PARENTS, CELLS, AUTUMN)
-    assert found.spans == [(0, 0), (1, 1), (2, 2), (3, 3)]
-    assert found.places == ["city"]
-    assert found.groups.shape == (1, 4)
+    grouped = grouping(Product("city-hour"), PARENTS, CELLS, AUTUMN)
+    assert grouped.spans == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert grouped.places == ["city"]
+    assert grouped.groups.shape == (1, 4)
 
 
 def test_a_part_has_all_slots_that_begin_in_it_and_others_have_no_row() -> None:
-    found = grouping(Product("cell-part", ((60, 120),)), PARENTS, CELLS, AUTUMN)
-    assert [span for span in found.spans if span is not None] == [(1, 2)]
-    assert found.groups.slots.tolist() == [0, 1, 1, 0]
+    grouped = grouping(Product("cell-part", ((60, 120),)), PARENTS, CELLS, AUTUMN)
+    assert [span for span in grouped.spans if span is not None] == [(1, 2)]
+    assert grouped.groups.slots.tolist() == [0, 1, 1, 0]
 
 
 def test_half_hours_make_hours_and_a_week_has_a_row_for_each_day() -> None:
@@ -35,8 +35,8 @@ def test_half_hours_make_hours_and_a_week_has_a_row_for_each_day() -> None:
 
 
 def test_parts_are_read_in_order_up_to_midnight() -> None:
-    found = product_of("cell-part", ["16:00-24:00", "06:00-10:00"], 60, (0, 1440))
-    assert found.parts == ((360, 600), (960, 1440))
+    product = product_of("cell-part", ["16:00-24:00", "06:00-10:00"], 60, (0, 1440))
+    assert product.parts == ((360, 600), (960, 1440))
 
 
 def test_only_cell_part_takes_parts() -> None:

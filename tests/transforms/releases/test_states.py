@@ -33,21 +33,21 @@ SLOTS = [facts(slot) for slot in range(len(HOURS))]
 
 def entries(days: int, seed: int = 0) -> list[Sequenced]:
     """So many recorded days of a small city, always the same."""
-    rng, found = np.random.default_rng(seed), []
+    rng, sequenced = np.random.default_rng(seed), []
     for day in range(days):
         stage = laid_stage(HOW, HOW.later, 0, HOURS, first_centres(len(REGION), len(HOURS)), day)
-        mine = [replace(each, period=f"day {day}") for each in SLOTS]
+        slots = [replace(slot, period=f"day {day}") for slot in SLOTS]
         sums = sum_up(rows(random_days(seed + day, 40)), stage)
-        found.append(Sequenced(day + 1, seal_stage(sums, stage, mine, day * 86_400, HOW, Noise(rng.bytes))))
-    return found
+        sequenced.append(Sequenced(day + 1, seal_stage(sums, stage, slots, day * 86_400, HOW, Noise(rng.bytes))))
+    return sequenced
 
 
 def estimated(days: list[Sequenced], how: LevelsPolicy) -> bytes:
     """As in a process that has just begun."""
     states._FOLDED.clear()
     fitted._fitted.cache_clear()
-    found = learned.learned_estimates(days, how, SLOTS)
-    return b"".join(column.tobytes() for column in (*found[:4], found.status))
+    estimates = learned.learned_estimates(days, how, SLOTS)
+    return b"".join(column.tobytes() for column in (*estimates[:4], estimates.status))
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def test_bytes_are_the_same_and_a_new_process_takes_in_the_last_days_alone(
     monkeypatch.setattr(states, "taken_in", lambda state, day, do=states.taken_in: taken.append(day) or do(state, day))
     for days, anew in ((FIRST_FOLD, FIRST_FOLD), (len(many), RECENT + 1), (len(many), 1)):
         taken.clear()
-        found = estimated(many[:days], how)
+        estimates = estimated(many[:days], how)
         assert len(taken) == anew
-        assert found == estimated(many[:days], HOW)
+        assert estimates == estimated(many[:days], HOW)
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -125,7 +125,7 @@ def test_arrays_that_were_not_signed_for_this_specification_change_nothing(
     estimated(many, how)
     kept = file.read()
     assert kept is not None
-    forged = {"x": np.zeros(3)} if arrays == "malformed" else {n: each * 2 for n, each in kept.arrays.items()}
+    forged = {"x": np.zeros(3)} if arrays == "malformed" else {n: values * 2 for n, values in kept.arrays.items()}
     replace(forger, path=file.path).write(kept._replace(arrays=forged))
     with caplog.at_level(logging.WARNING, "hatstream.learned"):
         assert estimated(many, how) == plain
@@ -207,9 +207,9 @@ def test_of_two_writers_one_wins_whole(file: StateFile) -> None:
     def write(number: int) -> None:
         for _ in range(20):
             file.write(Kept(str(number), number, {"numbers": np.full(5_000, number)}))
-            found = file.read()
-            assert found is not None
-            assert set(found.arrays["numbers"].tolist()) == {found.number}
+            state = file.read()
+            assert state is not None
+            assert set(state.arrays["numbers"].tolist()) == {state.number}
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(write, (1, 2)))
@@ -228,9 +228,9 @@ def digest_of_two_processes(path: str) -> None:
 @pytest.mark.slow
 def test_other_kernels_read_what_one_wrote_and_change_no_byte(file: StateFile) -> None:
     code = f"from {__name__} import digest_of_two_processes as run; run({str(file.path)!r})"
-    found = []
+    outputs = []
     for kernel in ("Haswell", "Prescott"):
         environment = os.environ | {"OPENBLAS_CORETYPE": kernel}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
-        found.append(bytes.fromhex(done.stdout.decode()))
-    assert found == [estimated(entries(FIRST_FOLD + 1), HOW)] * 2
+        outputs.append(bytes.fromhex(done.stdout.decode()))
+    assert outputs == [estimated(entries(FIRST_FOLD + 1), HOW)] * 2

@@ -41,13 +41,13 @@ def test_stages_and_live_slots_are_recorded_in_the_unit_of_the_value(unit) -> No
 
 
 def test_rows_of_periods_and_of_their_products_are_in_the_unit_of_the_value() -> None:
-    known = np.full((len(levels_days.REGION), 1), 12.0)
-    estimates = HatEstimates(known, known, known, known, np.full(known.shape, "ok"))
+    values = np.full((len(levels_days.REGION), 1), 12.0)
+    estimates = HatEstimates(values, values, values, values, np.full(values.shape, "ok"))
     slot = levels_days.facts(0)
-    cell_days = grouping(Product("cell-day"), np.zeros(len(known), np.int64), levels_days.REGION, [slot.start])
+    cell_days = grouping(Product("cell-day"), np.zeros(len(values), np.int64), levels_days.REGION, [slot.start])
     rows = [
         *rows_of(estimates_of_slot(estimates, 0, slot, PERIODS)),
         *rows_of(estimates_of_product(estimates, "cell-day", cell_days, [slot], PERIODS)),
     ]
-    assert len(rows) == 2 * len(known)
+    assert len(rows) == 2 * len(values)
     assert {row["unit"] for row in rows} == {"kg"}

@@ -43,12 +43,12 @@ def table(*rows: dict[str, object]) -> pa.RecordBatch:
 
 
 def test_a_good_row_is_placed_in_its_local_hour() -> None:
-    found, refused = parse_reports(table(GOOD), RULES)
+    parsed, refused = parse_reports(table(GOOD), RULES)
     assert refused == {}
-    assert found.slot_s.tolist() == [1772380800]  # 10:00 in Chicago
-    assert found.cell.tolist() == [int(CELL, 16)]
-    assert found.service.tolist() == [0]
-    assert found.report.tolist() == [0.25]
+    assert parsed.slot_s.tolist() == [1772380800]  # 10:00 in Chicago
+    assert parsed.cell.tolist() == [int(CELL, 16)]
+    assert parsed.service.tolist() == [0]
+    assert parsed.report.tolist() == [0.25]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_a_good_row_is_placed_in_its_local_hour() -> None:
     ],
 )
 def test_each_bad_row_is_refused_for_its_reason_and_spares_the_others(change: dict[str, object], reason: str) -> None:
-    found, refused = parse_reports(table(GOOD, {**GOOD, **change}, GOOD), RULES)
+    parsed, refused = parse_reports(table(GOOD, {**GOOD, **change}, GOOD), RULES)
     assert refused == {reason: 1}
-    assert found.user.size == 2
+    assert parsed.user.size == 2
     assert reason in REASONS
 
 
@@ -89,26 +89,26 @@ def test_a_user_of_any_length_that_is_refused_is_not_kept_in_memory(monkeypatch:
         return vehicle_hashes(key, periods, ids)
 
     monkeypatch.setattr(columns, "vehicle_hashes", watched)
-    found, _ = parse_reports(table(GOOD, {**GOOD, "user": "x" * 60_000}), RULES)
-    assert found.user.size == 1
+    parsed, _ = parse_reports(table(GOOD, {**GOOD, "user": "x" * 60_000}), RULES)
+    assert parsed.user.size == 1
     assert max(map(len, hashed)) == len("a1")
 
 
 def test_a_report_rounded_beyond_its_end_is_held_there() -> None:
     high = SERVICES[1].mechanism.high
     row = {**GOOD, "service": "weather", "mechanism": "sr", "epsilon": 2, "report": high + 1e-10}
-    found, refused = parse_reports(table(row), RULES)
+    parsed, refused = parse_reports(table(row), RULES)
     assert refused == {}
-    assert found.report.tolist() == [high]
+    assert parsed.report.tolist() == [high]
 
 
 def test_slots_follow_the_clock_of_the_zone() -> None:
     """Half-hour offsets, and the hour that a clock change repeats."""
-    at = np.array([1_700_000_000_000_000, FROM_US, 1_793_511_000_000_000])
+    times_us = np.array([1_700_000_000_000_000, FROM_US, 1_793_511_000_000_000])
     for zone in ("Asia/Kolkata", "America/Chicago", "Asia/Kathmandu"):
-        start = Hours(zone, 3600).starts_us(at)
-        assert ((at - start >= 0) & (at - start < 3_600_000_000)).all()
-    assert Hours("Asia/Kolkata", 3600).starts_us(at[:1])[0] % 3_600_000_000 == 1_800_000_000
+        start = Hours(zone, 3600).starts_us(times_us)
+        assert ((times_us - start >= 0) & (times_us - start < 3_600_000_000)).all()
+    assert Hours("Asia/Kolkata", 3600).starts_us(times_us[:1])[0] % 3_600_000_000 == 1_800_000_000
 
 
 def reported(*rows: tuple[int, int, int, float, int]) -> Reported:

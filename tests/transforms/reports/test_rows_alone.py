@@ -31,22 +31,22 @@ def rows(texts: Sequence[Any], numbers: Sequence[Any]) -> st.SearchStrategy[Mapp
     return odd.map(lambda more: GOOD | more)
 
 
-def csv(found: Sequence[Mapping[str, Any]]) -> bytes:
-    return "\n".join([",".join(GOOD), *(",".join(map(str, row.values())) for row in found)]).encode()
+def csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    return "\n".join([",".join(GOOD), *(",".join(map(str, row.values())) for row in rows)]).encode()
 
 
-def lines(found: Sequence[Mapping[str, Any]]) -> bytes:
-    return "\n".join(map(json.dumps, found)).encode()
+def lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    return "\n".join(map(json.dumps, rows)).encode()
 
 
-def array(found: Sequence[Mapping[str, Any]]) -> bytes:
-    return json.dumps(list(found)).encode()
+def array(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    return json.dumps(list(rows)).encode()
 
 
-def avro(found: Sequence[Mapping[str, Any]]) -> bytes:
+def avro(rows: Sequence[Mapping[str, Any]]) -> bytes:
     kinds = ["null", "boolean", "long", "double", "string", "bytes"]
     file, schema = io.BytesIO(), {"type": "record", "name": "r", "fields": [{"name": n, "type": kinds} for n in GOOD]}
-    fastavro.writer(file, schema, found)
+    fastavro.writer(file, schema, rows)
     return file.getvalue()
 
 
@@ -64,8 +64,8 @@ def test_a_report_more_leaves_all_others_as_they_were(name: str, tmp_path_factor
     (written, some), path = WAYS[name], tmp_path_factory.mktemp("reports") / "file"
     layout = report_layout(name, {field: field for field in RULES.fields}, "iso", RULES.fields)
 
-    def fates(found: Sequence[Mapping[str, Any]]) -> Counter[Any]:
-        path.write_bytes(written(found))
+    def fates(rows: Sequence[Mapping[str, Any]]) -> Counter[Any]:
+        path.write_bytes(written(rows))
         counted = Counter[Any]()
         for batch in layout.read(str(path)):
             accepted, refused = parse_reports(batch.table, RULES)
@@ -74,7 +74,7 @@ def test_a_report_more_leaves_all_others_as_they_were(name: str, tmp_path_factor
         return counted
 
     @given(st.lists(some, min_size=1, max_size=5), some, st.integers(0, 5))
-    def check(mine: list[Mapping[str, Any]], more: Mapping[str, Any], at: int) -> None:
-        assert fates([*mine[:at], more, *mine[at:]]) == fates(mine) + fates([more])
+    def check(rows: list[Mapping[str, Any]], more: Mapping[str, Any], place: int) -> None:
+        assert fates([*rows[:place], more, *rows[place:]]) == fates(rows) + fates([more])
 
     check()

@@ -81,7 +81,7 @@ def test_a_link_planted_where_a_file_is_made_is_not_followed(tmp_path):
 def test_the_part_of_a_killed_writer_is_replaced(tmp_path):
     (tmp_path / ".hats-0123456789abcdef-20260501T100000-0500.csv.part").write_text("half a file")
     (path,) = publish_slot(slot_of(unit(5)), tmp_path, ("csv",))
-    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_the_shards_of_a_slot_make_one_file_in_the_order_of_cells():
@@ -97,15 +97,15 @@ SPREAD = Statistic(
 @pytest.fixture
 def _spread(monkeypatch):
     """A statistic of several outputs, asked for beside the mean."""
-    known = statistics.registered() | {"spread": SPREAD}
-    monkeypatch.setattr(statistics, "registered", lambda: known)
+    all_statistics = statistics.registered() | {"spread": SPREAD}
+    monkeypatch.setattr(statistics, "registered", lambda: all_statistics)
 
 
 def several():
     """A cell with all outputs of the statistic, one without data, and one with a mean."""
     numbers = np.array([[20.0, 15.0, 25.0], [40.0, 30.0, 50.0]])[:, :, None]
     one, nothing, half = np.array([[1.0], [0.0], [0.5]])
-    found = Estimates(numbers, [[(0.25, 0.75)]], one, nothing, half, ["ok"])
+    distribution = Estimates(numbers, [[(0.25, 0.75)]], one, nothing, half, ["ok"])
     slot = slot_of(unit(5_000_000), statistics=("mean", "spread"))
     mean = slot.hats
     hats = HatColumns(
@@ -113,7 +113,7 @@ def several():
         statistic=["mean", "spread", "spread"],
         mechanism=[*mean.mechanism, "tree", "tree"],
         epsilon_slot=["1"] * 3,
-        estimates=Estimates.placed(3, [([0], mean.estimates), ([1], found)]),
+        estimates=Estimates.placed(3, [([0], mean.estimates), ([1], distribution)]),
         vehicles=[None] * 3,
         reports=[None] * 3,
     )

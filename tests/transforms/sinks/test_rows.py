@@ -24,4 +24,4 @@ numbers = st.one_of(
 def test_numbers_are_rounded_as_python_rounds_each(values):
     expected = [None if value is None else round(value, 6) for value in values]
     given = np.array(values, np.float64)  # nan for None
-    assert [repr(each) for each in rounded(given)] == [repr(each) for each in expected]
+    assert [repr(value) for value in rounded(given)] == [repr(value) for value in expected]

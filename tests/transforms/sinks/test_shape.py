@@ -59,8 +59,8 @@ def test_counts_are_those_of_the_plan_and_empty_without_one():
 
 @pytest.mark.parametrize("name", [name for name in registered() if name != "auto"])
 def test_every_mechanism_of_public_counts_tells_them_in_its_plan(name):
-    known, grid = CountsKnown(np.array([3, 2, 2]), 9), Grid(step=Fraction(1, 100), upper_steps=6500)
-    plan = plan_of_one(registered()[name](), known, grid, Fraction(1))
+    counts, grid = CountsKnown(np.array([3, 2, 2]), 9), Grid(step=Fraction(1, 100), upper_steps=6500)
+    plan = plan_of_one(registered()[name](), counts, grid, Fraction(1))
     assert counts_of([plan.public()]) == ([3], [9])
 
 

@@ -72,20 +72,20 @@ GOOD = {"vehicle": 7, "time": "2023-11-15T12:00:00Z", "lat": 30.5, "lon": -97.5,
 POOLS = {"vehicle": IDS, "time": TIMES, "lat": NUMBERS, "lon": NUMBERS, "speed": NUMBERS}
 ROWS = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(range(len(pool))) for name, pool in POOLS.items()}
-).map(lambda chosen: GOOD | {name: POOLS[name][at] for name, at in chosen.items()})
+).map(lambda chosen: GOOD | {name: POOLS[name][place] for name, place in chosen.items()})
 
 
 def fates(elements: Sequence[Any], units: Units, names: Sequence[str] = FIELDS) -> Counter[Any]:
     """How many elements became an observation with these integers, or were refused for this reason."""
-    found = Counter[Any]()
+    counted = Counter[Any]()
     for batch in _batches(elements, names):
         if isinstance(batch, RawBatch):
             observations, refused = parse(batch.table, rules(units))
-            found.update(zip(*(column.tolist() for column in observations), strict=True))
-            found.update(refused)
+            counted.update(zip(*(column.tolist() for column in observations), strict=True))
+            counted.update(refused)
         else:
-            found[batch.value.reason] += batch.value.rows
-    return found
+            counted[batch.value.reason] += batch.value.rows
+    return counted
 
 
 @given(
@@ -98,8 +98,8 @@ def fates(elements: Sequence[Any], units: Units, names: Sequence[str] = FIELDS) 
 @example([GOOD | {"time": TIMES[2]}], GOOD | {"time": TIMES[6]}, 0, CHICAGO)
 @example([GOOD | {"time": TIMES[2]}], GOOD | {"time": date(2023, 11, 15)}, 0, CHICAGO)
 @example([GOOD], GOOD | {"vehicle": 10**5_000}, 1, ISO)
-def test_an_element_more_leaves_all_others_as_they_were(rows: list[Any], more: Any, at: int, units: Units) -> None:
-    assert fates([*rows[:at], more, *rows[at:]], units) == fates(rows, units) + fates([more], units)
+def test_an_element_more_leaves_all_others_as_they_were(rows: list[Any], more: Any, place: int, units: Units) -> None:
+    assert fates([*rows[:place], more, *rows[place:]], units) == fates(rows, units) + fates([more], units)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ AT = {"place": [30.5, -97.5], "speed": 20.0}
 
 
 @pytest.mark.parametrize(
-    ("at", "fate"),
+    ("location", "fate"),
     [
         (7, "bad-position"),
         (None, "missing-position"),
@@ -142,8 +142,8 @@ AT = {"place": [30.5, -97.5], "speed": 20.0}
         ({"place": "30.5", "speed": 20.0}, "bad-position"),
     ],
 )
-def test_what_no_dots_lead_to_is_refused_and_leaves_others_as_they_were(at: Any, fate: str) -> None:
-    whole, odd = ({"vehicle": 7, "time": GOOD["time"], "at": place} for place in (AT, at))
+def test_what_no_dots_lead_to_is_refused_and_leaves_others_as_they_were(location: Any, fate: str) -> None:
+    whole, odd = ({"vehicle": 7, "time": GOOD["time"], "at": place} for place in (AT, location))
     assert fates([whole], ISO, NESTED) == fates([GOOD], ISO)
     assert fates([odd], ISO, NESTED) == {fate: 1}
     assert fates([whole, odd, whole], ISO, NESTED) == fates([whole] * 2, ISO, NESTED) + Counter({fate: 1})
@@ -157,8 +157,8 @@ def test_an_id_is_its_text_in_whatever_type(same: set[Any]) -> None:
 def test_a_time_is_its_instant_in_whatever_type() -> None:
     instant = [TIMES[0], *TIMES[5:8]]
     local = [datetime(2023, 11, 15, 6), np.datetime64("2023-11-15T06:00"), "2023-11-15T06:00:00"]
-    found = {fate for time in [*instant, *local] for fate in fates([GOOD | {"time": time}], CHICAGO)}
-    assert len(found) == 1
+    outcomes = {fate for time in [*instant, *local] for fate in fates([GOOD | {"time": time}], CHICAGO)}
+    assert len(outcomes) == 1
 
 
 def test_a_speed_is_its_number_in_whatever_type_and_held_at_the_largest_float() -> None:

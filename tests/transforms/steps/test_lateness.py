@@ -36,10 +36,10 @@ def test_late_events_are_dead_letters_and_the_others_go_on():
         batch = (
             p | beam.Create([TimestampedValue(observations(0, 1, 2, 3), promised)]) | beam.Map(lambda stamped: stamped)
         )
-        found = batch | RefuseLate(SLOT_S)
-        kept = found.observations | beam.Map(lambda o: (o.slot_start_us // 1_000_000).tolist())
+        judged = batch | RefuseLate(SLOT_S)
+        kept = judged.observations | beam.Map(lambda o: (o.slot_start_us // 1_000_000).tolist())
         assert_that(kept, equal_to([[START_S + 2 * SLOT_S, START_S + 3 * SLOT_S]]))
-        assert_that(found[REFUSED], equal_to([Refused("lateness", LATE, 2)]), label="refused")
+        assert_that(judged[REFUSED], equal_to([Refused("lateness", LATE, 2)]), label="refused")
 
 
 def test_events_land_in_the_window_of_their_slot_whatever_its_offset():
@@ -48,10 +48,10 @@ def test_events_land_in_the_window_of_their_slot_whatever_its_offset():
 
     with beam.Pipeline(runner=FnApiRunner()) as p:
         packed = p | beam.Create([PackedEvents((START_S + SLOT_S, 3), b"x", 1, START_S + SLOT_S)])
-        found = packed | IntoPanes(SLOT_S, START_S)
-        assert found.windowing.windowfn == FixedWindows(SLOT_S, 1_800)
+        paned = packed | IntoPanes(SLOT_S, START_S)
+        assert paned.windowing.windowfn == FixedWindows(SLOT_S, 1_800)
         key = ((START_S + SLOT_S, 3), START_S + SLOT_S)
-        assert_that(found | beam.Map(where), equal_to([((key, b"x"), START_S + SLOT_S, START_S + 2 * SLOT_S)]))
+        assert_that(paned | beam.Map(where), equal_to([((key, b"x"), START_S + SLOT_S, START_S + 2 * SLOT_S)]))
 
 
 def test_an_event_is_late_when_its_own_pane_has_closed_though_its_slot_is_open():

@@ -25,16 +25,16 @@ def day_of(zone, minutes, day, unit="vehicle-day", **service):
     ],
 )
 def test_a_day_has_as_many_hourly_slots_as_hours(zone, day, hours):
-    found, table = day_of(zone, 60, day)
-    assert len(found.slots) == hours
-    assert {slot.period for slot in found.slots} == {day.isoformat()}
-    assert all(table.text(slot.start_s)[14:16] == "00" for slot in found.slots)
+    of_day, table = day_of(zone, 60, day)
+    assert len(of_day.slots) == hours
+    assert {slot.period for slot in of_day.slots} == {day.isoformat()}
+    assert all(table.text(slot.start_s)[14:16] == "00" for slot in of_day.slots)
 
 
 def test_slots_of_half_past_are_on_local_hours_not_on_utc_hours():
-    found, table = day_of("Asia/Kolkata", 60, date(2022, 1, 1))
-    assert table.text(found.slots[10].start_s) == "2022-01-01T10:00:00+05:30"
-    assert found.slots[10].start_s % 3600 == 1800
+    of_day, table = day_of("Asia/Kolkata", 60, date(2022, 1, 1))
+    assert table.text(of_day.slots[10].start_s) == "2022-01-01T10:00:00+05:30"
+    assert of_day.slots[10].start_s % 3600 == 1800
 
 
 @pytest.mark.parametrize(
@@ -72,21 +72,21 @@ def test_a_day_without_service_is_refused_to_nobody():
 
 
 def test_service_is_by_the_local_clock_also_on_the_day_of_a_change():
-    found, table = day_of("America/Chicago", 60, date(2026, 3, 8), service_start_minute=300, service_end_minute=1440)
-    assert table.text(found.slots[0].start_s) == "2026-03-08T05:00:00-05:00"
-    assert len(found.slots) == 19
+    of_day, table = day_of("America/Chicago", 60, date(2026, 3, 8), service_start_minute=300, service_end_minute=1440)
+    assert table.text(of_day.slots[0].start_s) == "2026-03-08T05:00:00-05:00"
+    assert len(of_day.slots) == 19
 
 
 def test_events_are_located_at_the_edges_of_slots_service_and_range():
-    found, table = day_of("America/Chicago", 60, date(2026, 5, 1), service_start_minute=300, service_end_minute=360)
-    start = found.slots[0].start_s * 1_000_000
-    where = found.locate(
-        np.array([start - 1, start, start + 3_599_999_999, start + 3_600_000_000, found.to_s * 10**6, -(2**62), 2**62])
+    of_day, table = day_of("America/Chicago", 60, date(2026, 5, 1), service_start_minute=300, service_end_minute=360)
+    start = of_day.slots[0].start_s * 1_000_000
+    where = of_day.locate(
+        np.array([start - 1, start, start + 3_599_999_999, start + 3_600_000_000, of_day.to_s * 10**6, -(2**62), 2**62])
     )
     assert where.in_service.tolist() == [False, True, True, False, False, False, False]
     assert where.in_range.tolist() == [True, True, True, True, False, False, False]
     assert where.slot_start_us[1] == start
-    assert table.text(found.to_s) == "2026-05-02T00:00:00-05:00"
+    assert table.text(of_day.to_s) == "2026-05-02T00:00:00-05:00"
 
 
 def test_weeks_begin_on_monday():
@@ -104,6 +104,6 @@ def test_a_range_that_would_cut_a_slot_is_refused():
 
 
 def test_a_range_without_length_is_refused():
-    at = datetime(2026, 5, 1, 10, tzinfo=UTC)
+    moment = datetime(2026, 5, 1, 10, tzinfo=UTC)
     with pytest.raises(CalendarError, match="empty"):
-        calendar(Timetable("UTC", "vehicle-day", 60), at, at)
+        calendar(Timetable("UTC", "vehicle-day", 60), moment, moment)

@@ -13,10 +13,10 @@ ZONE = "America/Chicago"
 def slots_of(first: datetime, days: int, minutes: int, service: range) -> list[int]:
     """The starts of slots in the local hours of service of so many days."""
     start = first.replace(tzinfo=ZoneInfo(ZONE)).astimezone(UTC)
-    every = [start + timedelta(minutes=at) for at in range(0, (days * 24 + 1) * 60, minutes)]
-    local = [at.astimezone(ZoneInfo(ZONE)) for at in every]
+    every = [start + timedelta(minutes=minute) for minute in range(0, (days * 24 + 1) * 60, minutes)]
+    local = [moment.astimezone(ZoneInfo(ZONE)) for moment in every]
     last = first.date() + timedelta(days=days)
-    return [int(at.timestamp()) for at in local if at.hour in service and at.date() < last]
+    return [int(moment.timestamp()) for moment in local if moment.hour in service and moment.date() < last]
 
 
 def test_saturdays_and_sundays_are_days_off() -> None:
@@ -30,7 +30,9 @@ def test_a_recorded_period_has_the_hours_that_it_was_released_with(
     first: datetime, days: int, minutes: int, service: range
 ) -> None:
     slots = slots_of(first, days, minutes, service)
-    start, end = (datetime.fromtimestamp(at, ZoneInfo(ZONE)).isoformat() for at in (slots[0], slots[-1] + 60 * minutes))
+    start, end = (
+        datetime.fromtimestamp(edge, ZoneInfo(ZONE)).isoformat() for edge in (slots[0], slots[-1] + 60 * minutes)
+    )
     hours = hours_of(slots, ZONE)
     assert recorded_hours(start, end, [hour % 24 for hour in hours]) == hours
 
@@ -39,5 +41,5 @@ def test_a_recorded_period_has_the_hours_that_it_was_released_with(
 def test_a_change_of_the_clock_moves_no_day(first: datetime) -> None:
     days = 1 if first.weekday() else 7
     slots = slots_of(first, days, 60, range(24))
-    start, end = (datetime.fromtimestamp(at, ZoneInfo(ZONE)).isoformat() for at in (slots[0], slots[-1] + 3600))
+    start, end = (datetime.fromtimestamp(edge, ZoneInfo(ZONE)).isoformat() for edge in (slots[0], slots[-1] + 3600))
     assert recorded_hours(start, end, [hour % 24 for hour in hours_of(slots, ZONE)]) == hours_of(slots, ZONE)

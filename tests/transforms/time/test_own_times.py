@@ -50,15 +50,15 @@ class Read(_ReadPartition):
 def late_from(polls):
     """(vehicle, received) -> from which time on its events are late; None -> how many messages nobody reads."""
     reader = ByHand(Read(polls), _Offsets(), PartitionStart(0, 0, 1))
-    found = {None: 0}
+    timestamps = {None: 0}
     for _ in polls:
         promised = RULE.first if reader.watermark is None else reader.watermark
         for stamped in reader.step():
-            found[None] += stamped.value.refused
+            timestamps[None] += stamped.value.refused
             for vehicle, at_ms in zip(stamped.value.payloads, stamped.value.timestamps_ms.tolist(), strict=True):
-                found[vehicle, at_ms] = stamped.timestamp
+                timestamps[vehicle, at_ms] = stamped.timestamp
                 assert stamped.timestamp >= promised, "an engine may drop what is behind its watermark"
-    return found
+    return timestamps
 
 
 MESSAGES = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(200_000, 5_000_000)), min_size=1, max_size=30)
@@ -80,9 +80,9 @@ def test_a_vehicle_that_is_taken_out_of_a_partition_changes_nothing_for_the_othe
 def test_messages_that_their_producers_stamped_are_refused_and_decide_nothing_for_others(received, made, size):
     """A producer's time may be any: of a report that was held up it is past when others have moved the watermark."""
     received = sorted(received, key=lambda message: message[1])
-    mixed = [each for each in zip_longest(received, ((*message, False) for message in made)) for each in each if each]
+    mixed = [item for item in zip_longest(received, ((*message, False) for message in made)) for item in item if item]
     polls, alone = (
-        [messages[at : at + size] for at in range(0, len(messages), size)] for messages in (mixed, received)
+        [messages[start : start + size] for start in range(0, len(messages), size)] for messages in (mixed, received)
     )
     assert late_from(polls) == late_from(alone) | {None: len(made)}
 

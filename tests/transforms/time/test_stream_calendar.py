@@ -82,9 +82,9 @@ def test_no_event_is_no_error():
 
 def test_the_slots_from_a_time_on_are_those_of_service_of_every_day():
     start_s = int(NEW_YORK.midnight(datetime(2026, 3, 7).date()).timestamp())
-    found = list(slots_from(NEW_YORK, start_s + 6 * 3600 + 1, start_s + 3 * 86_400))
+    slots = list(slots_from(NEW_YORK, start_s + 6 * 3600 + 1, start_s + 3 * 86_400))
     days = [NEW_YORK.day_slots(datetime(2026, 3, 7 + i).date()) for i in range(4)]
-    assert found == [at for day in days for at in day if start_s + 6 * 3600 < at < start_s + 3 * 86_400]
+    assert slots == [slot_s for day in days for slot_s in day if start_s + 6 * 3600 < slot_s < start_s + 3 * 86_400]
 
 
 def test_due_slots_have_begun_and_the_next_one_is_the_promise():
@@ -103,14 +103,14 @@ def test_a_heartbeat_beats_once_for_every_slot_that_is_over_and_promises_the_beg
     now_s = int(time.time())
     start_s = now_s // 60 * 60 - 600
     reader = ByHand(_Beat(Timetable("UTC", "vehicle-day", 1), 2), _Slots(), (start_s, TO_S))
-    found = beats(reader)
+    heard = beats(reader)
     place = reader.checkpoint()
     again = ByHand(_Beat(Timetable("UTC", "vehicle-day", 1), 2), _Slots(), (start_s, TO_S))
     again.restore(place)
-    found += beats(again)
-    slots = sorted({slot_s for ((slot_s, _), _), _ in found})
+    heard += beats(again)
+    slots = sorted({slot_s for ((slot_s, _), _), _ in heard})
     assert slots == list(range(start_s, start_s + 60 * len(slots), 60))
-    assert sorted(found) == [(((slot_s, shard), b""), slot_s) for slot_s in slots for shard in range(2)]
+    assert sorted(heard) == [(((slot_s, shard), b""), slot_s) for slot_s in slots for shard in range(2)]
     assert now_s - 60 < slots[-1] + 60 == int(again.watermark) <= int(time.time()), "a slot that is not over is held"
 
 
