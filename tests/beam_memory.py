@@ -26,33 +26,33 @@ def let_beam_remember() -> None:
 
 
 def _once_a_function(ask: Callable[[Any], tuple[list[str], list[Any]]]) -> Any:
-    known: WeakKeyDictionary[Any, tuple[list[str], list[Any]]] = WeakKeyDictionary()
+    cached: WeakKeyDictionary[Any, tuple[list[str], list[Any]]] = WeakKeyDictionary()
 
     @functools.wraps(ask)
     def asked(f: Any) -> tuple[list[str], list[Any]]:
         if not isinstance(f, MethodType):
             return ask(f)
-        if f.__func__ not in known:
-            known[f.__func__] = ask(f)
-        names, defaults = known[f.__func__]
+        if f.__func__ not in cached:
+            cached[f.__func__] = ask(f)
+        names, defaults = cached[f.__func__]
         return list(names), list(defaults)
 
     return asked
 
 
 def _once_a_class(view_as: Callable[[Any, type], Any]) -> Any:
-    known: dict[tuple[type, tuple[str, ...]], dict[str, Any]] = {}
+    cached: dict[tuple[type, tuple[str, ...]], dict[str, Any]] = {}
 
     @functools.wraps(view_as)
     def viewed(self: Any, cls: type) -> Any:
         if self._flags is None:  # then it is for the arguments of this process to say
             return view_as(self, cls)
         key = cls, tuple(self._flags)
-        if key not in known:
+        if key not in cached:
             parsed = cls(self._flags)
-            known[key] = vars(parsed._visible_options)
+            cached[key] = vars(parsed._visible_options)
         view = cls.__new__(cls)
-        visible = copy.deepcopy(known[key])
+        visible = copy.deepcopy(cached[key])
         for name, value in visible.items():
             self._all_options.setdefault(name, value)
         view.__dict__.update(_flags=self._flags, _visible_options=Namespace(**visible), _all_options=self._all_options)

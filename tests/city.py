@@ -63,14 +63,14 @@ FORMATS = ("parquet", "avro", "csv", "jsonl")
 
 def rows(days: tuple[str, ...] = DAYS, hours: range = range(8, 11)) -> list[str]:
     """Four buses, one of them heavy, through three cells; the last hour of service stays empty."""
-    found = []
+    lines = []
     for day in days:
         for hour in hours:
             for bus in range(4):
                 for i in range(12 if bus == 0 else 3):
                     lat, speed = 21.17 + 0.02 * ((bus + i) % 3), (7 * bus + 11 * i) % 60
-                    found.append(f"PLATE{bus},{day}T{hour:02d}:{4 * i:02d}:0{bus}+05:30,{lat},72.83,{speed}\n")
-    return found
+                    lines.append(f"PLATE{bus},{day}T{hour:02d}:{4 * i:02d}:0{bus}+05:30,{lat},72.83,{speed}\n")
+    return lines
 
 
 def write(folder: Path, *, spec: str = SPEC, lines: list[str] | None = None) -> tuple[Path, Path]:
@@ -84,8 +84,8 @@ def write(folder: Path, *, spec: str = SPEC, lines: list[str] | None = None) -> 
 def write_parquet(folder: Path) -> None:
     """Writes spec.toml and, as two files of several row groups, the feed, with one row that is in both of them."""
     (folder / "spec.toml").write_text(PARQUET)
-    found = [line.strip().split(",") for line in rows()]
-    for name, part in (("a", found[:70]), ("b", [*found[70:], found[0]])):
+    fields = [line.strip().split(",") for line in rows()]
+    for name, part in (("a", fields[:70]), ("b", [*fields[70:], fields[0]])):
         columns = dict(zip(HEADER.strip().split(","), zip(*part, strict=True), strict=True))
         table = pa.table({name: _typed(name, column) for name, column in columns.items()})
         pq.write_table(table, folder / f"feed-{name}.parquet", row_group_size=20)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 def test_every_leak_that_is_listed_was_found() -> None:
     results = json.loads(assurance.RESULTS.read_text())
     assert len(results["mutants"]) >= 25
-    assert [each["name"] for each in results["mutants"] if not each["found"]] == []
+    assert [mutant["name"] for mutant in results["mutants"] if not mutant["found"]] == []
 
 
 def test_every_sentence_of_the_guarantee_has_a_test_that_is_there() -> None:

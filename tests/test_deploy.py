@@ -28,8 +28,8 @@ def sources():
 def refused_options(words):
     """Those of `hatstream WORDS` that its command does not have."""
     command = hatstream.get_command(None, words[0])
-    known = {name for option in command.params for name in option.opts}
-    return {word.partition("=")[0] for word in words if word.startswith("-")} - known
+    names = {name for option in command.params for name in option.opts}
+    return {word.partition("=")[0] for word in words if word.startswith("-")} - names
 
 
 def test_commands_of_containers_have_the_options_that_they_are_given():
@@ -83,7 +83,7 @@ def test_the_job_server_has_the_locked_beam_and_the_cluster_its_flink():
 
 def test_prometheus_asks_where_the_stream_serves_its_metrics():
     (job,) = yaml.safe_load((CONTAINERS / "prometheus.yml").read_text())["scrape_configs"]
-    ((target,),) = (each["targets"] for each in job["static_configs"])
+    ((target,),) = (config["targets"] for config in job["static_configs"])
     host, _, port = target.partition(":")
     assert OURS["stream"]["network_mode"] == f"service:{host}"
     assert f"--metrics=0.0.0.0:{port}" in OURS["stream"]["command"]

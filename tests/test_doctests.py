@@ -15,9 +15,9 @@ WITHOUT = {"AccountRefusal", "LedgerError", "Release", "Specification", "StepErr
 
 @pytest.mark.parametrize(("package", "name"), EXAMPLES)
 def test_the_example_of_a_public_name_runs(package, name):
-    found = getattr(importlib.import_module(package), name)
-    module = importlib.import_module(found.__module__)
-    tests = doctest.DocTestFinder(recurse=False).find(found, name, globs=dict(vars(module)))
+    target = getattr(importlib.import_module(package), name)
+    module = importlib.import_module(target.__module__)
+    tests = doctest.DocTestFinder(recurse=False).find(target, name, globs=dict(vars(module)))
     examples = [example for test in tests for example in test.examples]
     assert bool(examples) == (name not in WITHOUT)
     for test in tests:

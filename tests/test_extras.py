@@ -31,7 +31,7 @@ IMPORTED = {
 
 def ask(folder, *arguments):
     """As the command line answers where no extra is installed: its exit code, and what it says."""
-    program = f"{WITHOUT}sys.argv[1:] = {[str(each) for each in arguments]!r}; run()"
+    program = f"{WITHOUT}sys.argv[1:] = {[str(argument) for argument in arguments]!r}; run()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HATSTREAM_LEDGER": ""}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -42,11 +42,13 @@ def ask(folder, *arguments):
 def test_every_package_of_an_extra_is_in_the_table_and_no_other_one():
     extras = {extra: needed for extra, needed in PROJECT["optional-dependencies"].items() if extra != "dev"}
     named = {
-        (IMPORTED[each.split(">=")[0].split("==")[0]], extra) for extra, needed in extras.items() for each in needed
+        (IMPORTED[requirement.split(">=")[0].split("==")[0]], extra)
+        for extra, needed in extras.items()
+        for requirement in needed
     }
     brought_along = {("botocore", "s3"), ("shapely", "serve")}
     assert named | brought_along == set(EXTRA_OF.items())
-    assert not {each.split(">")[0] for each in PROJECT["dependencies"]} & set(IMPORTED)
+    assert not {requirement.split(">")[0] for requirement in PROJECT["dependencies"]} & set(IMPORTED)
 
 
 def test_every_command_says_how_it_is_used():

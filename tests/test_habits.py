@@ -20,8 +20,8 @@ def files(*folders: str) -> list[Path]:
 @pytest.fixture(scope="module")
 def nodes() -> list[tuple[str, ast.AST]]:
     """All of the product's code."""
-    found = [path for path in files(*PRODUCT) if path.suffix == ".py"]
-    return [(str(path.relative_to(ROOT)), node) for path in found for node in ast.walk(ast.parse(path.read_bytes()))]
+    paths = [path for path in files(*PRODUCT) if path.suffix == ".py"]
+    return [(str(path.relative_to(ROOT)), node) for path in paths for node in ast.walk(ast.parse(path.read_bytes()))]
 
 
 def test_no_file_is_longer_than_one_can_read() -> None:
@@ -32,7 +32,7 @@ def test_no_file_is_longer_than_one_can_read() -> None:
 def test_no_function_is_longer_than_a_screen(nodes: list[tuple[str, ast.AST]]) -> None:
     functions = [(path, node) for path, node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lines = {f"{path}: {node.name}": (node.end_lineno or 0) - node.lineno + 1 for path, node in functions}
-    assert {name: found for name, found in lines.items() if found > LINES_OF_FUNCTION} == {}
+    assert {name: number for name, number in lines.items() if number > LINES_OF_FUNCTION} == {}
 
 
 def test_a_name_of_a_class_means_one_thing(nodes: list[tuple[str, ast.AST]]) -> None:
@@ -49,8 +49,8 @@ def test_no_test_module_imports_another() -> None:
 def test_the_scope_of_a_budget_is_compared_in_two_files_at_most(nodes: list[tuple[str, ast.AST]]) -> None:
     """The allocation is asked instead, and the stored unit."""
     compared = [(path, node) for path, node in nodes if isinstance(node, ast.Compare)]
-    found = {path for path, node in compared if "scope" in map(_name, (node.left, *node.comparators))}
-    assert len(found) <= FILES_WITH_SCOPE, sorted(found)
+    scoped = {path for path, node in compared if "scope" in map(_name, (node.left, *node.comparators))}
+    assert len(scoped) <= FILES_WITH_SCOPE, sorted(scoped)
 
 
 def _name(node: ast.expr) -> str | None:

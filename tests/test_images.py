@@ -28,7 +28,7 @@ def copied() -> list[str]:
     stages = [
         re.findall(r"^FROM environment AS wheel\n(.*?)^FROM", recipe.read_text(), re.M | re.S) for recipe in RECIPES
     ]
-    ((stage,),) = {tuple(found) for found in stages}
+    ((stage,),) = {tuple(names) for names in stages}
     assert f"RUN pip {' '.join(WHEEL)} --wheel-dir /wheels ." in stage
     return [word for line in re.findall(r"^COPY (.*)$", stage, re.M) for word in line.split()[:-1]]
 

@@ -72,10 +72,10 @@ def chain(graph: Imports) -> list[str]:
 
 def rooms(graph: Imports) -> Imports:
     """Every room, and those that it imports from."""
-    found: dict[str, set[str]] = {}
+    others_of: dict[str, set[str]] = {}
     for module, others in graph.items():
-        found.setdefault(room_of(module), set()).update(map(room_of, others))
-    return {room: frozenset(others - {room}) for room, others in found.items()}
+        others_of.setdefault(room_of(module), set()).update(map(room_of, others))
+    return {room: frozenset(others - {room}) for room, others in others_of.items()}
 
 
 def room_of(module: str) -> str:
@@ -90,13 +90,13 @@ def knots(graph: Imports) -> Iterator[set[str]]:
 
 
 def reach(graph: Imports, start: str) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = [start]
     while waiting:
-        new = graph[waiting.pop()] - found
-        found |= new
+        new = graph[waiting.pop()] - reached
+        reached |= new
         waiting += new
-    return found
+    return reached
 
 
 def test_no_chain_of_imports_is_too_long() -> None:

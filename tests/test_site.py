@@ -13,12 +13,12 @@ FETCHED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=["']?ht
 
 
 def pages_in(nav):
-    for each in nav:
-        if isinstance(each, dict):
-            (inner,) = each.values()
+    for entry in nav:
+        if isinstance(entry, dict):
+            (inner,) = entry.values()
             yield from [inner] if isinstance(inner, str) else pages_in(inner)
         else:
-            yield each
+            yield entry
 
 
 def test_the_navigation_holds_every_page():

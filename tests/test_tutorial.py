@@ -21,8 +21,8 @@ def test_every_line_of_the_tutorial_works(tmp_path, monkeypatch, capsys):
             for command in text.splitlines():
                 assert main(shlex.split(command)[1:]) == int(code or 0), command
     shown = capsys.readouterr()
-    known = {each["status"] for each in pq.read_table("portal/hats.parquet").to_pylist()}
-    assert known <= {"ok", "parent"}  # its town is large enough to be published
+    statuses = {row["status"] for row in pq.read_table("portal/hats.parquet").to_pylist()}
+    assert statuses <= {"ok", "parent"}  # its town is large enough to be published
     assert shown.out.count("2.64") >= 4
     assert "the ledger is whole" in shown.out
     assert re.search(r"2\.64 .*spent by town", shown.err)  # who spent what, in the refusal

@@ -22,14 +22,14 @@ def labels(pipeline):
 
 def findings(pipeline):
     """One sentence for everything that is amiss in a pipeline's proto, sorted."""
-    found = _of_labels(labels(pipeline)) + _of_windows(pipeline)
+    problems = _of_labels(labels(pipeline)) + _of_windows(pipeline)
     for step in pipeline.components.transforms.values():
         if step.spec.urn == _GROUP:
-            found += _of_key(step, pipeline)
+            problems += _of_key(step, pipeline)
         if step.spec.urn == _PARDO:
-            found += _of_pardo(step)
-    found += [f"the engine must offer {need}" for need in set(pipeline.requirements) - REQUIREMENTS]
-    return sorted(found)
+            problems += _of_pardo(step)
+    problems += [f"the engine must offer {need}" for need in set(pipeline.requirements) - REQUIREMENTS]
+    return sorted(problems)
 
 
 def _of_labels(names):
@@ -38,12 +38,12 @@ def _of_labels(names):
 
 
 def _of_windows(pipeline):
-    found = []
+    problems = []
     for windows in pipeline.components.windowing_strategies.values():
         trigger = windows.trigger.WhichOneof("trigger")
-        found += [] if trigger in TRIGGERS else [f"windows have the trigger {trigger}"]
-        found += ["windows allow lateness"] if windows.allowed_lateness else []
-    return found
+        problems += [] if trigger in TRIGGERS else [f"windows have the trigger {trigger}"]
+        problems += ["windows allow lateness"] if windows.allowed_lateness else []
+    return problems
 
 
 def _of_key(step, pipeline):

@@ -219,9 +219,9 @@ def with_early_panes(p):
 def test_what_an_engine_may_do_otherwise_is_found(build, said):
     p = empty()
     build(p)
-    found = "\n".join(findings(p.to_runner_api()))
+    text = "\n".join(findings(p.to_runner_api()))
     for words in said:
-        assert words in found
+        assert words in text
 
 
 def test_beam_s_own_create_has_a_name_that_changes_with_beam():

@@ -16,8 +16,8 @@ DAY = city.DAYS[0]
 
 
 def reports(lines):
-    found = csv.DictReader([city.HEADER, *lines])
-    return [{**row, **{name: float(row[name]) for name in ("lat", "lon", "v")}} for row in found]
+    records = csv.DictReader([city.HEADER, *lines])
+    return [{**row, **{name: float(row[name]) for name in ("lat", "lon", "v")}} for row in records]
 
 
 def released(folder, elements, *, pipe=lambda p: p, **options):

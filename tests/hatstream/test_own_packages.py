@@ -107,8 +107,8 @@ def test_the_command_and_the_library_work_there(installed, project, request):
             assert (home / name / "py.typed").exists()
     ledger = ["--spec", "spec.toml", "--ledger", "l.sqlite"]
     assert run(project, *script, "init", *ledger, path=path).returncode == 0
-    found = run(project, sys.executable, "-c", PROGRAM.replace("[{}]", json.dumps(_reports())), path=path)
-    assert found.stdout.strip() == str(home / "transforms" / "__init__.py"), found.stderr
+    printed = run(project, sys.executable, "-c", PROGRAM.replace("[{}]", json.dumps(_reports())), path=path)
+    assert printed.stdout.strip() == str(home / "transforms" / "__init__.py"), printed.stderr
     done = run(
         project, *script, "release", *ledger, "--input", "feed.csv", "--from", city.DAYS[0], "--to", city.DAYS[0],
         "--output", "out", "--json", path=path,

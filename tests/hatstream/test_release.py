@@ -62,7 +62,7 @@ def test_elements_may_be_rows_or_named_tuples_and_times_may_be_datetimes(town):
     ]
 
     def together(given):
-        made = [given.pipeline | f"kind {at}" >> beam.Create(rows) for at, rows in enumerate(kinds)]
+        made = [given.pipeline | f"kind {number}" >> beam.Create(rows) for number, rows in enumerate(kinds)]
         return (given, *made) | beam.Flatten()
 
     dicts = [{**row, "ts": datetime.fromisoformat(row["ts"])} for row in plain[3::4]]
@@ -158,8 +158,8 @@ def samples(folder):
     place = location.find(str(folder / "ledger.sqlite"), None)
     spec = library.load(folder / "spec.toml")
     units = place.ledger.released(spec.spec_id, DAY)
-    facts = {unit.slot_start[11:16]: [found.plan["facts"] for found in unit.released if found.plan] for unit in units}
-    return {slot: sum(fact["samples"] for fact in found) for slot, found in facts.items()}
+    facts = {unit.slot_start[11:16]: [row.plan["facts"] for row in unit.released if row.plan] for unit in units}
+    return {slot: sum(fact["samples"] for fact in of_slot) for slot, of_slot in facts.items()}
 
 
 def test_a_stream_releases_a_slot_when_the_watermark_ends_it_and_refuses_late_rows(town):

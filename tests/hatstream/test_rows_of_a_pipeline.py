@@ -42,14 +42,14 @@ def test_rows_have_the_last_instant_of_their_slot_as_event_time_and_can_be_windo
         hourly = rows | beam.WindowInto(FixedWindows(HOUR_S, offset=1800)) | "stamp" >> beam.Map(stamped)
         assert_that(hourly, in_the_window_of_its_slot, label="windows")
 
-    def at_the_end(found):
-        assert found
-        for micros, _, _, end in found:
+    def at_the_end(rows):
+        assert rows
+        for micros, _, _, end in rows:
             assert micros == datetime.fromisoformat(end).timestamp() * 1_000_000 - 1
 
-    def in_the_window_of_its_slot(found):
-        assert found
-        for _, window_s, start, _ in found:
+    def in_the_window_of_its_slot(rows):
+        assert rows
+        for _, window_s, start, _ in rows:
             assert window_s == datetime.fromisoformat(start).timestamp()
 
     checked(town(spec), lines, check)
@@ -84,13 +84,13 @@ def test_typed_rows_have_a_schema_and_hold_what_dicts_hold(town, spec, columns):
         assert_that(counted | beam.Map(lambda row: row.cells > 0), equal_to([True]))
 
     checked(folder, lines, check, typed=True, columns=columns)
-    found = [json.loads(line) for line in kept.read_text().splitlines()]
-    assert found
+    records = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert records
     if plain is not None:
-        shown = [{name: row[name] for name in plain[0]} for row in found]
+        shown = [{name: row[name] for name in plain[0]} for row in records]
         assert sorted(shown, key=lambda row: (row["slot_start"], row["cell"])) == plain
     if "times" in columns:
-        assert all(row["slot_end_at"] == datetime.fromisoformat(row["slot_end"]).timestamp() for row in found)
+        assert all(row["slot_end_at"] == datetime.fromisoformat(row["slot_end"]).timestamp() for row in records)
 
 
 def keep(row, path, names):

@@ -46,10 +46,10 @@ def stream_of(folder, rows, *, delay_s=1, end_s=5 * 3600):
     _ = p | clock | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
     result = p.run()
     result.wait_until_finish()
-    counts = {found.key.metric.name: found.result for found in result.metrics().query()["counters"]}
+    counts = {counter.key.metric.name: counter.result for counter in result.metrics().query()["counters"]}
     spec, ledger = library.load(folder / "spec.toml"), ledger_of(folder)
     live = ledger.live(spec.account.name, spec.spec_id, SECOND)
-    stages = [found for found in ledger.stages(spec.account.name, spec.spec_id) if found.unit.period == SECOND]
+    stages = [stage for stage in ledger.stages(spec.account.name, spec.spec_id) if stage.unit.period == SECOND]
     return kept_of(folder), counts, live, stages
 
 

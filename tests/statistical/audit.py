@@ -64,9 +64,9 @@ def _best_event(one: Int64s, other: Int64s, alpha: float) -> tuple[int, int, boo
             p = 1 - np.searchsorted(likely, thresholds) / likely.size
             q = 1 - np.searchsorted(rare, thresholds) / rare.size
             bound = _wilson(p, likely.size, -1, alpha) - _wilson(q, rare.size, 1, alpha)
-            at = int(np.argmax(bound))
-            if bound[at] > best:
-                best, event = float(bound[at]), (int(thresholds[at]), tail, bool(swap))
+            place = int(np.argmax(bound))
+            if bound[place] > best:
+                best, event = float(bound[place]), (int(thresholds[place]), tail, bool(swap))
     return event
 
 

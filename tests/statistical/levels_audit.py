@@ -38,7 +38,7 @@ ALPHA = 1e-6
 FIRST_S, SLOT_S = 1_640_995_200, 3_600
 REGION = tuple(sorted(h3.str_to_int(cell) for cell in h3.cell_to_children(h3.latlng_to_cell(0, 0, 3), 9)))[: 2 * COPIES]
 EDGES = "2022-01-01T00:00:00+00:00", "2022-01-01T02:00:00+00:00"
-SLOTS = {at: SlotFacts("day", *EDGES, (FIRST_S, FIRST_S + SLOT_S), 1) for at in (FIRST_S, FIRST_S + SLOT_S)}
+SLOTS = {slot_s: SlotFacts("day", *EDGES, (FIRST_S, FIRST_S + SLOT_S), 1) for slot_s in (FIRST_S, FIRST_S + SLOT_S)}
 
 
 def policy(kind: Kind, *, noise: Fraction = Fraction(1)) -> LevelsPolicy:
@@ -80,7 +80,7 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
     )
     units: list[StageUnit] = []
     for stage in range(len(how.first)):
-        entries = [Sequenced(at + 1, unit) for at, unit in enumerate(units)]
+        entries = [Sequenced(number + 1, unit) for number, unit in enumerate(units)]
         plan = plan_for(entries, "day", stage, [8, 9], how, lambda *_: first_centres(len(REGION), 2)).stage
         units.append(_one_stage(tally, plan, how))
     return units, _alone(kind, how)
@@ -90,19 +90,19 @@ def _one_stage(tally: Tally, stage: Stage, how: LevelsPolicy) -> StageUnit:
     shards = (tally.take(tally.vehicle % 3 == shard) for shard in range(3))
     slots = SLOTS[FIRST_S].plan
     sums = add_up(shards, how, slots, stage)
-    return seal_stage(sums, stage, [SLOTS[at] for at in slots], FIRST_S, how, Noise())
+    return seal_stage(sums, stage, [SLOTS[slot_s] for slot_s in slots], FIRST_S, how, Noise())
 
 
 def _alone(kind: Kind, how: LevelsPolicy) -> Int64s:
     """What one vehicle alone adds to its cell's weight and speed in each stage, (stages, 2)."""
-    found = []
-    for at, planned in enumerate(how.first):
-        stage = laid_stage(how, how.first, at, [8, 9], first_centres(len(REGION), 2), EntryNumber(0))
+    values = []
+    for number, planned in enumerate(how.first):
+        stage = laid_stage(how, how.first, number, [8, 9], first_centres(len(REGION), 2), EntryNumber(0))
         assert planned.share == stage.share
         sums = sum_up(rows([[(0, 0, 2, 3_400), (0, 1, 2, 3_400)]]), stage)
-        found.append([sums.weights[0], sums.speeds[0]])
+        values.append([sums.weights[0], sums.speeds[0]])
     assert kind == how.kind
-    return np.array(found, np.int64)
+    return np.array(values, np.int64)
 
 
 def likelihoods(units: Sequence[StageUnit], alone: Int64s, kind: Kind) -> tuple[Int64s, Int64s]:

@@ -68,7 +68,7 @@ def test_a_scale_five_percent_off_is_rejected_twenty_times_of_twenty(scale: Frac
     assert DRAWS * ((law - cells.masses) ** 2 / cells.masses).sum() > 250
     drawn = np.random.default_rng(21).multinomial(DRAWS, law, size=19)
     counts = [cells.counts(seeded(22).laplace([scale * off] * DRAWS)), *drawn]
-    assert sum(cells.p_value(each) < ALARM for each in counts) == 20
+    assert sum(cells.p_value(count) < ALARM for count in counts) == 20
 
 
 def test_each_entry_has_its_own_scale() -> None:
@@ -101,7 +101,7 @@ def test_two_calls_differ_and_a_sign_is_fair() -> None:
 
 @pytest.mark.parametrize(
     "scale",
-    [*(pytest.param(each, marks=pytest.mark.slow) for each in (Fraction(1, 3), Fraction(1000, 7))), Fraction(22, 7)],
+    [*(pytest.param(scale, marks=pytest.mark.slow) for scale in (Fraction(1, 3), Fraction(1000, 7))), Fraction(22, 7)],
 )
 def test_noise_agrees_with_the_discrete_laplace_of_opendp(scale: Fraction) -> None:
     """An independent implementation; false-alarm rate 1e-8 for each scale, no use of our own formulas."""

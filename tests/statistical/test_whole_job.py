@@ -125,11 +125,11 @@ def audited(folder: Path) -> tuple[Int64s, Int64s]:
     """One number of each copy of the two neighbours, int64 (copies,): half the logarithm of how much likelier its noisy
     integers are in the second than in the first, but for a constant, in millionths."""
     copy_of = {cell: number // CELLS for number, cell in enumerate(cells_of_copies(COPIES))}
-    found = np.zeros(2 * COPIES)
+    total = np.zeros(2 * COPIES)
     for unit in recorded(folder):
         for released in unit.released:
-            found[copy_of[released.cell]] += evidence(released)
-    first, second = np.rint(1e6 * found).astype(np.int64).reshape(2, COPIES)
+            total[copy_of[released.cell]] += evidence(released)
+    first, second = np.rint(1e6 * total).astype(np.int64).reshape(2, COPIES)
     return first, second
 
 

@@ -61,8 +61,8 @@ def means_over_likeliest(noise: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_weight_that_is_hardly_known_is_on_average_above_the_likeliest() -> None:
-    known, _ = means_over_likeliest(0.02)
-    assert np.all((known >= 1) & (known < 1.01))
+    ratios, _ = means_over_likeliest(0.02)
+    assert np.all((ratios >= 1) & (ratios < 1.01))
     unknown, variances = means_over_likeliest(1e4)
     least_known = np.argmax(variances)
     assert unknown[least_known] == pytest.approx(np.exp(variances[least_known] / 2)), "the mean of e to a normal law"

@@ -20,12 +20,12 @@ def alike(seed: int) -> np.ndarray:
 
 
 def summed(weights: np.ndarray, means: np.ndarray, seed: int, days: int = 28) -> PlaceSums:
-    rng, sums, each = np.random.default_rng([seed, 2]), PlaceSums.none(PLACES), np.sqrt(days)
+    rng, sums, scale = np.random.default_rng([seed, 2]), PlaceSums.none(PLACES), np.sqrt(days)
     for _ in range(days):
         sums = sums.after(
             PlaceDay(
-                weights=weights + each * WEIGHT_SD * rng.normal(size=PLACES),
-                speeds=weights * (means - CELL_KMH) + each * SPEED_SD * rng.normal(size=PLACES),
+                weights=weights + scale * WEIGHT_SD * rng.normal(size=PLACES),
+                speeds=weights * (means - CELL_KMH) + scale * SPEED_SD * rng.normal(size=PLACES),
                 centres=np.full(PLACES, CELL_KMH),
                 weight_variance=days * WEIGHT_SD**2,
                 speed_variance=days * SPEED_SD**2,
@@ -53,8 +53,8 @@ def weight_of(traffic: Traffic, sums: PlaceSums) -> np.ndarray:
 def missed(belief: PlaceBelief, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which places are known to 8 km/h, and which of these intervals hold."""
     half = 1.96 * np.sqrt(belief.variances)
-    known = (half < 8) & (belief.weights - 1.64 * np.sqrt(belief.weight_variances) > 1)
-    return known, (np.abs(belief.values - means) <= half)[known]
+    is_known = (half < 8) & (belief.weights - 1.64 * np.sqrt(belief.weight_variances) > 1)
+    return is_known, (np.abs(belief.values - means) <= half)[is_known]
 
 
 def test_the_mean_of_every_law_is_what_is_expected() -> None:
@@ -116,7 +116,7 @@ def test_how_far_sizes_tell_of_weights_is_found(power: float) -> None:
 
 def test_intervals_hold_where_slow_segments_have_more_reports() -> None:
     """Vehicles pass each segment alike, and report at equal intervals: a weight is a time."""
-    held, known = [], []
+    held, sums_known = [], []
     for seed in range(2):
         rng = np.random.default_rng([seed, 4])
         means = np.clip(CELL_KMH + 9 * rng.normal(size=PLACES), 5, 55)
@@ -128,9 +128,9 @@ def test_intervals_hold_where_slow_segments_have_more_reports() -> None:
             for sizes in (np.ones(PLACES), None)
         )
         held.append(passed[1])
-        known.append((passed[0].sum(), apart[0].sum()))
+        sums_known.append((passed[0].sum(), apart[0].sum()))
     assert np.concatenate(held).mean() >= 0.94
-    with_law, without = np.sum(known, axis=0)
+    with_law, without = np.sum(sums_known, axis=0)
     assert with_law > 1.5 * without, "and more places are known"
 
 
