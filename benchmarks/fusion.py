@@ -69,7 +69,7 @@ def fit(users: int, buckets: int, epsilon: float) -> Fit:
     rows = aggregate(reports, buckets)
     aggregated = time.perf_counter()
     best = maximum_likelihood(rows)
-    maximised, found_cpu = time.perf_counter(), time.process_time()
+    maximised, maximised_cpu = time.perf_counter(), time.process_time()
     smooth = smoothed(rows)
     done = time.perf_counter()
     if not (best.converged and smooth.converged):
@@ -81,10 +81,10 @@ def fit(users: int, buckets: int, epsilon: float) -> Fit:
         maximised - aggregated,
         best.steps,
         best.gap,
-        found_cpu - cpu,
+        maximised_cpu - cpu,
         done - maximised,
         smooth.gap,
-        time.process_time() - found_cpu,
+        time.process_time() - maximised_cpu,
         peak,
     )
 
