@@ -200,12 +200,12 @@ def _moved(level: LevelValues, speeds: np.ndarray) -> LevelValues:
 
 def test_a_rough_citys_intervals_are_wider_since_its_releases_say_so() -> None:
     smooth, rough = learned_floor_of(0.5), learned_floor_of(4.0)
-    assert smooth < 1.5 * USUAL.least
-    assert 2 * USUAL.least < rough < 6 * USUAL.least
+    assert smooth < 0.75 * fitted.FLOOR
+    assert 2 * fitted.FLOOR < rough < 4.0**2
 
 
-def test_before_any_release_the_floor_is_the_usual_one() -> None:
-    assert learned(State.new(design(), FACTS)).told.floor == pytest.approx(USUAL.least)
+def test_before_any_release_the_floor_is_the_fitted_one() -> None:
+    assert learned(State.new(design(), FACTS)).told.floor == pytest.approx(fitted.FLOOR)
 
 
 def test_what_was_released_says_little_where_few_drive_after_all() -> None:
