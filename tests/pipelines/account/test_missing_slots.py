@@ -93,6 +93,7 @@ def test_another_specification_on_the_same_account_fills_nothing(town, hatstream
 
 def test_a_slot_of_which_a_shard_is_missing_is_missing(tmp_path, hatstream, monkeypatch):
     monkeypatch.setenv("HATSTREAM_LEDGER", str(tmp_path / "ledger.sqlite"))
+    monkeypatch.setenv("COLUMNS", "200")  # a heading is not folded
     capped = 'epsilon = 1.0\ncomposition = "cap"\nmax_cells = 3\nmax_samples = 5\nrelease_shards = 3'
     town = opened(tmp_path, hatstream, city.SPEC.replace("epsilon = 1.0", capped))
     release(hatstream, town, FIRST, FIRST)
