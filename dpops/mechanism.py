@@ -182,7 +182,8 @@ class Plan:
 
     @classmethod
     def from_public(cls, mechanism: str, stored: Mapping[str, Any]) -> "Plan":
-        """Plans stored before there was a rounding of their own are of means; without a version, it is the first."""
+        """Reads a stored plan. One from before there was a rounding of its own is of means; without a version, it is
+        the first."""
         facts = dict(stored["facts"])
         return Plan(
             mechanism=mechanism,

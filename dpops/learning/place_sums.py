@@ -46,7 +46,7 @@ class PlaceSums:
         return PlaceSums(zeros, zeros, zeros, zeros, zeros, zeros)
 
     def after(self, day: PlaceDay) -> "PlaceSums":
-        """With one more day."""
+        """Adds one more day."""
         a, speed, weight = day.day_weight, 1 / day.speed_variance, 1 / day.weight_variance
         return PlaceSums(
             speeds=self.speeds + a * speed * day.speeds,

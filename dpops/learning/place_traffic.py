@@ -54,7 +54,7 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
 
 
 def _tried(expected: Float64s, sizes: Float64s | None) -> Iterator[Float64s]:
-    """What places may be expected to weigh, by powers of both; all add up to the same."""
+    """Yields what places may be expected to weigh, by powers of both; all add up to the same."""
     for power in fitted.PLACE_TRAFFIC_POWERS:
         for size_power in (0.0,) if sizes is None else fitted.PLACE_SIZE_POWERS:
             tried = expected**power * (1.0 if sizes is None else sizes**size_power)
@@ -62,8 +62,8 @@ def _tried(expected: Float64s, sizes: Float64s | None) -> Iterator[Float64s]:
 
 
 def nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
-    """Weights that places may have, (places, RATIOS), and the logarithm of how likely each is: by the place's own sum,
-    and as all are spread. expected: of the chosen ones."""
+    """Lists weights that places may have, (places, RATIOS), and the logarithm of how likely each is: by the place's own
+    sum, and as all are spread. expected: of the chosen ones."""
     told = _told(sums, expected, chosen)
     part, next_one = told.part, np.minimum(told.low + 1, RATIOS.size - 1)
     before = told.density * ((1 - part) * ratios[told.low] + part * ratios[next_one])
@@ -71,7 +71,7 @@ def nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) 
 
 
 def chunks(places: int) -> list[slice]:
-    """Parts of so many places as are looked at together."""
+    """Cuts places into parts of so many as are looked at together."""
     return [slice(start, min(start + _CHUNK, places)) for start in range(0, max(places, 1), _CHUNK)]
 
 
@@ -82,7 +82,7 @@ def _mixed(logs: Float64s) -> Float64s:
 
 
 def _of_laws(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
-    """The logarithm of the likelihood of each of LAWS."""
+    """Computes the logarithm of the likelihood of each of LAWS."""
     told = _told(sums, expected, chosen)
     likely = told.density * np.exp(told.log - told.log.max(axis=1, keepdims=True))
     grid, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
@@ -93,7 +93,7 @@ def _of_laws(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
 
 
 def _told(sums: PlaceSums, expected: Float64s, chosen: slice) -> _Told:
-    """Where a weight is well above 0 near what was measured, for RATIOS lie too far apart there."""
+    """Picks weights near what was measured where that is well above 0, for RATIOS lie too far apart there."""
     precision = max(sums.weight_precision, _TINY)
     seen = sums.weights[chosen] / precision
     sure = seen > fitted.SURE / np.sqrt(precision)
@@ -109,7 +109,7 @@ def _told(sums: PlaceSums, expected: Float64s, chosen: slice) -> _Told:
 
 
 def _laws() -> Float64s:
-    """A part of places is not visited; the weights of others have a lognormal or a Gamma law; the mean is 1."""
+    """Tabulates laws: a part of places is not visited; others weigh by a lognormal or a Gamma law; the mean is 1."""
     laws = []
     for part in fitted.PLACES_UNVISITED:
         ratios = RATIOS[1:] * (1 - part)  # the mean of those that are visited is 1
@@ -122,7 +122,7 @@ def _laws() -> Float64s:
 
 
 def _anchored(counts: Float64s) -> Float64s:
-    """The most likely probabilities of RATIOS whose mean is 1. counts: how much speaks for each, adds up to 1."""
+    """Finds the likeliest probabilities of RATIOS whose mean is 1. counts: how much speaks for each, adds up to 1."""
     low, high = -1 / (RATIOS[-1] - 1) * (1 - 1e-9), 1 - 1e-9
     counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
     for _ in range(60):

@@ -38,7 +38,7 @@ class PlaceBelief:
 
 
 def whole_weight(sums: PlaceSums, expected: float) -> float:
-    """Weight of all places on a usual day: the declared fleet's, and what releases say, by their precisions."""
+    """Estimates all places' weight on a usual day: the declared fleet's, and what releases say, by their precisions."""
     if not sums.days:
         return expected
     told = NoisyTotals.of(float(sums.weights.sum()) / sums.weight_precision, sums.weights.size / sums.weight_precision)
@@ -46,7 +46,7 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
 
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
-    """around.expected adds up to `whole_weight`. A function of its arguments alone."""
+    """Learns places from the sums. around.expected adds up to `whole_weight`. A function of its arguments alone."""
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
     few = some(sums, around)
@@ -70,7 +70,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
 
 
 def _learned_prior(ratios: Float64s, sums: PlaceSums, around: Around) -> PlacePrior:
-    """The likeliest; where places are passed, of several that differ in how much slower busy ones are."""
+    """Picks the likeliest prior; where places are passed, of several that differ in how much slower busy ones are."""
     candidates = []
     for slowed in fitted.PLACES_SLOWED if around.sizes is not None else (0.0,):
         prior = PlacePrior.first(ratios, slowed, around)
@@ -81,7 +81,7 @@ def _learned_prior(ratios: Float64s, sums: PlaceSums, around: Around) -> PlacePr
 
 
 def _own(sums: PlaceSums, values: Float64s, weights: Float64s) -> Float64s:
-    """Variance of a day's own mean around the usual one, by how far sums lie off beyond their noise.
+    """Estimates the variance of a day's own mean around the usual one, by how far sums lie off beyond their noise.
 
     A place where w weigh has PLACE_OWN / w of its vehicles, and what all share: both are fitted to all places.
     """

@@ -171,5 +171,5 @@ class _Padded:
 
 
 def _added(places: Int64s, values: Float64s, size: int) -> Float64s:
-    """Sums of the values that share a place."""
+    """Adds up the values that share a place."""
     return np.bincount(places.ravel(), values.ravel(), size).astype(np.float64, copy=False)

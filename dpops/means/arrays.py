@@ -77,7 +77,7 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
 def array_plans(
     mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, of_noise: Fraction
 ) -> list[ArrayPlan]:
-    """Plans of the sum of array means. of_noise: the part of epsilon that is for its noise.
+    """Plans the sum of array means. of_noise: the part of epsilon that is for its noise.
 
     Steps, by the number of arrays, and scales, by what one user moves, are made once: HATs share them.
     """

@@ -35,7 +35,7 @@ def drawn_scale(scale: Fraction) -> Fraction:
 
 
 def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
-    """Draws of scale numerator / denominator, both in [1, 2**50).
+    """Draws noise of scale numerator / denominator, both in [1, 2**50).
 
     Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithm 2, over whole
     vectors.
