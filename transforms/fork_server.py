@@ -81,7 +81,7 @@ class ForkClient:
         return not _hung_up(self._asks)
 
     def fork(self, what: str, handles: Sequence[int] = ()) -> Forked:
-        """A process that calls what `module:function` names, with copies of the handles. Raises OSError."""
+        """Forks a process that calls what `module:function` names, with copies of the handles. Raises OSError."""
         takes, asks = os.pipe()
         answers, tells = os.pipe()
         try:
@@ -96,14 +96,14 @@ class ForkClient:
         return Forked(self, pid, os.fdopen(asks, "wb"), os.fdopen(answers, "rb"))
 
     def end(self, pid: int) -> int:
-        """See `Forked.end`. Once the fork server is gone nobody knows the code; the process ends with its pipes."""
+        """Ends one: see `Forked.end`. Once the fork server is gone nobody knows the code; it ends with its pipes."""
         try:
             return self._asked(_Request(pid=pid))
         except OSError:
             return _ANY_CODE
 
     def another(self) -> socket.socket:
-        """For one more who may ask: that end is to be handed to a process. Raises OSError."""
+        """Makes an end for one more who may ask: it is to be handed to a process. Raises OSError."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             self._asked(_Request(), its.fileno())
@@ -115,7 +115,7 @@ class ForkClient:
             self._asks.close()
 
     def _hang_up(self) -> None:
-        """Even where another process holds a copy of this end, as one that was forked in the middle does."""
+        """Shuts this end, even where another process holds a copy of it, as one that was forked in the middle does."""
         with suppress(OSError):
             self._asks.shutdown(socket.SHUT_RDWR)
 
@@ -171,7 +171,7 @@ def beforehand(modules: Sequence[str]) -> Iterator[None]:
 
 
 def fork_server_of(modules: Sequence[str]) -> ForkServer:
-    """The fork server that was begun beforehand, or else a new one, which imports these modules."""
+    """Takes the fork server that was begun beforehand, or else begins a new one, which imports these modules."""
     return _BEGUN.pop() if _BEGUN else ForkServer(modules)
 
 
@@ -198,7 +198,7 @@ def serve() -> NoReturn:
 
 
 def _request(client: socket.socket) -> tuple[bytes, Sequence[int]]:
-    """A request with its handles; of no bytes where nobody is left who may ask."""
+    """Receives a request with its handles; of no bytes where nobody is left who may ask."""
     try:
         message, handles, *_ = socket.recv_fds(client, _MESSAGE_BYTES, _HANDLES)
     except ConnectionError:  # who asked was killed before it had its answer
@@ -256,7 +256,7 @@ def _end(pid: int) -> int:
 
 
 def _hung_up(end: IO[bytes] | socket.socket) -> bool:
-    """Whether nobody holds the other end."""
+    """Says whether nobody holds the other end."""
     poll = select.poll()
     poll.register(end, 0)
     return bool(poll.poll(0))

@@ -54,21 +54,21 @@ class Units:
     decimal: DecimalMark = "."
 
     def instants(self, column: pa.Array) -> Instants:
-        """The column of times."""
+        """Reads a column of times."""
         of_texts = None if self.time_format is None else self.time_format.instants
         return instants(column, self.time_unit, self.zone, of_texts)
 
     def numbers(self, column: pa.Array) -> Numbers:
-        """A column of numbers, in whatever unit it is."""
+        """Reads a column of numbers, in whatever unit it is."""
         return numbers(column, self.decimal)
 
     def longitudes(self, column: pa.Array) -> Numbers:
-        """A column of longitudes, from -180 to 180 or from 0 to 360."""
+        """Reads a column of longitudes, from -180 to 180 or from 0 to 360."""
         return longitudes(column, self.decimal)
 
 
 def with_heading(fields: tuple[str, ...]) -> tuple[str, ...]:
-    """The fields of rows that say a heading too.
+    """Lists the fields of rows that say a heading too.
 
     >>> with_heading(FIELDS)
     ('vehicle', 'time', 'lat', 'lon', 'heading', 'speed')
@@ -83,7 +83,7 @@ class Layout(Protocol):
     def units(self) -> Units: ...
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        """Batches in the order of the file, in bounded memory. Raises UnreadableFile, which shows no content."""
+        """Yields batches in the order of the file, in bounded memory. Raises UnreadableFile, which shows no content."""
         ...
 
 
@@ -100,8 +100,8 @@ class MappedLayout(ABC):
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
-        """options: the value of each of OPTIONS, None where it is not given. Raises ValueError naming the field, the
-        rule and the value."""
+        """Makes the layout. options: the value of each of OPTIONS, None where it is not given. Raises ValueError naming
+        the field, the rule and the value."""
         assert not options
         return cls(units, columns, fields)
 
@@ -117,7 +117,7 @@ class Share(NamedTuple):
     of: int
 
     def among(self, units: int) -> range:
-        """Which of that many units, such as row groups, belong to it."""
+        """Finds which of that many units, such as row groups, belong to it."""
         return range(self.number * units // self.of, (self.number + 1) * units // self.of)
 
 
@@ -138,7 +138,7 @@ class MessageLayout(Layout, Protocol):
     """A layout that also comes as messages of a transport."""
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        """What `read` would give for files of these payloads, in bounded memory.
+        """Yields what `read` would give for files of these payloads, in bounded memory.
 
         A payload that cannot be decoded is one refused row, `malformed` or `too-long`; whatever bytes it holds, it
         neither raises nor touches its neighbours.
@@ -171,7 +171,7 @@ class OwnLayout:
     records: tuple[str | None, ...] = (LINES,)
 
     def fits(self, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> bool:
-        """Whether rows of these columns, found there, are of this layout."""
+        """Says whether rows of these columns, found there, are of this layout."""
         names = columns.keys()
         return records in self.records and (names == self.known_by if self.only else names >= self.known_by)
 
@@ -193,7 +193,7 @@ def without_zone(column: str) -> str:
 
 
 def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
-    """columns: an Arrow array for each field, in their order. refused: counts by reason; zeros are left out."""
+    """Makes a batch. columns: an Arrow array for each field, in order. refused: counts by reason; zeros are dropped."""
     table = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     counts = {reason: count for reason, count in refused.items() if count}
     return RawBatch(table.num_rows + sum(counts.values()), table, counts)

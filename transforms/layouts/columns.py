@@ -52,7 +52,7 @@ class Instants(NamedTuple):
 
 
 def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
-    """The finite numbers of a column of integers, floats, decimals, texts or a dictionary of these.
+    """Reads the finite numbers of a column of integers, floats, decimals, texts or a dictionary of these.
 
     decimal: what texts have before the fraction; with a comma, a text with a point is bad.
     A text beyond the range of float64 (`1e999`) is finite and held at the largest float64. Booleans, NaN, infinities
@@ -74,7 +74,7 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 
 
 def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
-    """Degrees east as `numbers` reads them; those above 180, of feeds that count from 0 to 360, from the west.
+    """Reads degrees east as `numbers` does; those above 180, of feeds that count from 0 to 360, from the west.
 
     >>> longitudes(pa.array([202.25, 180, 360, 361])).values.tolist()
     [-157.75, 180.0, 0.0, 361.0]
@@ -91,7 +91,7 @@ OfTexts = Callable[[pa.Array, str | None], Instants]
 def instants(
     column: pa.Array, time_unit: TimeUnit, zone: str | None = None, of_texts: OfTexts | None = None
 ) -> Instants:
-    """The instants of a column: Arrow timestamps whatever the unit, else texts or numbers in `time_unit`.
+    """Reads the instants of a column: Arrow timestamps whatever the unit, else texts or numbers in `time_unit`.
 
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`; what a fraction says
     below a microsecond is cut off. s, ms, us: numbers or plain texts since 1970 UTC, rounded to microseconds.
@@ -130,7 +130,7 @@ def place_local(instants: Instants, chosen: Bools | None, zone: str | None) -> I
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds texts or bytes."""
+    """Says whether a column of this type holds texts or bytes."""
     types = pa.types
     return bool(
         types.is_string(kind)
@@ -144,7 +144,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def as_binary(column: pa.Array) -> pa.Array:
-    """A column of texts as plain `binary`, without looking at the encoding."""
+    """Turns a column of texts into plain `binary`, without looking at the encoding."""
     kind = column.type
     if pa.types.is_binary(kind):
         return column
@@ -154,7 +154,7 @@ def as_binary(column: pa.Array) -> pa.Array:
 
 
 def nulls(column: pa.Array) -> Bools:
-    """Which rows hold nothing."""
+    """Marks rows that hold nothing."""
     if not column.null_count:
         return np.zeros(len(column), np.bool_)
     mask: Bools = column.is_null().to_numpy(zero_copy_only=False)
@@ -162,7 +162,7 @@ def nulls(column: pa.Array) -> Bools:
 
 
 def _of_dictionary(column: pa.Array, of_values: Any) -> tuple[Any, Bools, Bools]:
-    """Spread (converted, valid, missing) of a dictionary's values over the rows that point to them."""
+    """Spreads (converted, valid, missing) of a dictionary's values over the rows that point to them."""
     missing = nulls(column.indices)
     if not len(column.dictionary):
         return np.zeros(len(column), of_values[0].dtype), np.zeros(len(column), np.bool_), missing
@@ -194,7 +194,7 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
 
 
 def _blank(text: pa.Array) -> Bools:
-    """Rows that are null, empty or nothing but blanks."""
+    """Marks rows that are null, empty or nothing but blanks."""
     length = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False)
     blank: Bools = length == 0
     first = pc.starts_with(text, " ")
@@ -227,7 +227,7 @@ def timestamps(column: pa.Array) -> Instants:
 
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:
-    """Texts of one length have their digits in the same places: each length is one matrix of bytes."""
+    """Reads ISO texts. Those of one length have their digits in the same places: each length is one matrix of bytes."""
     text = as_binary(column)
     size = len(text)
     _, offsets_buffer, data_buffer = text.buffers()
@@ -255,7 +255,7 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
 
 
 def _iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
-    """text: uint8 (rows, width). Returns microseconds since 1970, validity, and which rows have no offset."""
+    """Reads text: uint8 (rows, width). Returns microseconds since 1970, validity, and which rows have no offset."""
     rows, width = text.shape
     us, valid, local = np.zeros(rows, np.int64), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
     for tail, chosen in _offset_forms(text):
@@ -270,7 +270,7 @@ def _iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
 
 
 def _offset_forms(text: Bytes) -> list[tuple[int, Bools]]:
-    """The four ways to write an offset, and that without one: its width, and the rows that use it (no row fits two)."""
+    """Lists the four ways to write an offset, and none: its width, and the rows that use it (no row fits two)."""
     colon = text[:, -3] == ord(":")
     forms = [
         (1, text[:, -1] == ord("Z")),
@@ -288,7 +288,7 @@ def _sign(letters: Bytes) -> Bools:
 
 
 def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
-    """Rows that share the width of the date and time (`body`) and of the offset that follows."""
+    """Reads rows that share the width of the date and time (`body`) and of the offset that follows."""
     digit = text - ord("0")  # wraps around: only digits stay below 10
     tail = text.shape[1] - body
     separator = text[:, 10]
@@ -319,7 +319,7 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
 def clock_s(
     year: Int64s, month: Int64s, day: Int64s, hour: Int64s, minute: Int64s, second: Int64s
 ) -> tuple[Int64s, Bools]:
-    """Seconds from 1970 on the clock that shows these numbers, each >= 0, and which of them are a time."""
+    """Counts seconds from 1970 on the clock that shows these numbers, each >= 0, and marks which of them are a time."""
     is_time = (
         (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
     )

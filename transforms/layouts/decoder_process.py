@@ -34,7 +34,7 @@ _LOCK = threading.Lock()
 
 
 def ask_for_decoders(client: ForkClient) -> None:
-    """From now on decoders are forked by a fork server that is there already."""
+    """Has decoders forked from now on by a fork server that is there already."""
     _CLIENTS[:] = [client]
 
 
@@ -51,7 +51,8 @@ def _close() -> None:
 
 
 def _forget() -> None:
-    """Two processes must not ask the same decoder, or as one of a fork server; nor wait for a thread of the other."""
+    """Forgets decoders: two processes must not ask the same one, or as one of a fork server; nor wait for a thread of
+    the other."""
     global _LOCK
     _LOCK = threading.Lock()
     _IDLE.clear()
@@ -99,7 +100,7 @@ class _Refusal(Exception):
 
 
 def _together(layout: MessageLayout, payloads: Sequence[bytes]) -> list[RawBatch]:
-    """All or nothing of them."""
+    """Decodes all of the payloads or none."""
     batches: list[RawBatch] = []
     rows = 0
     for batch in _answers(DecoderTask(layout, None, payloads, step_cpu_s=STEP_CPU_S)):

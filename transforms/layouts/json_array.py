@@ -69,7 +69,7 @@ class _Looks:
 
 
 def read_array(path: str, data: bytes, paths: Paths) -> Iterator[RawBatch]:
-    """Batches of the elements of an array; a damaged element costs itself alone. May raise UnreadableFile."""
+    """Reads an array's elements in batches; a damaged element costs itself alone. May raise UnreadableFile."""
     start = data.index(b"[") + 1
     looks = _Looks(path, len(data))
     while start < len(data):

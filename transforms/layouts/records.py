@@ -54,7 +54,7 @@ def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> Non
 
 
 def table_of_lines(data: bytes, records: int, strict: bool, paths: Paths) -> RawBatch | None:
-    """The fast way for lines of JSON: None if anything is unusual. `records`: how many lines there should be.
+    """Reads lines of JSON the fast way: None if anything is unusual. `records`: how many lines there should be.
 
     strict: every line is known to begin with { and end with }, so that no record can run over a line end.
     """
@@ -68,7 +68,7 @@ def table_of_lines(data: bytes, records: int, strict: bool, paths: Paths) -> Raw
 
 
 def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, int]) -> RawBatch:
-    """One record per text. refused: what was refused before, counted in the batch."""
+    """Reads one record per text. refused: what was refused before, counted in the batch."""
     if is_utf8(b"\n".join(texts)) and max(map(len, texts), default=0) <= LINE_BYTES:
         try:
             return _batch(list(map(_decoder(paths).decode, texts)), paths, refused)
@@ -98,7 +98,7 @@ def _unfit(text: bytes) -> str | None:
 
 
 def _without_huge_numbers(text: bytes) -> bytes:
-    """Numbers beyond float64 are finite: held at the largest float64. Nothing else changes."""
+    """Holds numbers beyond float64, which are finite, at the largest float64. Nothing else changes."""
     return _STRING_OR_NUMBER.sub(_held, text)
 
 
@@ -139,7 +139,7 @@ def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatc
 
 
 def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
-    """columns: for each field, the id first, its Python values, or an Arrow array that is taken as it is."""
+    """Makes a batch. columns: for each field, the id first, its Python values, or an Arrow array, taken as it is."""
     arrays = {
         name: values if isinstance(values, pa.Array) else _CONVERT[name](values) for name, values in columns.items()
     }
@@ -182,7 +182,7 @@ def _careful_step(value: Any, part: str) -> Any:
 
 
 def _numbers(values: Sequence[Any]) -> Any:
-    """Numbers, also those in texts, as float64; anything else is NaN, which no number in JSON can be."""
+    """Reads numbers, also those in texts, as float64; anything else is NaN, which no number in JSON can be."""
     types = set(map(type, values))
     if str in types:
         values = _read_texts(values)
@@ -195,7 +195,7 @@ def _numbers(values: Sequence[Any]) -> Any:
 
 
 def _read_texts(values: Sequence[Any]) -> Sequence[Any]:
-    """The values with a number for each text that is one, as `columns.numbers` reads it."""
+    """Puts a number for each text that is one, as `columns.numbers` reads it."""
     is_text = [type(value) is str for value in values]
     read = numbers(pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string()))
     pairs = zip(np.where(read.valid, read.values, np.nan).tolist(), read.missing.tolist(), strict=True)
@@ -227,14 +227,14 @@ def _number_text(value: Any) -> str:
 
 
 def _texts(values: Sequence[Any]) -> Any:
-    """Texts, integers as their text; null where a row has a value of another type."""
+    """Reads texts, integers as their text; null where a row has a value of another type."""
     if set(map(type, values)) <= {str, type(None)}:
         return pa.array(values, pa.string())
     return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())
 
 
 def _ids(values: Any) -> Bools:
-    """Rows of which the id is a text, an integer or nothing."""
+    """Marks rows of which the id is a text, an integer or nothing."""
     if isinstance(values, pa.Array) or set(map(type, values)) <= {*_ID_TYPES, type(None)}:
         return np.ones(len(values), np.bool_)
     return np.fromiter((value is None or type(value) in _ID_TYPES for value in values), np.bool_, len(values))

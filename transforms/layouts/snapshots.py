@@ -45,7 +45,7 @@ def batches_of_snapshot(data: bytes, place: Path, paths: Paths) -> Iterator[RawB
 
 
 def batches_of_records(records: Sequence[msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
-    """Batches of so many objects."""
+    """Reads objects in batches of so many."""
     for index in range(0, len(records), BATCH_RECORDS):
         yield table_of_records(list(map(bytes, records[index : index + BATCH_RECORDS])), paths, {})
 

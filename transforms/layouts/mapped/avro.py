@@ -94,7 +94,7 @@ def _plan(path: str, header: Header, table: AvroTable) -> _Plan:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """The one type of a field that holds plain values, null aside; see `_Plan.types`. zone: of times that say none."""
+    """Finds the one type of a field of plain values, null aside; see `_Plan.types`. zone: of times that say none."""
     plain, logical = set(), set()
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
@@ -116,7 +116,7 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | No
 
 
 def _is_text_or_bytes(kind: Any) -> bool:
-    """Whether it is one of text or bytes: of a column that is not nested, without logical types."""
+    """Says whether it is one of text or bytes: of a column that is not nested, without logical types."""
     names = {branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(kind)}
     return {"string", "bytes"} <= names
 
@@ -126,7 +126,7 @@ def _branches(kind: Any) -> list[Any]:
 
 
 def _stripped(schema: Any) -> Any:
-    """Without logical types, so that one value outside the years of a datetime cannot stop a file."""
+    """Strips logical types, so that one value outside the years of a datetime cannot stop a file."""
     if isinstance(schema, list):
         return [_stripped(part) for part in schema]
     if isinstance(schema, dict):
@@ -135,7 +135,7 @@ def _stripped(schema: Any) -> Any:
 
 
 def _gathered(blocks: Iterator[AvroBlock]) -> Iterator[list[AvroBlock]]:
-    """Small blocks together, so that the schema is not read again for each."""
+    """Gathers small blocks, so that the schema is not read again for each."""
     held: list[AvroBlock] = []
     size = 0
     for block in blocks:
@@ -168,7 +168,7 @@ def _batch(rows: list[tuple[Any, ...]], plan: _Plan) -> RawBatch:
 
 
 def _as_text(value: Any) -> Any:
-    """Bytes as a text, those that are not UTF-8 as lone surrogates."""
+    """Decodes bytes as a text, those that are not UTF-8 as lone surrogates."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 

@@ -31,7 +31,7 @@ LAYOUT = JsonLines
 
 
 def read_json_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
-    """Batches of a file of JSON lines, blank lines left out."""
+    """Reads a file of JSON lines in batches, blank lines left out."""
     for chunk in read_chunks(file):
         yield _batch(chunk, paths)
 

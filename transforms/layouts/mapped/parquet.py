@@ -65,7 +65,7 @@ def _batches(
 
 
 def _open(path: str, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
-    """Texts stay dictionaries, so that a short file cannot repeat a long value in memory.
+    """Opens a file. Texts stay dictionaries, so that a short file cannot repeat a long value in memory.
 
     Not where Arrow cannot make one: in pages of lengths and bytes, every text has its own bytes.
     """
@@ -87,12 +87,12 @@ def _has_lengths(parquet: pq.ParquetFile, column: str) -> bool:
 
 
 def _source(path: str) -> pa.OSFile:
-    """Arrow takes no text for a name that is not UTF-8."""
+    """Opens a file by the bytes of its name: Arrow takes no text for one that is not UTF-8."""
     return pa.OSFile(os.fsencode(path), "rb")
 
 
 def _refuse_column(path: str, column: str, schema: pa.Schema, zone: str | None) -> None:
-    """zone: of times that say none."""
+    """Refuses a column that cannot be read. zone: of times that say none."""
     indices = schema.get_all_field_indices(column)
     if len(indices) != 1:
         raise UnreadableFile(path, f"column {column!r} is {'there more than once' if indices else 'missing'}")
@@ -121,7 +121,7 @@ class _Chunk(NamedTuple):
 
 
 def _refuse_bomb(path: str, file: BinaryIO, parquet: pq.ParquetFile, columns: tuple[str, ...], groups: range) -> None:
-    """Rows and bytes that the file would expand to, against the size of the needed columns other than speed.
+    """Refuses a file that would expand to too much: rows and bytes against the size of the needed columns but speed.
 
     groups: those that are read; of the others the footer is believed, for who reads them looks at their pages. How well
     speeds are compressed follows from their values, so it must not decide whether a file is read.
@@ -148,21 +148,21 @@ def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:
 
 
 def _chunks(parquet: pq.ParquetFile, columns: set[str], read: range) -> list[_Chunk]:
-    """The chunks of these columns in all row groups."""
+    """Lists the chunks of these columns in all row groups."""
     leaves, numbers = _leaves(parquet, columns), range(parquet.metadata.num_row_groups)
     groups = [(number in read, parquet.metadata.row_group(number)) for number in numbers]
     return [_Chunk(is_read, group.num_rows, group.column(leaf)) for is_read, group in groups for leaf in leaves]
 
 
 def _span(chunk: Any) -> tuple[int, int]:
-    """Where a column's pages lie. An offset of 0 is none: a chunk without rows has no page of data."""
+    """Finds where a column's pages lie. An offset of 0 is none: a chunk without rows has no page of data."""
     dictionary = chunk.dictionary_page_offset if chunk.has_dictionary_page else 0
     start = min((offset for offset in (chunk.data_page_offset, dictionary) if offset), default=0)
     return start, start + chunk.total_compressed_size
 
 
 def _covered(spans: list[tuple[int, int]], size: int) -> int:
-    """Bytes of a file of `size` that lie in any of the spans; those in several count once."""
+    """Counts the bytes of a file of `size` that lie in any of the spans; those in several count once."""
     covered = reached = 0
     for start, end in sorted(spans):
         covered += max(0, min(end, size) - max(start, reached))
@@ -184,7 +184,8 @@ def _refuse_expanding(path: str, file: BinaryIO, chunks: list[_Chunk], size: int
 
 
 def _refuse_big_speeds(path: str, file: BinaryIO, chunk: _Chunk, width: int) -> None:
-    """Limits that no values reach: the number of rows decides, and pages of more bytes than any encoding takes."""
+    """Holds speeds to limits that no values reach: the number of rows decides, and pages of more bytes than any
+    encoding takes."""
     if chunk.rows * width > SPEED_BYTES:
         raise UnreadableFile(path, f"a row group of more than {SPEED_BYTES // width} rows: write smaller ones")
     most = chunk.rows * (width + _LEVEL_BYTES) + _PAGE_OVERHEAD
