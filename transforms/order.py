@@ -92,7 +92,7 @@ def ascending(key: Int64s, first: DistinctValues) -> Int64s:
 
 
 def _narrow(column: Int64s) -> tuple[Int64s, int]:
-    """Numbers from 0 in the order of the column's, and a bound above them."""
+    """Numbers a column's values from 0 in their order, and finds a bound above the numbers."""
     least, most = int(column.min()), int(column.max())
     if most - least < NARROW:
         return column - least, most - least + 1

@@ -104,7 +104,7 @@ class Partial(NamedTuple):
 
 
 def joined(parts: Sequence[Tally]) -> Tally:
-    """Tallies one behind another; all with the same sums, and at least one."""
+    """Joins tallies one behind another; all with the same sums, and at least one."""
     if len(parts) == 1:
         return parts[0]
     sums = {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums}

@@ -97,7 +97,7 @@ class _Verdict:
 
 
 def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, int]]:
-    """Observations of the accepted rows, in their order, and how many rows were refused for each reason.
+    """Keeps the observations of accepted rows, in their order, and counts the rows that were refused for each reason.
 
     table: the columns of `RawBatch.table`. table.num_rows == observations + sum of the counts, whatever the table
     holds. Whether a row is accepted never depends on the value of a finite speed, nor on a heading.
@@ -140,7 +140,7 @@ def _zeros(rows: int) -> pa.Array:
 def _check_positions(
     verdict: _Verdict, lat: Numbers, lon: Numbers, bbox: tuple[float, float, float, float] | None
 ) -> tuple[Int64s, Int64s]:
-    """Refuse what is no position on earth or inside the box; the others on the grid of 1e-7 degrees."""
+    """Refuses what is no position on earth or inside the box; puts the others on the grid of 1e-7 degrees."""
     verdict.refuse("missing-position", lat.missing | lon.missing)
     verdict.refuse("bad-position", ~(lat.valid & lon.valid))
     verdict.refuse("latitude-range", np.abs(lat.values) > 90)
@@ -153,7 +153,7 @@ def _check_positions(
 
 
 def in_box(lat_e7: Int64s, lon_e7: Int64s, bbox: tuple[float, float, float, float]) -> NDArray[np.bool_]:
-    """Which positions, in units of 1e-7 degrees, lie in a box; see `Rules`."""
+    """Marks positions, in units of 1e-7 degrees, that lie in a box; see `Rules`."""
     west, south, east, north = (round(edge * E7) for edge in bbox)
     after, before = lon_e7 >= west, lon_e7 <= east
     return (after & before if west <= east else after | before) & (lat_e7 >= south) & (lat_e7 <= north)
@@ -164,7 +164,7 @@ def _snap(degrees: Floats, bound: float) -> Int64s:
 
 
 def _steps(speed: Floats, rules: Rules) -> Int64s:
-    """Any finite speeds, clamped into [0, U] and rounded to steps of the grid; clamped first, so nothing overflows."""
+    """Clamps finite speeds into [0, U] and rounds them to steps of the grid; clamped first, so nothing overflows."""
     steps_per_unit = float(rules.units.value_per_unit / rules.grid.step)
     upper = rules.grid.upper_steps
     steps = np.rint(np.clip(speed, 0.0, (upper + 1) / steps_per_unit) * steps_per_unit).astype(np.int64)
@@ -172,7 +172,7 @@ def _steps(speed: Floats, rules: Rules) -> Int64s:
 
 
 def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
-    """Degrees above 0 up to 360, rounded; a row with anything else has no heading.
+    """Reads degrees above 0 up to 360, rounded; a row with anything else has no heading.
 
     Exactly 0 is none: feeds have it for vehicles that stand or do not know (of MBTA's buses 30 %, and one has 360).
     """
@@ -184,7 +184,7 @@ def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
 
 
 def _vehicles(column: pa.Array) -> _Vehicles:
-    """Each distinct id once. Integers become their decimal text; other types than text and integer are bad."""
+    """Lists each distinct id once. Integers become their decimal text; other types than text and integer are bad."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     rows = len(column)
     if not (is_text(kind) or pa.types.is_integer(kind)):
@@ -212,7 +212,7 @@ def _spread(of_values: Bools, code: NDArray[np.integer]) -> Bools:
 
 
 def _are_texts(ids: list[bytes]) -> Bools:
-    """Which are UTF-8."""
+    """Marks ids that are UTF-8."""
     if b"".join(ids).isascii():
         return np.ones(len(ids), np.bool_)
     return np.fromiter(map(_is_text, ids), np.bool_, len(ids))
@@ -227,7 +227,7 @@ def _is_text(vehicle: bytes) -> bool:
 
 
 def _used(index: NDArray[np.integer], size: int) -> tuple[Int64s, Int64s]:
-    """The distinct values of `index`, all in [0, size), ascending, and for each entry its place among them."""
+    """Lists the distinct values of `index`, all in [0, size), ascending, and for each entry its place among them."""
     if size > _DENSE_PAIRS:
         distinct, place = np.unique(index, return_inverse=True)
         return distinct.astype(np.int64), place.astype(np.int64)
@@ -240,7 +240,7 @@ def _used(index: NDArray[np.integer], size: int) -> tuple[Int64s, Int64s]:
 
 
 def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np.integer], ids: list[bytes]) -> Int64s:
-    """Keyed hashes of the accepted rows, computed once for each distinct (period, id)."""
+    """Computes keyed hashes of the accepted rows, once for each distinct (period, id)."""
     if not len(code):
         return np.empty(0, np.int64)
     pairs, place = _used(period * len(ids) + code, len(periods) * len(ids))

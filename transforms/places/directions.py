@@ -38,13 +38,13 @@ class Shared(NamedTuple):
 
 
 def bearings(way: Float64s) -> Int64s:
-    """Whole degrees of each way, float64 (ways, 2) to the east and north; NO_WAY where it leads nowhere."""
+    """Computes whole degrees of each way, float64 (ways, 2) to the east and north; NO_WAY where it leads nowhere."""
     x, y = way.T
     return np.where((x == 0) & (y == 0), NO_WAY, np.rint(np.degrees(np.arctan2(x, y))) % 360).astype(np.int64)
 
 
 def shared(near: Near) -> Shared:
-    """Each fine cell's place, by heading where it has lines of one direction.
+    """Finds each fine cell's place, by heading where it has lines of one direction.
 
     A report belongs to the nearest of the places that its heading fits. Without a heading it belongs to none that is
     of one direction: standing vehicles would be taken for those that come the other way.
@@ -72,7 +72,7 @@ def shared(near: Near) -> Shared:
 
 
 def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Cells of a region, places, and how many fine cells of the one belong to the other, by whatever heading.
+    """Pairs cells of a region with places, and counts how many fine cells both have in common, by whatever heading.
 
     region_cell: int64 (fine cells,), which cell of a region each lies in; NOWHERE outside.
     """
@@ -94,7 +94,7 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
 
 
 def fine_cells_of(pieces: Pieces) -> Int64s:
-    """How many fine cells of the region belong to each place, by whatever heading; at least 1."""
+    """Counts the fine cells of the region that belong to each place, by whatever heading; at least 1."""
     rows = len(pieces.by_heading)
     row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())
     plain = pieces.piece[pieces.turn == NOWHERE]
@@ -106,7 +106,7 @@ def fine_cells_of(pieces: Pieces) -> Int64s:
 
 
 def pairs_of(one: Int64s, other: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
-    """The pairs of two columns, each once, sorted by the one, then by the other; and how often each comes.
+    """Lists the pairs of two columns, each once, sorted by the one, then by the other; and counts each.
 
     Numbers are from NOWHERE to 2^31. times: how often each row counts, if not once.
     """
@@ -116,7 +116,7 @@ def pairs_of(one: Int64s, other: Int64s, times: Int64s | None = None) -> tuple[I
 
 
 def _masks() -> Int64s:
-    """Bits of the sectors whose middle fits each bearing: at 0 to 359 degrees, then (-2, -1) NO_WAY and ANY_WAY."""
+    """Sets bits of sectors whose middle fits each bearing: at 0 to 359 degrees, then (-2, -1) NO_WAY and ANY_WAY."""
     half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
     return np.concatenate([bits, [0, _EVERY]])
@@ -130,7 +130,7 @@ def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.ND
 
 
 def _codes(cell: Int64s, value: Int64s) -> Int64s:
-    """A number for each cell, the same for cells of the same values in the same order. cell: of each value, rising."""
+    """Numbers cells, those alike that have the same values in the same order. cell: of each value, rising."""
     label = np.unique(value, return_inverse=True)[1]
     first = np.flatnonzero(np.diff(cell, prepend=NOWHERE))
     size = np.diff(first, append=cell.size)

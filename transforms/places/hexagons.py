@@ -23,12 +23,12 @@ def cell_text(cell: int) -> str:
 
 
 def cell_texts(cells: Int64s) -> list[str]:
-    """`cell_text` of each."""
+    """Writes each as `cell_text` does."""
     return list(map("%x".__mod__, cells.tolist()))
 
 
 def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
-    """Checked cells of a region given as a list, sorted. Raises ValueError naming the first wrong one."""
+    """Checks and sorts the cells of a region given as a list. Raises ValueError naming the first wrong one."""
     for name in names:
         if not h3.is_valid_cell(name):
             raise ValueError(f"{name!r} is not an H3 cell")
@@ -38,14 +38,14 @@ def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
 
 
 def _rectangle_km2(rings: Rings) -> float:
-    """Square kilometres of the rectangle around a polygon."""
+    """Computes the square kilometres of the rectangle around a polygon."""
     lons, lats = ([position[axis] for position in rings[0]] for axis in (0, 1))
     middle = math.cos(math.radians((min(lats) + max(lats)) / 2))
     return (max(lons) - min(lons)) * (max(lats) - min(lats)) * middle * KM_PER_DEGREE**2
 
 
 def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ...]:
-    """Cells whose centre lies in a GeoJSON polygon, multipolygon, feature or collection; sorted.
+    """Finds the cells whose centre lies in a GeoJSON polygon, multipolygon, feature or collection; sorted.
 
     Raises ValueError for anything that is not an area, and for longitudes beyond 180 degrees, whose cells H3 leaves
     out without a word.

@@ -45,11 +45,11 @@ class Shapes(NamedTuple):
 
 
 def unheard(_done: int, _whole: int) -> None:
-    """Progress that nobody wants to see."""
+    """Ignores progress that nobody wants to see."""
 
 
 def near(shapes: Shapes, report: Report = unheard) -> Near:
-    """The fine cells whose centres lie in each shape's area; where several do, by distance, then in their order.
+    """Finds the fine cells whose centres lie in each shape's area; those of several by distance, then in their order.
 
     Distances are in whole metres.
     """
@@ -68,7 +68,7 @@ def near(shapes: Shapes, report: Report = unheard) -> Near:
 
 
 def _twins(shapes: Shapes) -> Int64s:
-    """For each shape the first that is the same line, be it in reverse, with the same reach: itself, if none is."""
+    """Finds for each shape the first that is the same line, even in reverse, with equal reach: itself, if none is."""
     import shapely
 
     texts = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
@@ -77,7 +77,7 @@ def _twins(shapes: Shapes) -> Int64s:
 
 
 def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Fine cells, which of the shapes each lies in, how far it is from its line, and which way that runs there."""
+    """Finds fine cells, which of the shapes each is in, how far it is from its line, and which way that runs there."""
     import shapely
 
     cell, row = _candidates(shapes, twin)
@@ -92,7 +92,7 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
-    """Fine cells and shapes: for an area those inside, as H3 says; for a line more than lie near it. Twins share them.
+    """Pairs fine cells with shapes: of areas those inside, by H3; of a line more than lie near it. Twins share them.
 
     twin: of each shape; equal ones lie together.
     """
@@ -120,7 +120,7 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _polygons(metres: "np.typing.NDArray[np.object_]", scale: Float64s) -> Iterator[h3.LatLngPoly]:
-    """Polygons as H3 has them. scale: of each."""
+    """Yields polygons as H3 has them. scale: of each."""
     import shapely
 
     rings, of = shapely.get_rings(metres, return_index=True)

@@ -53,8 +53,10 @@ def nearest(
     metres: Float64s,
     along_m: float,
 ) -> Nearest:
-    """What is asked of pairs. shapes: lines and areas on planes of metres. is_directed: of each, whether its way is
-    asked for: a LineString's. row, metres: of each pair its shape and its point.
+    """Measures how far each pair's point is from its shape, and finds the way of a line there.
+
+    shapes: lines and areas on planes of metres. is_directed: of each, whether its way is asked for: a LineString's.
+    row, metres: of each pair its shape and its point.
 
     A line's way is that from `along_m` before the nearest position, the first of several, to as far behind it; less at
     its ends, and of a line that is short.
@@ -106,7 +108,7 @@ def _segments(lines: Geometries) -> _Segments:
 
 
 def _located(segments: _Segments, row: Int64s, x: Float64s, y: Float64s) -> tuple[Float64s, Float64s]:
-    """How far each point is from its line, and how far along it the nearest position lies: the first of several."""
+    """Finds how far each point is from its line, and how far along it the nearest position is: the first of several."""
     first, number = segments.first[row], np.diff(segments.first)[row]
     least_m, at_m = np.full(row.size, np.inf), np.zeros(row.size)
     for step in range(int(number.max(initial=0))):
@@ -124,7 +126,7 @@ def _located(segments: _Segments, row: Int64s, x: Float64s, y: Float64s) -> tupl
 
 
 def _way(segments: _Segments, row: Int64s, at_m: Float64s, along_m: float) -> Float64s:
-    """Which way each line runs around the position so far along it."""
+    """Finds which way each line runs around the position so far along it."""
     last = segments.first[1:] - 1
     length_m = (segments.start_m[last] + segments.length_m[last])[row]
     step_m = np.minimum(along_m, length_m / 4)
@@ -134,7 +136,7 @@ def _way(segments: _Segments, row: Int64s, at_m: Float64s, along_m: float) -> Fl
 
 
 def _position(segments: _Segments, row: Int64s, at_m: Float64s) -> Float64s:
-    """Where the position of each line lies that is so far along it, float64 (rows, 2)."""
+    """Finds where the position of each line lies that is so far along it, float64 (rows, 2)."""
     first, number = segments.first[row], np.diff(segments.first)[row]
     end_m = segments.start_m + segments.length_m
     passed = np.zeros(row.size, np.int64)

@@ -30,7 +30,7 @@ _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
 def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M, report: Report = unheard) -> Pieces:
-    """A region cut by the features of a GeoJSON collection. region: sorted cells.
+    """Cuts a region by the features of a GeoJSON collection. region: sorted cells.
 
     A feature is an area, or a line with all that lies within `buffer_m` of it (or of its own property buffer_m). Each
     needs a property `name` of its own. What lies in several belongs to the nearest, and to the one that is first
@@ -48,7 +48,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
 
 
 def without_part(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M) -> list[str]:
-    """The places of a collection, by name, that `shape_pieces` would refuse, for others take all they have."""
+    """Names the places of a collection that `shape_pieces` would refuse, for others take all they have."""
     _, names, _, main = _parts(document, region, buffer_m)
     return _lacking(names, main)
 
@@ -146,7 +146,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
 
 
 def _first(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:
-    """The number of the first feature that is wrong, from 1; none if all are right."""
+    """Finds the number of the first feature that is wrong, from 1; none if all are right."""
     return [int(row) + 1 for row in np.flatnonzero(is_wrong)[:1]]
 
 
@@ -176,7 +176,7 @@ def _is_directed(feature: dict[str, Any], number: int) -> bool:
 
 
 def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
-    """About how many pairs of a line's segments lie within reach, by boxes around a sample of them."""
+    """Estimates how many pairs of a line's segments lie within reach, by boxes around a sample of them."""
     import shapely
 
     parts = [shapely.get_coordinates(part) for part in shapely.get_parts(line)]
@@ -188,7 +188,7 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
 
 
 def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
-    """What lies so near to a line belongs to it, in metres; 0 of an area."""
+    """Reads how near to a line lies what belongs to it, in metres; 0 of an area."""
     if feature["geometry"]["type"] in _AREAS:
         return 0.0
     own = (feature.get("properties") or {}).get("buffer_m", buffer_m)
@@ -198,5 +198,5 @@ def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
 
 
 def _metres_per_degree(latitude: float) -> Float64s:
-    """Metres of a degree of longitude and of latitude, float64 (2,)."""
+    """Computes the metres of a degree of longitude and of latitude, float64 (2,)."""
     return 1_000 * KM_PER_DEGREE * np.array([math.cos(math.radians(latitude)), 1.0])

@@ -33,15 +33,15 @@ class Kind(NamedTuple):
         return _class(self.closed).Options
 
     def of(self, asked: "Asked") -> "ReleaseKind":
-        """The release of a closed range."""
+        """Makes the release of a closed range."""
         return _made(self.closed, asked)
 
     def of_slots(self, asked: "Asked") -> "ReleaseKind":
-        """The release of slots one by one, as they end."""
+        """Makes the release of slots one by one, as they end."""
         return _made(self.slots or self.closed, asked)
 
     def why_no_stream(self, allocation: Any, options: Any) -> str | None:
-        """Why slots cannot be released one by one, as a sentence; None where they can."""
+        """Tells as a sentence why slots cannot be released one by one; None where they can."""
         why: str | None = _class(self.slots or self.closed).why_no_stream(allocation, options)
         return why
 

@@ -186,7 +186,7 @@ def _texts(column: pa.Array) -> tuple[list[bytes | None], Int64s]:
 
 
 def _users(column: pa.Array) -> tuple[Int64s, Bools, Bools]:
-    """Hashes, and which rows have no user or a bad one."""
+    """Hashes users, and marks rows that have none or a bad one."""
     values, index = _texts(column)
     empty = np.array([not value for value in values], np.bool_)
     long = np.array([value is not None and len(value) > VEHICLE_BYTES for value in values], np.bool_)

@@ -64,7 +64,7 @@ def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
 
 
 def _csv(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
-    """Lists are one text of JSON each."""
+    """Writes columns as CSV; lists are one text of JSON each."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(schema.names)

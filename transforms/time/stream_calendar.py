@@ -60,7 +60,7 @@ def _day_slots(timetable: Timetable, day: date) -> tuple[int, ...]:
 
 
 def slots_from(timetable: Timetable, from_s: int, to_s: int) -> Iterator[int]:
-    """Starts of the slots of service in [from_s, to_s), ascending, one day at a time."""
+    """Yields the starts of the slots of service in [from_s, to_s), ascending, one day at a time."""
     day = datetime.fromtimestamp(from_s, ZoneInfo(timetable.zone)).date()
     while timetable.midnight(day).timestamp() < to_s:
         yield from (day_slot for day_slot in _day_slots(timetable, day) if from_s <= day_slot < to_s)

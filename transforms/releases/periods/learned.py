@@ -84,7 +84,7 @@ def day_estimates(
     taught: TaughtBeside = NOTHING,
     days_back: int = 0,
 ) -> HatEstimates:
-    """Estimates as published of the last day, or one so many `days_back`; beside an unknown HAT a parent's or a day's.
+    """Estimates the last day, or one so many `days_back`, as published; beside an unknown HAT a parent's or a day's.
 
     taught: see `taught_of`.
     """
@@ -148,7 +148,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
 
 
 def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
-    """Estimates as published; no value where the account knows too little of the city."""
+    """Estimates HATs as published; no value where the account knows too little of the city."""
     return _hat_estimates(published(belief, float(policy.value.grid.upper), forecast=forecast))
 
 

@@ -120,7 +120,7 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
 
 
 def _traffic(of_cells: Float64s, pieces: Pieces) -> Float64s:
-    """How much each place is thought to weigh before any release: by public visits, else like others of its cell."""
+    """Estimates how much each place weighs before any release: by public visits, else like others of its cell."""
     cell, visits = pieces.places.cell, np.array(pieces.places.visits, np.float64)
     if visits.size:
         return visits
@@ -128,7 +128,7 @@ def _traffic(of_cells: Float64s, pieces: Pieces) -> Float64s:
 
 
 def groups_of(pieces: Pieces) -> Int64s:
-    """Which places lie together: in one H3 cell between theirs and the region's, else in one of the region's cells."""
+    """Groups places that lie together: in one H3 cell between theirs and the region's, else in one of the region's."""
     above = pieces.resolution - 1
     if pieces.places.geometries or above == pieces.coarse:
         return np.unique(pieces.places.cell, return_inverse=True)[1].astype(np.int64)
@@ -136,7 +136,7 @@ def groups_of(pieces: Pieces) -> Int64s:
 
 
 def place_day(read: ReleasedStage) -> PlaceDay:
-    """What a stage of places says. Its centres are means over its slots, as busy as they were thought to be."""
+    """Reads what a stage of places says. Its centres are means over its slots, as busy as they were thought to be."""
     (level,), around = read.levels, read.stage.laid
     if around.differences is None:
         raise ValueError("the stage is not about places")

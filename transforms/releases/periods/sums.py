@@ -60,7 +60,7 @@ def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[S
 
 
 def _numbers(level: ReleasedLevel, stage: ReleasedStage) -> Iterator[list[Any]]:
-    """Numbers of each group, as in SCHEMA."""
+    """Yields the numbers of each group, as in SCHEMA."""
     groups = level.level.groups().ravel()
     hats = np.bincount(groups, minlength=level.level.size)
     centres = np.bincount(groups, stage.stage.centres.ravel(), level.level.size) / hats * float(CENTRE_STEP_KMH)
