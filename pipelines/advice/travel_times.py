@@ -153,7 +153,7 @@ def _travel_time(told: Told, route: DrivenRoute, start: str, end: str) -> Travel
 
 
 def drawn_minutes(values: Float64s, sds: Float64s, route: DrivenRoute) -> Float64s:
-    """Times as likely as the values' posterior has them, float64 (DRAWS,); always the same for the same rows.
+    """Draws times as likely as the values' posterior has them, float64 (DRAWS,); always the same for the same rows.
 
     Places of one cell share their cell's error: rows do not say how much of theirs it is, so all of it is taken to be,
     which makes no interval too narrow. Cells err independently.

@@ -130,7 +130,7 @@ def _asked(question: Question) -> requests.Response:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port. Raises ValueError."""
+    """Reads scheme, host and port. Raises ValueError."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
@@ -149,7 +149,7 @@ def _body(answer: requests.Response) -> bytes:
 
 
 def _unpacked(message: bytes, encoding: str) -> bytes:
-    """The message as it was before it was compressed, whole."""
+    """Unpacks the whole message, as it was before it was compressed."""
     if encoding == "identity":
         return message
     if encoding not in ("gzip", "x-gzip"):
@@ -171,7 +171,7 @@ def _conditions(answer: requests.Response) -> dict[str, str]:
 
 
 def _retry_after_s(answer: requests.Response) -> float:
-    """What the service asks for, in seconds or as a date; 0 where it asks for nothing."""
+    """Reads the wait that the service asks for, in seconds or as a date; 0 where it asks for nothing."""
     text = answer.headers.get("Retry-After", "")
     try:
         wait_s = float(text) if text.isdigit() else (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()

@@ -62,7 +62,7 @@ class DraftedColumns:
     comes_once: bool = False
 
     def instants(self, column: Any, zone: str | None) -> Instants:
-        """The column of times."""
+        """Reads the column of times."""
         if self.time_formats:
             return TimeFormat(self.time_formats[0]).instants(column, zone)
         return instants(column, self.time_unit, zone)
@@ -96,7 +96,7 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
 
 
 def missing_fields(columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """The fields of LOOKED_FOR of which no column was found."""
+    """Lists the fields of LOOKED_FOR of which no column was found."""
     names, _ = _assigned(_arrays(columns))
     return [field for field in LOOKED_FOR if field not in names]
 
@@ -106,7 +106,7 @@ def _arrays(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, str], list[str]]:
-    """The column of each field that has one, and the fields that were found by their values alone."""
+    """Finds the column of each field that has one, and lists the fields that were found by their values alone."""
     has_names = not all(name.isdigit() for name in arrays)
     names = {} if vehicle is None else {"vehicle": vehicle}
     guessed = []
@@ -156,7 +156,7 @@ def _track(arrays: Mapping[str, Any], names: Mapping[str, str]) -> Track:
 
 
 def _instants(times: Any) -> Instants:
-    """The column in whatever form its times are."""
+    """Reads the column in whatever form its times are."""
     unit, formats = _time_unit(times), _time_formats(times)
     if unit is None and formats:
         return TimeFormat(formats[0]).instants(times, "UTC")
@@ -187,7 +187,7 @@ def _by_name(field: str, names: Sequence[str]) -> list[str]:
 
 
 def _spoken(name: str) -> tuple[str, ...]:
-    """What a column's name may say: its last part, and whose `id` or number it is by the part before."""
+    """Lists what a column's name may say: its last part, and whose `id` or number it is by the part before."""
     *_, last = parts = name.split(".")
     owned = "".join(parts[-2:])
     if last.isdigit():
@@ -199,7 +199,7 @@ def _spoken(name: str) -> tuple[str, ...]:
 
 
 def _degrees(least: float, most: float) -> Callable[[Any], bool]:
-    """Most are within these bounds: devices that do not know where they are say 91, 181 or worse."""
+    """Makes a test that most are within these bounds: devices that do not know where they are say 91, 181 or worse."""
 
     def fits(array: Any) -> bool:
         degrees = _numbers(array)
@@ -209,7 +209,7 @@ def _degrees(least: float, most: float) -> Callable[[Any], bool]:
 
 
 def _fraction_degrees(array: Any) -> bool:
-    """Degrees with decimals in a region, none of them 0: ids and speeds are not taken for them."""
+    """Says whether degrees have decimals and lie in a region, few at 0: ids and speeds are not taken for them."""
     degrees = _numbers(array)
     if degrees is None or not degrees.size or np.abs(degrees).max() > 180:
         return False
@@ -219,7 +219,7 @@ def _fraction_degrees(array: Any) -> bool:
 
 
 def _crossed(lat: Any, lon: Any) -> bool:
-    """Whether two columns of degrees are each other's: one is no latitude, or only so their middle lies on land."""
+    """Says whether two columns of degrees are each other's: one is no latitude, or only so their middle is on land."""
     lats, lons = _numbers(lat), _numbers(lon)
     if lats is None or lons is None or not (lats.size and lons.size):
         return False
@@ -249,7 +249,7 @@ def _vehicles(array: Any) -> bool:
 
 
 def _repeated(array: Any) -> bool:
-    """Ids come again, and there are several."""
+    """Says whether ids come again, and there are several."""
     return _vehicles(array) and 1 < len(array.unique()) < 0.9 * len(array)
 
 
@@ -263,7 +263,7 @@ def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
 
 
 def _time_unit(array: Any) -> TimeUnit | None:
-    """The unit in which most values are instants of this century; a text without an offset is one, too."""
+    """Finds the unit in which most values are instants of this century; a text without an offset is one, too."""
     if pa.types.is_nested(array.type) or pa.types.is_boolean(array.type) or not len(array):
         return None
     units: tuple[TimeUnit, ...] = ("iso", "s", "ms", "us")
@@ -282,7 +282,7 @@ _CLOCKS = ("%H:%M:%S", "%I:%M:%S %p", "%H:%M", "%I:%M %p", "%H:%M:%S.%f", "%I:%M
 
 
 def _time_formats(array: Any) -> tuple[str, ...]:
-    """Forms in which most values are instants of this century; ISO dates may have a clock of twelve hours."""
+    """Lists forms in which most values are instants of this century; ISO dates may have a clock of twelve hours."""
     if not is_text(array.type):
         return ()
     some = array.slice(0, _TRIED)

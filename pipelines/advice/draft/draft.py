@@ -116,7 +116,7 @@ def _toml(
 
 
 def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
-    """What is said of a feed's columns."""
+    """Gathers what is said of a feed's columns."""
     drafted, heading = feed.columns, feed.heading if headed else None
     columns = drafted.names if heading is None else {**drafted.names, HEADING: heading}
     return {
@@ -130,12 +130,12 @@ def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
 
 
 def _inline(table: Mapping[str, Any]) -> str:
-    """What stands between the braces of a table on one line."""
+    """Writes what stands between the braces of a table on one line."""
     return ", ".join(f"{name} = {value}" for name, value in table.items() if value)
 
 
 def _roughly(number: int) -> int:
-    """Rounded up to one digit."""
+    """Rounds a number up to one digit."""
     power = 10 ** (len(str(number)) - 1)
     return int(-(-number // power) * power)
 
@@ -208,7 +208,7 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
 
 
 def _of_sample(feed: DraftedFeed) -> list[str]:
-    """What a sample is worth as a source of public facts."""
+    """Says what a sample is worth as a source of public facts."""
     warnings = [
         "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
         "from reports that are to be protected: replace them, unless the sample is older than the account."

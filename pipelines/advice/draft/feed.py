@@ -62,7 +62,7 @@ class DraftedFeed:
 
 
 def feed_of(path: Path) -> DraftedFeed:
-    """path: of a file, or of a folder of them. Raises InputError."""
+    """Reads what a feed's draft needs. path: of a file, or of a folder of them. Raises InputError."""
     files = paths_of(str(path)) if path.is_dir() else [str(path)]
     sample = read_folder(files)
     if not any(map(len, sample.columns.values())):
@@ -99,12 +99,12 @@ def feed_of(path: Path) -> DraftedFeed:
 
 
 def _middle(degrees: Floats) -> float:
-    """The median that is one of them: between both sides of the antimeridian lies the other side of the earth."""
+    """Picks the median that is one of them: between both sides of the antimeridian lies the other side of the earth."""
     return float(np.quantile(degrees, 0.5, method="nearest"))
 
 
 def _unit_of(sample: Sample, name: str, moving: DraftPositions) -> tuple[str, str, float | None]:
-    """The unit of speeds and why it is that; and `DraftedFeed.too_fast`."""
+    """Finds the unit of speeds and why it is that; and `DraftedFeed.too_fast`."""
     ratio = speed_ratio(moving)
     unit, why = speed_unit(name, moving, ratio)
     per_unit = FIXED[sample.layout].layout.units.value_per_unit if sample.layout in FIXED else PER_UNIT[unit]

@@ -104,7 +104,7 @@ def _decoded(form: Form, path: str) -> Sample:
 
 
 def _layout_of(form: Form, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
-    """The layout with columns of its own that has these, where texts that it reads as times say their offset."""
+    """Finds the layout with columns of its own that has these, where texts that it reads as times say their offset."""
     for name, own in FIXED.items():
         if own.form == form and own.fits(columns, records):
             in_texts = own.layout.units.time_unit == "iso"
@@ -137,7 +137,7 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
 
 
 def _documents(text: str) -> list[dict[str, Any]]:
-    """The one object that the text is, or those of its lines."""
+    """Reads the one object that the text is, or those of its lines."""
     if (whole := _record(text)) is not None:
         return [whole]
     records = [record for line in text.splitlines()[: ROWS + 1] if (record := _record(line)) is not None]
@@ -168,7 +168,7 @@ def _at(record: Any, place: tuple[str, ...]) -> list[Any]:
 
 
 def _array_start(text: str) -> list[dict[str, Any]]:
-    """The objects of an array, up to where the text was cut."""
+    """Reads the objects of an array, up to where the text was cut."""
     objects: list[dict[str, Any]] = []
     decoder, place = json.JSONDecoder(), text.index("[") + 1
     while len(objects) < ROWS:
@@ -194,7 +194,7 @@ def _record(line: str) -> dict[str, Any] | None:
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted paths to what is no object or array. Not to objects in arrays, of which there is one for each index."""
+    """Maps dotted paths to what is no object or array. Not to objects in arrays, of which each index has one."""
     flat: dict[str, Any] = {}
     todo: list[tuple[str, Any]] = list(record.items())
     while todo and len(flat) < _MOST_NESTED:
@@ -247,7 +247,7 @@ _POINT = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
 
 
 def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether numbers with a fraction have commas: at least one in most rows, and none with a point."""
+    """Says whether numbers with a fraction have commas: at least one in most rows, and none with a point."""
     some = rows[:_LOOKED_AT]
     with_comma = sum(any(_COMMA.match(cell) for cell in row) for row in some)
     return 2 * with_comma > len(some) and not any(_POINT.match(cell) for row in some for cell in row)

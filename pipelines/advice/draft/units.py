@@ -41,20 +41,20 @@ class DraftPositions(NamedTuple):
 
 
 def are_positions(lat: Numbers, lon: Numbers) -> NDArray[np.bool_]:
-    """Which rows say where on earth they are; 0, 0 is what devices say that do not know."""
+    """Marks rows that say where on earth they are; 0, 0 is what devices say that do not know."""
     on_earth = (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
     fits: NDArray[np.bool_] = lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0))
     return fits
 
 
 def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
-    """The H3 cells of positions in degrees, each once, sorted."""
+    """Lists the H3 cells of positions in degrees, each once, sorted."""
     lat_e7, lon_e7 = (np.rint(degrees * E7).astype(np.int64) for degrees in (lat, lon))
     return np.unique(cells_at(lat_e7, lon_e7, resolution))
 
 
 def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
-    """The unit and why: the column's name, or speeds beside those between consecutive positions.
+    """Finds the unit and why: by the column's name, or by speeds beside those between consecutive positions.
 
     ratio: as `speed_ratio` gives it.
     """
@@ -86,7 +86,7 @@ def speed_ratio(rows: DraftPositions) -> float | None:
 
 
 def zones_at(lat: float, lon: float) -> list[str]:
-    """The time zones of a place, by their borders on the map; several where a border is disputed."""
+    """Lists the time zones of a place, by their borders on the map; several where a border is disputed."""
     from tzfpy import get_tz, get_tzs  # loads its map of borders
 
     zones = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
@@ -94,12 +94,12 @@ def zones_at(lat: float, lon: float) -> list[str]:
 
 
 def is_at_sea(lat: float, lon: float) -> bool:
-    """Whether clocks there are those of ships. False where land is near."""
+    """Says whether clocks there are those of ships. False where land is near."""
     return all(zone.startswith("Etc/") for zone in zones_at(lat, lon))
 
 
 def same_clock(zone: str, other: str) -> bool:
-    """Whether two zones show the same time, in this year and the next."""
+    """Says whether two zones show the same time, in this year and the next."""
     now = datetime.now(UTC)
     instants = [now + timedelta(days=30 * month) for month in range(24)]
     try:

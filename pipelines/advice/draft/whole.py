@@ -26,7 +26,7 @@ class WholeFile(NamedTuple):
 
 
 def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
-    """Which part of a file's first rows has a vehicle, a time and a position as a release reads them.
+    """Computes which part of a file's first rows has a vehicle, a time and a position as a release reads them.
 
     Raises InputError where it cannot read the file at all, and says why.
     """

@@ -58,7 +58,7 @@ def of_each(column: pa.ChunkedArray, value: Callable[[str], Any]) -> Any:
 
 
 def csv_bytes(table: pa.Table) -> bytes:
-    """Lists are one text of JSON each."""
+    """Writes a table as CSV; lists are one text of JSON each."""
     sink = io.BytesIO()
     for index, field in enumerate(table.schema):
         if pa.types.is_list(field.type):

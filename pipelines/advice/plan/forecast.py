@@ -119,7 +119,7 @@ class Forecaster:
         self._known: dict[tuple[str, Fraction, int, bytes], list[Candidate]] = {}
 
     def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[Candidate]:
-        """The best forecast first; only `auto` has more than one."""
+        """Ranks candidates, the best forecast first; only `auto` has more than one."""
         key = (stat.name, hat.epsilon * stat.share, hat.reported, hat.kept.tobytes())
         if key not in self._known:
             try:
@@ -241,7 +241,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Can
 
 
 def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[RunnerUp]:
-    """The next best if one candidate had to serve the whole class, by the median of their forecast errors.
+    """Lists the next best if one candidate had to serve the whole class, by the median of their forecast errors.
 
     Variants of one mechanism that forecast the same for every HAT of the class count once.
     """
@@ -265,7 +265,7 @@ def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[RunnerUp]:
 def _other_choices(
     spec: Specification, *, named: bool, positions: bool
 ) -> tuple[list[tuple[str, Specification, bool]], list[str]]:
-    """Name, specification and whether its HATs are the same; and which ones there cannot be, with the reason.
+    """Lists name, specification and whether its HATs are the same; and which ones there cannot be, with the reason.
 
     named: whether the counts tell vehicles and slots apart, so that composition can be planned.
     """
@@ -324,7 +324,7 @@ def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Fo
 
 
 def _notes_on_delta(spec: Specification, composed: Composed) -> list[str]:
-    """Pure claims are dear on an account that is kept in rho and sets no part apart for them."""
+    """Notes that pure claims are dear on an account that is kept in rho and sets no part apart for them."""
     epsilon = composed.debit_of_a_period.epsilon
     if epsilon is None:
         return []
@@ -357,7 +357,7 @@ def _note_on_periods(spec: Specification, counts: SampleCounts) -> str:
 
 
 def _notes(spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan]) -> list[str]:
-    """What a reader has to know to take the numbers for what they are."""
+    """Lists what a reader has to know to take the numbers for what they are."""
     notes = []
     hats = sum(hat_class.hats for hat_class in statistics[0].classes)
     planned = sum(hat_class.hats_planned for hat_class in statistics[0].classes)

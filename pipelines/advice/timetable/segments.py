@@ -196,7 +196,7 @@ def _apart(
 
 
 def _taken_by(way: Way, taken: Mapping[Way, int], *, directed: bool) -> int | None:
-    """What runs in a cell or beside it, in a direction that differs by about 45 degrees at most."""
+    """Finds what runs in a cell or beside it, in a direction that differs by about 45 degrees at most."""
     cell, heading = way
     headings = [(heading + turn) % SECTORS for turn in (0, -1, 1, -2, 2)] if directed else [0]
     if way in taken:
@@ -237,7 +237,7 @@ def _ways(segment: Segment, *, directed: bool) -> list[Way]:
 
 
 def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
-    """`A to B`, and where segments are of both directions `A - B`; numbered from the second of a name on."""
+    """Names segments `A to B`, and where they are of both directions `A - B`; numbered from the second of a name on."""
     texts = [_printable(name) for name in feed.tables["stops"]["stop_name"].to_pylist()]
     many: dict[str, int] = {}
     names: dict[str, None] = {}
