@@ -105,7 +105,7 @@ def observe(
 
 
 def with_beats(tallies: PCollection[KeyedTally], job: Job) -> PCollection[KeyedTally]:
-    """Tallies of a closed range, with the heartbeats of all its plans."""
+    """Adds to the tallies of a closed range the heartbeats of all its plans."""
     create = beam.Create(beats_of(job), reshuffle=False).with_output_types(KeyedTally)
     return (tallies, tallies.pipeline | "heartbeat" >> create) | "with heartbeat" >> beam.Flatten()
 

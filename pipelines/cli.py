@@ -155,7 +155,7 @@ def _code_of(error: Exception) -> int | None:
 
 
 def run() -> None:
-    """The console script."""
+    """Runs the console script."""
     is_closed = sys.stdout is None
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - for as long as the process
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115

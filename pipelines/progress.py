@@ -7,4 +7,4 @@ Report = Callable[[str, int, int | None], None]
 
 
 def unheard(_phase: str, _done: int, _whole: int | None) -> None:
-    """Progress that nobody wants to see."""
+    """Ignores progress that nobody wants to see."""

@@ -161,7 +161,7 @@ def estimate(
 
 
 def _with_model(asked: AskedOutputs, products: AskedProducts, *, is_more: bool) -> AskedOutputs:
-    """What is learned stands in columns of its own, beside what was released; other products there are none."""
+    """Puts what is learned in columns of its own, beside what was released; other products there are none."""
     if products.products or products.parts or is_more:
         raise UsageError("--product, --part, --forecast and --released are for statistics by 'levels'")
     return replace(asked, columns=asked.columns | {"model"})

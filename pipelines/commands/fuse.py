@@ -104,7 +104,7 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
 
 
 def _table(fused: Fused) -> Table:
-    """Means of the first groups: fused, and each single service beside it."""
+    """Tabulates the means of the first groups: fused, and each single service beside it."""
     from transforms.reports.fuse import FUSED
 
     names = sorted({row["service"] for row in fused.rows} - {FUSED})

@@ -64,7 +64,7 @@ def show(place: AccountLocation, as_json: bool) -> None:
 
 
 def _account_table(account: dict[str, Any]) -> Table:
-    """What each specification has spent in each period."""
+    """Tabulates what each specification has spent in each period."""
     title = f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}"
     table = Table(title=title, title_justify="left")
     for column in ("period", "specification", "slots", "epsilon", "recorded (UTC)"):
@@ -80,7 +80,7 @@ def _account_table(account: dict[str, Any]) -> Table:
 
 
 def _spans_table(account: dict[str, Any]) -> Table:
-    """What the fullest span around each day has left."""
+    """Tabulates what the fullest span around each day has left."""
     table = Table(title="of spans of days, by day", title_justify="left")
     for column in ("span", "from", "to", "left"):
         table.add_column(column, justify="right" if column in ("span", "left") else "left", no_wrap=True)

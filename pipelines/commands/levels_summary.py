@@ -21,7 +21,7 @@ OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicl
 
 
 def summarise_levels(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:
-    """What a run did, as plain values. What is public is the same whatever the input holds."""
+    """Sums up what a run did, as plain values. What is public is the same whatever the input holds."""
     levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
     same_for_all: dict[str, Fact] = {
         "cells": len(spec.cells.region or ()),
@@ -78,7 +78,7 @@ def _stages_of(
 
 
 def show_levels(summary: dict[str, Any], out: Console) -> None:
-    """The summary as tables, with the operator's part last."""
+    """Shows the summary as tables, with the operator's part last."""
     columns = ("slots", "cells", "stages", "epsilon", "delta")
     table = table_of(f"{summary['name']} ({summary['spec_id']})", None, ("period",), columns)
     for period in summary["periods"]:
@@ -100,7 +100,7 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
 
 
 def rows_table(title: str, counted: dict[str, Any]) -> Table:
-    """What was read and what became of it."""
+    """Tabulates what was read and what became of it."""
     rows = table_of(title, None, ("rows",), ("number",))
     for name in ("rows", "observations", "duplicates"):
         rows.add_row({"rows": "read"}.get(name, name), f"{counted[name]:,}")
@@ -110,7 +110,7 @@ def rows_table(title: str, counted: dict[str, Any]) -> Table:
 
 
 def show_left_out(counted: dict[str, Any], out: Console) -> None:
-    """The files that were left out, by name."""
+    """Names the files that were left out."""
     for file in counted["files_left_out"]:
         out.print(f"left out: {file}", soft_wrap=True)
 

@@ -62,7 +62,7 @@ def map_(
 
 
 def claim_of(spec_path: Path | None) -> str:
-    """What protects vehicles, and with a specification whom and how much."""
+    """Says what protects vehicles, and with a specification whom and how much."""
     if spec_path is None:
         return NOISY
     from pipelines.specification import load

@@ -178,7 +178,7 @@ def _tell(made: Made, picture: Path | None, as_json: bool, beware: tuple[str, ..
 
 
 def show(planned: Planned, out: Console) -> None:
-    """The plan as tables."""
+    """Shows the plan as tables."""
     from pipelines.commands.plan_needs import show_needs
 
     out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")

@@ -133,7 +133,7 @@ def publish(
 
 
 def _told(output: Path, files: Mapping[str, bytes], rows: Mapping[str, tuple[int, int]]) -> tuple[Any, ...]:
-    """What was written, for programs and for people. rows: of each table, of how many."""
+    """Tells what was written, for programs and for people. rows: of each table, of how many."""
     size = sum(map(len, files.values()))
     tables = {name: {"rows": many, "of": of} for name, (many, of) in rows.items()}
     document = {"output": str(output), "files": sorted(files), "bytes": size, "tables": tables}

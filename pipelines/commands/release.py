@@ -180,7 +180,7 @@ def _look(
     *,
     as_json: bool,
 ) -> int:
-    """Only says what the input holds."""
+    """Says what the input holds, and does nothing else."""
     from pipelines.assembly import ledger_account_of
     from pipelines.commands.release_summary import show_check
     from pipelines.runs.crew.check_input import check_input as check

@@ -91,7 +91,7 @@ def _statistics(spec: Specification) -> list[str]:
 
 
 def _each(spec: Specification) -> str:
-    """What the epsilon of a specification is of."""
+    """Says what the epsilon of a specification is of."""
     if spec.span is not None:
         return _of_span(spec, spec.span)
     return "each HAT" if spec.privacy.allocation.per == "hat" else "each period"
@@ -122,7 +122,7 @@ def _by_epsilon(by_weekday: Sequence[DayShare], served: Container[Weekday]) -> s
 
 
 def _outputs(spec: Specification) -> tuple[str, ...]:
-    """What gets rows, each in files of its own."""
+    """Names what gets rows, each in files of its own."""
     live = ("live HATs",) if spec.has_live else ()
     return ("HATs", *live, *(product.name for product in spec.products))
 
@@ -243,7 +243,7 @@ def _say(made: Draft) -> None:
 
 
 def _write(output: Path, made: Draft) -> None:
-    """The specification last, and nothing over what is there. Raises UsageError and OutputError."""
+    """Writes the files, the specification last, and nothing over what is there. Raises UsageError and OutputError."""
     from pipelines.output_folder import OutputError
 
     texts = {output.with_name(name): content for name, content in made.files.items()} | {output: made.toml.encode()}

@@ -75,7 +75,7 @@ def detail(text: str) -> None:
 
 
 def console() -> Console:
-    """Standard output. In a log a sentence is one line and a table has its natural width, unless COLUMNS is set."""
+    """Opens standard output. In a log a sentence is one line and a table has its own width, unless COLUMNS is set."""
     plain = partial(_Results, markup=False, emoji=False, highlight=False)  # all is shown as it is
     out = plain()
     if out.is_terminal or os.environ.get("COLUMNS", "").isdigit():
@@ -86,7 +86,7 @@ def console() -> Console:
 def table_of(
     title: str | None, caption: str | None, left: Sequence[str], right: Sequence[str], *, whole: bool = False
 ) -> Table:
-    """A table without rows. left: the columns of names, which are never broken. right: those of numbers.
+    """Makes a table without rows. left: the columns of names, which are never broken. right: those of numbers.
 
     whole: numbers are not broken either.
     """
@@ -138,7 +138,7 @@ def _bars(errors: Console) -> Iterator[Report]:
 
 
 def _whole() -> Column:
-    """A column that gives no place to the bar."""
+    """Makes a column that gives no place to the bar."""
     return Column(no_wrap=True)
 
 
@@ -214,7 +214,7 @@ class _Log:
 
 
 def line(phase: str, done: int, whole: int | None, spent_s: float) -> str:
-    """Progress as a line of a log: count and whole, share, rate, time spent, and time left where that can be said."""
+    """Tells progress as a line of a log: count and whole, share, rate, time spent, and time left if it can be said."""
     parts = [f"{phase}: {counted(done, whole)}"]
     if whole:
         parts.append(f"{100 * min(done / whole, 1):.0f} %")

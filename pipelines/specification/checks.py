@@ -54,7 +54,7 @@ NAME_LETTERS, REGION_BYTES = 200, 64 << 20
 
 
 def chosen_of(document: Document, by_levels: bool) -> ChosenKind | None:
-    """The kind of release that has a table in the specification."""
+    """Finds the kind of release that has a table in the specification."""
     tables = {name: kind.table for name, kind in KINDS.items() if kind.table}
     asked = [name for name, table in tables.items() if getattr(document, table, None) is not None]
     if not asked:
@@ -128,7 +128,7 @@ def account_of(account: AccountTable) -> AccountTerms:
 
 
 def _limit_of(account: AccountTable) -> Limit:
-    """The one limit of a period, or those of spans of days."""
+    """Reads the one limit of a period, or those of spans of days."""
     if account.limit is not None:
         need(not account.limits, "account.limits", "stands in place of account.limit: write one of them", "both")
         return account.limit
@@ -199,7 +199,7 @@ def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
 
 
 def cells_of(table: CellsTable, folder: Path) -> Cells:
-    """folder: where paths of region files begin."""
+    """Reads the cells. folder: where paths of region files begin."""
     _check_bbox(table)
     region = _region(table, folder)
     return Cells(resolution=table.resolution, region=region, exact_bbox=table.bbox, source=table.region_source)
@@ -241,7 +241,7 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
 
 
 def places_of(document: Document, region: tuple[int, ...], folder: Path, progress: Report) -> PlacesAsked:
-    """folder: where paths of files begin."""
+    """Reads the places. folder: where paths of files begin."""
     table, adjacency = document.places or PlacesTable(), document.account.adjacency
     need(adjacency == "add-remove", "places", "goes with account.adjacency = 'add-remove'", adjacency)
     need(document.live is None, "places", "goes without [live]: places are looked at once a period is over", "both")
@@ -273,7 +273,7 @@ def _read_visits(path: Path) -> str:
 
 
 def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Input:
-    """headed: whether the places need to know which way a vehicle goes."""
+    """Reads the input's table. headed: whether the places need to know which way a vehicle goes."""
     turning, derived = _turning(table.derived_heading, headed=headed), _derived(table.derived_speed)
     headed = headed and turning is None
     try:
@@ -315,7 +315,7 @@ def _turning(table: DerivedHeadingTable | None, *, headed: bool) -> HeadingLimit
 
 
 def check_derived(document: Document) -> None:
-    """Speeds that are made from positions are secret only where positions are."""
+    """Refuses speeds that are made from positions where those are not secret: neither are the speeds then."""
     if document.input.derived_speed is None:
         return
     if document.account.adjacency == "counts-public":

@@ -249,7 +249,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def document_type() -> type[Document]:
-    """`Document` with the tables by which a specification asks for registered kinds of release."""
+    """Adds to `Document` the tables by which a specification asks for registered kinds of release."""
     asked = {kind.table: kind.options for kind in KINDS.values() if kind.table}
     return _with_tables(tuple(asked.items())) if asked else Document
 
@@ -264,12 +264,12 @@ def _with_tables(tables: tuple[tuple[str, type[msgspec.Struct]], ...]) -> type[D
 
 
 def read(path: Path) -> Document:
-    """The document of a specification file, of which only the types are checked. Raises SpecificationError."""
+    """Reads a specification file into a document, of which only the types are checked. Raises SpecificationError."""
     return _document(toml_of(path, Decimal), str(path))
 
 
 def read_tables(tables: Mapping[str, Any]) -> Document:
-    """The document of a specification whose tables a program made: 0.1 is one tenth. Raises SpecificationError."""
+    """Reads the document of tables that a program made: 0.1 is one tenth. Raises SpecificationError."""
     return _document(_as_written(tables), "specification")
 
 
@@ -291,7 +291,7 @@ def _as_written(value: Any) -> Any:
 
 
 def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[str, Any]:
-    """The tables of a TOML file. Raises SpecificationError for what is no regular file, too large or no TOML."""
+    """Reads the tables of a TOML file. Raises SpecificationError for what is no regular file, too large or no TOML."""
     try:
         text = read_regular(path, SPEC_BYTES).decode().removeprefix("\ufeff")  # as editors on Windows mark UTF-8
         if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
@@ -311,7 +311,7 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
 
 
 def _refuse_long_numbers(tables: dict[str, Any]) -> None:
-    """Hexadecimal ones are read however long they are, and none could be shown. Raises ValueError."""
+    """Refuses hexadecimal numbers that could not be shown: they are read however long they are. Raises ValueError."""
     most, todo = sys.get_int_max_str_digits(), [tables]
     while todo:
         for value in todo.pop().values():

@@ -7,7 +7,7 @@ from pipelines.errors import shortened
 
 
 def from_toml(kind: type, value: object) -> Fraction:
-    """Numbers are taken as written: 0.1 is one tenth."""
+    """Reads a number as it is written: 0.1 is one tenth."""
     if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
         if isinstance(value, Decimal) and not value.is_finite():
             raise ValueError(f"expected a finite number, got {value}")

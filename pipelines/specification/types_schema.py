@@ -47,7 +47,7 @@ def table_type(table: type, without: tuple[str, ...] = ()) -> Schema:
 
 
 def _fields(table: type) -> Iterator[tuple[str, Any]]:
-    """Names with defaults: NODEFAULT where a field must be there, None where nothing stands for it."""
+    """Yields names with defaults: NODEFAULT where a field must be there, None where nothing stands for it."""
     if issubclass(table, msgspec.Struct):
         for field in msgspec.structs.fields(table):
             yield field.name, None if field.default_factory is not msgspec.NODEFAULT else field.default

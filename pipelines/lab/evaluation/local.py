@@ -87,7 +87,7 @@ def draw(data: str, users: int, rng: np.random.Generator, pool: Float64s | None)
 
 
 def _sine(uniform: Float64s) -> Float64s:
-    """Draws of density 1 + sin(4 pi x) on [0, 1], by its inverted distribution function."""
+    """Draws values of density 1 + sin(4 pi x) on [0, 1], by its inverted distribution function."""
     x = np.linspace(0, 1, 4_097)
     return np.interp(uniform, x + (1 - np.cos(4 * np.pi * x)) / (4 * np.pi), x)
 

@@ -67,7 +67,7 @@ def check_input(
 def _derived(
     crew: Crew, job: Job, slots: Sequence[Slot], events: Spool, outcome: Outcome, progress: Report
 ) -> Counter[int]:
-    """Observations by slot with what is derived; the others are refused."""
+    """Counts observations by slot with what is derived; the others are refused."""
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
     tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=1)
     counts = Counter[int]()

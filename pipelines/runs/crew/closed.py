@@ -56,7 +56,7 @@ def run(
 
 
 def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, progress: Report) -> Outcome:
-    """All periods, or none if one of them asks for more than the account has left."""
+    """Records and publishes all periods, or none if one of them asks for more than the account has left."""
     periods: dict[str, list[int]] = {}
     for slot in slots:
         periods.setdefault(slot.period, []).append(slot.start_s)
@@ -79,7 +79,7 @@ def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, 
 def _recorded(
     job: Job, periods: Mapping[str, Sequence[int]], released: Spool, outcome: Outcome, progress: Report
 ) -> Iterator[RecordedSlot]:
-    """The slots of period after period, as the ledger returned them."""
+    """Yields the slots of period after period, as the ledger returned them."""
     for number, starts in enumerate(periods.values(), 1):
         units = decoded(data for slot_s in starts for data in released.read((slot_s, SEALED)))
         yield from tasks.recorded(units, job.account, partial(_count, outcome))
@@ -91,7 +91,7 @@ def _count(outcome: Outcome, name: str, number: int) -> None:
 
 
 def _estimates(recorded: Iterable[RecordedSlot], job: Job) -> Iterator[SlotEstimates]:
-    """Values, intervals and status; where it is asked for, also what the past teaches."""
+    """Yields values, intervals and status; where it is asked for, also what the past teaches."""
     estimator = job.release.estimator(job.account)
     for slot in recorded:
         yield from estimator.of(slot)
@@ -121,12 +121,12 @@ def _in_order(
 def _groups(
     job: Job, keys: Sequence[Sequence[SlotShard]], tallies: Spool, progress: Report
 ) -> Iterator[tuple[SlotShard, Tallies]]:
-    """Group after group, with what reads its tallies. keys: of each group's tallies, by shard of vehicles."""
+    """Yields group after group, with what reads its tallies. keys: of each group's tallies, by shard of vehicles."""
     for number, group in enumerate(keys, 1):
         yield group[0], partial(_tallies, group, tallies, job.release)
         progress("periods recorded and published", number, len(keys))
 
 
 def _tallies(keys: Sequence[SlotShard], tallies: Spool, release: ReleaseKind) -> Iterator[Tally]:
-    """One shard of vehicles after the other, so that their number does not matter."""
+    """Reads one shard of vehicles after the other, so that their number does not matter."""
     return (wire.unpack_tally(tallies.read(key), release.columns) for key in keys)

@@ -37,11 +37,11 @@ class Crew(Protocol):
     shelf: Shelf
 
     def perform(self, tasks: Sequence[Task]) -> Iterator[Done]:
-        """What the tasks leave, in any order. Raises StepError, whereupon nothing more is done."""
+        """Performs tasks and yields what they leave, in any order. Raises StepError, whereupon nothing more is done."""
         ...
 
     def rest(self) -> None:
-        """Is told that no task comes any more."""
+        """Hears that no task comes any more."""
         ...
 
     @property
@@ -51,7 +51,7 @@ class Crew(Protocol):
 
 
 def cores() -> int:
-    """How many this process may use, at most MOST_WORKERS."""
+    """Counts the cores that this process may use, at most MOST_WORKERS."""
     able = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):
         quota, period = _QUOTA.read_text().split()
@@ -80,7 +80,7 @@ def begun_early(layout: Layout, release: str, pattern: str, workers: int | None)
 
 
 def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Observe]:
-    """The files, large ones in shares, largest first."""
+    """Lists the files, large ones in shares, largest first."""
     pieces = []
     for path in paths:
         size = os.path.getsize(path) if os.path.exists(path) else 0
@@ -91,7 +91,7 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Observe]:
 
 @contextmanager
 def crew_of(road: Road, paths: Sequence[str], workers: int | None) -> Iterator[Crew]:
-    """workers: as many processes beside this one; 1: none; None: see `workers_for`."""
+    """Starts a crew. workers: as many processes beside this one; 1: none; None: see `workers_for`."""
     workers = workers or workers_for(paths)
     with ExitStack() as stack:
         files = 1 if workers == 1 else workers + 1  # one for every process, which writes to no other
@@ -180,7 +180,7 @@ class Workers:
 
 
 def _own(modules: Sequence[str]) -> list[str]:
-    """What every worker needs of its road's modules; nothing of a caller's own, which may start threads."""
+    """Picks what every worker needs of its road's modules; nothing of a caller's own, which may start threads."""
     return [module for module in modules if module.startswith("transforms.")]
 
 

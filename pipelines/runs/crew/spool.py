@@ -111,7 +111,7 @@ class Spool:
             return sum(self._rows.values())
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Steps carry a spool by its number: it cannot leave the process."""
+        """Pickles a spool as its number, which steps carry: it cannot leave the process."""
         return _find, (self._number,)
 
 
