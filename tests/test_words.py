@@ -44,6 +44,27 @@ def backward_docstrings(root: Path) -> list[str]:
     ]
 
 
+def verbless_docstrings(root: Path) -> list[str]:
+    """Where a function's docstring does not begin with a verb in the third person; properties are nouns, commands
+    speak to their user."""
+    places = []
+    for path, tree in trees(root):
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            text, marks = ast.get_docstring(node) or "", " ".join(map(ast.unparse, node.decorator_list))
+            first = text.split()[0] if text else "says"
+            if any(mark in marks for mark in ("property", "command", "group")):
+                continue
+            if not first.rstrip(",").endswith("s") or first.lower() in ("as", "is", "its", "this"):
+                places.append(f"{path}:{node.lineno}: {text.splitlines()[0]}")
+    return places
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    assert verbless_docstrings(ROOT) == []
+
+
 def test_no_more_variables_have_names_that_say_nothing() -> None:
     places = empty_names(ROOT)
     assert len(places) <= MOST_EMPTY, "\n".join([f"{len(places)} of at most {MOST_EMPTY}", *places])
@@ -52,6 +73,15 @@ def test_no_more_variables_have_names_that_say_nothing() -> None:
 def test_no_more_docstrings_begin_with_neither_verb_nor_noun() -> None:
     places = backward_docstrings(ROOT)
     assert len(places) <= MOST_BACKWARD, "\n".join([f"{len(places)} of at most {MOST_BACKWARD}", *places])
+
+
+def test_a_docstring_without_a_verb_is_found(tmp_path: Path) -> None:
+    (tmp_path / "dpops").mkdir()
+    texts = ("The sum of a thing.", "values: what is added.", "Adds things up.", "Whether it is so.")
+    source = "\n".join(f'def f{number}():\n    """{text}"""' for number, text in enumerate(texts))
+    (tmp_path / "dpops" / "one.py").write_text(source + '\n@property\ndef p(self):\n    """The sum."""\n')
+    told = [place.split(": ", 1)[1] for place in verbless_docstrings(tmp_path)]
+    assert told == [texts[0], texts[1], texts[3]]
 
 
 def test_such_a_name_and_such_a_docstring_are_found(tmp_path: Path) -> None:
