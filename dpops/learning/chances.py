@@ -33,10 +33,10 @@ VEHICLES, WEIGHT = Doubt(fitted.VEHICLES_DOUBT, fitted.OWN_DOUBT, 1), Doubt(fitt
 _STEPS = 10
 _EXACT = 1e-9
 """Variance of what is known."""
-_AT = np.array([NormalDist().inv_cdf((at + 0.5) / NODES) for at in range(NODES)])
+_AT = np.array([NormalDist().inv_cdf((node + 0.5) / NODES) for node in range(NODES)])
 _AT = _AT / math.sqrt(float(np.mean(_AT**2)))
 _GRID = np.linspace(0.0, 8.0, 4001)
-_WITHIN = np.array([math.erf(float(at) / math.sqrt(2)) for at in _GRID])
+_WITHIN = np.array([math.erf(float(reach) / math.sqrt(2)) for reach in _GRID])
 
 
 class Chances(NamedTuple):

@@ -102,9 +102,9 @@ def _told(sums: PlaceSums, expected: Float64s, chosen: slice) -> _Told:
     part, density = np.zeros(weights.shape), np.ones(weights.shape)
     if sure.any():
         ratio = weights[sure] / expected[sure, None]
-        at = np.clip(1 + np.log(ratio / RATIOS[1]) / np.log(RATIOS[2] / RATIOS[1]), 1, RATIOS.size - 1)
-        low[sure] = at.astype(np.int64)
-        part[sure], density[sure] = at - low[sure], 1 / ratio
+        position = np.clip(1 + np.log(ratio / RATIOS[1]) / np.log(RATIOS[2] / RATIOS[1]), 1, RATIOS.size - 1)
+        low[sure] = position.astype(np.int64)
+        part[sure], density[sure] = position - low[sure], 1 / ratio
     return _Told(weights, -0.5 * precision * (weights - seen[:, None]) ** 2, low, part, density)
 
 

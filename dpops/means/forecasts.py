@@ -193,7 +193,7 @@ class Ends(NamedTuple):
     """Possible ends of intervals, (HATs, ends) each: where they lie, what the array means below an end add up to, what
     they do if each is moved there, and the same of those that are not below."""
 
-    at: Float64s
+    places: Float64s
     below: Float64s
     moved_up: Float64s
     moved_down: Float64s

@@ -88,6 +88,6 @@ def _pairs(one: Ends, other: Ends) -> tuple[Float64s, Float64s]:
     # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
     clipped = np.minimum(one.moved_up, other.moved_up) + np.maximum(one.below, other.below)
     clipped -= np.minimum(one.below, other.below)
-    clipped += np.where(one.at > other.at, one.moved_down, other.moved_down)
+    clipped += np.where(one.places > other.places, one.moved_down, other.moved_down)
     hats = len(clipped)
-    return np.abs(one.at - other.at).reshape(hats, -1), clipped.reshape(hats, -1)
+    return np.abs(one.places - other.places).reshape(hats, -1), clipped.reshape(hats, -1)

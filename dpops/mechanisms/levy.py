@@ -89,7 +89,7 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
     low, high = (np.float64(unit) * end for end in _interval(every, tau, bins, upper))
     start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
     clipped = start.moved_up + stop.below - start.below + stop.moved_down
-    errors = interval_errors_of(hats, means, clipped, stop.at - start.at, sensitivity)
+    errors = interval_errors_of(hats, means, clipped, stop.places - start.places, sensitivity)
     expected: Float64s = (chance * errors).sum(axis=1) / chance.sum(axis=1)
     return expected
 

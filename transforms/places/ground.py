@@ -124,7 +124,7 @@ class Pieces:
         coarse = _finer_than(region, resolution)
         cells = np.array(region, np.int64)
         order = np.argsort(fine)
-        cell = _found_in(cells, ancestors(fine[order], coarse))
+        cell = _number_in(cells, ancestors(fine[order], coarse))
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
         row_cell, of, by_heading = _turns_of_cells(cell, order, turns)
         lies_in = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
@@ -150,17 +150,17 @@ class Pieces:
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
         """Finds the piece that each fine cell belongs to, and a report in it with that heading."""
-        at = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
-        known = self.fine[at] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
-        found = np.full(cells.size, NOWHERE, np.int64)
-        found[known] = self.piece[at[known]]
-        found[~known] = _found_in(self.region, ancestors(cells[~known], self.coarse))
+        number = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
+        is_cut = self.fine[number] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
+        pieces = np.full(cells.size, NOWHERE, np.int64)
+        pieces[is_cut] = self.piece[number[is_cut]]
+        pieces[~is_cut] = _number_in(self.region, ancestors(cells[~is_cut], self.coarse))
         if self.is_directed and heading is not None:
-            rows = np.flatnonzero(known & (heading >= 0))
-            turn = self.turn[at[rows]]
+            rows = np.flatnonzero(is_cut & (heading >= 0))
+            turn = self.turn[number[rows]]
             rows, turn = rows[turn != NOWHERE], turn[turn != NOWHERE]
-            found[rows] = self.by_heading[turn, sector_of(heading[rows])]
-        return found
+            pieces[rows] = self.by_heading[turn, sector_of(heading[rows])]
+        return pieces
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
@@ -220,7 +220,7 @@ def _finer_than(region: Sequence[int], resolution: int) -> int:
     return coarse
 
 
-def _found_in(known: Int64s, cells: Int64s) -> Int64s:
+def _number_in(ascending: Int64s, cells: Int64s) -> Int64s:
     """Finds where each cell stands in a sorted list, or NOWHERE."""
-    at = np.minimum(np.searchsorted(known, cells), known.size - 1)
-    return np.where(known[at] == cells, at, NOWHERE)
+    number = np.minimum(np.searchsorted(ascending, cells), ascending.size - 1)
+    return np.where(ascending[number] == cells, number, NOWHERE)

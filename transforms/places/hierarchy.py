@@ -47,7 +47,7 @@ def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
     """Numbers the coarser cell of each cell, from 0 by ascending index. There is none above resolution 0."""
     resolution = max(h3.get_resolution(h3.int_to_str(region[0])) - above, 0)
     coarser = [h3_int.cell_to_parent(cell, resolution) for cell in region]
-    number = {cell: at for at, cell in enumerate(sorted(set(coarser)))}
+    number = {cell: position for position, cell in enumerate(sorted(set(coarser)))}
     return tuple(number[cell] for cell in coarser)
 
 
@@ -69,9 +69,12 @@ def design_of(region: Sequence[int]) -> "Design":
     """Gathers cells in their order, their neighbours in the region, their parents."""
     from dpops.learning import Design
 
-    number = {cell_text(cell): at for at, cell in enumerate(region)}
+    number = {cell_text(cell): position for position, cell in enumerate(region)}
     pairs = [
-        (at, number[near]) for cell, at in number.items() for near in h3.grid_disk(cell, 1) if at < number.get(near, -1)
+        (position, number[near])
+        for cell, position in number.items()
+        for near in h3.grid_disk(cell, 1)
+        if position < number.get(near, -1)
     ]
     hats = hats_of(region, [0])
     return Design(

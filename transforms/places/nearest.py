@@ -21,7 +21,7 @@ _LEAST = np.finfo(np.float64).tiny
 
 
 class Nearest(NamedTuple):
-    """Of pairs of a point and a shape: how far it is, float64 (pairs,), and which way the line runs there, (pairs, 2).
+    """How far points are from shapes, pair by pair, float64 (pairs,), and which way lines run there, (pairs, 2).
 
     way: metres to the east and north; zeros where a line turns back, and of what has no direction.
     """
