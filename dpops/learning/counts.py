@@ -255,7 +255,8 @@ def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
 def fit_counts(problem: CountProblem) -> Counts:
     """Fits the surface and its smoothness together: a step of each in turn, the whole held at what totals say."""
     start = problem.start or _expected(problem)
-    effects, smoothness, step = start.effects, start.smoothness, np.zeros(start.effects.size)
+    effects, smoothness, step = start.effects.copy(), start.smoothness, np.zeros(start.effects.size)
+    effects[0] += math.log(problem.whole(effects).mean / problem.weight(effects))  # steps from afar would go astray
     for _ in range(_STEPS if problem.start is None else _FROM_START):
         held = problem.held(effects)
         solved = _solved(held, smoothness, effects)

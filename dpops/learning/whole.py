@@ -7,6 +7,7 @@ import numpy as np
 from dpops.types import Float64s
 
 _GRID = np.linspace(-3, 3, 601)
+_FAR = np.linspace(-40, 40, 1601)
 _ROUNDS = 3
 
 
@@ -48,13 +49,21 @@ def whole_weight(expected: float, sd: float, told: NoisyTotals) -> Whole:
     around where it likely is.
     """
     centre, reach = float(np.log(expected)), sd
+
+    def cost(logs: Float64s) -> Float64s:
+        weights = np.exp(logs)
+        off: Float64s = ((logs - np.log(expected)) / sd) ** 2
+        return off + told.precision * weights**2 - 2 * told.weighted * weights
+
+    likeliest = float(_FAR[np.argmin(cost(centre + sd * _FAR))])
+    if abs(likeliest) > _GRID[-1]:  # a fleet may be declared many times too small or too large
+        centre += sd * likeliest
     for _ in range(_ROUNDS):
         logs = centre + reach * _GRID
-        weights: Float64s = np.exp(logs)
-        cost = ((logs - np.log(expected)) / sd) ** 2 + told.precision * weights**2 - 2 * told.weighted * weights
-        likely = np.exp(-0.5 * (cost - cost.min()))
+        costs = cost(logs)
+        likely = np.exp(-0.5 * (costs - costs.min()))
         likely /= likely.sum()
         centre = float(likely @ logs)
         variance = float(likely @ (logs - centre) ** 2)
         reach = min(max(2 * variance**0.5, 0.03 * reach), reach)
-    return Whole(float(likely @ weights), float(np.exp(centre)), variance)
+    return Whole(float(likely @ np.exp(logs)), float(np.exp(centre)), variance)

@@ -8,7 +8,7 @@ import pytest
 from dpops import fitted
 from dpops.learning import DayValues, Groups, LevelValues, StageValues, State, learned, taken_in
 from dpops.learning.whole import NoisyTotals, whole_weight
-from tests.dpops.learning.city import FACTS, HOURS, after, design, released_day, truth
+from tests.dpops.learning.city import FACTS, HOURS, after, design, error, released_day, truth
 
 
 def counted(vehicles: float, sd: float = 1.0) -> StageValues:
@@ -33,6 +33,23 @@ def test_a_precise_total_is_believed_whatever_was_expected(sd: float) -> None:
     whole = whole_weight(100.0, 0.7, NoisyTotals.of(60.0, sd**2))
     assert whole.mean == pytest.approx(60, rel=0.02)
     assert np.sqrt(whole.log_variance) == pytest.approx(sd / 60, rel=0.1)
+
+
+@pytest.mark.parametrize("expected", [1.0, 5.0, 1_000.0, 1e5])
+def test_a_precise_total_is_believed_however_far_from_what_was_expected(expected: float) -> None:
+    whole = whole_weight(expected, 0.7, NoisyTotals.of(60.0, 1.0))
+    assert whole.mean == pytest.approx(60, rel=0.02)
+    assert np.sqrt(whole.log_variance) == pytest.approx(1 / 60, rel=0.1)
+
+
+@pytest.mark.parametrize("declared", [2, 5, 3_000])
+def test_a_fleet_that_is_declared_many_times_too_small_or_large_takes_nothing_from_estimates(declared: int) -> None:
+    state = State.new(design(), replace(FACTS, vehicles=declared))
+    for day in range(3):
+        centre = learned(state).forecast(HOURS).values
+        state = taken_in(state, released_day(design(), 0.1, day, centre))
+    assert learned(state).estimate().weights.sum() == pytest.approx(100, rel=0.01)
+    assert error(learned(state).estimate(), design()) < 0.5
 
 
 def test_without_a_total_what_was_expected_is_believed() -> None:
