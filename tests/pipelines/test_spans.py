@@ -140,6 +140,27 @@ def test_a_plan_expects_less_error_of_first_days_that_have_more(tmp_path: Path, 
     assert errors[1] < errors[0]
 
 
+def test_a_plan_expects_of_first_days_what_their_own_weekdays_have(tmp_path: Path, hatstream: Run) -> None:
+    """Of a Saturday to a Monday without service at weekends, the Monday alone has more."""
+    errors = []
+    for days, since in ((1, "2022-01-03"), (3, "2022-01-01")):
+        first = f"first_days = {{ since = {since}, days = {days}, weight = 2 }}"
+        spec = SPEC.replace("[slot]", '[slot]\nweekdays = ["mon", "tue", "wed", "thu", "fri"]').replace("2.64", "3.5")
+        levels_city.write(tmp_path, spec=spec.replace("span_days = 4", f"span_days = 4\n{first}"), lines=[])
+        code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
+        assert code == 0, err
+        errors += [span["error_kmh"] for span in json.loads(out)["spans"] if span["as_specified"]]
+    assert errors[1] == errors[0]
+
+
+def test_first_days_may_be_at_the_end_of_the_calendar(tmp_path: Path) -> None:
+    for since in ("0001-01-01", "9999-12-31"):
+        levels_city.write(tmp_path, spec=FIRST_DAYS.replace("since = 2022-01-01", f"since = {since}"), lines=[])
+        span = load(tmp_path / "spec.toml").span
+        assert span is not None
+        assert span.parts == 3
+
+
 def test_a_specification_tells_what_each_weekday_has(tmp_path: Path, hatstream: Run) -> None:
     levels_city.write(tmp_path, spec=WEEKENDS, lines=[])
     code, out, _ = hatstream("spec", "check", str(tmp_path / "spec.toml"))

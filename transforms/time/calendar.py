@@ -35,13 +35,13 @@ class FirstDays(NamedTuple):
     def has(self, day: date) -> bool:
         return 0 <= (day - self.since).days < self.days
 
-    def of(self, day: date) -> Fraction:
-        """Tells how many times its usual share a day has."""
-        return self.times if self.has(day) else Fraction(1)
+    def weekday(self, number: int) -> Weekday:
+        """Says the weekday so many days after `since`, or before; there need be no such date."""
+        return WEEKDAYS[(self.since.weekday() + number) % len(WEEKDAYS)]
 
     @property
     def weekdays(self) -> set[Weekday]:
-        return {WEEKDAYS[(self.since + timedelta(days=number)).weekday()] for number in range(min(self.days, 7))}
+        return {self.weekday(number) for number in range(min(self.days, len(WEEKDAYS)))}
 
 
 class Slot(NamedTuple):
@@ -144,14 +144,18 @@ class Timetable:
 
         first: days that weigh more than their weekday, or less.
         """
-        served = [weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS]
+        served = {weekday: weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS}
         weeks, rest = divmod(days, len(served))
-        fullest = max(sum((served * 2)[begin : begin + rest], Fraction(0)) for begin in range(len(served)))
-        usual = weeks * sum(served, Fraction(0)) + fullest
+        twice = [*served.values()] * 2
+        fullest = max(sum(twice[begin : begin + rest], Fraction(0)) for begin in range(len(served)))
+        usual = weeks * sum(served.values(), Fraction(0)) + fullest
         if first is None:
             return usual
-        around = [first.since + timedelta(days=number) for number in range(-days, first.days + days)]
-        until = list(accumulate((served[day.weekday()] * first.of(day) for day in around), initial=Fraction(0)))
+        around = [
+            served[first.weekday(number)] * (first.times if 0 <= number < first.days else 1)
+            for number in range(-days, first.days + days)
+        ]
+        until = list(accumulate(around, initial=Fraction(0)))
         return max(usual, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:

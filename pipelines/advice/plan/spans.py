@@ -88,15 +88,17 @@ def _worth(
 def _expected(
     total: SpanTotal, spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> list[ExpectedDay]:
-    """Lists what is expected of released days in a row, from a Monday on; the first ones may have more of the total."""
+    """Lists what is expected of released days in a row: from the first of those that have more on, or a Monday."""
     how = chosen(recipe(*total.of_a_day()), bounds, asked.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
     counted = None
     if asked.fleet_is_declared and not asked.counts_public:
         counted = count_stage(how.later[0], bounds.fleet.vehicles, total.least)
     used = 0 if counted is None else counted.share
-    first = [] if total.first is None else [total.first.times] * total.first.days
-    days = zip(cycle(WEEKDAYS), chain(first, repeat(Fraction(1))), strict=False)
+    begin, first = 0, list[Fraction]()
+    if total.first is not None:
+        begin, first = total.first.since.weekday(), [total.first.times] * total.first.days
+    days = zip(islice(cycle(WEEKDAYS), begin, None), chain(first, repeat(Fraction(1))), strict=False)
     served = (times * parts[weekday] - used for weekday, times in days if weekday in spec.timetable.weekdays)
     shares = list(islice(served, DAY_NUMBERS[-1]))
     return expected_days(how, bounds, shares, counts_public=asked.counts_public, counts_vehicles=counted is not None)
