@@ -226,6 +226,17 @@ def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstr
     assert part == ("08:00", "10:00")
 
 
+def test_rows_of_places_say_the_epsilon_of_their_day(tmp_path: Path, hatstream: Run) -> None:
+    spec = SPEC.replace("limit = 2.64", "limits = [{ days = 1, epsilon = 2.64 }, { days = 2, epsilon = 2.64 }]")
+    span = f"span_days = 2\nfirst_days = {{ since = {DAYS[0]}, days = 1, weight = 2 }}"
+    spec = spec.replace("epsilon = 2.64\n", f"epsilon = 2.64\n{span}\n")
+    made(tmp_path, hatstream, spec=spec + HEXAGONS + PRODUCTS, lines=levels_city.rows(buses=40))
+    released(tmp_path, hatstream, end=DAYS[1])
+    for day, epsilon in ((DAYS[0], 1.76), (DAYS[1], 0.88)):
+        told = {float(row["epsilon_slot"]) for rows in products(tmp_path, day).values() for row in rows}
+        assert told == {epsilon}
+
+
 def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty_buses_is(
     tmp_path: Path, hatstream: Run
 ) -> None:

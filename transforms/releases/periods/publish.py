@@ -103,7 +103,7 @@ def estimates_of_places(
     notes |= {"product": [product] * len(names) * len(times), "place": [*names] * len(times)}
     notes["days"] = [behind.days] * len(names) * len(times)
     notes["vehicles_at_least"] = [*behind.vehicles] * len(times)
-    columns = _columns(estimates, times, names, notes, policy)
+    columns = _columns(estimates, times, names, notes, policy.on(slots[0].period))
     ends = [(slots[span[0]].start, slots[span[1]].end) for span in spans if span is not None]
     geometries = dict(zip(names, places.geometries, strict=False))
     hats = replace(columns, spans=[span for span in ends for _ in names], geometries=geometries)
