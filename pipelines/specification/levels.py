@@ -104,6 +104,11 @@ class LevelsRelease:
         )
 
     @property
+    def usual_part(self) -> Fraction:
+        """The part of the total that a day has which is none of the first ones."""
+        return ONE if self.span is None else self.span.usual
+
+    @property
     def target(self) -> str | None:
         """Says which mean the release is made for; None where it is between that of reports and that of vehicles."""
         return next((name for name, exponent in EXPONENTS.items() if exponent == self.exponent), None)

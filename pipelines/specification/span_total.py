@@ -17,7 +17,8 @@ class SpanTotal:
 
     parts: how many times the share of the day with the largest one all that are released have together, at most; the
     days' number where all have the same. shares: of the weekdays from Monday on, as parts of the largest; none where
-    all have the same. first: days with which the account begins, and how many times their share they have.
+    all have the same. first: days with which the account begins, and how many times their share they have. usual: the
+    largest share of a day that is none of these, as a part of the largest.
     """
 
     days: int
@@ -26,6 +27,7 @@ class SpanTotal:
     delta: Fraction | None
     shares: tuple[Fraction, ...] = ()
     first: FirstDays | None = None
+    usual: Fraction = ONE
 
     @classmethod
     def of(
@@ -38,13 +40,14 @@ class SpanTotal:
     ) -> "SpanTotal":
         """Divides a total. weights: of weekdays, 1 if none. total: epsilon, delta of so many days. first: see above."""
         every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
-        largest = [every[weekday] for weekday in timetable.weekdays]
+        usual = most = max(every[weekday] for weekday in timetable.weekdays)
         if first is not None:
-            largest += [first.times * every[day] for day in first.weekdays.intersection(timetable.weekdays)]
-        shares = {weekday: weight / max(largest) for weekday, weight in every.items()}
+            most = max(usual, *(first.times * every[day] for day in first.weekdays.intersection(timetable.weekdays)))
+        shares = {weekday: weight / most for weekday, weight in every.items()}
         alike = all(shares[weekday] == 1 for weekday in timetable.weekdays) and first is None
         parts = timetable.heaviest(days, shares, first)
-        return cls(days, parts, *total, shares=() if alike else (*shares.values(),), first=first)
+        told = () if alike else (*shares.values(),)
+        return cls(days, parts, *total, shares=told, first=first, usual=usual / most)
 
     def of_a_day(self, part: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
         """Computes a day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho.

@@ -153,6 +153,19 @@ def test_a_plan_expects_of_first_days_what_their_own_weekdays_have(tmp_path: Pat
     assert errors[1] == errors[0]
 
 
+def test_a_plan_tells_of_a_later_day_what_days_after_the_first_ones_have(tmp_path: Path, hatstream: Run) -> None:
+    """A sixth of the total, as each of six equal days."""
+    told = []
+    for spec in (FIRST_DAYS, SPEC.replace("days = 4", "days = 6").replace("2.64", "3.5")):
+        levels_city.write(tmp_path, spec=spec, lines=[])
+        code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
+        assert code == 0, err
+        plan = json.loads(out)
+        (later,) = (total for total in plan["totals"] if total["as_specified"])
+        told.append([later["epsilon"], *later["half_widths_kmh"], *plan["places"]["kinds"][0]["error_kmh"]])
+    assert told[0] == pytest.approx(told[1], rel=1e-6)
+
+
 def test_first_days_may_be_at_the_end_of_the_calendar(tmp_path: Path) -> None:
     for since in ("0001-01-01", "9999-12-31"):
         levels_city.write(tmp_path, spec=FIRST_DAYS.replace("since = 2022-01-01", f"since = {since}"), lines=[])

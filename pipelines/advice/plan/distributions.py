@@ -1,6 +1,7 @@
 """What a distribution by `levels` is expected to be worth, from public facts alone."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,14 +41,15 @@ def of_distributions(asked: LevelsRelease, facts: BoundsOnly, grid: Grid) -> lis
 
 def _error(asked: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
     """Estimates the error. days: 0 for one constant, of which is known how far cells lie from their city."""
-    *_, coarse, last = with_classes(asked.strategy.later, classes.share, classes.edges)
+    usual = tuple(replace(stage, share=asked.usual_part * stage.share) for stage in asked.strategy.later)
+    *_, coarse, last = with_classes(usual, classes.share, classes.edges)
     edges, before = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
     told = told_by(coarse, facts, before, math.exp(fitted.BUSIER**2 / 2))
-    usual = sum(left_of(before, {part: days * precision for part, precision in told.items()}).values())
+    left = sum(left_of(before, {part: days * precision for part, precision in told.items()}).values())
     hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells
     part = float(last.share) if asked.recipe.kind == "laplace" else math.sqrt(float(last.share))
     sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)
     share = prior_shares(edges.size - 1) * weight_of_one(facts.fleet, asked.recipe.kind) / facts.fleet.profile.cells
-    cell = ExpectedCell(VEHICLES * share, usual, float(USUAL.of(np.array(hats))), hats)
+    cell = ExpectedCell(VEHICLES * share, left, float(USUAL.of(np.array(hats))), hats)
     visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells
     return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)

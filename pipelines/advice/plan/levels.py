@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from dpops import fitted
-from dpops.claims import rho_within
+from dpops.claims import ZCDP, rho_within
 from dpops.learning.half_widths import hat_half_widths, place_half_widths, place_level
 from dpops.learning.interval import Z95
 from dpops.levels import BoundsOnly, Recipe, Stage, level, recipe
@@ -25,6 +25,7 @@ from pipelines.advice.plan.spans import SpanWorth, first_days, worth_of_spans
 from pipelines.advice.plan.wanted import FACTORS, VEHICLES, fewest
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.span_total import ONE
 from transforms.places.hierarchy import hats_of
 
 MOST_VEHICLES = 1_000_000
@@ -157,7 +158,7 @@ def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[flo
     for factor in FACTORS:
         stage = _LATER.stage(asked, bounds, factor)
         halves = hat_half_widths(stage, bounds, vehicles, upper).kmh, place_half_widths(stage, bounds, vehicles, upper)
-        curves.append((float(asked.epsilon * factor), *halves))
+        curves.append((_LATER.epsilon(asked, factor), *halves))
     return curves
 
 
@@ -171,7 +172,19 @@ class _DayKind(NamedTuple):
     def stage(self, asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Stage:
         """Plans the day's last stage, at so many times the total."""
         made = _recipe(asked, bounds, factor)
-        return replace(made.first[-1] if self.is_first else made.later[0], counts_public=asked.counts_public)
+        stage = made.first[-1] if self.is_first else made.later[0]
+        return replace(stage, share=self.part(asked) * stage.share, counts_public=asked.counts_public)
+
+    def part(self, asked: LevelsRelease) -> Fraction:
+        """Says what it has of the total."""
+        return ONE if self.is_first else asked.usual_part
+
+    def epsilon(self, asked: LevelsRelease, factor: Fraction) -> float:
+        """Says what a day of them has, at so many times the total."""
+        part, rho = self.part(asked), _rho(asked, factor)
+        if part == 1 or rho is None or asked.delta is None:
+            return float(part * factor * asked.epsilon)
+        return float(ZCDP(part * rho).approx(asked.delta).epsilon)
 
 
 _LATER = _DayKind("a later day")
@@ -205,7 +218,7 @@ def _total(
         return of_place(day.stage(asked, other, factor), other, other.usual_vehicles)
 
     return Total(
-        epsilon=float(asked.epsilon * factor),
+        epsilon=day.epsilon(asked, factor),
         delta=None if asked.delta is None else float(asked.delta),
         days=day.said,
         as_specified=factor == 1 and day is _LATER,

@@ -74,7 +74,7 @@ def plan_places(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -
     if asked.counts_public or asked.live is not None:
         return None
     share = SHARE if asked.places is None else asked.places.share
-    stage = with_places(asked.recipe.later, share)[-1]
+    stage = with_places(asked.recipe.later, share * asked.usual_part)[-1]
     kinds = _kinds(spec, asked, bounds)
     worth = [_worth(kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
     return PlannedPlaces(
