@@ -111,3 +111,14 @@ def test_what_older_totals_said_is_kept_when_their_days_are_folded_in() -> None:
     told = totals.start.counts.totals
     assert 0.5 < told.weighted / told.precision < 1.5, "by what factor the surface is off"
     assert learned(totals).counts.whole.log_variance < learned(after(4, 20.0)).counts.whole.log_variance
+
+
+def test_what_older_totals_said_counts_for_less_with_each_fold() -> None:
+    told = [state.start.counts.totals.precision for state in (after(8, 0.1), after(12, 0.1)) if state.start]
+    assert told[1] / told[0] == pytest.approx(2 - fitted.FORGOTTEN, rel=0.03)
+
+
+def test_the_weight_of_a_usual_day_is_known_as_well_as_totals_tell_and_that_of_a_part_less() -> None:
+    counts = learned(after(3, 5.0)).counts
+    assert counts.city_variance(HOURS) == pytest.approx(counts.whole.log_variance)
+    assert counts.city_variance(HOURS[:3]) > 1.1 * counts.whole.log_variance

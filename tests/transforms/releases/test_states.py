@@ -14,15 +14,24 @@ import pytest
 
 from dpops.learning import state_arrays
 from dpops.learning.learner import RECENT
-from dpops.levels import sum_up
+from dpops.levels import count_stage, sum_up
+from dpops.levels.count_check import counted_first
 from dpops.noise import Noise
 from tests.dpops.levels.cities import random_days, rows
 from tests.transforms.releases.levels_days import HOURS, REGION, facts, policy
 from transforms.ledger.chain import Signature
+from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced
 from transforms.releases import state_file
 from transforms.releases.periods import fitted, learned, states
-from transforms.releases.periods.stages import LevelsPolicy, first_centres, laid_stage, seal_stage
+from transforms.releases.periods.stages import (
+    LevelsPolicy,
+    first_centres,
+    laid_stage,
+    read_unit,
+    seal_stage,
+    vehicles_of,
+)
 from transforms.releases.state_file import Kept, StateFile
 
 OURS = Signature(b"k" * 32, "check")
@@ -64,6 +73,17 @@ def plain(many: list[Sequenced]) -> bytes:
 @pytest.fixture
 def file(tmp_path: Path) -> StateFile:
     return StateFile.beside(tmp_path / "key.head", "a", OURS)
+
+
+def test_a_number_of_vehicles_is_read_as_that_and_is_no_look_at_a_day() -> None:
+    count = count_stage(HOW.later[0], 1_000)
+    assert count is not None
+    stages = counted_first(count, HOW.later)
+    laid = laid_stage(HOW, stages, 0, HOURS, first_centres(len(REGION), len(HOURS)), EntryNumber(0))
+    unit = seal_stage(sum_up(rows(random_days(1, 40)), laid), laid, SLOTS, 0, HOW, Noise(os.urandom))
+    values = states.stage_values(read_unit(unit, REGION), HOW.fleet)
+    assert values.counts_vehicles
+    assert values.levels[0].weights[0, 0] == pytest.approx(vehicles_of(unit, REGION)[0])
 
 
 def test_bytes_are_the_same_and_a_new_process_takes_in_the_last_days_alone(
