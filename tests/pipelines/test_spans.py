@@ -140,6 +140,17 @@ def test_a_plan_expects_less_error_of_first_days_that_have_more(tmp_path: Path, 
     assert errors[1] < errors[0]
 
 
+def test_a_plan_of_shorter_spans_than_the_first_days_has_none_of_these(tmp_path: Path, hatstream: Run) -> None:
+    days = []
+    for spec in (SPEC, FIRST_DAYS):
+        levels_city.write(tmp_path, spec=spec, lines=[])
+        code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
+        assert code == 0, err
+        days.append(json.loads(out)["spans"][0])
+    assert days[1] == days[0]
+    assert days[0]["days"] == 1
+
+
 def test_a_plan_expects_of_first_days_what_their_own_weekdays_have(tmp_path: Path, hatstream: Run) -> None:
     """Of a Saturday to a Monday without service at weekends, the Monday alone has more."""
     errors = []

@@ -47,7 +47,16 @@ def worth_of_spans(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly
     weights = {} if asked.span is None else dict(zip(WEEKDAYS, asked.span.shares, strict=False))
     lengths = sorted({*SPANS, own})
     first = None if asked.span is None else asked.span.first
-    totals = [SpanTotal.of(days, spec.timetable, weights, (epsilon, asked.delta), first) for days in lengths]
+    totals = [
+        SpanTotal.of(
+            days,
+            spec.timetable,
+            weights,
+            (epsilon, asked.delta),
+            None if first is None or first.days > days else first,  # no specification may have more
+        )
+        for days in lengths
+    ]
     return [_worth(total, spec, asked, bounds, recipe) for total in totals]
 
 
