@@ -13,7 +13,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.levels.defaults import BoundsOnly, Recipe
-from dpops.levels.stages import Stage
+from dpops.levels.stages import Stage, scaled
 from dpops.levels.strategy import (
     CITY,
     PARTS,
@@ -68,10 +68,7 @@ def expected_days(
     counts_vehicles: each begins with a number of its vehicles.
     """
     seen = _at_public_counts if counts_public else _as_planned
-    days = [
-        tuple(seen(replace(stage, share=share * stage.share)) for stage in (recipe.later if day else recipe.first))
-        for day, share in enumerate(shares)
-    ]
+    days = [tuple(map(seen, scaled(recipe.later if day else recipe.first, share))) for day, share in enumerate(shares)]
     weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
     cells = [(part, list(_of_cells(days, bounds, busy))) for busy, part in busyness()]
     least = sum(part * _own(bounds, busy) for busy, part in busyness())

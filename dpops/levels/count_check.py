@@ -10,7 +10,7 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from dpops.levels.noisy import ReleasedStage
-from dpops.levels.stages import UNIT, Stage, alike
+from dpops.levels.stages import UNIT, Stage, alike, scaled
 
 LEAST_PART = Fraction(1, 4)
 """Of the declared fleet: below it a day is stopped."""
@@ -58,7 +58,7 @@ def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage
     if count is None:
         return stages
     left = 1 - count.share / sum(stage.share for stage in stages)
-    return count, *(replace(stage, share=stage.share * left) for stage in stages)
+    return count, *scaled(stages, left)
 
 
 def vehicles_in(released: ReleasedStage) -> float:

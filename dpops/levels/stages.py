@@ -1,6 +1,6 @@
 """A stage: the public plan of one look at a vehicle-day, fixed before the look."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -221,8 +221,12 @@ class Stage:
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:
     """Adds a last stage to a day's stages. It has this part of what all had; the others keep the rest."""
     whole = sum((stage.share for stage in stages), Fraction(0))
-    earlier = (replace(stage, share=stage.share * (1 - share)) for stage in stages)
-    return (*earlier, replace(last, share=share * whole))
+    return (*scaled(stages, 1 - share), replace(last, share=share * whole))
+
+
+def scaled(stages: Iterable[Stage], part: Fraction) -> tuple[Stage, ...]:
+    """Gives stages that part of the shares that they have."""
+    return tuple(replace(stage, share=part * stage.share) for stage in stages)
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:

@@ -25,7 +25,7 @@ from dpops.levels import (
     with_places,
 )
 from dpops.levels.defaults import with_least_norm
-from dpops.levels.stages import Shares
+from dpops.levels.stages import Shares, scaled
 from dpops.levels.strategy import Free, chosen
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.levels_tables import EXPONENTS, FleetTable, LiveTable, Options, ProfileTable
@@ -139,8 +139,8 @@ class LevelsRelease:
 
     def _later(self) -> tuple[Stage, ...]:
         """Scales the stages of days with live slots, which have a part of the total beforehand."""
-        rest = 1 - (self.live.share if self.live is not None else 0)
-        return tuple(replace(stage, share=stage.share * rest) for stage in self.strategy.later)
+        rest = ONE - (self.live.share if self.live is not None else 0)
+        return scaled(self.strategy.later, rest)
 
     def text(self) -> dict[str, Any]:
         """Writes what decides the release as plain values, defaults resolved; plans in the ledger have the strategy.

@@ -1,7 +1,6 @@
 """What a distribution by `levels` is expected to be worth, from public facts alone."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -9,6 +8,7 @@ from dpops import fitted
 from dpops.learning.classes import ExpectedCell, expected_error, prior_shares
 from dpops.levels import UNIT, BoundsOnly, times_of, with_classes
 from dpops.levels.class_stage import MOVING
+from dpops.levels.stages import scaled
 from dpops.levels.strategy import PARTS, left_of, told_by
 from dpops.spread import USUAL
 from dpops.types import Grid
@@ -41,8 +41,7 @@ def of_distributions(asked: LevelsRelease, facts: BoundsOnly, grid: Grid) -> lis
 
 def _error(asked: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
     """Estimates the error. days: 0 for one constant, of which is known how far cells lie from their city."""
-    usual = tuple(replace(stage, share=asked.usual_part * stage.share) for stage in asked.strategy.later)
-    *_, coarse, last = with_classes(usual, classes.share, classes.edges)
+    *_, coarse, last = with_classes(scaled(asked.strategy.later, asked.usual_part), classes.share, classes.edges)
     edges, before = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
     told = told_by(coarse, facts, before, math.exp(fitted.BUSIER**2 / 2))
     left = sum(left_of(before, {part: days * precision for part, precision in told.items()}).values())

@@ -11,6 +11,7 @@ from dpops.learning import DayValues, StageValues, State, learned, live, taken_i
 from dpops.learning.learner import Learned
 from dpops.levels import Recipe, Rows, Stage, live_stage, release_rows
 from dpops.levels.live import of_slot
+from dpops.levels.stages import scaled
 from dpops.noise import Noise
 from dpops.types import Float64s
 from pipelines.lab.evaluation.learned import centres_around, look, recipe_for
@@ -123,7 +124,7 @@ class LiveDay:
 
 def simulate_live(city: TrueCity, how: Recipe, live_slots: Stage, noise: Noise) -> list[LiveDay]:
     """Simulates all days after the first, in order; that one has no live slots. live_slots: of a period together."""
-    rest = tuple(replace(stage, share=stage.share * (1 - live_slots.share)) for stage in how.later)
+    rest = scaled(how.later, 1 - live_slots.share)
     state = State.new(design_of(city.region), facts_of(city.fleet))
     days: list[LiveDay] = []
     for day in city.days:

@@ -29,7 +29,7 @@ from dpops.levels import (
     vehicles_in,
 )
 from dpops.levels.count_check import counted_first
-from dpops.levels.stages import FIRST_CENTRE
+from dpops.levels.stages import FIRST_CENTRE, scaled
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column
 from dpops.types import Int64s
@@ -98,8 +98,8 @@ class LevelsPolicy:
             total=self.total.times(part),
             part=part,
             epsilon=epsilon,
-            first=_times(part, self.first),
-            later=_times(part, self.later),
+            first=scaled(self.first, part),
+            later=scaled(self.later, part),
             live=None if self.live is None else replace(self.live, share=part * self.live.share),
             by_day=None,
         )
@@ -130,10 +130,6 @@ class LevelsPolicy:
 
 def _whole(stages: Sequence[Stage]) -> Fraction:
     return sum((stage.share for stage in stages), Fraction(0))
-
-
-def _times(part: Fraction, stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    return tuple(replace(stage, share=part * stage.share) for stage in stages)
 
 
 def laid_stage(
