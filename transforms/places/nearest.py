@@ -5,6 +5,8 @@ LengthIndexOfPoint, LengthLocationMap): results are those of shapely bit by bit,
 adds in two steps.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +71,7 @@ def nearest(
     segments, number = _segments(shapes[is_few]), np.cumsum(is_few)[row[few]] - 1
     apart_m[few], at_m = _located(segments, number, *metres[few].T)
     ways = np.flatnonzero(is_directed[row[few]])
-    way[few[ways]] = _way(segments, number[ways], at_m[ways], along_m)
+    way[few[ways]] = _way_of_few(segments, number[ways], at_m[ways], along_m)
     points, line = shapely.points(metres[many]), shapes[row[many]]
     apart_m[many] = shapely.distance(points, line)
     ways = np.flatnonzero(is_directed[row[many]])
@@ -80,14 +82,24 @@ def nearest(
 def _way_of_many(lines: Geometries, points: Geometries, along_m: float) -> Float64s:
     import shapely
 
-    at_m, length_m = shapely.line_locate_point(lines, points), shapely.length(lines)
+    def position(at_m: Float64s) -> Float64s:
+        coordinates: Float64s = shapely.get_coordinates(shapely.line_interpolate_point(lines, at_m))
+        return coordinates
+
+    return _way(shapely.line_locate_point(lines, points), shapely.length(lines), along_m, position)
+
+
+def _way_of_few(segments: _Segments, row: Int64s, at_m: Float64s, along_m: float) -> Float64s:
+    last = segments.first[1:] - 1
+    length_m = (segments.start_m[last] + segments.length_m[last])[row]
+    return _way(at_m, length_m, along_m, partial(_position, segments, row))
+
+
+def _way(at_m: Float64s, length_m: Float64s, along_m: float, position: Callable[[Float64s], Float64s]) -> Float64s:
+    """Finds which way each line runs around the position so far along it. position: where what is so far along lies."""
     step_m = np.minimum(along_m, length_m / 4)
-    before, behind = (
-        shapely.get_coordinates(shapely.line_interpolate_point(lines, np.clip(at_m + step, 0, length_m)))
-        for step in (-step_m, step_m)
-    )
-    way: Float64s = behind - before
-    return way
+    before, behind = (position(np.clip(at_m + step, 0, length_m)) for step in (-step_m, step_m))
+    return behind - before
 
 
 def _segments(lines: Geometries) -> _Segments:
@@ -123,16 +135,6 @@ def _located(segments: _Segments, row: Int64s, x: Float64s, y: Float64s) -> tupl
         least_m[pairs[nearer]] = apart_m[nearer]
         at_m[pairs[nearer]] = (start_m + np.clip(part, 0, 1) * length_m)[nearer]
     return least_m, at_m
-
-
-def _way(segments: _Segments, row: Int64s, at_m: Float64s, along_m: float) -> Float64s:
-    """Finds which way each line runs around the position so far along it."""
-    last = segments.first[1:] - 1
-    length_m = (segments.start_m[last] + segments.length_m[last])[row]
-    step_m = np.minimum(along_m, length_m / 4)
-    before, behind = (_position(segments, row, np.clip(at_m + step, 0, length_m)) for step in (-step_m, step_m))
-    way: Float64s = behind - before
-    return way
 
 
 def _position(segments: _Segments, row: Int64s, at_m: Float64s) -> Float64s:
