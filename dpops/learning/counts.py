@@ -178,12 +178,13 @@ class UsualDay:
 
     def row(self, layout: EffectLayout, effects: Float64s) -> Float64s:
         """Computes how the logarithm of its whole weight changes with each effect, (columns,)."""
-        rows = np.zeros(layout.width)
+        rows, whole = np.zeros(layout.width), 0.0
         for part, hours in self.kinds:
             weights = weights_of(layout.design, effects, hours)
+            whole += part * float(weights.sum())
             columns = layout.design.of_hats(hours)
             rows += part * np.bincount(columns.ravel(), np.repeat(weights.ravel(), columns.shape[-1]), layout.width)
-        return rows / self.weight(layout.design, effects)
+        return rows / whole
 
 
 class Start(NamedTuple):

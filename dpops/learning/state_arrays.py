@@ -33,7 +33,7 @@ def arrays_of(state: State) -> dict[str, NDArray[Any]]:
         arrays |= _of_information("means", state.means.information) | {"means.days": np.array(state.means.days)}
     if state.start is not None:
         counts, means = state.start
-        arrays |= {"start.effects": counts.effects, "start.totals": np.array(counts.totals)}
+        arrays |= {"start.effects": counts.effects, "start.totals": np.array(astuple(counts.totals))}
         arrays |= {"start.counts": np.array(astuple(counts.smoothness)), "start.means": np.array(astuple(means))}
     return arrays
 

@@ -1,5 +1,6 @@
 """The whole weight of a city, or of its places: what is expected of it, and what noisy totals say."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,8 @@ _FAR = np.linspace(-40, 40, 1601)
 _ROUNDS = 3
 
 
-class NoisyTotals(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NoisyTotals:
     """What noisy totals say of a whole weight, added up: a precision, and precision times weight."""
 
     precision: float = 0.0
@@ -22,7 +24,7 @@ class NoisyTotals(NamedTuple):
         """Reads one total. part: how large it is expected to be, in the whole weight."""
         return NoisyTotals(part**2 / variance, part * total / variance)
 
-    def __add__(self, other: "NoisyTotals") -> "NoisyTotals":  # type: ignore[override]
+    def __add__(self, other: "NoisyTotals") -> "NoisyTotals":
         return NoisyTotals(self.precision + other.precision, self.weighted + other.weighted)
 
     def times(self, part: float) -> "NoisyTotals":
