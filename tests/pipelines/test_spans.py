@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,25 +131,26 @@ def test_first_days_have_the_share_that_the_specification_gives_them(tmp_path: P
     assert "; the first 2, from 2022-01-01 on: sat, sun with 2.72" in " ".join(out.split())
 
 
+def planned_spans(folder: Path, hatstream: Run, spec: str) -> list[dict[str, Any]]:
+    """What a plan says of the total as that of several days."""
+    levels_city.write(folder, spec=spec, lines=[])
+    code, out, err = hatstream("plan", "--spec", str(folder / "spec.toml"), "--json")
+    assert code == 0, err
+    spans: list[dict[str, Any]] = json.loads(out)["spans"]
+    return spans
+
+
 def test_a_plan_expects_less_error_of_first_days_that_have_more(tmp_path: Path, hatstream: Run) -> None:
     errors = []
     for spec in (SPEC, FIRST_DAYS):
-        levels_city.write(tmp_path, spec=spec, lines=[])
-        code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
-        assert code == 0, err
-        errors += [span["error_kmh"][1] for span in json.loads(out)["spans"] if span["as_specified"]]
+        spans = planned_spans(tmp_path, hatstream, spec)
+        errors += [span["error_kmh"][1] for span in spans if span["as_specified"]]
     assert errors[1] < errors[0]
 
 
 def test_a_plan_of_shorter_spans_than_the_first_days_has_none_of_these(tmp_path: Path, hatstream: Run) -> None:
-    days = []
-    for spec in (SPEC, FIRST_DAYS):
-        levels_city.write(tmp_path, spec=spec, lines=[])
-        code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
-        assert code == 0, err
-        days.append(json.loads(out)["spans"][0])
+    days = [planned_spans(tmp_path, hatstream, spec)[0] for spec in (SPEC, FIRST_DAYS)]
     assert days[1] == days[0]
-    assert days[0]["days"] == 1
 
 
 def test_a_plan_expects_of_first_days_what_their_own_weekdays_have(tmp_path: Path, hatstream: Run) -> None:
@@ -275,10 +277,7 @@ def test_an_account_of_days_alone_takes_a_span_of_weeks_later(tmp_path: Path, ha
 
 def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, hatstream: Run) -> None:
     large = SPEC.replace("vehicles = 50", "vehicles = 300")
-    levels_city.write(tmp_path, spec=large, lines=[])
-    code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
-    assert code == 0, err
-    spans = json.loads(out)["spans"]
+    spans = planned_spans(tmp_path, hatstream, large)
     assert [span["days"] for span in spans] == [1, 4, 7, 28, 91, 365]
     shares = [span["epsilon_a_day"] for span in spans]
     assert shares == sorted(shares, reverse=True)
@@ -287,7 +286,7 @@ def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, h
         errors = [span["error_kmh"][day] for span in spans]
         assert errors == sorted(errors), "a smaller share of a day never tells more"
     assert [span["days"] for span in spans if span["as_specified"]] == [4]
-    code, out, _ = hatstream("plan", "--spec", str(tmp_path / "spec.toml"))
+    _, out, _ = hatstream("plan", "--spec", str(tmp_path / "spec.toml"))
     assert "This total as that of several days" in out
     assert "From the first released day on values are expected to be published" in " ".join(out.split())
 
