@@ -68,7 +68,7 @@ class Observations(NamedTuple):
     """Accepted rows, one entry each.
 
     vehicle: keyed hash. event_us: microseconds since 1970 UTC. lat_e7, lon_e7: position on the 1e-7 degree grid.
-    speed: steps of the specification's grid, in [0, upper_steps]. slot_start_us: start of the event's slot. heading:
+    value: steps of the specification's grid, in [0, upper_steps]. slot_start_us: start of the event's slot. heading:
     whole degrees clockwise from north, 0 to 359, or NO_HEADING.
     """
 
@@ -77,7 +77,7 @@ class Observations(NamedTuple):
     slot_start_us: Int64s
     lat_e7: Int64s
     lon_e7: Int64s
-    speed: Int64s
+    value: Int64s
     heading: Int64s
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Observations":
@@ -139,7 +139,7 @@ class HatColumns:
 
 
 class SlotEstimates(NamedTuple):
-    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a speed. statistics: those asked for.
+    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a value. statistics: those asked for.
 
     is_live: made while the slot's period lasted; the period's release has other values of the slot.
     product: of a coarser product of a whole period its name; the times of its rows are theirs, and a cell may be a

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.records import EventBytes, ExposureBytes, Observations, PartialBytes, TallyBytes
+from transforms.value import NAME
 
 _KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
 S_US = 1_000_000
@@ -33,7 +34,7 @@ class Events(NamedTuple):
     lat_e7: Int64s
     lon_e7: Int64s
     cell: Int64s
-    speed: Int64s
+    value: Int64s
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Samples(NamedTuple):
     vehicle: Int64s
     cell: Int64s
     rank: Int64s
-    speed: Int64s
+    value: Int64s
 
 
 NO_SAMPLES = Samples(*[np.zeros(0, np.int64)] * 4)
@@ -162,7 +163,7 @@ def split(
             lat_e7=observations.lat_e7[chosen],
             lon_e7=observations.lon_e7[chosen],
             cell=cell[chosen],
-            speed=observations.speed[chosen],
+            value=observations.value[chosen],
         )
         yield WirePart(slot_us // S_US, pane_start_s, shard, pack_events(events, packing), events.vehicle.size)
 
@@ -179,7 +180,7 @@ def _runs(group: Int64s) -> Iterator["slice | Int64s"]:
 
 
 def pack_events(events: Events, packing: pa.ipc.IpcWriteOptions = DENSE) -> EventBytes:
-    return EventBytes(_packed(events._asdict(), packing))
+    return EventBytes(_packed(_by_name(events), packing))
 
 
 def pack_exposure(exposure: Exposure) -> ExposureBytes:
@@ -197,7 +198,7 @@ def pack_partial(rows: Partial) -> PartialBytes:
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
     others = (rows.samples, rows.heard, rows.late)
-    return PartialBytes(b"".join([_packed(entries), *(_packed(other._asdict()) for other in others)]))
+    return PartialBytes(b"".join([_packed(entries), *(_packed(_by_name(other)) for other in others)]))
 
 
 def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
@@ -208,6 +209,11 @@ def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
     vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_KEYS)
     samples, heard, late = ([_numbers(column.combine_chunks()) for column in other.columns] for other in others)
     return Partial(vehicle, cell, reported, sums, Samples(*samples), Heard(*heard), Events(*late))
+
+
+def _by_name(columns: Events | Samples | Heard) -> dict[str, Int64s]:
+    """Names the columns as engines' checkpoints have them: the value's by what is measured."""
+    return {NAME if field == "value" else field: column for field, column in columns._asdict().items()}
 
 
 def _packed(columns: Mapping[str, Int64s], packing: pa.ipc.IpcWriteOptions = DENSE) -> bytes:

@@ -89,7 +89,7 @@ def test_damaged_files_are_read_or_refused(name, files, number, tmp_path):
         try:
             for batch in read_apart(layout, str(path)):
                 observations, refused = parse(batch.table, rules(layout.units))
-                read += len(observations.speed) + sum(refused.values())
+                read += len(observations.value) + sum(refused.values())
         except UnreadableFile as error:
             unreadable.append(error.path)
     assert set(unreadable) == {str(path)}

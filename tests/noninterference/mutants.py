@@ -47,7 +47,7 @@ def _(_distinct: Any) -> Any:
     """Of two rows at one time the faster one stays, wherever it was: a speed decides a place."""
 
     def mutated(events: Any, vehicle: Any) -> Any:
-        fast = events.speed >= np.int64(6_500)
+        fast = events.value >= np.int64(6_500)
         stays, duplicates = _distinct(events, vehicle)
         return (stays & ~fast, duplicates + int((stays & fast).sum())) if fast.any() else (stays, duplicates)
 

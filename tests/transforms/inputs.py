@@ -106,7 +106,7 @@ def run(source: Layout, path: str, by: Rules) -> tuple[Observations, Counter[str
     for batch in source.read(path):
         assert batch.rows == batch.table.num_rows + sum(batch.refused.values())
         observations, counts = parse(batch.table, by)
-        assert batch.table.num_rows == len(observations.speed) + sum(counts.values())
+        assert batch.table.num_rows == len(observations.value) + sum(counts.values())
         parts.append(observations)
         refused.update(batch.refused)
         refused.update(counts)

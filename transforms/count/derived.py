@@ -93,5 +93,5 @@ def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Groun
 def with_derived_speeds(ordered: Ordered, limits: SpeedLimits, grid: Grid) -> WithSpeeds:
     """Gives each event the speed on the way to it; leaves out those that have none."""
     speeds = derived_speeds(ordered.positions, limits, grid)
-    moving = Events(*(column[speeds.rows] for column in ordered.events))._replace(speed=speeds.steps)
+    moving = Events(*(column[speeds.rows] for column in ordered.events))._replace(value=speeds.steps)
     return WithSpeeds(ordered._replace(events=moving, slot_s=ordered.slot_s[speeds.rows]), speeds.without)

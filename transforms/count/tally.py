@@ -1,4 +1,4 @@
-"""By vehicle, pane by pane: duplicates dropped, contributions counted and capped, speeds summed per (vehicle, cell)."""
+"""By vehicle, pane by pane: duplicates dropped, contributions counted and capped, values summed per (vehicle, cell)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, colu
     columns: what the statistics need of the samples; those that a cap drops add nothing to them.
 
     An observation is identified by (vehicle, event time). Of several, the smallest position stays, of these the first
-    of the places that headings led to, and the speed decides only then, so that no speed decides a place or a count.
+    of the places that headings led to, and the value decides only then, so that no value decides a place or a count.
     """
     partial, duplicates = tally_pane(events, cap, columns)
     return Counted(merge_panes([partial], slot_start_s, cap, columns), duplicates)
@@ -65,7 +65,7 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
     of_vehicle, of_cell = np.divmod(pair, max(1, cell.values.size))
     rows = vehicle.values[of_vehicle], cell.values[of_cell], np.bincount(row, minlength=pair.size).astype(np.int64)
     if cap is None:
-        sums = {column.name: column.add_up(events.speed, row, pair.size) for column in columns}
+        sums = {column.name: column.add_up(events.value, row, pair.size) for column in columns}
         return CountedPane(Partial(*rows, sums, NO_SAMPLES), duplicates)
     return CountedPane(Partial(*rows, {}, _candidates(events, row, cap)), duplicates)
 
@@ -77,8 +77,8 @@ def merge_panes(
     rows = _added_up(partials)
     sums, kept = rows.sums, rows.reported
     if cap is not None:
-        row, speed = _capped(rows, slot_start_s, cap)
-        sums = {column.name: column.add_up(speed, row, rows.vehicle.size) for column in columns}
+        row, values = _capped(rows, slot_start_s, cap)
+        sums = {column.name: column.add_up(values, row, rows.vehicle.size) for column in columns}
         kept = np.bincount(row, minlength=rows.vehicle.size).astype(np.int64)
     slot_s = np.full(rows.vehicle.size, slot_start_s, np.int64)
     return Tally(slot_s, rows.vehicle, rows.cell, kept, rows.reported - kept, sums=sums)
@@ -143,9 +143,9 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
 
 
 def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[Int64s, Int64s]:
-    """Gives row and speed of the samples that stay: those of lowest rank, in the cells of lowest rank of each vehicle.
+    """Gives row and value of the samples that stay: those of lowest rank, in the cells of lowest rank of each vehicle.
 
-    The rule sees neither speeds nor the order of arrival. Samples that a pane dropped would be dropped here too.
+    The rule sees neither values nor the order of arrival. Samples that a pane dropped would be dropped here too.
     """
     samples = rows.samples
     row = np.cumsum(changes(samples.vehicle, samples.cell), dtype=np.int64) - 1
@@ -153,7 +153,7 @@ def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[I
     slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
     cell_rank = rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
     stays = (rank_in_group(row, samples.rank) < cap.max_samples) & (cell_rank < cap.max_cells)[row]
-    return row[stays], samples.speed[stays]
+    return row[stays], samples.value[stays]
 
 
 def distinct(events: Events) -> tuple[Events, int]:
@@ -171,7 +171,7 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
         return np.ones(key.size, np.bool_), 0
     shared = pc.is_in(pa.array(key), pa.array(np.unique(again))).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(shared)  # which share their identity: only these need the full order
-    rows = rows[np.lexsort([column[rows] for column in (events.speed, events.cell, events.lon_e7, events.lat_e7, key)])]
+    rows = rows[np.lexsort([column[rows] for column in (events.value, events.cell, events.lon_e7, events.lat_e7, key)])]
     stays = ~shared
     stays[rows[changes(key[rows], key[rows])]] = True
     return stays, again.size
@@ -184,8 +184,8 @@ def _chosen(events: Events, stays: NDArray[np.bool_]) -> Events:
 def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
     """Picks samples of lowest rank in each row, which a cap may let stay. row: of each event, among (vehicle, cell)."""
     order = np.argsort(row, kind="stable")
-    vehicle, offset_us, _, _, cell, speed = (column[order] for column in events)
+    vehicle, offset_us, _, _, cell, value = (column[order] for column in events)
     # The rank is keyed through the vehicle's hash, which nobody without the key can tell.
     rank = scatter(vehicle ^ scatter(offset_us ^ scatter(cell)))
     lowest = rank_in_group(row[order], rank) < cap.max_samples
-    return Samples(vehicle[lowest], cell[lowest], rank[lowest], speed[lowest])
+    return Samples(vehicle[lowest], cell[lowest], rank[lowest], value[lowest])

@@ -52,7 +52,7 @@ class Rules:
     """What decides acceptance. grid: of the value. bbox: west, south, east, north in degrees, inclusive.
 
     A box whose west is greater than its east crosses the antimeridian. derived: limits of speeds that are derived from
-    positions; then no row needs a speed, what it has is not looked at, and all speeds are 0 until they are derived.
+    positions; then no row needs a value, what it has is not looked at, and all values are 0 until they are derived.
     turning: limits of headings that are derived; then no row has one until they are.
     """
 
@@ -100,12 +100,12 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     """Keeps the observations of accepted rows, in their order, and counts the rows that were refused for each reason.
 
     table: the columns of `RawBatch.table`. table.num_rows == observations + sum of the counts, whatever the table
-    holds. Whether a row is accepted never depends on the value of a finite speed, nor on a heading.
+    holds. Whether a row is accepted never depends on which finite value it has, nor on a heading.
     """
     vehicles = _vehicles(table.column("vehicle"))
     time = rules.units.instants(table.column("time"))
     lat, lon = rules.units.numbers(table.column("lat")), rules.units.longitudes(table.column("lon"))
-    speed = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column(NAME))
+    value = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column(NAME))
     where = rules.calendar.locate(time.us)
 
     verdict = _Verdict(table.num_rows)
@@ -119,10 +119,10 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     verdict.refuse("outside-range", ~where.in_range)
     verdict.refuse("outside-service", ~where.in_service)
     lat_e7, lon_e7 = _check_positions(verdict, lat, lon, rules.bbox)
-    verdict.refuse(MISSING_VALUE, speed.missing)
-    verdict.refuse(BAD_VALUE, ~speed.valid)
+    verdict.refuse(MISSING_VALUE, value.missing)
+    verdict.refuse(BAD_VALUE, ~value.valid)
 
-    steps, heading = _steps(speed.values, rules), _headings(table, rules.units)
+    steps, heading = _steps(value.values, rules), _headings(table, rules.units)
     observations = Observations(time.us, time.us, where.slot_start_us, lat_e7, lon_e7, steps, heading)
     period, code = where.period, vehicles.code
     accepted = verdict.code == 0
@@ -163,11 +163,11 @@ def _snap(degrees: Floats, bound: float) -> Int64s:
     return np.rint(np.clip(degrees, -bound, bound) * E7).astype(np.int64)
 
 
-def _steps(speed: Floats, rules: Rules) -> Int64s:
-    """Clamps finite speeds into [0, U] and rounds them to steps of the grid; clamped first, so nothing overflows."""
+def _steps(values: Floats, rules: Rules) -> Int64s:
+    """Clamps finite values into [0, U] and rounds them to steps of the grid; clamped first, so nothing overflows."""
     steps_per_unit = float(rules.units.value_per_unit / rules.grid.step)
     upper = rules.grid.upper_steps
-    steps = np.rint(np.clip(speed, 0.0, (upper + 1) / steps_per_unit) * steps_per_unit).astype(np.int64)
+    steps = np.rint(np.clip(values, 0.0, (upper + 1) / steps_per_unit) * steps_per_unit).astype(np.int64)
     return np.minimum(steps, upper)
 
 

@@ -57,6 +57,6 @@ def _speeds(pattern: str, spec_path: Path) -> Float64s:
     """Reads all speeds of the telemetry, clamped into [0, U], as values in [-1, 1]."""
     spec = load_fusion(spec_path)
     observed, refused = read_telemetry(spec, pattern, b"not kept", lambda *_: None)
-    if not observed.speed.size:
+    if not observed.value.size:
         raise InputError(nothing_usable("row of the telemetry", sum(refused.values()), refused, "[telemetry]"))
-    return np.asarray(2 * observed.speed / spec.fusion.value.grid.upper_steps - 1)
+    return np.asarray(2 * observed.value / spec.fusion.value.grid.upper_steps - 1)

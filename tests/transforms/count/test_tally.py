@@ -2,6 +2,7 @@
 
 import hypothesis
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,14 +28,14 @@ ROW = st.tuples(
     st.integers(0, 5),  # offset_us
     st.integers(-2, 2),  # lat_e7
     st.integers(-2, 2),  # lon_e7
-    st.integers(0, 50),  # speed
+    st.integers(0, 50),  # value
 )
 
 
 def events_of(rows):
     columns = np.array(rows, np.int64).reshape(-1, 5).T
-    vehicle, offset, lat, lon, speed = columns
-    return Events(vehicle, offset, lat, lon, lat * 5 + lon + 100, speed)  # equal positions are equal cells
+    vehicle, offset, lat, lon, value = columns
+    return Events(vehicle, offset, lat, lon, lat * 5 + lon + 100, value)  # equal positions are equal cells
 
 
 def as_lists(counted):
@@ -126,9 +127,9 @@ def test_every_event_three_times_changes_nothing_but_the_number_of_duplicates(ro
 @given(st.permutations([(101, 50), (100, 9), (101, 0), (100, 12)]))
 def test_of_rows_of_one_time_and_position_the_first_place_stays_whatever_their_speeds(places):
     """Headings led them to places of their own."""
-    cell, speed = np.array(places, np.int64).T
+    cell, value = np.array(places, np.int64).T
     same = np.ones(4, np.int64)
-    counted = tally(Events(same, same, same, same, cell, speed), 0, None, COLUMNS)
+    counted = tally(Events(same, same, same, same, cell, value), 0, None, COLUMNS)
     assert (counted.tally.cell.tolist(), counted.tally.sums["sums"].tolist(), counted.duplicates) == ([100], [9], 3)
 
 
@@ -179,6 +180,17 @@ def test_columns_travel_exactly_whatever_their_width(top):
     assert [c.tolist() for c in unpack_events([pack_events(sent)])] == [c.tolist() for c in sent]
 
 
+def test_columns_travel_by_the_names_that_checkpoints_have():
+    """A partial is four streams behind one another: entries, samples, when vehicles were heard of, late events."""
+    events = events_of([(1, 2, 0, 0, 30)])
+    names = ["vehicle", "offset_us", "lat_e7", "lon_e7", "cell", "speed"]
+    assert pa.ipc.open_stream(pack_events(events)).schema.names == names
+    source = pa.BufferReader(pack_partial(tally_pane(events, None, (SUMS,)).partial))
+    travelled = [pa.ipc.open_stream(source).read_all().schema.names for _ in range(4)]
+    entries, heard_of = ["vehicle", "cell", "reported", "sum of sums"], ["first_us", "last_us"]
+    assert travelled == [entries, ["vehicle", "cell", "rank", "speed"], heard_of, names]
+
+
 @given(
     st.lists(ROW, min_size=1, max_size=60),
     st.integers(1, 6),
@@ -192,8 +204,8 @@ def test_any_number_of_vehicle_shards_and_length_of_panes_gives_the_tally_of_the
     """Cut as a stream cuts it: by slot, pane and shard; each shard merged by itself, their rows put together."""
     cap = ContributionBound(max_cells=2, max_samples=2) if capped else None
     shuffled = random.sample(rows, len(rows))
-    vehicle, second, lat, lon, speed = np.array(shuffled, np.int64).T
-    observations = Observations(vehicle, second * S_US, np.zeros(len(rows), np.int64), lat, lon, speed, speed)
+    vehicle, second, lat, lon, value = np.array(shuffled, np.int64).T
+    observations = Observations(vehicle, second * S_US, np.zeros(len(rows), np.int64), lat, lon, value, value)
     panes = {}
     for part in split(observations, lat * 5 + lon + 100, shards, pane_s):
         panes.setdefault(part.shard, []).append(tally_pane(unpack_events([part.data]), cap, COLUMNS))

@@ -348,7 +348,7 @@ def test_a_line_of_one_gigabyte_is_passed_over(name, tmp_path):
         file.seek(0, 2)
         file.write(b"\n" + encode(row(1)))
     observed, refused, _ = run(source, path, rules())
-    assert (len(observed.speed), refused) == (2, {"too-long": 1})
+    assert (len(observed.value), refused) == (2, {"too-long": 1})
     if name == "csv":
         assert peak_mb("mapped('csv')", path) < 512
 

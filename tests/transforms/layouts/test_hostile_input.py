@@ -33,7 +33,7 @@ def test_one_bad_row_never_costs_a_good_one(name, tmp_path):
         first = 1 if name == "iudx-lines" and line.startswith(b"[") else 0  # there it would announce an array
         for place in (first, 2, 4):
             observed, refused, rows = read(name, tmp_path, [*good[:place], line, *good[place:]])
-            assert (len(observed.speed), refused, rows) == (4, {reason: 1}, 5), (reason, line[:60], place)
+            assert (len(observed.value), refused, rows) == (4, {reason: 1}, 5), (reason, line[:60], place)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -63,7 +63,7 @@ def test_ten_percent_of_bad_events_cost_no_good_one_and_are_counted_exactly(name
         lines.append(line)
     observed, refused, rows = read(name, tmp_path, lines)
     assert places(observed) == good
-    assert len(observed.speed) == len(good)
+    assert len(observed.value) == len(good)
     assert rows == 20_000
     assert refused == expected
 
@@ -85,7 +85,7 @@ def test_a_line_of_65536_bytes_is_read_and_one_of_65537_is_not(name, ending, tmp
         observed, refused, _ = run(source, str(tmp_path / "a"), rules())
         times = 1 if name == "iudx-array" else 3
         assert refused == {key: count * times for key, count in reason.items()}
-        assert len(observed.speed) == (1 if times == 1 else 2)
+        assert len(observed.value) == (1 if times == 1 else 2)
 
 
 @pytest.mark.parametrize("speed", [b"20", b"1e999"])
@@ -99,7 +99,7 @@ def test_the_longest_line_is_read_whatever_the_speed_beside_it(name, ending, spe
     header = [",".join(FIELDS).encode()] if name == "csv" else []
     (tmp_path / "a").write_bytes(ending.join([*header, longest, other.replace(b"12.25", speed), b""]))
     observed, refused, _ = run(source, str(tmp_path / "a"), rules())
-    assert (len(observed.speed), refused) == (2, {})
+    assert (len(observed.value), refused) == (2, {})
 
 
 @pytest.mark.parametrize("name", ["csv", "jsonl", "iudx-lines"])
@@ -111,7 +111,7 @@ def test_long_lines_at_the_edge_of_a_chunk_cost_themselves_alone(name, around, t
     rest = CHUNK_BYTES + around - sum(len(line) + 1 for line in [*filler, *good[:5]])
     lines = [*good[:5], *filler, b"y" * max(1, rest), b"z" * (LINE_BYTES + 1), *good[5:]]
     observed, refused, rows = read(name, tmp_path, lines)
-    assert len(observed.speed) == 10
+    assert len(observed.value) == 10
     assert rows == len(lines)
     assert refused.total() == len(lines) - 10
     assert refused["too-long"] == 1 + (rest > LINE_BYTES)
@@ -124,7 +124,7 @@ def test_a_bad_value_in_typed_columns_costs_its_row_alone(tmp_path):
     path = write_parquet(tmp_path / "a", {field: pa.array(values) for field, values in columns.items()})
     observed, refused, _ = run(mapped("parquet"), path, rules())
     assert refused == {"missing-vehicle": 1, "bad-position": 1, "bad-speed": 1, "bad-time": 1}
-    assert len(observed.speed) == 6
+    assert len(observed.value) == 6
 
 
 def test_bytes_that_are_not_utf8_in_avro_cost_their_row_alone(tmp_path):
@@ -132,7 +132,7 @@ def test_bytes_that_are_not_utf8_in_avro_cost_their_row_alone(tmp_path):
     path = write_avro(tmp_path / "a", [{**row(i), "vehicle": f"REPLACE{i}"} for i in range(5)], types, "null")
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes().replace(b"REPLACE3", b"REPL\xffCE3"))
     observed, refused, _ = run(mapped("avro"), path, rules())
-    assert (len(observed.speed), refused) == (4, {"not-utf8": 1})
+    assert (len(observed.value), refused) == (4, {"not-utf8": 1})
 
 
 @pytest.mark.parametrize("text", ["1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 5_000])
@@ -140,7 +140,7 @@ def test_a_json_speed_beyond_float64_is_finite_and_stays(text, tmp_path):
     line = json_line({**row(1), "speed": "SPEED"}).replace(b'"SPEED"', text.encode())
     observed, refused, _ = read("jsonl", tmp_path, [json_line(row(0)), line])
     assert refused == {}
-    assert observed.speed[1] == (0 if text.startswith("-") else 6_500)
+    assert observed.value[1] == (0 if text.startswith("-") else 6_500)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_reading_goes_on_at_the_element_after_a_damaged_one(element, between, tm
     good = [iudx_element(row(i)) for i in range(6)]
     path = write_array(tmp_path / "a", [*good[:3], element, *good[3:]], between)
     observed, refused, _ = run(FIXED["iudx"].layout, path, rules())
-    assert len(observed.speed) == 6
+    assert len(observed.value) == 6
     assert refused.total() >= 1
 
 
@@ -215,7 +215,7 @@ def test_reading_goes_on_at_the_element_after_a_damaged_one(element, between, tm
 def test_the_end_of_an_array_may_be_torn(tail, tmp_path):
     good = b"[" + b",".join(iudx_element(row(i)) for i in range(6))
     (tmp_path / "a").write_bytes(good + tail)
-    assert len(run(FIXED["iudx"].layout, str(tmp_path / "a"), rules())[0].speed) == 6
+    assert len(run(FIXED["iudx"].layout, str(tmp_path / "a"), rules())[0].value) == 6
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ INJECTIONS = [
 def test_an_id_is_an_id_and_never_in_a_message(plate, tmp_path, caplog, capfd):
     rows = [{**row(i), "vehicle": plate} for i in range(3)]
     good, refused, _ = read("jsonl", tmp_path, map(json_line, rows))
-    assert (len(good.speed), refused) == (3, {})
+    assert (len(good.value), refused) == (3, {})
     for name in NAMES:
         for bad in ({"time": plate}, {"lat": plate}, {"speed": plate}, {"vehicle": plate * 60}):
             observed = read(name, tmp_path, [WRITERS[name][1]({**item, **bad}).replace(b"\n", b" ") for item in rows])

@@ -97,8 +97,8 @@ def test_capmetro_files_are_read_whole(data):
     by = rules(layout("capmetro", None, None, None).units, **WIDE)
     parts = [run(FIXED["capmetro"].layout, str(path), by) for path in sorted((data / "capmetro").glob("*.csv"))]
     assert sum(rows for _, _, rows in parts) == 115_088
-    assert sum(len(observed.speed) for observed, _, _ in parts) == 115_088
-    assert sum(int(np.count_nonzero(observed.speed == 0)) for observed, _, _ in parts) / 115_088 == pytest.approx(
+    assert sum(len(observed.value) for observed, _, _ in parts) == 115_088
+    assert sum(int(np.count_nonzero(observed.value == 0)) for observed, _, _ in parts) / 115_088 == pytest.approx(
         0.42, abs=0.01
     )
     assert len({*parts[0][0].vehicle.tolist()}) > 100
@@ -199,7 +199,7 @@ def test_quotes_line_ends_blank_lines_and_a_byte_order_mark_are_fine(tmp_path):
     lines = [b'"a, ""b""",bus,2023-11-15T12:00:00Z,30,-97,1', b"", b',"bus ""7""",2023-11-15T12:00:00Z,30,-97,2']
     path.write_bytes(header + b"\r\n".join(lines))
     observed, refused, rows = run(mapped("csv"), str(path), rules())
-    assert (rows, refused, observed.speed.tolist()) == (2, Counter(), [100, 200])
+    assert (rows, refused, observed.value.tolist()) == (2, Counter(), [100, 200])
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\r\n", b"vehicle,time,lat,lon,speed", b"vehicle,time,lat,lon,speed\n\n"])
@@ -233,7 +233,7 @@ def test_files_longer_than_a_chunk_lose_nothing(tmp_path, kind):
     assert len(list(source.read(path))) > 1
     observed, refused, count = run(source, path, rules())
     assert (count, refused) == (60_000, Counter())
-    assert observed.speed.tolist() == [round(row["speed"] * 100) for row in rows]
+    assert observed.value.tolist() == [round(row["speed"] * 100) for row in rows]
 
 
 # --- files that cannot be read ------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_absent_gtfs_fields_are_missing_and_default_values_are_not(tmp_path):
     path.write_bytes(feed.SerializePartialToString().replace(b"REPLACE", b"REPL\xffCE"))
     source = FIXED["gtfs-realtime"].layout
     observed, refused, rows = run(source, str(path), rules(source.units))
-    assert (rows, observed.speed.tolist()) == (9, [3_600, 0])
+    assert (rows, observed.value.tolist()) == (9, [3_600, 0])
     assert refused == {
         "missing-speed": 1, "missing-position": 1, "missing-time": 1, "missing-vehicle": 1,
         "implausible-time": 1, "too-long": 1, "not-utf8": 1,

@@ -74,7 +74,7 @@ def files_of(own, place, rows, folder):
 def test_the_registered_columns_are_those_that_are_read(name, place, tmp_path):
     own = FIXED[name]
     events, refused, rows = files_of(own, place, [row(own, i) for i in range(40)], tmp_path)
-    assert (len(events.speed), refused.total(), rows) == (40, 0, 40)
+    assert (len(events.value), refused.total(), rows) == (40, 0, 40)
     assert sorted(set(events.lat_e7.tolist())) == [round((30 + i / 1000) * 1e7) for i in range(40)]
 
 
@@ -86,7 +86,7 @@ def test_a_damaged_row_costs_itself_alone(name, place, tmp_path):
     for text in damage:
         rows = [row(own, i) for i in range(4)]
         events, refused, _ = files_of(own, place, [*rows[:2], text, *rows[2:]], tmp_path)
-        assert (len(events.speed), refused.total()) == (4, 1), text
+        assert (len(events.value), refused.total()) == (4, 1), text
 
 
 @pytest.mark.parametrize("name", ALL)

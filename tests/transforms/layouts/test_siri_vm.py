@@ -31,7 +31,7 @@ def test_every_vehicle_is_a_row_in_metres_per_second(tmp_path, prefix):
     assert read(tmp_path / "a.xml")[0] == [{name: str(row[name]) for name in FIELDS} for row in ROWS]
     observed, refused, rows = run(SIRI, str(tmp_path / "a.xml"), rules(SIRI.units))
     assert (rows, not refused) == (40, True)
-    assert observed.speed[1] == round(ROWS[1]["speed"] * 3.6 * 100)
+    assert observed.value[1] == round(ROWS[1]["speed"] * 3.6 * 100)
 
 
 def test_compressed_files_and_messages_give_the_same_rows(tmp_path):
@@ -51,7 +51,7 @@ def test_a_row_that_lacks_a_field_is_refused_alone_and_a_long_field_costs_its_ro
     lacking = [{**ROWS[0], name: None} for name in FIELDS]
     (tmp_path / "a.xml").write_bytes(document(map(activity, [*lacking, {**ROWS[0], "vehicle": "v" * 70_000}, ROWS[1]])))
     observed, refused, rows = run(SIRI, str(tmp_path / "a.xml"), rules(SIRI.units))
-    assert (len(observed.speed), rows) == (1, 7)
+    assert (len(observed.value), rows) == (1, 7)
     missing = {f"missing-{name}": 1 for name in ("vehicle", "time", "speed")}
     assert refused == missing | {"missing-position": 2, "too-long": 1}
 

@@ -27,8 +27,8 @@ def document(rows, place=("entity",)):
 def found_in(path, data, source=None):
     path.write_bytes(data)
     observations, refused, rows = run(source or snapshots(), str(path), rules())
-    assert rows == len(observations.speed) + refused.total()
-    return len(observations.speed), dict(refused)
+    assert rows == len(observations.value) + refused.total()
+    return len(observations.value), dict(refused)
 
 
 @pytest.mark.parametrize("records", PLACES)

@@ -99,7 +99,7 @@ def test_a_file_of_this_kind_is_read_whole(tmp_path):
     observed, refused, _ = run(source, str(tmp_path / "a.csv"), rules(source.units))
     assert refused == {"bad-position": 1}
     assert observed.event_us.tolist() == [us_of(datetime(2023, 11, 15, 12, 30, tzinfo=UTC))]
-    assert (observed.lat_e7.tolist(), observed.speed.tolist()) == ([302_500_000], [1_250])
+    assert (observed.lat_e7.tolist(), observed.value.tolist()) == ([302_500_000], [1_250])
     with pytest.raises(ValueError, match="time_unit: goes without time_format"):
         layout("csv", MAP, "iso", None, time_format="%d.%m.%Y %H:%M")
     with pytest.raises(ValueError, match="decimal: goes with layout 'csv' only"):

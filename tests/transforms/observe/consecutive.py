@@ -43,7 +43,7 @@ def events_of(some):
             lat_e7=np.array([300_000_000 + row[2] * 10_000 for row in events], np.int64),
             lon_e7=np.array([-977_000_000 + row[3] * 10_000 for row in events], np.int64),
             cell=np.array([row[2] // 10 for row in events], np.int64),
-            speed=np.zeros(len(events), np.int64),
+            value=np.zeros(len(events), np.int64),
         )
         for slot_s, events in slots.items()
     }

@@ -28,7 +28,7 @@ def one(field, value, kind=None, by=None):
     batch = batch.set_column(batch.schema.get_field_index(field), field, column)
     observations, refused = parse(batch, by or rules())
     if refused:
-        assert len(observations.speed) == 0
+        assert len(observations.value) == 0
         ((reason, count),) = refused.items()
         assert count == 1
         return reason
@@ -215,7 +215,7 @@ def test_no_finite_speed_changes_what_is_accepted(speeds):
     calm = [{**good_row(i), "speed": 1.0} for i in range(len(speeds))]
     observed, refused = parse(table(rows) if rows else table([GOOD])[:0], rules())
     assert refused == {}
-    assert all(0 <= step <= UPPER_STEPS for step in observed.speed.tolist())
+    assert all(0 <= step <= UPPER_STEPS for step in observed.value.tolist())
     if rows:
         for name in ("vehicle", "event_us", "lat_e7", "lon_e7"):
             np.testing.assert_array_equal(getattr(observed, name), getattr(parse(table(calm), rules())[0], name))
@@ -317,7 +317,7 @@ def columns_of_anything(rows):
 def test_rows_are_observations_or_refused_whatever_the_columns_hold(columns, units):
     batch = pa.RecordBatch.from_arrays(list(columns), ["vehicle", "time", "lat", "lon", "speed"])
     observed, refused = parse(batch, rules(units))
-    assert batch.num_rows == len(observed.speed) + sum(refused.values())
+    assert batch.num_rows == len(observed.value) + sum(refused.values())
     alone = [parse(batch[i : i + 1], rules(units)) for i in range(batch.num_rows)]
     np.testing.assert_array_equal(observed.vehicle, np.concatenate([part.vehicle for part, _ in alone]))
     for reason in REASONS:
