@@ -288,7 +288,7 @@ def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Inp
             delimiter=table.delimiter,
             header=table.header,
             records=table.records,
-            with_speed=table.derived_speed is None,
+            with_value=table.derived_speed is None,
             headed=headed,
         )
     except ValueError as error:

@@ -83,22 +83,22 @@ def layout(
     delimiter: str | None = None,
     header: bool | None = None,
     records: str | None = None,
-    with_speed: bool = True,
+    with_value: bool = True,
     headed: bool = False,
 ) -> Layout:
     """Makes the layout of that name. Raises ValueError naming the field, the rule and the value.
 
     columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; units:
     `iso` and `km/h` unless given. time_zone: of times without an offset. time_format: in place of a time_unit. records:
-    of JSON, the path of the array around the objects. with_speed, headed: whether rows have a speed, and a heading.
+    of JSON, the path of the array around the objects. with_value, headed: whether rows have a value, and a heading.
     """
-    fields = _fields(with_speed=with_speed, headed=headed)
+    fields = _fields(with_value=with_value, headed=headed)
     of_times = dict[str, object](time_unit=time_unit, time_zone=time_zone, time_format=time_format)
     options = dict[str, object](delimiter=delimiter, header=header, decimal=decimal, records=records)
     if name in FIXED:
         return _fixed(name, headed, {"columns": columns, "speed_unit": speed_unit} | of_times | options)
     _check_name(name, [*FIXED, *MAPPED])
-    if speed_unit is not None and not with_speed:
+    if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     own = _own_options(name, options)
     units = _units(time_unit, speed_unit, time_zone, time_format)
@@ -153,8 +153,8 @@ def message_layout(name: str, layout: Layout) -> MessageLayout:
     raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
-def _fields(*, with_speed: bool, headed: bool) -> tuple[str, ...]:
-    fields = FIELDS if with_speed else FIELDS[:-1]
+def _fields(*, with_value: bool, headed: bool) -> tuple[str, ...]:
+    fields = FIELDS if with_value else FIELDS[:-1]
     return with_heading(fields) if headed else fields
 
 

@@ -76,5 +76,5 @@ def _layout(sample: Sample, columns: DraftedColumns) -> Layout:
         records=sample.records,
         time_zone="UTC" if columns.time_unit == "iso" else None,  # of local times any will do
         time_format=form,
-        with_speed="speed" in columns.names,
+        with_value="speed" in columns.names,
     )

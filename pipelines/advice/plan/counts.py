@@ -20,7 +20,7 @@ from pipelines.made_up_fleet import MadeUpFleet, simulate
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import tally
-from transforms.layouts.base import Units
+from transforms.layouts.base import FIELDS, Units
 from transforms.observe.events import events_of
 from transforms.observe.parse import Rules
 from transforms.places.ground import Hexagons
@@ -106,7 +106,7 @@ def sample_counts(day: pa.Table, fleet: MadeUpFleet, spec: Specification) -> Sam
         calendar=when,
         vehicle_key=b"made-up vehicles have no secrets",
     )
-    whole = day.rename_columns(["vehicle", "time", "lat", "lon", "speed"]).combine_chunks()
+    whole = day.rename_columns([*FIELDS]).combine_chunks()
     parts = []
     for slot_s, packed in events_of(whole.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
         parts.append(tally(wire.unpack_events([packed]), slot_s, None, ()).tally)
