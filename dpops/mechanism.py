@@ -102,7 +102,7 @@ class Plan:
     bias_bound: worst-case distance of the noiseless value from the true one, in units.
     sensitivity: by how many steps one user moves the integer at most; 0 where nothing is drawn.
     facts: what a reviewer may ask for (users, samples, arrays, ..).
-    rounding: how far rounding alone, of speeds to the grid above all, may move the statistic either way, in units.
+    rounding: how far rounding alone, of values to the grid above all, may move the statistic either way, in units.
     Below 0, as it is by default, it becomes that of a mean: half a grid step.
     version: of its document; before 2, the bias that is published with a value left rounding out.
     A plan that costs nothing (epsilon 0) says in its facts which integer is released, as "constant".

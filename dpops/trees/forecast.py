@@ -1,4 +1,4 @@
-"""What error a released distribution will have where speeds are as a prior says: from public information alone."""
+"""What error a released distribution will have where values are as a prior says: from public information alone."""
 
 from fractions import Fraction
 from functools import lru_cache

@@ -114,7 +114,7 @@ def is_of_places(unit: StageUnit | LiveUnit) -> bool:
 
 
 def is_of_classes(unit: StageUnit | LiveUnit) -> bool:
-    """Says whether a recorded stage is about speed classes: it says nothing of means."""
+    """Says whether a recorded stage is about classes of values: it says nothing of means."""
     return "classes" in unit.plan
 
 

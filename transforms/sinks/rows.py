@@ -58,7 +58,7 @@ parent: where a HAT is not known, the parent cell that is, or "day", the cell's 
 product: what a row of a coarser product is. place: of a product of places which one, as in `cell`; days: on how
 many released days its row rests; vehicles_at_least: 4 where these prove it. model_value, ..:
 what the entry and those before it teach of a HAT's mean, beside what was released of it; model_status: ok, unreliable,
-or held-back where there is no value. p15, ..: of a cell's day or part of it, speeds that so many of a hundred reports
+or held-back where there is no value. p15, ..: of a cell's day or part of it, values that so many of a hundred reports
 do not exceed; distribution_status: likewise of these."""
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}

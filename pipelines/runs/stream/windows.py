@@ -41,7 +41,7 @@ def stream(
     """Joins the whole road end to end, from its source to its sinks.
 
     A savepoint finds its steps by name. One has the `identity` of specification and key in its name: so Flink refuses a
-    savepoint with slots, cells and speeds of another one, or with vehicles that would be counted twice under our key.
+    savepoint with slots, cells and values of another one, or with vehicles that would be counted twice under our key.
     """
     beats = p | f"heartbeat of {identity}" >> heartbeat
     for of, estimates in released(p | "read" >> source, beats, heartbeat.start_s, job, later):

@@ -10,7 +10,7 @@ from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.periods.states import StateSource, state_after
 
 MARGIN_KMH = Fraction(3)
-"""Centres stay so far from both ends of the speeds."""
+"""Centres stay so far from both ends of the grid."""
 
 
 def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:

@@ -46,7 +46,7 @@ from transforms.time.days_off import recorded_hours
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-    """Finds the speeds around which the next stage looks: the day's own first look, or a forecast from earlier days."""
+    """Finds the values around which the next stage looks: the day's own first look, or a forecast from earlier days."""
     learned = learned_from(entries, policy)
     last = numbers_of(entries[-1].unit)
     own = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
@@ -59,7 +59,7 @@ def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots
 
 
 class TaughtBeside(NamedTuple):
-    """What entries say beside means of cells: of places, where a product is about them, and of speed classes."""
+    """What entries say beside means of cells: of places, where a product is about them, and of classes of values."""
 
     places: Taught | None = None
     classes: TaughtClasses | None = None

@@ -1,4 +1,4 @@
-"""What the ledger's entries teach of distributions: how speeds are spread in each cell, and at a time. No data."""
+"""What the ledger's entries teach of distributions: how values are spread in each cell, and at a time. No data."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

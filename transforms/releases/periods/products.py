@@ -23,7 +23,7 @@ PRODUCTS: tuple[ProductName, ...] = get_args(ProductName)
 PERCENTILES = tuple(f"{name}{end}" for name in ("p15", "p50", "p85") for end in ("", "_lower95", "_upper95"))
 DISTRIBUTION_STATUS = "distribution_status"
 DISTRIBUTION = (*PERCENTILES, DISTRIBUTION_STATUS)
-"""Further columns of a mean's row that say how speeds are spread."""
+"""Further columns of a mean's row that say how values are spread."""
 
 Part = tuple[int, int]
 """A part of the day: local minutes of its start and of its end."""
@@ -46,7 +46,7 @@ class Product:
 
     @property
     def has_distributions(self) -> bool:
-        """Whether its rows also say how speeds are spread, where a stage is about speed classes."""
+        """Whether its rows also say how values are spread, where a stage is about classes of values."""
         return self.name in ("cell-day", "cell-part")
 
 

@@ -106,7 +106,7 @@ class LevelsPolicy:
 
     @property
     def classes(self) -> Classes | None:
-        """The speed classes that a stage is about."""
+        """The classes of values that a stage is about."""
         return next((Classes(stage.classes) for stage in self.later if stage.classes), None)
 
     @property
