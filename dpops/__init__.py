@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, limit_of
     from dpops.allocation import Allocation
-    from dpops.claims import ZCDP, ApproxDP, ClaimError, PureDP, claim_of, rho_within
+    from dpops.claims import ZCDP, ApproxDP, ClaimError, GaussianDP, PureDP, claim_of, rho_within
     from dpops.estimate import Estimates
     from dpops.forecast import Prior
     from dpops.mechanism import Mechanism, Plan, PlanError, Totals
@@ -28,6 +28,7 @@ __all__ = [
     "CountsKnown",
     "DeltaLimit",
     "Estimates",
+    "GaussianDP",
     "Grid",
     "Limit",
     "Mechanism",
@@ -49,7 +50,7 @@ __all__ = [
 _WHERE = {
     "accountant": ("Accountant", "DeltaLimit", "Limit", "PureLimit", "limit_of"),
     "allocation": ("Allocation",),
-    "claims": ("ZCDP", "ApproxDP", "ClaimError", "PureDP", "claim_of", "rho_within"),
+    "claims": ("ZCDP", "ApproxDP", "ClaimError", "GaussianDP", "PureDP", "claim_of", "rho_within"),
     "estimate": ("Estimates",),
     "forecast": ("Prior",),
     "mechanism": ("Mechanism", "Plan", "PlanError", "Totals"),

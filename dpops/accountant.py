@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
-from dpops.claims import ZCDP, ZERO, ApproxDP, Claim, ClaimError, PureDP, rho_within
+from dpops.claims import NOISE_CLAIMS, ZCDP, ZERO, Accounting, ApproxDP, Claim, ClaimError, GaussianDP, PureDP
 
 _SHOWN_PARTS = 10**9
 
@@ -17,7 +17,8 @@ _SHOWN_PARTS = 10**9
 class Accountant:
     """What draws claim together, exactly, kind by kind. Adding claims gives another accountant.
 
-    pure: the sum of epsilons of pure claims. rho: of zero-concentrated ones. epsilon, delta: of approximate ones.
+    pure: the sum of epsilons of pure claims. rho: of zero-concentrated ones that claim no more. epsilon, delta: of
+    approximate ones. gaussian: the sum of rho of Gaussian claims.
 
     >>> from fractions import Fraction
     >>> Accountant().compose([PureDP(Fraction(1, 2)), PureDP(Fraction(1, 3))]).claims()
@@ -28,24 +29,33 @@ class Accountant:
     rho: Fraction = ZERO
     epsilon: Fraction = ZERO
     delta: Fraction = ZERO
+    gaussian: Fraction = ZERO
 
     def compose(self, claims: Iterable[Claim]) -> "Accountant":
         """Adds claims up, kind by kind: sequential composition, even if earlier results choose a later draw."""
-        pure, rho, epsilon, delta = self.pure, self.rho, self.epsilon, self.delta
+        pure, rho, epsilon, delta, gaussian = self._parts()
         for claim in claims:
             match claim:
                 case PureDP():
                     pure += claim.epsilon
+                case GaussianDP():
+                    gaussian += claim.rho
                 case ZCDP():
                     rho += claim.rho
                 case ApproxDP():
                     epsilon, delta = epsilon + claim.epsilon, delta + claim.delta
-        return Accountant(pure, rho, epsilon, delta)
+        return Accountant(pure, rho, epsilon, delta, gaussian)
+
+    @property
+    def concentrated(self) -> Fraction:
+        """The sum of rho, of Gaussian claims too."""
+        return self.rho + self.gaussian
 
     def claims(self) -> list[Claim]:
         """Gives the sum as one claim for each kind that there is."""
         claims: list[Claim] = [PureDP(self.pure)] if self.pure else []
         claims += [ZCDP(self.rho)] if self.rho else []
+        claims += [GaussianDP(self.gaussian)] if self.gaussian else []
         return claims + ([ApproxDP(self.epsilon, self.delta)] if self.epsilon or self.delta else [])
 
     def __add__(self, other: "Accountant") -> "Accountant":
@@ -60,7 +70,7 @@ class Accountant:
         return all(ours >= theirs for ours, theirs in zip(self._parts(), other._parts(), strict=True))
 
     def _parts(self) -> tuple[Fraction, ...]:
-        return self.pure, self.rho, self.epsilon, self.delta
+        return self.pure, self.rho, self.epsilon, self.delta, self.gaussian
 
 
 def most_of(groups: Mapping[Accountant, int], most: int) -> Accountant:
@@ -115,6 +125,10 @@ class Limit(ABC):
         """Says whether so much may be spent."""
 
     @abstractmethod
+    def adds_up(self, spent: Accountant) -> bool:
+        """Says whether all of it is of kinds that the limit adds up, however much it is."""
+
+    @abstractmethod
     def part(self, spent: Accountant) -> float:
         """Says which part of the limit was spent, rounded; 1 where so much may not be spent."""
 
@@ -155,13 +169,16 @@ class PureLimit(Limit):
         return f"{float(self.epsilon):g}"
 
     def fits(self, spent: Accountant) -> bool:
-        return not (spent.rho or spent.epsilon or spent.delta) and spent.pure <= self.epsilon
+        return self.adds_up(spent) and spent.pure <= self.epsilon
+
+    def adds_up(self, spent: Accountant) -> bool:
+        return not (spent.concentrated or spent.epsilon or spent.delta)
 
     def part(self, spent: Accountant) -> float:
         return float(spent.pure / self.epsilon) if self.fits(spent) else 1.0
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        if spent.rho or spent.epsilon or spent.delta:
+        if not self.adds_up(spent):
             raise ClaimError("the account's limit names no delta: only pure epsilon can be spent on it")
         return ApproxDP(spent.pure, ZERO)
 
@@ -171,19 +188,24 @@ class PureLimit(Limit):
 
 @dataclass(frozen=True, slots=True)
 class DeltaLimit(Limit):
-    """A vehicle may spend at most (epsilon, delta) in a period, kept in rho.
+    """A vehicle may spend at most (epsilon, delta) in a period, kept in rho, or in mu^2.
 
     pure: the part of epsilon that is set apart for pure claims, which are added up there. None: they count
-    epsilon^2 / 2 in rho. It is fixed beforehand, since a division made after some results would need a proof.
+    epsilon^2 / 2 in rho. accounting: with "gdp" all else that fits are Gaussian claims, kept in mu^2. Both are fixed
+    beforehand, since a division, or a choice between two sums, that is made after some results would need a proof.
 
     >>> from fractions import Fraction
-    >>> DeltaLimit(Fraction(264, 100), Fraction(1, 10**6)).fits(Accountant(rho=Fraction(12, 100)))
+    >>> limit = DeltaLimit(Fraction(264, 100), Fraction(1, 10**6))
+    >>> limit.fits(Accountant(rho=Fraction(12, 100))), limit.fits(Accountant(rho=Fraction(15, 100)))
+    (True, False)
+    >>> DeltaLimit(limit.epsilon, limit.delta, accounting="gdp").fits(Accountant(gaussian=Fraction(15, 100)))
     True
     """
 
     epsilon: Fraction
     delta: Fraction
     pure: Fraction | None = None
+    accounting: Accounting = "zcdp"
 
     def __post_init__(self) -> None:
         _above_zero("epsilon", self.epsilon)
@@ -194,51 +216,66 @@ class DeltaLimit(Limit):
 
     def __str__(self) -> str:
         pure = "" if self.pure is None else f",pure={self.pure}"
-        return f"epsilon={self.epsilon},delta={self.delta}{pure}"
+        accounting = "" if self.accounting == "zcdp" else f",accounting={self.accounting}"
+        return f"epsilon={self.epsilon},delta={self.delta}{pure}{accounting}"
 
     def said(self) -> str:
         apart = "" if self.pure is None else f", {float(self.pure):g} of it for pure claims"
         return f"{float(self.epsilon):g} at delta {float(self.delta):g}{apart}"
 
+    @property
+    def most(self) -> Accountant:
+        """The most that fits: what is set apart in pure claims, and the rest in Gaussian noise."""
+        apart = self.pure or ZERO
+        noise = NOISE_CLAIMS[self.accounting].within(self.epsilon - apart, self.delta)
+        return Accountant(pure=apart).compose([noise])
+
     def fits(self, spent: Accountant) -> bool:
         apart = self.pure or ZERO
-        if spent.delta > self.delta or (self.pure is not None and spent.pure > apart):
+        if not self.adds_up(spent) or spent.delta > self.delta or (self.pure is not None and spent.pure > apart):
             return False
-        rho, left = self._rho(spent), self.epsilon - apart - spent.epsilon
-        if rho == 0:
+        noise, left = self._noise(spent), self.epsilon - apart - spent.epsilon
+        if noise.rho == 0:
             return left >= 0
-        return spent.delta < self.delta and rho <= rho_within(left, self.delta - spent.delta)
+        return spent.delta < self.delta and noise.rho <= noise.within(left, self.delta - spent.delta).rho
 
     def part(self, spent: Accountant) -> float:
         if not self.fits(spent):
             return 1.0
-        apart, rho = self.pure or ZERO, self._rho(spent)
+        apart, noise = self.pure or ZERO, self._noise(spent)
         whole = self.epsilon - apart
         parts = [spent.epsilon / whole, spent.delta / self.delta, spent.pure / apart if apart else ZERO]
-        if rho:
-            parts.append(rho / rho_within(whole - spent.epsilon, self.delta - spent.delta))
+        if noise.rho:
+            parts.append(noise.rho / noise.within(whole - spent.epsilon, self.delta - spent.delta).rho)
         return float(max(parts))
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Says what was spent, at the limit's delta as soon as any rho is; an epsilon is rounded up to a billionth."""
+        """Says what was spent, at the limit's delta as soon as there is Gaussian noise; epsilon rounded up to 1e-9."""
+        if not self.adds_up(spent):
+            raise ClaimError("the account adds up Gaussian claims alone, and pure ones in what is set apart for them")
         pure = ZERO if self.pure is None else spent.pure
-        rho = self._rho(spent)
-        if rho == 0:
+        noise = self._noise(spent)
+        if noise.rho == 0:
             return ApproxDP(pure + spent.epsilon, spent.delta)
-        epsilon = pure + spent.epsilon + ZCDP(rho).approx(self.delta - spent.delta).epsilon
+        epsilon = pure + spent.epsilon + noise.approx(self.delta - spent.delta).epsilon
         rounded = Fraction(math.ceil(epsilon * _SHOWN_PARTS), _SHOWN_PARTS)
         return ApproxDP(min(rounded, self.epsilon) if epsilon <= self.epsilon else rounded, self.delta)
 
     def lowers(self, other: "Limit") -> bool:
         return (
             isinstance(other, DeltaLimit)
-            and self.pure == other.pure
+            and (self.pure, self.accounting) == (other.pure, other.accounting)
             and self.epsilon <= other.epsilon
             and self.delta <= other.delta
         )
 
-    def _rho(self, spent: Accountant) -> Fraction:
-        return spent.rho + (PureDP(spent.pure).zcdp().rho if self.pure is None else ZERO)
+    def adds_up(self, spent: Accountant) -> bool:
+        return self.accounting == "zcdp" or not (spent.rho or (spent.pure and self.pure is None))
+
+    def _noise(self, spent: Accountant) -> ZCDP:
+        """Adds up what delta is for."""
+        pure = PureDP(spent.pure).zcdp().rho if self.pure is None else ZERO
+        return NOISE_CLAIMS[self.accounting](spent.concentrated + pure)
 
 
 class Span(NamedTuple):
@@ -287,6 +324,9 @@ class SpanLimits(Limit):
         """Says whether so much may be spent on one day: it counts in every span."""
         return all(span.limit.fits(spent) for span in self.by_days)
 
+    def adds_up(self, spent: Accountant) -> bool:
+        return all(span.limit.adds_up(spent) for span in self.by_days)
+
     def part(self, spent: Accountant) -> float:
         return max(span.limit.part(spent) for span in self.by_days)
 
@@ -307,14 +347,17 @@ def limit_of(text: str) -> Limit:
     '2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days'
     """
     if text.startswith("days="):
-        parts = (part.removeprefix("days=").partition(":") for part in text.split(";"))
-        return SpanLimits(tuple(Span(int(days), limit_of(limit)) for days, _, limit in parts))
+        spans = (part.removeprefix("days=").partition(":") for part in text.split(";"))
+        return SpanLimits(tuple(Span(int(days), limit_of(limit)) for days, _, limit in spans))
     if "=" not in text:
         return PureLimit(Fraction(text))
-    values = {name: Fraction(value) for name, _, value in (part.partition("=") for part in text.split(","))}
-    if not {"epsilon", "delta"} <= values.keys() <= {"epsilon", "delta", "pure"}:
-        raise ClaimError(f"a limit has an epsilon, and may have delta and pure; it has {', '.join(values)}")
-    return DeltaLimit(values["epsilon"], values["delta"], values.get("pure"))
+    parts = {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+    by_name: dict[str, Accounting] = {name: name for name in NOISE_CLAIMS}
+    accounting = by_name.get(parts.pop("accounting", "zcdp"))
+    if not {"epsilon", "delta"} <= parts.keys() <= {"epsilon", "delta", "pure"} or accounting is None:
+        raise ClaimError(f"a limit has an epsilon, and may have delta, pure and accounting; it has {', '.join(parts)}")
+    values = {name: Fraction(value) for name, value in parts.items()}
+    return DeltaLimit(values["epsilon"], values["delta"], values.get("pure"), accounting)
 
 
 def _above_zero(name: str, value: Fraction) -> None:

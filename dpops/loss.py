@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 from dpops.accountant import Accountant
+from dpops.normal import log_upper_tail, upper_tail
 
 
 def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False) -> float:
@@ -13,9 +14,10 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
     sees all noisy integers then finds the odds of the truth e^L times what they were before. A delta is no such
     chance: it bounds P(Y) - e^epsilon P'(Y) for every set Y of results (Meiser, 2018, compares the two).
 
-    Claims in rho are of Gaussian noise: their L is normal with mean rho and variance 2 rho; that of a discrete Gaussian
-    of many steps differs in far digits. A pure claim adds at most its epsilon. Or, whichever says less, all count as
-    zero-concentrated claims: exp(-(epsilon - rho)^2 / (4 rho)). Approximate claims bound no L: 1.
+    Claims in rho, or in mu^2 = 2 rho, are of Gaussian noise: their L is normal with mean rho and variance 2 rho; that
+    of a discrete or rounded Gaussian of many steps differs in far digits. A pure claim adds at most its epsilon. Or,
+    whichever says less, all count as zero-concentrated claims: exp(-(epsilon - rho)^2 / (4 rho)). Approximate claims
+    bound no L: 1.
 
     steered: the input of later draws may follow from earlier noise in the worst way that keeps the sum of rho. Then L
     is a Brownian motion, of drift 1 and variance 2 per rho, that is stopped at will and at the latest at rho: the most
@@ -26,33 +28,21 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
     """
     if spent.epsilon or spent.delta:
         return 1.0
-    if spent.pure <= epsilon and not spent.rho:
+    if spent.pure <= epsilon and not spent.concentrated:
         return 0.0
-    concentrated = _concentrated(float(epsilon), float(spent.rho + spent.pure**2 / 2))
+    concentrated = _concentrated(float(epsilon), float(spent.concentrated + spent.pure**2 / 2))
     left = float(epsilon - spent.pure)
-    return min(concentrated, _normal(left, float(spent.rho), steered=steered)) if left > 0 else concentrated
+    return min(concentrated, _normal(left, float(spent.concentrated), steered=steered)) if left > 0 else concentrated
 
 
 def _normal(epsilon: float, rho: float, *, steered: bool) -> float:
     """Bounds the loss of Gaussian noise alone; epsilon above 0."""
     spread = math.sqrt(2 * rho)
-    beyond = _upper_tail((epsilon - rho) / spread)
+    beyond = upper_tail((epsilon - rho) / spread)
     if not steered:
         return beyond
-    return min(beyond + math.exp(epsilon + _log_upper_tail((epsilon + rho) / spread)), 1.0)
+    return min(beyond + math.exp(epsilon + log_upper_tail((epsilon + rho) / spread)), 1.0)
 
 
 def _concentrated(epsilon: float, rho: float) -> float:
     return math.exp(-((epsilon - rho) ** 2) / (4 * rho)) if epsilon > rho else 1.0
-
-
-def _upper_tail(sds: float) -> float:
-    """Computes the upper tail of the standard normal law."""
-    return math.erfc(sds / math.sqrt(2)) / 2
-
-
-def _log_upper_tail(sds: float) -> float:
-    """Computes the log of the upper tail, sds > 0; far out by two terms. Source: Abramowitz, Stegun (1964), 26.2.12."""
-    if sds < 30:
-        return math.log(_upper_tail(sds))
-    return -sds * sds / 2 - math.log(sds * math.sqrt(2 * math.pi))

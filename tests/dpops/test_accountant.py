@@ -8,16 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, limit_of, most_of
-from dpops.claims import ZCDP, ApproxDP, Claim, ClaimError, PureDP, rho_within
+from dpops.claims import ZCDP, ApproxDP, Claim, ClaimError, GaussianDP, PureDP, rho_within
 
 DELTA = Fraction(1, 10**6)
 EPSILON = Fraction("2.64")
 TOTAL = DeltaLimit(EPSILON, DELTA)
 APART = DeltaLimit(EPSILON, DELTA, pure=Fraction(1))
+IN_MU = DeltaLimit(EPSILON, DELTA, accounting="gdp")
+IN_MU_APART = DeltaLimit(EPSILON, DELTA, pure=Fraction(1), accounting="gdp")
 
 parts = st.fractions(0, 10, max_denominator=1000)
 claims = st.one_of(
-    parts.map(PureDP), parts.map(ZCDP), st.builds(ApproxDP, parts, st.fractions(0, 1, max_denominator=1000))
+    parts.map(PureDP),
+    parts.map(ZCDP),
+    parts.map(GaussianDP),
+    st.builds(ApproxDP, parts, st.fractions(0, 1, max_denominator=1000)),
 )
 
 
@@ -31,7 +36,8 @@ def test_claims_add_up_exactly_in_any_order_and_any_grouping(some: list[Claim], 
     assert total == spent(*reversed(others), *reversed(some))
     assert total == spent(*some) + spent(*others)
     assert total.pure == sum(claim.epsilon for claim in [*some, *others] if isinstance(claim, PureDP))
-    assert total.rho == sum(claim.rho for claim in [*some, *others] if isinstance(claim, ZCDP))
+    assert total.concentrated == sum(claim.rho for claim in [*some, *others] if isinstance(claim, ZCDP))
+    assert total.gaussian == sum(claim.rho for claim in [*some, *others] if isinstance(claim, GaussianDP))
     assert spent(*total.claims()) == total
 
 
@@ -90,6 +96,41 @@ def test_a_limit_with_delta_is_spent_in_rho_to_its_last_bit() -> None:
     assert TOTAL.shown(spent(*slots)).delta == DELTA
 
 
+def test_a_limit_in_mu_is_spent_to_its_last_bit() -> None:
+    most = GaussianDP.within(EPSILON, DELTA)
+    slots = [most.times(Fraction(1, 24))] * 24
+    assert spent(*slots) == IN_MU.most
+    assert IN_MU.fits(spent(*slots))
+    assert not TOTAL.fits(spent(*slots))
+    assert not IN_MU.fits(spent(*slots, GaussianDP(Fraction(1, 10**30))))
+    assert float(IN_MU.shown(spent(*slots)).epsilon) == pytest.approx(2.64)
+    assert IN_MU.part(spent(*slots[:12])) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("other", [ZCDP(Fraction(1, 10**30)), PureDP(Fraction(1, 10**30))])
+def test_a_limit_in_mu_takes_nothing_but_gaussian_noise(other: Claim) -> None:
+    """Which of two sums a limit holds may not follow from results: so there is one."""
+    some = spent(GaussianDP(Fraction(1, 100)), other)
+    assert not IN_MU.adds_up(some)
+    assert not IN_MU.fits(some)
+    with pytest.raises(ClaimError, match="Gaussian claims alone"):
+        IN_MU.shown(some)
+
+
+def test_a_limit_in_mu_takes_pure_claims_in_the_part_that_is_set_apart_for_them() -> None:
+    full = spent(PureDP(Fraction(1)), GaussianDP.within(EPSILON - 1, DELTA))
+    assert IN_MU_APART.fits(full)
+    assert float(IN_MU_APART.shown(full).epsilon) == pytest.approx(2.64)
+    assert not IN_MU_APART.fits(full + spent(PureDP(DELTA)))
+    assert not IN_MU_APART.fits(full + spent(GaussianDP(DELTA)))
+
+
+def test_a_limit_in_rho_counts_gaussian_claims_as_rho() -> None:
+    most = rho_within(EPSILON, DELTA)
+    assert TOTAL.fits(spent(GaussianDP(most / 2), ZCDP(most / 2)))
+    assert not TOTAL.fits(spent(GaussianDP(most / 2), ZCDP(most / 2 + DELTA)))
+
+
 def test_pure_claims_count_half_their_square_where_nothing_is_set_apart() -> None:
     alone = spent(PureDP(EPSILON))
     assert not TOTAL.fits(alone)
@@ -146,11 +187,12 @@ def test_what_fits_still_fits_with_less(some: list[Claim], more: Claim) -> None:
         PureLimit(Fraction(20)),
         DeltaLimit(Fraction(20), DELTA),
         DeltaLimit(Fraction(20), DELTA, Fraction(9)),
+        DeltaLimit(Fraction(20), DELTA, Fraction(9), "gdp"),
     ):
         assert limit.fits(spent(*some)) or not limit.fits(spent(*some, more))
 
 
-@pytest.mark.parametrize("limit", [PureLimit(EPSILON), TOTAL, APART])
+@pytest.mark.parametrize("limit", [PureLimit(EPSILON), TOTAL, APART, IN_MU, IN_MU_APART])
 def test_a_limit_is_read_back_as_it_was_written(limit: Limit) -> None:
     assert limit_of(str(limit)) == limit
 
@@ -163,10 +205,20 @@ def test_a_limit_may_be_lowered_and_its_kind_stays() -> None:
     assert not PureLimit(EPSILON).lowers(TOTAL)
     assert not TOTAL.lowers(PureLimit(EPSILON))
     assert not APART.lowers(TOTAL)
+    assert not IN_MU.lowers(TOTAL)
+    assert not TOTAL.lowers(IN_MU)
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "epsilon=1,delta=0", "epsilon=1,delta=1", "epsilon=1,delta=1/9,pure=1", "delta=1"]
+    "text",
+    [
+        "0",
+        "epsilon=1,delta=0",
+        "epsilon=1,delta=1",
+        "epsilon=1,delta=1/9,pure=1",
+        "delta=1",
+        "epsilon=1,delta=1/9,accounting=rdp",
+    ],
 )
 def test_a_limit_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ClaimError):

@@ -12,8 +12,10 @@ from dpops.claims import (
     ApproxDP,
     Claim,
     ClaimError,
+    GaussianDP,
     PureDP,
     claim_of,
+    delta_of_gaussian,
     rho_within,
 )
 
@@ -25,7 +27,7 @@ DELTA = Fraction(1, 10**6)
 
 @given(epsilons, deltas)
 def test_a_claim_is_read_back_as_it_was_written(number: Fraction, delta: Fraction) -> None:
-    claims: list[Claim] = [PureDP(number), ZCDP(number), ApproxDP(number, delta)]
+    claims: list[Claim] = [PureDP(number), ZCDP(number), GaussianDP(number), ApproxDP(number, delta)]
     assert [claim_of(str(claim)) for claim in claims] == claims
 
 
@@ -62,6 +64,57 @@ def test_gaussian_noise_claims_no_less_than_its_exact_privacy_loss(sigma: float,
     assert theirs <= ours <= 1.12 * theirs
 
 
+@pytest.mark.parametrize("sigma", [0.6, 1.85, 4.5, 60.0])
+@pytest.mark.parametrize("times", [1, 24])
+def test_a_gaussian_claim_is_the_exact_privacy_loss_of_gaussian_noise(sigma: float, times: int) -> None:
+    from dp_accounting import dp_event, pld
+
+    claim = GaussianDP.of_gaussian(Fraction(1), Fraction(sigma) ** 2).times(Fraction(times))
+    exact = pld.PLDAccountant(value_discretization_interval=1e-4)
+    exact.compose(dp_event.GaussianDpEvent(sigma), times)
+    assert float(claim.approx(DELTA).epsilon) == pytest.approx(exact.get_epsilon(float(DELTA)), rel=2e-3)
+
+
+@given(st.floats(0, 300), st.floats(1e-3, 40))
+def test_the_delta_of_a_gaussian_claim_is_never_below_the_exact_one(epsilon: float, mu: float) -> None:
+    """Sixty digits: the integral of the normal density, by its series."""
+    exact = exact_delta(epsilon, mu)
+    ours = delta_of_gaussian(epsilon, mu)
+    assert ours >= exact
+    assert ours <= exact * 1.0001 or ours - exact < 1e-11 or ours < 1e-280
+
+
+def exact_delta(epsilon: float, mu: float) -> float:
+    from mpmath import erfc, exp, mp, mpf, sqrt
+
+    with mp.workdps(60 + int(epsilon)):
+        a = mpf(epsilon) / mpf(mu) - mpf(mu) / 2
+        tails = [erfc(end / sqrt(mpf(2))) / 2 for end in (a, a + mpf(mu))]
+        return float(tails[0] - exp(mpf(epsilon)) * tails[1])
+
+
+@given(st.fractions(Fraction(1, 100), 300, max_denominator=10**6), deltas)
+def test_the_most_gaussian_noise_within_an_epsilon_keeps_it_and_hardly_more_would_not(
+    epsilon: Fraction, delta: Fraction
+) -> None:
+    most = GaussianDP.within(epsilon, delta)
+    assert most.approx(delta).epsilon <= epsilon
+    assert most.times(1 + Fraction(1, 10**9)).approx(delta).epsilon > epsilon
+    assert most.rho > rho_within(epsilon, delta)
+
+
+@given(costs, deltas)
+def test_a_gaussian_claim_never_says_more_than_its_rho_does(rho: Fraction, delta: Fraction) -> None:
+    rounding = Fraction(1, 10**12)
+    assert GaussianDP(rho).approx(delta).epsilon <= ZCDP(rho).approx(delta).epsilon * (1 + rounding)
+
+
+def test_below_what_floats_hold_a_gaussian_claim_is_converted_as_its_rho() -> None:
+    tiny = Fraction(1, 10**400)
+    assert GaussianDP(Fraction(1, 8)).approx(tiny) == ZCDP(Fraction(1, 8)).approx(tiny)
+    assert GaussianDP.within(Fraction(2), tiny).rho == rho_within(Fraction(2), tiny)
+
+
 @given(st.fractions(Fraction(1, 100), 100, max_denominator=10**6), deltas)
 def test_the_most_rho_within_an_epsilon_keeps_it_and_hardly_more_would_not(epsilon: Fraction, delta: Fraction) -> None:
     rho = rho_within(epsilon, delta)
@@ -74,6 +127,13 @@ def test_the_most_rho_within_an_epsilon_keeps_it_and_hardly_more_would_not(epsil
 def test_the_noise_of_a_total_is_the_published_one(epsilon: str, sigma: float) -> None:
     rho = rho_within(Fraction(epsilon), DELTA)
     assert float(1 / (2 * rho)) ** 0.5 == pytest.approx(sigma, abs=6e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "sigma"), [("1", 4.2247), ("2.64", 1.7327), ("10", 0.5411)])
+def test_a_total_in_mu_needs_less_noise(epsilon: str, sigma: float) -> None:
+    """The analytic Gaussian mechanism of Balle and Wang (2018)."""
+    rho = GaussianDP.within(Fraction(epsilon), DELTA).rho
+    assert float(1 / (2 * rho)) ** 0.5 == pytest.approx(sigma, abs=1e-4)
 
 
 def test_a_pure_claim_costs_much_when_counted_in_rho() -> None:
