@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.noise.words import CHUNK, Words, distinct
 from dpops.types import Int64s
@@ -44,21 +45,27 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
     open_ = np.arange(numerator.size)
     while open_.size:
         t, s = numerator[open_], denominator[open_]
-        offset = source.below(t)
-
-        def exact(row: int, offset: Int64s = offset, t: Int64s = t) -> Fraction:
-            return Fraction(int(offset[row]), int(t[row]))
-
-        accepted = source.exp_minus(offset / t, exact)
-        runs = source.runs(open_.size)
-        if runs.max() >= _MAX_RUN:
-            raise ArithmeticError("discrete Laplace: a run of improbable length; the entropy source is broken")
-        magnitude = (offset + t * runs) // s
+        number, accepted = geometric(source, t)
+        magnitude = number // s
         negative = source.words(open_.size) >> np.uint64(63) == 1
         accepted &= ~(negative & (magnitude == 0))  # zero has one sign only
         out[open_[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
         open_ = open_[~accepted]
     return out
+
+
+def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+    """Proposes integers k >= 0, and says which to accept: of these P(k) is proportional to exp(-k / t), t >= 1."""
+    offset = source.below(t)
+
+    def exact(row: int) -> Fraction:
+        return Fraction(int(offset[row]), int(t[row]))
+
+    accepted = source.exp_minus(offset / t, exact)
+    runs = source.runs(t.size)
+    if runs.max() >= _MAX_RUN:
+        raise ArithmeticError("discrete Laplace: a run of improbable length; the entropy source is broken")
+    return offset + t * runs, accepted
 
 
 def _ratio(scale: Fraction) -> tuple[int, int]:

@@ -31,3 +31,12 @@ class Noise(Words):
         Raises ValueError for a negative variance or one of 2**98 and more.
         """
         return gaussian.draw(self, variances)
+
+    def rounded_gaussian(self, variances: Sequence[Fraction]) -> Int64s:
+        """Draws one normal number per variance, rounded to the nearest integer.
+
+        An integer plus such noise is the sum of it and a normal number, rounded: what holds of Gaussian noise holds
+        of it, for vectors of any shape. variances: in squared integer steps, 0 or at least 1; 0 gives exactly 0.
+        Raises ValueError for another variance, or one of 2**98 and more.
+        """
+        return gaussian.draw_rounded(self, variances)

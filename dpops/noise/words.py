@@ -18,6 +18,9 @@ from dpops.types import Int64s
 Entropy = Callable[[int], bytes]
 """Gives that many random bytes. `os.urandom` everywhere but in tests and simulation."""
 
+Rate = Callable[[int], tuple[Fraction, Fraction]]
+"""Bounds a rate from below and above, by so many binary digits of what it is made of. Both are >= 0."""
+
 CHUNK = 1 << 15
 """Entries that are drawn at a time: what fits into a core's cache."""
 
@@ -50,13 +53,13 @@ class Words:
             open_ = open_[~good]
         return out
 
-    def exp_minus(self, rates: NDArray[np.float64], exact: Callable[[int], Fraction]) -> NDArray[np.bool_]:
+    def exp_minus(self, rates: NDArray[np.float64], exact: "Callable[[int], Fraction | Rate]") -> NDArray[np.bool_]:
         """Draws Bernoulli(exp(-rate)) for each rate >= 0. exact: an entry's rate, which `rates` holds to 2**-40."""
         words = self.words(rates.size)
         gap = np.exp(-rates) - words * 2.0**-_WORD
         out: NDArray[np.bool_] = gap > 0
         for row in np.flatnonzero(np.abs(gap) < _SURE).tolist():
-            out[row] = _Uniform(int(words[row]), self._entropy).is_below_exp(exact(row))
+            out[row] = self.uniform(int(words[row])).is_below_exp(exact(row))
         return out
 
     def runs(self, size: int) -> Int64s:
@@ -66,23 +69,38 @@ class Words:
         runs = edges.size - run
         tied = (edges[np.minimum(run, edges.size - 1)] == words) | (words == 0)
         for entry in np.flatnonzero(tied).tolist():
-            runs[entry] = _Uniform(int(words[entry]), self._entropy).run()
+            runs[entry] = self.uniform(int(words[entry])).run()
         return runs
 
+    def uniform(self, word: int) -> "Uniform":
+        """Takes a word for the first 64 binary digits of a uniform number in [0, 1)."""
+        return Uniform(word, self._entropy)
 
-class _Uniform:
+
+class Uniform:
     """A uniform number in [0, 1) of which as many digits are known as were asked for."""
 
     def __init__(self, word: int, entropy: Entropy) -> None:
         self._known, self._bits, self._entropy = word, _WORD, entropy
 
-    def is_below_exp(self, rate: Fraction) -> bool:
-        while True:
-            edge = exp_floor(rate, self._bits)
-            if abs(self._known - edge) > 1:
-                return self._known < edge
+    def to(self, bits: int) -> int:
+        """Gives its first digits as an integer. bits: how many of them."""
+        while self._bits < bits:
             self._known = self._known << _WORD | int.from_bytes(self._entropy(_WORD // 8), "little")
             self._bits += _WORD
+        return self._known >> self._bits - bits
+
+    def is_below_exp(self, rate: "Fraction | Rate") -> bool:
+        """Says whether it is below exp(-rate); takes more digits of both until it lies on one side."""
+        bits = self._bits
+        while True:
+            digits = self.to(bits)
+            low, high = (rate, rate) if isinstance(rate, Fraction) else rate(bits)
+            if digits < exp_floor(high, bits) - 1:
+                return True
+            if digits > exp_floor(low, bits) + 1:
+                return False
+            bits += _WORD
 
     def run(self) -> int:
         k = 0

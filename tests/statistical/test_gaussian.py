@@ -82,7 +82,7 @@ def test_a_uniform_is_below_an_exponential_as_often_as_it_should_be() -> None:
     edge = words.exp_floor(Fraction(1), 64)
     behind = words.exp_floor(Fraction(1), 128) - (edge << 64)
     for low, below in ((behind - 2**40, True), (behind + 2**40, False)):
-        uniform = words._Uniform(edge, lambda _, low=low: low.to_bytes(8, "little"))  # type: ignore[misc]
+        uniform = words.Uniform(edge, lambda _, low=low: low.to_bytes(8, "little"))  # type: ignore[misc]
         assert uniform.is_below_exp(Fraction(1)) is below
 
 
