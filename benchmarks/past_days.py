@@ -140,7 +140,9 @@ def _unit(day: int, hour: int, region: tuple[int, ...], rng: np.random.Generator
 def _slots(day: int) -> list[SlotFacts]:
     name = str(np.datetime64("2026-01-01") + day)
     plan = tuple(day * DAY_S + 3600 * hour for hour in HOURS)
-    return [SlotFacts(name, f"{name}T{hour:02}:00:00+00:00", "", plan, 1) for hour in HOURS]
+    return [
+        SlotFacts(name, *(f"{name}T{hour:02}:{end}+00:00" for end in ("00:00", "59:59")), plan, 1) for hour in HOURS
+    ]
 
 
 def _policy(region: tuple[int, ...], vehicles: int, folder: Path) -> LevelsPolicy:
@@ -148,18 +150,14 @@ def _policy(region: tuple[int, ...], vehicles: int, folder: Path) -> LevelsPolic
     how = recipe("gaussian", TOTAL, rho_within(TOTAL, DELTA), BoundsOnly(hats=hats_of(region, HOURS), fleet=fleet))
     return LevelsPolicy(
         spec_id="bench",
-        kind="gaussian",
         total=ZCDP.of_gaussian(Fraction(UNIT), how.spread),
         epsilon=TOTAL,
         delta=DELTA,
-        spread=how.spread,
         first=how.first,
         later=how.later,
-        exponent=Fraction(3, 4),
         region=region,
         value=Value(GRID),
         fleet=fleet,
-        counts_public=False,
         digest_key=b"key",
         kept=StateFile.beside(folder / "key.head", "bench", SIGNATURE),
     )
