@@ -49,7 +49,6 @@ def mutants() -> list[dict[str, Any]]:
 
 def audits() -> dict[str, float]:
     """Lower bounds of what a release really spends, by COPIES of each neighbour; wrong with probability 1e-6."""
-    from dpops.claims import rho_within
     from tests.statistical import levels_audit as audit
     from tests.statistical import span_audit as span
     from tests.statistical.audit import bound_of_samples
@@ -63,7 +62,7 @@ def audits() -> dict[str, float]:
         "epsilon": bound_of_samples(*pure, audit.ALPHA),
         "epsilon_claimed": float(audit.EPSILON),
         "mu": audit.mu_bound(*gaussian),
-        "mu_claimed": float(2 * rho_within(audit.EPSILON, audit.DELTA)) ** 0.5,
+        "mu_claimed": audit.mu_claimed(),
         "span_epsilon": bound_of_samples(*span.likelihoods("laplace"), audit.ALPHA),
         "span_epsilon_claimed": float(span.TOTAL),
         "span_mu": audit.mu_bound(*span.likelihoods("gaussian")),

@@ -46,7 +46,8 @@ def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
     """
     exact = np.concatenate(sums)
     noisy = np.flatnonzero(np.concatenate([_has_noise(stage, speeds=False), _has_noise(stage, speeds=True)]))
-    draw = noise.gaussian if stage.kind == "gaussian" else noise.laplace
+    gaussian = noise.rounded_gaussian if stage.accounting == "gdp" else noise.gaussian
+    draw = gaussian if stage.kind == "gaussian" else noise.laplace
     exact[noisy] += draw([stage.spread] * noisy.size)
     return exact
 

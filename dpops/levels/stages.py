@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.claims import ZCDP, PureDP
+from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP
 from dpops.levels.groups import PLACE, Level, PublicHats, level
 from dpops.types import Int64s
 
@@ -106,8 +106,8 @@ class Stage:
     """How a vehicle-day becomes integers, and what noise their sums get. All of it is public.
 
     kind: the norm and the noise: Gaussian (Euclidean) or Laplace (sum of absolute values).
-    spread: the variance of the discrete Gaussian, or the scale of the discrete Laplace, in (squared) steps of the
-    integers: the same for every query and every stage of a release.
+    spread: the variance of the Gaussian, or the scale of the discrete Laplace, in (squared) steps of the integers: the
+    same for every query and every stage of a release.
     parts: the levels; their parts of the speeds add up to 1, and so do those of the weights.
     share: of what a vehicle-day may spend; the shares of a release's stages add up to at most 1.
     bound_kmh: B, what the norm of a vehicle-day's weighted residual speeds is clipped to.
@@ -119,6 +119,7 @@ class Stage:
     counts_vehicles: it only counts them, see `dpops.levels.count_check`.
     classes: where it is about speed classes, see `dpops.levels.class_stage`, the edges between them in steps of the
     speed grid, ascending. It then has weights alone: alpha is 0.
+    accounting: of Gaussian noise: "gdp" where it is normal and rounded, else it is discrete.
     number, stages: which of how many, from 0. around: None until it is laid on a day's HATs, see `on`.
     """
 
@@ -133,6 +134,7 @@ class Stage:
     counts_public: bool = False
     counts_vehicles: bool = False
     classes: tuple[int, ...] = ()
+    accounting: Accounting = "zcdp"
     number: int = 0
     stages: int = 1
     around: StageHats | None = None
@@ -214,8 +216,9 @@ class Stage:
     @property
     def claim(self) -> PureDP | ZCDP:
         """What the stage costs a vehicle: its share of a vector of norm UNIT under the noise that is drawn."""
-        whole = PureDP(UNIT / self.spread) if self.kind == "laplace" else ZCDP.of_gaussian(Fraction(UNIT), self.spread)
-        return whole.times(self.share)
+        if self.kind == "laplace":
+            return PureDP(UNIT / self.spread).times(self.share)
+        return NOISE_CLAIMS[self.accounting].of_gaussian(Fraction(UNIT), self.spread).times(self.share)
 
 
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:

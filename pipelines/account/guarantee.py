@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, Span
-from dpops.claims import ZERO, ApproxDP, Claim, rho_within
+from dpops.claims import ZERO, ApproxDP, Claim
 from dpops.loss import chance_beyond
 from pipelines.account.cost import Cost, costs
 from pipelines.kinds import of_kind
@@ -175,9 +175,7 @@ def _most_loss(limit: Limit) -> Loss:
     """Tells the loss of an account that spends all that the limit allows, each day around what earlier days gave."""
     if not isinstance(limit, DeltaLimit):
         return Loss(limit.epsilon)
-    apart = limit.pure or ZERO
-    whole = Accountant(pure=apart, rho=rho_within(limit.epsilon - apart, limit.delta))
-    return Loss(limit.epsilon, limit.delta, chance_beyond(limit.epsilon, whole, steered=True))
+    return Loss(limit.epsilon, limit.delta, chance_beyond(limit.epsilon, limit.most, steered=True))
 
 
 def said(chance: float) -> str:

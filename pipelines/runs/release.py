@@ -232,12 +232,19 @@ def _full_spans(spec: Specification, location: AccountLocation, limit: Limit, pe
     ]
 
 
+_NO_GAUSSIAN_NOISE = (
+    "The account's limit has no delta, so it allows no Gaussian noise, however little is asked for: leave out "
+    "privacy.delta, or open another account with limit = { epsilon = .., delta = .. }."
+)
+_OTHER_NOISE = (
+    "The account adds up Gaussian noise alone (account.accounting = 'gdp'), and this is pure: give privacy.delta, or "
+    "open another account with limit = { epsilon = .., delta = .., pure = .. }."
+)
+
+
 def _ways_out(limit: Limit, outcome: Outcome) -> Iterator[str]:
-    if isinstance(limit, PureLimit) and any(debit.rho or debit.delta for debit in outcome.debits.values()):
-        yield (
-            "The account's limit has no delta, so it allows no Gaussian noise, however little is asked for: leave out "
-            "privacy.delta, or open another account with limit = { epsilon = .., delta = .. }."
-        )
+    if not all(map(limit.adds_up, outcome.debits.values())):
+        yield _NO_GAUSSIAN_NOISE if isinstance(limit, PureLimit) else _OTHER_NOISE
     if all(limit.fits(debit) for debit in outcome.debits.values()):
         yield (
             "Less than that is left of these periods: it can be used with privacy.per = 'period' and a smaller "

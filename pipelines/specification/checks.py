@@ -1,6 +1,7 @@
 """The rules of a specification, table by table: each gives a checked value, or says which rule is broken."""
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
@@ -9,7 +10,7 @@ import msgspec
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits
 from dpops.allocation import Allocation
-from dpops.claims import ClaimError
+from dpops.claims import Accounting, ClaimError
 from dpops.forecast import Prior
 from dpops.types import Grid
 from pipelines.errors import shortened
@@ -121,7 +122,7 @@ def account_of(account: AccountTable) -> AccountTerms:
         unit=account.unit,
         timezone=account.timezone,
         adjacency=account.adjacency,
-        limit=_limit_of(account),
+        limit=_accounted(_limit_of(account), account.accounting),
         since=account.since,
         until=account.until,
     )
@@ -143,6 +144,19 @@ def _limit_of(account: AccountTable) -> Limit:
         )
     except ClaimError as error:
         raise SpecificationError(f"account.limits: {error}") from None
+
+
+def _accounted(limit: Limit, accounting: Accounting) -> Limit:
+    """Says in each limit how the account adds up noise."""
+    if accounting == "zcdp":
+        return limit
+    if isinstance(limit, SpanLimits):
+        return SpanLimits(tuple(Span(span.days, _accounted(span.limit, accounting)) for span in limit.by_days))
+    if not isinstance(limit, DeltaLimit):
+        raise SpecificationError(
+            f"account.accounting goes with limits that all have a delta; it is {accounting!r}, and {limit} has none"
+        )
+    return replace(limit, accounting=accounting)
 
 
 def check_span(account: AccountTerms, levels: LevelsRelease) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dpops.claims import ZCDP, PureDP
+from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP
 from dpops.levels import (
     LEVELS,
     UNIT,
@@ -53,7 +53,7 @@ class LevelsRelease:
     span: of which days that total is a share; None where it is written for a period itself. fleet_is_declared: the
     specification says what is known of the fleet; else it is what is usual. live: of a stream. day_lateness_s: so long
     after a period's end a stream releases it whole; None: a scheduled job does. products: what is published of a period
-    besides its HATs. places, classes: of which parts of the total are spent.
+    besides its HATs. places, classes: of which parts of the total are spent. accounting: the account's.
     """
 
     epsilon: Fraction
@@ -71,13 +71,14 @@ class LevelsRelease:
     span: SpanTotal | None = None
     places: PlacesAsked | None = None
     classes: ClassesAsked | None = None
+    accounting: Accounting = "zcdp"
 
     @property
     def claim(self) -> PureDP | ZCDP:
         """What a vehicle spends in a period: a whole vector of norm UNIT under the noise that is drawn."""
         if self.recipe.kind == "laplace":
             return PureDP(UNIT / self.recipe.spread)
-        return ZCDP.of_gaussian(Fraction(UNIT), self.recipe.spread)
+        return NOISE_CLAIMS[self.accounting].of_gaussian(Fraction(UNIT), self.recipe.spread)
 
     def epsilon_of(self, period: str) -> Fraction:
         """Tells the epsilon of one period."""
@@ -97,7 +98,7 @@ class LevelsRelease:
             fleet=self.fleet,
             digest_key=digest_key,
             count=self._count(),
-            live=None if self.live is None else replace(self.live, exponent=self.exponent),
+            live=None if self.live is None else replace(self.live, exponent=self.exponent, accounting=self.accounting),
             by_day=None if self.span is None else self.span.by_day,
             products=self.products,
             places=None if self.places is None else self.places.pieces,
@@ -134,7 +135,10 @@ class LevelsRelease:
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """Completes the stages with what no recipe says."""
-        named = (replace(stage, exponent=self.exponent, counts_public=self.counts_public) for stage in stages)
+        named = (
+            replace(stage, exponent=self.exponent, counts_public=self.counts_public, accounting=self.accounting)
+            for stage in stages
+        )
         return tuple(with_least_norm(stage, self.fleet) for stage in named)
 
     def _later(self) -> tuple[Stage, ...]:
@@ -150,7 +154,8 @@ class LevelsRelease:
         plain = {"kind": self.recipe.kind, "spread": str(self.recipe.spread)}
         stages = {"first": _texts(self.recipe.first), "later": _texts(self.recipe.later)}
         live = {} if self.live is None else {"live": _live_text(self.live)}
-        return plain | stages | {"exponent": str(self.exponent)} | live
+        accounting = {} if self.accounting == "zcdp" else {"accounting": self.accounting}
+        return plain | stages | {"exponent": str(self.exponent)} | live | accounting
 
 
 def _texts(stages: Sequence[Stage]) -> list[dict[str, Any]]:
@@ -204,6 +209,7 @@ def levels_release(
         live=None if live is None else live_stage(kind, asked_for.spread, epsilon, live.share),
         day_lateness_s=None if live is None else live.day_lateness_s,
         span=total if is_of_span else None,
+        accounting=total.accounting,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpops.claims import ZCDP, rho_within
+from dpops.claims import NOISE_CLAIMS, Accounting
 from transforms.releases.slots import DayShare, DayShares
 from transforms.time.calendar import WEEKDAYS, FirstDays, Timetable, Weekday
 
@@ -18,7 +18,7 @@ class SpanTotal:
     parts: how many times the share of the day with the largest one all that are released have together, at most; the
     days' number where all have the same. shares: of the weekdays from Monday on, as parts of the largest; none where
     all have the same. first: days with which the account begins, and how many times their share they have. usual: the
-    largest share of a day that is none of these, as a part of the largest.
+    largest share of a day that is none of these, as a part of the largest. accounting: the account's.
     """
 
     days: int
@@ -28,6 +28,7 @@ class SpanTotal:
     shares: tuple[Fraction, ...] = ()
     first: FirstDays | None = None
     usual: Fraction = ONE
+    accounting: Accounting = "zcdp"
 
     @classmethod
     def of(
@@ -37,6 +38,7 @@ class SpanTotal:
         weights: Mapping[Weekday, Fraction],
         total: tuple[Fraction, Fraction | None],
         first: FirstDays | None = None,
+        accounting: Accounting = "zcdp",
     ) -> "SpanTotal":
         """Divides a total. weights: of weekdays, 1 if none. total: epsilon, delta of so many days. first: see above."""
         every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
@@ -47,7 +49,7 @@ class SpanTotal:
         alike = all(shares[weekday] == 1 for weekday in timetable.weekdays) and first is None
         parts = timetable.heaviest(days, shares, first)
         told = () if alike else (*shares.values(),)
-        return cls(days, parts, *total, shares=told, first=first, usual=usual / most)
+        return cls(days, parts, *total, shares=told, first=first, usual=usual / most, accounting=accounting)
 
     def of_a_day(self, part: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
         """Computes a day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho.
@@ -56,8 +58,8 @@ class SpanTotal:
         """
         if self.delta is None:
             return part * self.epsilon / self.parts, None
-        rho = part * rho_within(self.epsilon, self.delta) / self.parts
-        return self.epsilon if part == self.parts else ZCDP(rho).approx(self.delta).epsilon, rho
+        share = NOISE_CLAIMS[self.accounting].within(self.epsilon, self.delta).times(part / self.parts)
+        return self.epsilon if part == self.parts else share.approx(self.delta).epsilon, share.rho
 
     @property
     def least(self) -> Fraction:

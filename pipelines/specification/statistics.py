@@ -171,12 +171,13 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
     if days is None:
         for name in ("day_weights", "first_days"):
             need(getattr(privacy, name) is None, f"privacy.{name}", "goes with privacy.span_days", "given")
-        return SpanTotal(1, Fraction(1), privacy.epsilon, privacy.delta)
+        return SpanTotal(1, Fraction(1), privacy.epsilon, privacy.delta, accounting=document.account.accounting)
     spans = [span.days for span in document.account.limits]
     need(bool(spans), "privacy.span_days", "goes with account.limits, of which one is of so many days", days)
     need(days in spans, "privacy.span_days", f"must be one of the account's limits ({spans})", days)
     weights, first = _weights(document, timetable), _first_days(document, timetable)
-    return SpanTotal.of(days, timetable, weights, (privacy.epsilon, privacy.delta), first)
+    total, accounting = (privacy.epsilon, privacy.delta), document.account.accounting
+    return SpanTotal.of(days, timetable, weights, total, first, accounting)
 
 
 def _first_days(document: Document, timetable: Timetable) -> FirstDays | None:

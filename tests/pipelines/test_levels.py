@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dpops.accountant import DeltaLimit
 from dpops.levels import count_stage
 from dpops.levels.stages import FIRST_CENTRE
 from pipelines.account import location
@@ -176,25 +175,6 @@ def test_a_budget_that_another_process_spends_meanwhile_refuses_what_it_does_not
     assert f"period {DAYS[2]}: this release" in err
     assert len(entries(tmp_path)) == 2
     assert len(list((tmp_path / "out").glob("*.csv"))) == 4
-
-
-def test_a_total_with_delta_is_kept_in_rho_and_fills_an_account_of_the_same_numbers(
-    tmp_path: Path, hatstream: Run
-) -> None:
-    levels_city.write(tmp_path)
-    gaussian = SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
-    gaussian = gaussian.replace('per = "period"', 'per = "period"\ndelta = 1e-6')
-    (tmp_path / "spec.toml").write_text(gaussian)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    released(tmp_path, hatstream, end=DAYS[0])
-    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
-    (spent,) = ledger.spent("small")
-    limit = DeltaLimit(Fraction("2.64"), Fraction(1, 10**6))
-    assert spent.debited.pure == 0
-    assert limit.shown(spent.debited).said() == "2.64 at delta 1e-06"
-    assert ledger.verify().entries == 4
-    (tmp_path / "spec.toml").write_text(gaussian.replace("epsilon = 2.64\n", "epsilon = 0.1\n"))
-    assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 3
 
 
 def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone(

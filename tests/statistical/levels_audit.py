@@ -12,7 +12,7 @@ from statistics import NormalDist
 import h3
 import numpy as np
 
-from dpops.claims import PureDP, rho_within
+from dpops.claims import NOISE_CLAIMS, Accounting, PureDP
 from dpops.levels import Fleet, Kind, Stage, alike, sum_up
 from dpops.levels.defaults import spread_of
 from dpops.noise import Noise
@@ -41,9 +41,14 @@ EDGES = "2022-01-01T00:00:00+00:00", "2022-01-01T02:00:00+00:00"
 SLOTS = {slot_s: SlotFacts("day", *EDGES, (FIRST_S, FIRST_S + SLOT_S), 1) for slot_s in (FIRST_S, FIRST_S + SLOT_S)}
 
 
-def policy(kind: Kind, *, noise: Fraction = Fraction(1)) -> LevelsPolicy:
+def mu_claimed(accounting: Accounting = "zcdp") -> float:
+    """What a Gaussian release of the total claims."""
+    return float(2 * NOISE_CLAIMS[accounting].within(EPSILON, DELTA).rho) ** 0.5
+
+
+def policy(kind: Kind, *, noise: Fraction = Fraction(1), accounting: Accounting = "zcdp") -> LevelsPolicy:
     """noise: what the noise is multiplied by, against what is claimed."""
-    budget = EPSILON if kind == "laplace" else rho_within(EPSILON, DELTA)
+    budget = EPSILON if kind == "laplace" else NOISE_CLAIMS[accounting].within(EPSILON, DELTA).rho
     first = Stage(
         kind=kind,
         spread=spread_of(kind, budget) * (noise if kind == "laplace" else noise * noise),
@@ -51,6 +56,7 @@ def policy(kind: Kind, *, noise: Fraction = Fraction(1)) -> LevelsPolicy:
         share=Fraction(3, 10),
         bound_kmh=Fraction(14),
         alpha=Fraction(1, 2),
+        accounting=accounting,
     )
     return LevelsPolicy(
         spec_id="audit",

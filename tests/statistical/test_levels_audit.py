@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from dpops.claims import rho_within
+from dpops.claims import Accounting
 from dpops.levels import Kind
 from tests.statistical.audit import bound_of_samples
-from tests.statistical.levels_audit import ALPHA, DELTA, EPSILON, LEAST, likelihoods, mu_bound, policy, released
+from tests.statistical.levels_audit import ALPHA, EPSILON, LEAST, likelihoods, mu_bound, mu_claimed, policy, released
 
 
 def test_a_pure_release_spends_at_most_its_epsilon_and_the_audit_sees_much_of_it() -> None:
@@ -19,9 +19,10 @@ def test_a_pure_release_spends_at_most_its_epsilon_and_the_audit_sees_much_of_it
     assert bound >= LEAST * float(EPSILON)
 
 
-def test_a_gaussian_release_spends_at_most_its_rho_and_the_audit_sees_much_of_it() -> None:
-    first, second = likelihoods(*released("gaussian", policy("gaussian")), "gaussian")
-    claim = float(2 * rho_within(EPSILON, DELTA)) ** 0.5
+@pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
+def test_a_gaussian_release_spends_at_most_its_mu_and_the_audit_sees_much_of_it(accounting: Accounting) -> None:
+    first, second = likelihoods(*released("gaussian", policy("gaussian", accounting=accounting)), "gaussian")
+    claim = mu_claimed(accounting)
     assert LEAST * claim <= mu_bound(first, second) <= claim
 
 
@@ -31,7 +32,7 @@ def test_a_third_of_the_noise_is_caught(kind: Kind) -> None:
     if kind == "laplace":
         assert bound_of_samples(first, second, ALPHA) > float(EPSILON)
     else:
-        assert mu_bound(first, second) > float(2 * rho_within(EPSILON, DELTA)) ** 0.5
+        assert mu_bound(first, second) > mu_claimed()
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
@@ -40,6 +41,6 @@ def test_stages_that_both_take_the_whole_share_are_caught(kind: Kind) -> None:
     stages = tuple(replace(stage, share=Fraction(1), spread=stage.spread / 2) for stage in honest.first)
     first, second = likelihoods(*released(kind, replace(honest, first=stages)), kind)
     if kind == "gaussian":
-        assert mu_bound(first, second) > float(2 * rho_within(EPSILON, DELTA)) ** 0.5
+        assert mu_bound(first, second) > mu_claimed()
     else:
         assert bound_of_samples(first, second, ALPHA) > float(EPSILON)

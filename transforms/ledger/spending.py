@@ -90,7 +90,7 @@ def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -
     for span in limit.spans:
         days = _around([period], span.days)
         sums = sums_over([_sum(debits) for debits in _debits_of(db, account, days).values()], span.days)
-        first = sums.index(max(sums, key=lambda spent: (spent.rho, spent.pure, spent.epsilon)))
+        first = sums.index(max(sums, key=lambda spent: (spent.concentrated, spent.pure, spent.epsilon)))
         spans.append(SpanSpent(span, days[first], days[first + span.days - 1], sums[first]))
     return spans
 

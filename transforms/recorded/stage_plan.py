@@ -57,8 +57,10 @@ def as_stored(stage: Stage) -> dict[str, Any]:
     counting = {"counts_vehicles": True} if stage.counts_vehicles else {}  # plans of before say nothing of it
     least_norm = {"least_norm": stage.least_norm} if stage.least_norm else {}
     classes = {"classes": list(stage.classes)} if stage.classes else {}
+    accounting = {"accounting": stage.accounting} if stage.accounting != "zcdp" else {}
     return (
-        counting
+        accounting
+        | counting
         | least_norm
         | classes
         | _places_as_stored(around.differences)

@@ -328,7 +328,10 @@ def _notes_on_delta(spec: Specification, composed: Composed) -> list[str]:
     epsilon = composed.debit_of_a_period.epsilon
     if epsilon is None:
         return []
-    shown = spec.account.limit.shown(Accountant(pure=Fraction(epsilon)))
+    spent, limit = Accountant(pure=Fraction(epsilon)), spec.account.limit
+    if not limit.adds_up(spent):
+        return [f"the account adds up no pure claims such as this epsilon of {epsilon:g}"]
+    shown = limit.shown(spent)
     if shown.epsilon <= Fraction(epsilon):
         return []
     return [

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from dpops import fitted
-from dpops.claims import ZCDP, rho_within
+from dpops.claims import NOISE_CLAIMS
 from dpops.learning.half_widths import hat_half_widths, place_half_widths, place_level
 from dpops.learning.interval import Z95
 from dpops.levels import BoundsOnly, Recipe, Stage, level, recipe
@@ -184,7 +184,7 @@ class _DayKind(NamedTuple):
         part, rho = self.part(asked), _rho(asked, factor)
         if part == 1 or rho is None or asked.delta is None:
             return float(part * factor * asked.epsilon)
-        return float(ZCDP(part * rho).approx(asked.delta).epsilon)
+        return float(NOISE_CLAIMS[asked.accounting](part * rho).approx(asked.delta).epsilon)
 
 
 _LATER = _DayKind("a later day")
@@ -251,7 +251,9 @@ def _recipe_at(asked: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
 @cache
 def _rho(asked: LevelsRelease, factor: Fraction) -> Fraction | None:
     """Tells what so many times the total comes to; None without delta."""
-    return None if asked.delta is None else rho_within(asked.epsilon * factor, asked.delta)
+    if asked.delta is None:
+        return None
+    return NOISE_CLAIMS[asked.accounting].within(asked.epsilon * factor, asked.delta).rho
 
 
 def tells_cells_apart(stage: Stage, bounds: BoundsOnly) -> bool:

@@ -54,6 +54,7 @@ def worth_of_spans(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly
             weights,
             (epsilon, asked.delta),
             None if first is None or first.days > days else first,  # no specification may have more
+            asked.accounting,
         )
         for days in lengths
     ]

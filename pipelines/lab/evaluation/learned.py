@@ -59,13 +59,14 @@ def recipe_for(city: TrueCity, kind: Kind, epsilon: Fraction, delta: Fraction, s
 
     span_days: the total is of so many days, which share it alike.
     """
-    of_span = SpanTotal(span_days, Fraction(span_days), epsilon, delta if kind == "gaussian" else None)
+    with_delta = delta if kind == "gaussian" else None
+    of_span = SpanTotal(span_days, Fraction(span_days), epsilon, with_delta, accounting="gdp")
     epsilon, rho = of_span.of_a_day()
     hats = hats_of(city.region, city.days[0].hours)
     bounds = BoundsOnly(hats=hats, fleet=city.fleet)
     best = chosen(recipe(kind, epsilon, rho, bounds), bounds)
     first, later = (
-        tuple(with_least_norm(replace(stage, exponent=TARGET), city.fleet) for stage in stages)
+        tuple(with_least_norm(replace(stage, exponent=TARGET, accounting="gdp"), city.fleet) for stage in stages)
         for stages in (best.first, best.later)
     )
     return Recipe(first=first, later=later)

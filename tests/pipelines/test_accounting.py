@@ -1,0 +1,68 @@
+"""An account says once how Gaussian noise adds up, and a release with a delta fills it exactly."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from dpops.accountant import DeltaLimit
+from dpops.claims import Accounting
+from pipelines.account import location
+from pipelines.specification import load
+from tests import city, levels_city
+from tests.levels_city import DAYS, SPEC
+from tests.pipelines.levels_runs import Run, entries, released
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
+def test_a_total_with_delta_fills_an_account_of_the_same_numbers(
+    accounting: Accounting, tmp_path: Path, hatstream: Run
+) -> None:
+    levels_city.write(tmp_path)
+    limit_text = f'limit = {{ epsilon = 2.64, delta = 1e-6 }}\naccounting = "{accounting}"'
+    gaussian = SPEC.replace("limit = 2.64", limit_text)
+    gaussian = gaussian.replace('per = "period"', 'per = "period"\ndelta = 1e-6')
+    (tmp_path / "spec.toml").write_text(gaussian)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    released(tmp_path, hatstream, end=DAYS[0])
+    ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
+    (spent,) = ledger.spent("small")
+    limit = DeltaLimit(Fraction("2.64"), Fraction(1, 10**6), accounting=accounting)
+    assert spent.debited.pure == 0
+    assert (spent.debited.gaussian > 0) is (accounting == "gdp")
+    assert limit.shown(spent.debited).said() == "2.64 at delta 1e-06"
+    assert ledger.verify().entries == 4
+    (tmp_path / "spec.toml").write_text(gaussian.replace("epsilon = 2.64\n", "epsilon = 0.1\n"))
+    assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 3
+
+
+def test_an_account_in_mu_says_beforehand_that_it_takes_gaussian_noise_alone(tmp_path: Path, hatstream: Run) -> None:
+    levels_city.write(tmp_path)
+    spec = SPEC.replace("limit = 2.64", 'limit = { epsilon = 2.64, delta = 1e-6 }\naccounting = "gdp"')
+    (tmp_path / "spec.toml").write_text(spec)
+    _, out, err = hatstream("spec", "check", tmp_path / "spec.toml")
+    assert "adds up Gaussian noise alone" in out + err
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    code, _, err = hatstream(*city.release(tmp_path, end=DAYS[0]))
+    assert code == 3
+    assert "give privacy.delta" in err
+    assert not entries(tmp_path)
+
+
+def test_an_account_without_delta_is_kept_in_epsilon(tmp_path: Path, hatstream: Run) -> None:
+    levels_city.write(tmp_path)
+    (tmp_path / "spec.toml").write_text(SPEC.replace("limit = 2.64", 'limit = 2.64\naccounting = "gdp"'))
+    code, _, err = hatstream("spec", "check", tmp_path / "spec.toml")
+    assert code == 2
+    assert "goes with limits that all have a delta" in err
+
+
+def test_the_accounting_of_before_is_the_default_and_changes_no_identity(tmp_path: Path) -> None:
+    levels_city.write(tmp_path)
+    plain = SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
+    plain = plain.replace('per = "period"', 'per = "period"\ndelta = 1e-6')
+    ids = {}
+    for accounting in ("", 'accounting = "zcdp"', 'accounting = "gdp"'):
+        (tmp_path / "spec.toml").write_text(plain.replace("[account]", f"[account]\n{accounting}"))
+        ids[accounting] = load(tmp_path / "spec.toml").spec_id
+    assert ids[""] == ids['accounting = "zcdp"'] != ids['accounting = "gdp"']
