@@ -2,6 +2,7 @@
 
     .venv/bin/python -m benchmarks.stream_cost                 # steps by hand, on a broker alone: two minutes
     .venv/bin/python -m benchmarks.stream_cost --live 10       # and the whole stream on Flink for so many minutes
+    .venv/bin/python -m benchmarks.stream_cost --live 15 --live-slots   # that of live slots, which are of 15 minutes
 
 By hand every step of the pipeline is called as an engine calls it, on what a partition of four brings in a second at
 about 10,000 messages a second, for a slot of a minute, once for HATs and once for live slots. What the stream takes
@@ -29,6 +30,7 @@ import psutil
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.timestamp import Timestamp
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
@@ -197,6 +199,14 @@ def fill(topic: Topic, archive: Path, start_s: int, vehicles: int, seconds: int)
     return len(bodies)
 
 
+def stamped_by_broker(beside: Topic) -> Topic:
+    """Makes another topic at the same brokers, such as secret counts need."""
+    made = NewTopic("live", PARTITIONS, 1, config={"message.timestamp.type": "LogAppendTime"})
+    for done in AdminClient({"bootstrap.servers": beside.brokers}).create_topics([made]).values():
+        done.result(60)
+    return replace(beside, name=made.topic)
+
+
 def opened(spec: Specification, folder: Path, name: str) -> location.AccountLocation:
     place = location.find(f"sqlite:///{folder / name}.sqlite", folder / f"{name}.key")
     location.open_account(place, spec.account)
@@ -224,7 +234,8 @@ def here(spec: Specification, path: Path, place: location.AccountLocation, archi
 @click.option("--vehicles", type=click.IntRange(min=1), default=1_200, show_default=True)
 @click.option("--seconds", type=click.IntRange(1, 60), default=60, show_default=True, help="Of the minute, by hand.")
 @click.option("--live", "minutes", type=int, default=0, show_default=True, help="Minutes of the whole stream on Flink.")
-def cost(vehicles: int, seconds: int, minutes: int) -> None:
+@click.option("--live-slots", is_flag=True, help="With --live: of live slots.")
+def cost(vehicles: int, seconds: int, minutes: int, *, live_slots: bool) -> None:
     """Prints what a message costs, by step and by process."""
     start_s = int(time.time()) // 86_400 * 86_400 - 86_400 + 12 * 3_600
     table = Table(title="µs of CPU a message, step by step", title_justify="left")
@@ -250,7 +261,7 @@ def cost(vehicles: int, seconds: int, minutes: int) -> None:
     table.add_row("the local job, of the same messages", *(f"{local / rows * 1e6:.2f}" for _, local in costs))
     CONSOLE.print(table)
     if minutes:
-        whole(vehicles, minutes)
+        whole(vehicles, minutes, live_slots=live_slots)
 
 
 class Spent:
@@ -277,11 +288,15 @@ class Spent:
             self.threads[kind] += sum(map(int, rest.split()[11:13])) / ticks
 
 
-def whole(vehicles: int, minutes: int) -> None:
+def whole(vehicles: int, minutes: int, *, live_slots: bool) -> None:
     """The whole stream at its rate; what each process takes a message after the first minutes."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
         spec, place, topic, engine = set_up(stack, folder, 1)
+        if live_slots:
+            spec = live_of(folder)
+            place = opened(spec, folder, "live")
+            topic = stamped_by_broker(topic)
         start_s = streaming.first_slot(spec, None, datetime.fromtimestamp(time.time() + 60, UTC))
         to_s = start_s + 60 * minutes
         feed = Feed(topic, vehicles, start_s - 30, to_s + 60, to_s + 600, folder / "feed.jsonl")
