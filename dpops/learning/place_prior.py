@@ -90,7 +90,8 @@ def some(sums: PlaceSums, around: Around) -> tuple[PlaceSums, Around]:
         return sums, around
     chosen = around.groups % every == 0
     names = ("speeds", "centred", "centres", "squares", "weights", "surprise")
-    part = replace(sums, **{name: getattr(sums, name)[chosen] for name in names})
+    few = {name: getattr(sums, name)[chosen] for name in names}
+    part = replace(sums, **few, speed_precision=sums.speed_precisions[chosen])
     named = ("values", "of_hours", "expected", "groups")
     return part, replace(around, **{name: getattr(around, name)[chosen] for name in named})
 
@@ -107,7 +108,7 @@ def copies_log_likelihood(ratios: Float64s, sums: PlaceSums, around: Around) -> 
 def _fits(weights: Float64s, values: Float64s, sums: PlaceSums, chosen: slice) -> Float64s:
     """Computes how well speeds fit places that weigh so much and have these values, as a logarithm up to a constant."""
     centred, centres, squares = (part[chosen, None] for part in (sums.centred, sums.centres, sums.squares))
-    missed = values**2 * sums.speed_precision - 2 * values * centres + squares
+    missed = values**2 * sums.speed_precisions[chosen, None] - 2 * values * centres + squares
     logarithm: Float64s = weights * (sums.speeds[chosen, None] * values - centred) - 0.5 * weights**2 * missed
     return logarithm
 
@@ -136,12 +137,13 @@ def _posterior(prior: PlacePrior, sums: PlaceSums, around: Around, chosen: slice
     """Computes how likely weights and components are, (places, RATIOS, SDS_KMH), with the speeds integrated out."""
     groups = around.groups[chosen]
     weights, log = nodes(prior.ratios, sums, around.expected[chosen], chosen)
+    speed_precision = sums.speed_precisions[chosen, None]
     middle = around.values[chosen, None] * _faster(prior, weights / around.expected[chosen, None])
     middle = middle + prior.groups[groups][:, None]
     beyond = (  # how far values lie from the middle, times how much is told of them
-        weights * sums.speeds[chosen, None] + weights**2 * (sums.centres[chosen, None] - sums.speed_precision * middle)
+        weights * sums.speeds[chosen, None] + weights**2 * (sums.centres[chosen, None] - speed_precision * middle)
     )[..., None]
-    told = (weights**2 * sums.speed_precision)[..., None]
+    told = (weights**2 * speed_precision)[..., None]
     precision = SDS_KMH**-2.0 + told
     shrunk = SDS_KMH**-2.0 / precision
     log = (log + _fits(weights, middle, sums, chosen))[..., None]

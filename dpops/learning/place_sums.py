@@ -12,6 +12,7 @@ class PlaceDay(NamedTuple):
     """A day's noisy sums, float64 (places,): weights, and weights times km/h around the centres.
 
     weight_variance, speed_variance: of the noise in each. day_weight: how much the day weighs; 1 is a usual one.
+    is_laplace: whether the noise is Laplace, else it is Gaussian.
     """
 
     weights: Float64s
@@ -20,6 +21,7 @@ class PlaceDay(NamedTuple):
     weight_variance: float
     speed_variance: float
     day_weight: float
+    is_laplace: bool = False
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class PlaceSums:
     """What is kept of all days, (places,) each or one number. S, W: sums, c: centres, a: day_weight, v: variance.
 
     speeds: of a S / v. centred: a c S / v. centres: a^2 c / v. squares: a^2 c^2 / v. weights: a W / v of weights.
-    surprise: S^2 / v. speed_precision: a^2 / v. weight_precision: likewise of weights. days: how many.
+    surprise: S^2 / v. speed_precision: a^2 / v, of all places or of each. weight_precision: likewise of weights. days:
+    how many. is_laplace: the noise of all.
     """
 
     speeds: Float64s
@@ -36,14 +39,20 @@ class PlaceSums:
     squares: Float64s
     weights: Float64s
     surprise: Float64s
-    speed_precision: float = 0.0
+    speed_precision: float | Float64s = 0.0
     weight_precision: float = 0.0
     days: int = 0
+    is_laplace: bool = False
 
     @staticmethod
     def none(places: int) -> "PlaceSums":
         zeros = np.zeros(places)
         return PlaceSums(zeros, zeros, zeros, zeros, zeros, zeros)
+
+    @property
+    def speed_precisions(self) -> Float64s:
+        """(places,): `speed_precision` of each."""
+        return np.broadcast_to(self.speed_precision, self.weights.shape)
 
     def after(self, day: PlaceDay) -> "PlaceSums":
         """Adds one more day."""
@@ -58,6 +67,7 @@ class PlaceSums:
             speed_precision=self.speed_precision + a * a * speed,
             weight_precision=self.weight_precision + a * a * weight,
             days=self.days + 1,
+            is_laplace=day.is_laplace,
         )
 
 

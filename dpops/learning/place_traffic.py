@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
+from dpops.learning.laplace_sums import surprise
 from dpops.learning.place_sums import PlaceSums
 from dpops.types import Float64s, Int64s
 
@@ -105,7 +106,9 @@ def _told(sums: PlaceSums, expected: Float64s, chosen: slice) -> _Told:
         position = np.clip(1 + np.log(ratio / RATIOS[1]) / np.log(RATIOS[2] / RATIOS[1]), 1, RATIOS.size - 1)
         low[sure] = position.astype(np.int64)
         part[sure], density[sure] = position - low[sure], 1 / ratio
-    return _Told(weights, -0.5 * precision * (weights - seen[:, None]) ** 2, low, part, density)
+    off = np.sqrt(precision) * (weights - seen[:, None])
+    log = -surprise(off, sums.days) if sums.is_laplace and sums.days else -0.5 * off**2
+    return _Told(weights, log, low, part, density)
 
 
 def _laws() -> Float64s:

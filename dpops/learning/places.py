@@ -12,6 +12,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning import whole
+from dpops.learning.laplace_sums import tempered
 from dpops.learning.place_prior import PlacePrior, believed, copies_log_likelihood, improved, some
 from dpops.learning.place_sums import Around, PlaceSums
 from dpops.learning.place_traffic import learned_traffic
@@ -47,6 +48,7 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
     """Learns places from the sums. around.expected adds up to `whole_weight`. A function of its arguments alone."""
+    sums = tempered(sums)
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
     few = some(sums, around)
@@ -90,9 +92,9 @@ def _own(sums: PlaceSums, values: Float64s, weights: Float64s) -> Float64s:
         missed = (
             sums.surprise
             - 2 * weights * (values * sums.speeds - sums.centred)
-            + weights**2 * (values**2 * sums.speed_precision - 2 * values * sums.centres + sums.squares)
+            + weights**2 * (values**2 * sums.speed_precisions - 2 * values * sums.centres + sums.squares)
         )
-        columns = np.stack([weights, weights**2], axis=1) * sums.speed_precision
+        columns = np.stack([weights, weights**2], axis=1) * sums.speed_precisions[:, None]
         excess = missed - (sums.days - 1)
         trust = 1 / np.sqrt(2 * sums.days + columns.sum(axis=1) ** 2)
         before = np.diag([1 / one, 1 / shared])

@@ -148,6 +148,7 @@ def place_day(read: ReleasedStage) -> PlaceDay:
         weight_variance=level.weight_sd**2,
         speed_variance=level.speed_sd**2,
         day_weight=around.differences.day_weight,
+        is_laplace=read.stage.kind == "laplace",
     )
 
 
