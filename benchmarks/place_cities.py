@@ -91,7 +91,7 @@ def city_of(name: str, resolution: int, days: int | None) -> PlaceCity:
 def real_city(data: str, spec: Path, resolution: int) -> PlaceCity:
     """A real feed's days, at the H3 cells of a finer resolution."""
     return read_place_city(
-        Feed.of(data, spec, None), resolution, lambda region: hexagon_pieces(region, resolution), lambda *_: None
+        Feed.of(data, spec, None), lambda region: hexagon_pieces(region, resolution), lambda *_: None
     )
 
 

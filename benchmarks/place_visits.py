@@ -73,7 +73,7 @@ def _city(folder: Path, fleet: MadeUpFleet, days: int) -> PlaceCity:
         (folder / name).write_bytes(content)
     feed = Feed.of(str(folder / "sample*.parquet"), folder / "town.toml", None)
     pieces = feed.spec.places.pieces
-    return read_place_city(feed, pieces.resolution, lambda _: pieces, lambda *_: None)
+    return read_place_city(feed, lambda _: pieces, lambda *_: None)
 
 
 def _visited(pieces: Pieces, visits: tuple[float, ...]) -> Pieces:

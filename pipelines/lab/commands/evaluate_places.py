@@ -25,7 +25,6 @@ from pipelines.progress import Report
 from pipelines.specification.places import SHARE
 from transforms.errors import reason_of
 from transforms.places.ground import Pieces, hexagon_pieces
-from transforms.places.near import FINE
 from transforms.places.shapes import shape_pieces
 
 OWN = "own"
@@ -34,9 +33,8 @@ OWN = "own"
 
 @dataclass(frozen=True)
 class AskedPlaces:
-    """resolution: of the H3 cells that positions are looked up under. pieces_of: a region, cut by the places."""
+    """pieces_of: a region, cut by the places."""
 
-    resolution: int
     pieces_of: Callable[[Sequence[int]], Pieces]
     share: Fraction
 
@@ -127,16 +125,16 @@ def _asked(feed: Feed, which: str) -> AskedPlaces:
     if which == OWN:
         if own is None:
             raise UsageError("--places needs a specification with [places], or a resolution or a file: --places 8")
-        return AskedPlaces(own.pieces.resolution, lambda _: own.pieces, share)
+        return AskedPlaces(lambda _: own.pieces, share)
     if which.isdecimal():
         resolution, coarse = int(which), feed.spec.cells.resolution
         if not coarse < resolution <= 15:
             raise UsageError(
                 f"--places needs a resolution from {coarse + 1} to 15, finer than the cells'; it is {which}"
             )
-        return AskedPlaces(resolution, lambda region: hexagon_pieces(region, resolution), share)
+        return AskedPlaces(lambda region: hexagon_pieces(region, resolution), share)
     document = _document(Path(which))
-    return AskedPlaces(FINE, lambda region: shape_pieces(document, region), share)
+    return AskedPlaces(lambda region: shape_pieces(document, region), share)
 
 
 def _document(path: Path) -> object:
@@ -150,7 +148,7 @@ def _document(path: Path) -> object:
 
 def _city(feed: Feed, asked: AskedPlaces, report: Report) -> PlaceCity:
     try:
-        return read_place_city(feed, asked.resolution, asked.pieces_of, report)
+        return read_place_city(feed, asked.pieces_of, report)
     except ValueError as error:
         raise InputError(f"--places: {error}") from None
 

@@ -55,7 +55,7 @@ def compared_streets(feed: Feed, rows: pa.Table, report: Report) -> StreetErrors
     if feed.spec.places is None:
         raise ValueError("the specification has no places")
     pieces = feed.spec.places.pieces
-    days, names = read_place_city(feed, pieces.resolution, lambda _: pieces, report).days, pieces.places.names
+    days, names = read_place_city(feed, lambda _: pieces, report).days, pieces.places.names
     reports = np.sum([np.bincount(day.cell, day.reports, len(names)) for day in days], axis=0)
     total = np.sum([np.bincount(day.cell, day.total, len(names)) for day in days], axis=0)
     newest = rows.filter(pc.equal(rows["slot_start"], pc.max(rows["slot_start"])))

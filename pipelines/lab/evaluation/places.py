@@ -16,15 +16,15 @@ from dpops.noise import Noise
 from dpops.types import Float64s
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.learned import centres_around, look
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay, around, read_tallies, rough_fleet, true_day
+from pipelines.lab.evaluation.truth import TrueCity, TrueDay, read_city, read_tallies, rough_fleet, true_day
 from pipelines.progress import Report
-from transforms.places.ground import NOWHERE, Hexagons, Pieces, ancestors
+from transforms.places.ground import Pieces
 from transforms.places.hierarchy import design_of, hats_of_places
 from transforms.releases.periods.learned_places import LearnedPlaces, Taught, differences_of, learned_places
 from transforms.releases.periods.stages import rows_of_pieces
 from transforms.releases.periods.states import facts_of
 from transforms.time.days_off import hours_of
-from transforms.wire import Tally, joined
+from transforms.wire import joined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,29 +124,25 @@ def _errors(day: int, believed: LearnedPlaces, seen: Float64s, upper: float) -> 
     )
 
 
-def read_place_city(
-    feed: Feed, resolution: int, pieces_of: Callable[[Sequence[int]], Pieces], report: Report
-) -> PlaceCity:
-    """Reads the days of some files, under cells and under places. resolution: of the H3 cells that places are found by.
+def read_place_city(feed: Feed, pieces_of: Callable[[Sequence[int]], Pieces], report: Report) -> PlaceCity:
+    """Reads the days of some files, under cells and under places. pieces_of: a region, cut by the places.
 
-    A region or fleet that the specification does not name is made of the first day.
+    A region or fleet that the specification does not name is made of the first day. Raises ValueError for places at
+    which no report lies.
     """
     spec = feed.spec
-    tallies, periods = read_tallies(feed, Hexagons(resolution, None), report)
-    first = (tallies[slot_s].cell for slot_s in next(iter(periods.values())) if slot_s in tallies)
-    region = spec.cells.region or around(np.unique(ancestors(part, spec.cells.resolution)) for part in first)
+    region = spec.cells.region or read_city(feed, report).region
     pieces, days, at_places = pieces_of(region), [], []
+    if pieces.is_directed and not spec.input.headed:
+        raise ValueError("some are of one direction, and rows are read without headings: name the file under [places]")
+    tallies, periods = read_tallies(feed, pieces, report)
     for name, slots in periods.items():
-        tally = _under(pieces, joined([tallies[slot_s] for slot_s in slots if slot_s in tallies]))
+        tally = joined([tallies[slot_s] for slot_s in slots if slot_s in tallies])
         rows = rows_of_pieces(tally, pieces.cell, slots)
         days.append(true_day(name, rows, hours_of(slots, spec.timetable.zone), len(region), spec.value.grid))
         at_places.append(rows_of_pieces(tally, pieces.place, slots))
+    if not any(rows.cell.size for rows in at_places):
+        raise ValueError("no report lies at any of them")
     fleet = spec.fleet or rough_fleet(region, days)
     city = TrueCity(region, spec.value.grid, fleet, days, spec.cells.region is None)
     return PlaceCity(city=city, pieces=pieces, days=at_places)
-
-
-def _under(pieces: Pieces, tally: Tally) -> Tally:
-    """Counts a tally under pieces, without what lies outside of the region."""
-    result = pieces.keys(tally.cell)
-    return replace(tally, cell=result).take(result != NOWHERE)

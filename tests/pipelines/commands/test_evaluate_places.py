@@ -53,6 +53,45 @@ def test_other_places_than_the_specifications_may_be_named(feed, hatstream, whic
     assert (code, json.loads(out)["places"]) == (0, places)
 
 
+WAYS = [{**LINE, "coordinates": LINE["coordinates"][::step]} for step in (1, -1)]
+DIRECTED = [
+    {"type": "Feature", "properties": {"name": name, "directed": True}, "geometry": way}
+    for name, way in zip(("north", "south"), WAYS, strict=True)
+]
+HEADINGS = 'lat = "lat", heading = "way"'
+
+
+def write_directed(folder: Path, spec: str) -> Path:
+    """Writes places of one direction, and buses of which one half goes north at 20 km/h, the other south at 40."""
+    (folder / "ways.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": DIRECTED}))
+    levels_city.write(folder, spec=spec)
+    lines = [line.rpartition(",")[0] for line in levels_city.rows()]
+    halves = [line + (",20,360" if "PLATE0" in line or "PLATE1" in line else ",40,180") for line in lines]
+    (folder / "feed.csv").write_text("\n".join(["bus,ts,lat,lon,v,way", *halves, ""]))
+    return folder
+
+
+def test_places_of_one_direction_have_the_reports_that_go_their_way(tmp_path, hatstream):
+    spec = SPEC.replace("resolution = 8", 'file = "ways.geojson"').replace('lat = "lat"', HEADINGS)
+    code, out, _ = hatstream(*evaluate(write_directed(tmp_path, spec), "--places", "--days", "1", "--json"))
+    assert code == 0
+    assert [table["exact"][0]["constant"] for table in json.loads(out)["tables"]] == pytest.approx([10, 10])
+
+
+def test_places_of_one_direction_are_refused_where_nobody_reads_headings(tmp_path, hatstream):
+    folder = write_directed(tmp_path, SPEC)
+    code, _, err = hatstream(*evaluate(folder, "--places", str(folder / "ways.geojson")))
+    assert (code, "rows are read without headings: name the file under [places]" in err) == (4, True), err
+
+
+def test_places_at_which_nobody_reports_are_refused(feed, tmp_path, hatstream):
+    aside = {**LINE, "coordinates": [[72.835, 21.18], [72.836, 21.18]]}
+    features = [{"type": "Feature", "properties": {"name": "aside"}, "geometry": aside}]
+    (tmp_path / "aside.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    code, _, err = hatstream(*evaluate(feed, "--places", str(tmp_path / "aside.geojson")))
+    assert (code, "no report lies at any of them" in err) == (4, True), err
+
+
 def test_the_table_says_that_it_is_not_private(feed, hatstream):
     code, out, _ = hatstream(*evaluate(feed, "--places", "--days", "1", "--totals", "1"))
     assert code == 0
