@@ -16,3 +16,12 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
         if status.st_size > most_bytes:
             raise OSError(errno.EFBIG, f"is of more than {most_bytes:,} bytes", str(path))
         return file.read(status.st_size)  # so much memory is taken at once, however little comes
+
+
+def read_text(path: Path, most_bytes: int) -> str:
+    """Reads UTF-8, without the mark that editors and spreadsheets on Windows put first. Raises OSError likewise, also
+    for other bytes."""
+    try:
+        return read_regular(path, most_bytes).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "is no text in UTF-8", str(path)) from None

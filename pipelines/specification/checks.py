@@ -37,7 +37,7 @@ from transforms.layouts import layout
 from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
-from transforms.regular_files import read_regular
+from transforms.regular_files import read_text
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable
 
@@ -239,7 +239,7 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
         if isinstance(cells.region, list):
             cells_listed = cells_of_list(cells.region, cells.resolution)
         else:
-            document = msgspec.json.decode(read_regular(folder / cells.region, REGION_BYTES))
+            document = msgspec.json.decode(read_text(folder / cells.region, REGION_BYTES))
             cells_listed = cells_of_geojson(document, cells.resolution)
     except OSError as error:
         raise SpecificationError(
@@ -264,7 +264,7 @@ def places_of(document: Document, region: tuple[int, ...], folder: Path, progres
     rule = "goes with places.file: hexagons need none"
     need(table.buffer_m is None or table.file is not None, "places.buffer_m", rule, table.buffer_m)
     try:
-        content = None if table.file is None else msgspec.json.decode(read_regular(folder / table.file, REGION_BYTES))
+        content = None if table.file is None else msgspec.json.decode(read_text(folder / table.file, REGION_BYTES))
         if table.file is not None:
             require("shapely")
         visits = None if table.visits is None else _read_visits(folder / table.visits)
@@ -275,13 +275,16 @@ def places_of(document: Document, region: tuple[int, ...], folder: Path, progres
         raise SpecificationError(f"places.file: {error}") from None
     except RecursionError:
         raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
-    except (ValueError, TypeError, LookupError, AttributeError, msgspec.MsgspecError) as error:
+    except msgspec.MsgspecError as error:
+        said = shortened(str(error))
+        raise SpecificationError(f"places.file: {shortened(repr(table.file))} is no GeoJSON: {said}") from None
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise SpecificationError(f"places: {shortened(str(error))}") from None
 
 
 def _read_visits(path: Path) -> str:
     try:
-        return read_regular(path, REGION_BYTES).decode()
+        return read_text(path, REGION_BYTES)
     except OSError as error:
         raise SpecificationError(f"places.visits: {error.strerror}: {shortened(repr(path.name))}") from None
 

@@ -27,7 +27,7 @@ from pipelines.specification.types_schema import about
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.mapped.csv import DELIMITERS
-from transforms.regular_files import read_regular
+from transforms.regular_files import read_text
 from transforms.releases.periods.products import ProductName
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Unit, Weekday
@@ -301,7 +301,7 @@ def _as_written(value: Any) -> Any:
 def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[str, Any]:
     """Reads the tables of a TOML file. Raises SpecificationError for what is no regular file, too large or no TOML."""
     try:
-        text = read_regular(path, SPEC_BYTES).decode().removeprefix("\ufeff")  # as editors on Windows mark UTF-8
+        text = read_text(path, SPEC_BYTES)
         if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
             raise RecursionError
         document = tomllib.loads(text, parse_float=parse_float)
@@ -309,7 +309,7 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
         return document
     except OSError as error:
         raise SpecificationError(f"the specification cannot be read: {error.strerror}: {path}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise SpecificationError(f"{path} is not TOML: {shortened(str(error))}") from None
     except RecursionError:
         raise SpecificationError(f"{path} is nested too deeply") from None

@@ -80,20 +80,31 @@ def places_asked(
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
     """Reads the vehicles a day of each place, HARDLY of the mean where the table has less."""
     rows = csv.DictReader(io.StringIO(content))
-    if not {"place", "vehicles"} <= set(rows.fieldnames or ()):
-        raise ValueError("visits needs the columns place and vehicles")
     number, numbers = {name: index for index, name in enumerate(names)}, np.full(len(names), np.nan)
-    for line, row in enumerate(rows, 2):
-        place, vehicles = number.get(row["place"] or ""), float(row["vehicles"] or "nan")
-        if place is None or not np.isnan(numbers[place]):
-            raise ValueError(f"visits: line {line} needs the name of a place, each once")
-        if not 0 <= vehicles <= MOST_VISITS:
-            raise ValueError(f"visits: line {line} needs vehicles from 0 to {MOST_VISITS:,}")
-        numbers[place] = vehicles
+    try:
+        if not {"place", "vehicles"} <= set(rows.fieldnames or ()):
+            raise ValueError("visits needs the columns place and vehicles")
+        for row in rows:
+            place, vehicles = number.get(row["place"] or ""), _number(row["vehicles"] or "")
+            if place is None or not np.isnan(numbers[place]):
+                raise ValueError(f"visits: line {rows.line_num} needs the name of a place, each once")
+            if not 0 <= vehicles <= MOST_VISITS:
+                raise ValueError(f"visits: line {rows.line_num} needs vehicles from 0 to {MOST_VISITS:,}")
+            numbers[place] = vehicles
+    except csv.Error:
+        raise ValueError(f"visits: line {rows.reader.line_num} is no row of CSV") from None
     whole = float(np.nansum(numbers))
     if not whole > 0:
         raise ValueError("visits needs a place with vehicles")
     return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * whole / len(names)).tolist())
+
+
+def _number(text: str) -> float:
+    """Reads a number; NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan
 
 
 def _places_asked(table: PlacesTable, region: Sequence[int], document: Any, progress: Report) -> PlacesAsked:

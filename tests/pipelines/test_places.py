@@ -146,14 +146,28 @@ def test_public_visits_are_read_by_place_and_decide_the_id(tmp_path: Path) -> No
         ("place,vehicles\nNAME,nan\n", "line 2 needs vehicles from 0"),
         ("place,vehicles\nNAME\n", "line 2 needs vehicles from 0"),
         ("place,vehicles\nNAME,0\n", "visits needs a place with vehicles"),
+        ("place,vehicles\n\nNAME,many\n", "line 3 needs vehicles from 0"),
+        ("place,vehicles\nNA\rME,1\n", "line 2 is no row of CSV"),
+        ("place,vehicles\n" + "x" * 200_000 + ",1\n", "line 2 is no row of CSV"),
+        ("place,vehicles\nAlmstra\udcdfe,1\n", "places.visits: is no text in UTF-8: 'trips.csv'"),
     ],
 )
 def test_visits_that_are_none_are_refused(tmp_path: Path, content: str | None, said: str) -> None:
     name = loaded(tmp_path, HEXAGONS).ground.places.names[0]  # type: ignore[attr-defined]
     if content is not None:
-        (tmp_path / "trips.csv").write_text(content.replace("NAME", name))
+        text = content.replace("NAME", name)
+        (tmp_path / "trips.csv").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(SpecificationError, match=said):
         loaded(tmp_path, VISITS)
+
+
+def test_files_may_begin_with_the_mark_of_utf_8_as_spreadsheets_write_it(tmp_path: Path) -> None:
+    of_file = OF_FILE + 'visits = "trips.csv"\n'
+    (tmp_path / "trips.csv").write_text("place,vehicles\nRing Road,40\n")
+    spec = loaded(tmp_path, of_file)
+    for name in ("trips.csv", "segments.geojson"):
+        (tmp_path / name).write_text("\ufeff" + (tmp_path / name).read_text())
+    assert load(tmp_path / "spec.toml").spec_id == spec.spec_id  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +180,7 @@ def test_visits_that_are_none_are_refused(tmp_path: Path, content: str | None, s
         ("[places]\nresolution = 9\nshare = 1\n", "share must be above 0 and below 1"),
         ("[places]\nresolution = 9\nbuffer_m = 9\n", "places.buffer_m goes with places.file"),
         ('[places]\nfile = "nowhere.geojson"\n', "places.file: No such file or directory"),
-        ('[places]\nfile = "spec.toml"\n', "places: "),
+        ('[places]\nfile = "spec.toml"\n', "places.file: 'spec.toml' is no GeoJSON: "),
         ("[places]\nresolution = 9\n[live]\n", "goes without \\[live\\]"),
         ("[places]\nresolutoin = 9\n", "unknown field `resolutoin`"),
     ],
@@ -174,6 +188,12 @@ def test_visits_that_are_none_are_refused(tmp_path: Path, content: str | None, s
 def test_what_places_may_not_be_is_refused_in_one_sentence(tmp_path: Path, more: str, said: str) -> None:
     with pytest.raises(SpecificationError, match=said):
         loaded(tmp_path, more)
+
+
+def test_a_line_without_a_length_is_not_said_to_cross_itself(tmp_path: Path) -> None:
+    nowhere = {**LINE, "geometry": {"type": "LineString", "coordinates": [[72.83, 21.16]] * 2}}
+    with pytest.raises(SpecificationError, match="feature 1 has a geometry that is not valid: Too few points"):
+        loaded(tmp_path, OF_FILE, FILE | {"features": [nowhere]})
 
 
 def test_places_are_refused_where_counts_are_public(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
     line = shapely.set_coordinates(degrees.copy(), positions * scale[of])
     for number in _first(~shapely.is_valid(line)):
         why = shapely.is_valid_reason(degrees[number - 1])
-        raise ValueError(f"feature {number} has a geometry that crosses itself: {why}")
+        raise ValueError(f"feature {number} has a geometry that is not valid: {why}")
     is_directed = np.array([_is_directed(feature, number) for number, feature in enumerate(features, 1)], np.bool_)
     is_one = shapely.get_type_id(degrees) == shapely.GeometryType.LINESTRING
     for number in _first(is_one & (east - west > 180)):

@@ -11,7 +11,7 @@ import msgspec
 
 from pipelines.errors import InputError
 from transforms.errors import reason_of
-from transforms.regular_files import read_regular
+from transforms.regular_files import read_text
 
 Position = tuple[float, float]
 """Longitude and latitude, degrees."""
@@ -128,7 +128,7 @@ def _said(path: Path, feature: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _features(path: Path) -> list[dict[str, Any]]:
     try:
-        document = msgspec.json.decode(read_regular(path, _MOST_BYTES), type=dict[str, Any])
+        document = msgspec.json.decode(read_text(path, _MOST_BYTES), type=dict[str, Any])
         return [feature for feature in document["features"] if isinstance(feature, dict)]
     except OSError as error:
         raise InputError(f"{path}: {reason_of(error)}") from None

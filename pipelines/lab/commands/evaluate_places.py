@@ -22,10 +22,12 @@ from pipelines.lab.evaluation.learned import recipe_for
 from pipelines.lab.evaluation.learned_errors import DELTA, KINDS
 from pipelines.lab.evaluation.places import PlaceCity, PlaceErrors, mapped, read_place_city
 from pipelines.progress import Report
+from pipelines.specification.checks import REGION_BYTES
 from pipelines.specification.places import SHARE
 from transforms.errors import reason_of
 from transforms.places.ground import Pieces, hexagon_pieces
 from transforms.places.shapes import shape_pieces
+from transforms.regular_files import read_text
 
 OWN = "own"
 """In the place of a resolution or a file: the places of the specification itself."""
@@ -139,7 +141,7 @@ def _asked(feed: Feed, which: str) -> AskedPlaces:
 
 def _document(path: Path) -> object:
     try:
-        return msgspec.json.decode(path.read_bytes())
+        return msgspec.json.decode(read_text(path, REGION_BYTES))
     except OSError as error:
         raise InputError(f"{path}: {reason_of(error)}") from None
     except (msgspec.MsgspecError, RecursionError):

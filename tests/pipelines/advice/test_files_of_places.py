@@ -46,6 +46,13 @@ def test_a_shape_that_is_none_is_refused(geometry, reader, tmp_path):
 
 
 @READERS
+def test_a_file_may_begin_with_the_mark_of_utf_8(reader, tmp_path):
+    path = written(tmp_path)
+    path.write_text("\ufeff" + path.read_text())
+    assert reader(path)
+
+
+@READERS
 @pytest.mark.parametrize("properties", [[1], "abc", 7])
 def test_properties_that_are_none_are_refused(properties, reader, tmp_path):
     with pytest.raises(InputError, match="must be an object, of names with values"):
