@@ -80,7 +80,7 @@ def read_route(path: Path, places: NamedPlaces, cells: Mapping[str, int]) -> Dri
 
     cells: which of the region's cells each place lies in. Raises InputError.
     """
-    rows = _csv_rows(path) if path.suffix == ".csv" else _features(path)
+    rows = _csv_rows(path) if path.suffix.lower() == ".csv" else _features(path)
     if not 1 <= len(rows) <= MOST_ROUTE:
         raise InputError(f"{path}: a route has 1 to {MOST_ROUTE:,} places; it has {len(rows):,}")
     for name, _ in rows:
@@ -103,6 +103,7 @@ def travel_times(rows: pa.Table, route: DrivenRoute) -> TravelTimes:
     slots = sorted(set(zip(rows["slot_start"].to_pylist(), rows["slot_end"].to_pylist(), strict=True)))
     columns = (rows[name].to_pylist() for name in ("slot_start", "cell", "value", "noise_std", "status"))
     told = {(start, cell): numbers for start, cell, *numbers in zip(*columns, strict=True)}
+    _check_told(rows, route)
     published = [(start, end) for start, end in slots if not _is_held_back(told, route, start)]
     lacking = {slot: _without_value(told, route, slot[0]) for slot in published}
     times = [_travel_time(told, route, *slot) for slot in published if not lacking[slot]]
@@ -113,6 +114,15 @@ def travel_times(rows: pa.Table, route: DrivenRoute) -> TravelTimes:
         lacking=tuple(Lacking(start=start, end=end, names=names) for (start, end), names in lacking.items() if names),
         held_back=tuple(sorted({start[:10] for start, end in slots if (start, end) not in lacking})),
     )
+
+
+def _check_told(rows: pa.Table, route: DrivenRoute) -> None:
+    if set(route.names).isdisjoint(rows["cell"].unique().to_pylist()):
+        others = "take those of one product of places, such as 'place-slot-*'"
+        raise InputError(f"the files hold no row of the route's places: {others}")
+    if rows["noise_std"].null_count == rows.num_rows > rows["value"].null_count:
+        others = "take result files, or what `publish --all` wrote"
+        raise InputError(f"the files leave out how well values are known (noise_std): {others}")
 
 
 def _is_held_back(told: Told, route: DrivenRoute, start: str) -> bool:

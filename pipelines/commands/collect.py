@@ -38,7 +38,12 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
 @click.command()
 @click.option("--url", required=True, help="Where the feed is: http:// or https://.")
 @click.option(
-    "--every", "every_s", default=30.0, show_default=True, type=click.FloatRange(1), help="Seconds between questions."
+    "--every",
+    "every_s",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(1, 86_400),
+    help="Seconds between questions.",
 )
 @click.option(
     "--output", type=LocalPath(path_type=Path, file_okay=False), help="A folder that takes a file each message."

@@ -69,7 +69,7 @@ products_options = packed(
         "parts",
         multiple=True,
         metavar="HH:MM-HH:MM",
-        help="With cell-part: a part of the day; several times.",
+        help="With cell-part and place-part: a part of the day; several times.",
     ),
 )
 

@@ -52,7 +52,8 @@ def _rows_of(tables: Mapping[str, pa.Table]) -> pa.Table:
         return next(iter(tables.values()))
     if HATS not in tables:
         coarser = ", ".join(tables)
-        raise InputError(f"the files hold coarser products ({coarser}), and these are rows of slots: take 'hats-*'")
+        others = "take 'hats-*', or one product of places, such as 'place-slot-*'"
+        raise InputError(f"the files hold coarser products ({coarser}): {others}")
     return tables[HATS]
 
 

@@ -180,6 +180,12 @@ def test_an_answer_larger_than_any_feed_is_given_up(service):
     assert poller.reason == "more than 64 MiB"
 
 
+@pytest.mark.parametrize("every", ["inf", "1e10"])
+def test_a_wait_that_no_clock_can_wait_for_is_refused_at_once(hatstream, tmp_path, every):
+    code, _, err = hatstream("collect", "--url", "http://127.0.0.1:1/", "--output", tmp_path, "--every", every)
+    assert (code, "1<=x<=86400" in err) == (1, True), err
+
+
 @pytest.mark.parametrize("body", [b"<!DOCTYPE html><title>maintenance</title>", b"{}", ONE[:-1], b"\x00"])
 def test_what_is_no_feed_is_not_kept_whatever_the_status_says(service, hatstream, tmp_path, body):
     service.answers = [answer(body=body)]

@@ -169,6 +169,31 @@ def test_a_place_without_a_value_is_named(folder: Path, hatstream: Any) -> None:
     assert (code, "'Second' has none in the slot 2022-01-01T08" in err) == (4, True)
 
 
+@pytest.mark.parametrize(
+    ("former", "now", "said"),
+    [
+        ("place-slot\n", "\n", "no row of the route's places: take those of one product of places"),
+        ("levels,,2.64,ok,place-slot", "levels,,2.64,ok,place-day", "one product of places, such as 'place-slot-*'"),
+        (",60,1,,levels", ",60,,,levels", "the files leave out how well values are known (noise_std)"),
+    ],
+    ids=["hexagons", "two products", "published"],
+)
+def test_files_that_tell_no_travel_time_are_refused_and_others_named(
+    folder: Path, hatstream: Any, former: str, now: str, said: str
+) -> None:
+    text = (folder / "place-slot.csv").read_text().replace(",60,4,,levels", ",60,1,,levels")
+    text = text.replace("First", levels_city.CELLS[0]).replace("Second", levels_city.CELLS[1]) if now == "\n" else text
+    (folder / "place-slot.csv").write_text(text.replace(former, now))
+    code, _, err = hatstream(*asked(folder))
+    assert (code, said in err) == (4, True), err
+
+
+def test_a_route_may_have_its_ending_in_capitals(folder: Path, hatstream: Any) -> None:
+    (folder / "ROUTE.CSV").write_text("place\nFirst\n")
+    code, out, _ = hatstream(*asked(folder, route="ROUTE.CSV"))
+    assert (code, "3.0 min for 1.00 km" in out) == (0, True)
+
+
 def test_a_specification_without_places_has_no_routes(folder: Path, hatstream: Any) -> None:
     (folder / "spec.toml").write_text(levels_city.SPEC)
     code, _, err = hatstream(*asked(folder))
