@@ -151,22 +151,24 @@ def read_gtfs(path: Path) -> Gtfs:
             table, bad = pa.table({column: pa.array([], pa.string()) for column in columns}), 0
         except (OSError, zipfile.BadZipFile, pa.ArrowException, UnicodeDecodeError, csv.Error, StopIteration):
             raise InputError(
-                f"{path}: {name}.txt cannot be read as GTFS has it, a zip or folder of CSV files"
+                f"{path}: {name}.txt cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
             ) from None
         if name in _NEEDED and table.num_rows == 0:
-            raise InputError(f"{path}: {name}.txt has no row")
+            raise InputError(f"{path}: {name}.txt has no row{' with as many columns as its header' if bad else ''}")
         tables[name], skipped = table, skipped + bad
     return Gtfs(tables, skipped)
 
 
 def _opened(path: Path, name: str) -> IO[bytes]:
-    """Raises FileNotFoundError, other OSError and BadZipFile."""
+    """Raises FileNotFoundError, other OSError and BadZipFile, and InputError for a zip of several feeds."""
     if path.is_dir():
         return (path / name).open("rb")
     with zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if member.filename.rpartition("/")[2] == name]
         if not members:
             raise FileNotFoundError(name)
+        if members[1:]:
+            raise InputError(f"{path} holds more than one {name}: unpack it, and name the folder of one feed")
         if members[0].file_size > MOST_BYTES:
             raise zipfile.BadZipFile(f"{name} expands to more than {MOST_BYTES} bytes")
         if members[0].file_size > max(SMALL_BYTES, EXPANSION * members[0].compress_size):

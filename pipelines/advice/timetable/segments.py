@@ -16,6 +16,8 @@ from transforms.places.ground import SECTORS, sector_of
 from transforms.places.near import FINE
 from transforms.places.shapes import without_part
 
+FAR_M = 1_000.0
+"""A stop that lies farther from its line than this is taken to lie so far: else one in the wrong place moves all."""
 STEP_M, MOST_STEPS = 10.0, 20_000
 """Between two places of a line where a stop may be; so many of a line at most."""
 LEAST_M, OFF_M = 50.0, 150.0
@@ -156,13 +158,14 @@ def _on_earth(xy: Float64s, scale: Float64s) -> Iterator[Float64s]:
 
 
 def _passed(steps: Float64s, stops: Float64s) -> Int64s:
-    """Finds where a line passes each stop, in their order: the steps with the least sum of squared distances.
+    """Finds where a line passes each stop, in their order: the steps with the least sum of squared distances, each of
+    FAR_M at most.
 
     So a stop that a line passes twice, there and back, is where its neighbours say.
     """
     costs = np.empty((len(stops), len(steps)))
     for number, stop in enumerate(stops):
-        costs[number] = np.square(steps - stop).sum(axis=1)
+        costs[number] = np.minimum(np.square(steps - stop).sum(axis=1), FAR_M**2)
         if number:
             costs[number] += np.minimum.accumulate(costs[number - 1])
     passed = np.empty(len(stops), np.int64)

@@ -108,7 +108,7 @@ def _routes_text(routes: Sequence[str] | set[str]) -> str:
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """Sorts route 9 before route 10."""
-    return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", text)]
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", text)]
 
 
 def route_names(feed: Gtfs) -> list[str]:

@@ -32,7 +32,8 @@ vehicles come to each."""
 @dataclass(frozen=True)
 class Town:
     """origin: the feed's name. cells: of the region, as text. documents: GeoJSON by REGION, PLACES, GROUND and, where
-    they are asked for, SEGMENTS. visits: of these, vehicles a day by name; none where no day has any."""
+    they are asked for, SEGMENTS. skipped: rows of the tables that are none. visits: of the segments, vehicles a day by
+    name; none where no day has any."""
 
     origin: str
     zone: str
@@ -41,6 +42,7 @@ class Town:
     cells: frozenset[str]
     documents: Mapping[str, Mapping[str, Any]]
     visits: Mapping[str, float]
+    skipped: int
 
     @property
     def segments(self) -> int:
@@ -77,7 +79,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         documents[SEGMENTS] = segments.document
         visits = segments.visits if any(segments.visits.values()) else {}
     texts = frozenset(map(h3.int_to_str, cells.tolist()))
-    return Town(path.name, feed.zone, service, resolution, texts, documents, visits)
+    return Town(path.name, feed.zone, service, resolution, texts, documents, visits, feed.skipped)
 
 
 def _table(visits: Mapping[str, float]) -> bytes:

@@ -165,6 +165,11 @@ def test_a_stop_that_a_line_passes_twice_is_where_its_neighbours_say():
     assert segments._passed(steps, wanted).tolist() == [2, 9, 11, 19]
 
 
+def test_a_stop_that_lies_elsewhere_takes_no_other_stops_away(tmp_path):
+    features = features_of(tmp_path, stops=stops(B=2.0), shapes=THERE_AND_BACK, **trips(T1="ABCDC"))
+    assert names_of(features) == {"Stop C to Stop D", "Stop D to Stop C"}
+
+
 def test_lines_that_ask_for_too_much_work_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(segments, "MOST_WORK", 100)
     with pytest.raises(InputError, match="too long or too many"):

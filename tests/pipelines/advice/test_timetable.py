@@ -105,6 +105,11 @@ def test_places_are_called_by_their_busiest_stop_and_the_routes_that_pass(tmp_pa
     assert named[between][1] == "route 1"
 
 
+def test_routes_may_be_called_by_what_is_a_digit_and_no_number(tmp_path):
+    names = town(tmp_path, routes=FEED["routes"].replace("R1,1,", "R1,²,")).documents["places"]["features"]
+    assert "route ²" in {feature["properties"]["note"] for feature in names}
+
+
 def test_the_ground_has_a_line_for_each_route_with_its_colour(tmp_path):
     lines = json.loads(town(tmp_path).files("t")["t-ground.geojson"])["features"]
     assert [(line["properties"]["name"], line["properties"]["colour"]) for line in lines] == [
@@ -145,8 +150,11 @@ def test_feeds_as_agencies_write_them_are_read(tmp_path):
         ({"stops": None}, "no stops.txt"),
         ({"stop_times": "trip_id\n"}, "stop_times.txt has no row"),
         ({"stop_times": "trip_id,stop_id\nT1,A\n"}, "no stop"),
+        ({"stop_times": "trip_id,stop_id\nT1,A,\n"}, "has no row with as many columns as its header"),
+        ({"old/stops": FEED["stops"]}, "holds more than one stops.txt: unpack it, and name the folder of one feed"),
         ({"stops": FEED["stops"].replace("50.", "150.")}, "no stop that is served has a position"),
         ({"agency": "\x00\xff"}, "agency.txt"),
+        ({"routes": FEED["routes"].encode() + b"R9,\xd8,\n"}, "routes.txt cannot be read .* in UTF-8"),
         ({"agency": FEED["agency"].replace("Regina", "Nowhere")}, "agency_timezone must be a name like"),
         ({"agency": FEED["agency"].replace("America/Regina", "")}, "agency_timezone must be a name like"),
     ],
@@ -190,6 +198,16 @@ def test_a_draft_needs_a_source_and_a_timetable_s_files_a_place(tmp_path, hatstr
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "feed.zip")
     assert hatstream("spec", "new", *options)[0] == 1
+
+
+def test_rows_that_are_left_out_are_told(tmp_path, hatstream):
+    write(tmp_path / "feed.zip", {**FEED, "stop_times": FEED["stop_times"] + "T3,3,C,06:55:00,06:55:00,\n"})
+    asked = ("spec", "new", "--gtfs", tmp_path / "feed.zip", "--output", tmp_path / "town.toml")
+    code, _, err = hatstream(*asked)
+    assert (code, "1 row of the timetable has more or fewer columns than its header, and is left out" in err) == (
+        0,
+        True,
+    ), err
 
 
 def test_a_sample_that_leaves_the_timetable_is_told(tmp_path, hatstream):
