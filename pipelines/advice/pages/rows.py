@@ -24,7 +24,7 @@ PLACE_DAY, STANDING = "place-day", "place-standing"
 LIVE_MECHANISM = "-live"
 """Ends the mechanism's name of values that were published while their day lasted."""
 
-_KEY = ("spec_id", "slot_start", "cell", "statistic")
+_KEY = ("slot_start", "cell", "statistic")
 _OUTPUTS = [output for statistic in statistics.registered().values() for output in statistic.extras]
 _EXTRAS: dict[str, pa.DataType] = {
     **NOTES,
@@ -113,8 +113,8 @@ def _refuse_different(rows: pa.Table) -> None:
     said = settled.select([*_KEY, "value"]).group_by([*_KEY, "value"]).aggregate([])
     if said.num_rows > said.group_by(list(_KEY)).aggregate([]).num_rows:
         raise InputError(
-            "two result files give different values of the same hexagon and slot: they are estimates of different "
-            "days (`hatstream estimate --whole` beside `release`); name the files of one folder"
+            "two result files give different values of the same place and slot: they are of different specifications, "
+            "or estimates of different days (`hatstream estimate --whole` beside `release`); name the files of one"
         )
 
 

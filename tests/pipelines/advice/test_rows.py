@@ -43,11 +43,12 @@ def test_live_values_give_way_to_those_of_the_whole_day(tmp_path):
     assert {(row["cell"], row["value"]) for row in rows} == {(CELLS[0], 12.0), (CELLS[1], 9.0)}
 
 
-def test_two_files_of_the_same_rows_are_one_and_different_values_are_refused(tmp_path):
+@pytest.mark.parametrize("more", [{}, {"spec_id": "1" * 16}], ids=["another estimate", "another specification"])
+def test_two_files_of_the_same_rows_are_one_and_different_values_are_refused(tmp_path, more):
     paths = [str(write(tmp_path / f"{name}.parquet", [row(CELLS[0], 6, 12.0)])) for name in ("a", "b")]
     assert read_rows(paths).num_rows == 1
-    paths.append(str(write(tmp_path / "c.parquet", [row(CELLS[0], 6, 12.5)])))
-    with pytest.raises(InputError, match="different values of the same hexagon and slot"):
+    paths.append(str(write(tmp_path / "c.parquet", [row(CELLS[0], 6, 12.5) | more])))
+    with pytest.raises(InputError, match="different values of the same place and slot"):
         read_rows(paths)
 
 
