@@ -147,19 +147,23 @@ def _between(results: Mapping[str, pa.Table], start: str | None, end: str | None
 
     from pipelines.advice.pages.rows import HATS
 
-    for name, value in (("--from", start), ("--to", end)):
-        try:
-            date.fromisoformat(value or "2000-01-01")
-        except ValueError:
-            raise UsageError(f"{name} must be a date like 2026-05-13; it is {value!r}") from None
+    first, last = _date("--from", start or "0001-01-01"), _date("--to", end or "9999-12-31")
     chosen = {}
     for name, rows in results.items():
         day = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
-        fits = pc.and_(pc.greater_equal(day, start or ""), pc.less_equal(day, end or "9999-99-99"))
+        fits = pc.and_(pc.greater_equal(day, first), pc.less_equal(day, last))
         chosen[name] = rows.filter(fits)
     if HATS not in chosen or not chosen[HATS].num_rows:
         raise InputError("the result files hold no row of slots in this range")
     return chosen
+
+
+def _date(name: str, text: str) -> str:
+    """Reads a date in any form of ISO 8601, as slots begin with it."""
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise UsageError(f"{name} must be a date like 2026-05-13; it is {text!r}") from None
 
 
 def _without_forecasts(rows: pa.Table) -> pa.Table:

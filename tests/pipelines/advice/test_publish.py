@@ -218,6 +218,14 @@ def test_a_folder_of_something_else_is_left_alone_and_an_older_edition_is_replac
     assert [path.name for path in tmp_path.iterdir()] == ["portal"]
 
 
+@pytest.mark.parametrize("day", ["20220101", "2021-W52-6"])
+def test_a_day_in_another_form_of_iso_is_that_day(portal, day):
+    folder, code, said = portal("--to", day)
+    assert code == 0, said
+    days = {row["slot_start"][:10] for row in pq.read_table(folder / "hats.parquet").to_pylist()}
+    assert days == {"2022-01-01"}
+
+
 @pytest.mark.parametrize("options", [["--from", "yesterday"], ["--from", "2023-01-01"]])
 def test_a_range_without_rows_is_refused(portal, options):
     assert portal(*options)[1] in (1, 4)
