@@ -148,9 +148,12 @@ def show_check(checked: InputCheck, *, as_json: bool) -> None:
         facts: dict[str, Fact] = {"periods": [period._asdict() for period in checked.periods], "refused": refused}
         click.echo(Summary({}, Operator({"rows": checked.outcome.rows} | facts)).json())
         return
-    table = table_of(OPERATOR_ONLY, None, ("period",), ("slots", "with observations", "observations"))
+    has_places = any(period.at_places is not None for period in checked.periods)
+    numbers = ("slots", "with observations", "observations", *(["at places"] if has_places else []))
+    table = table_of(OPERATOR_ONLY, None, ("period",), numbers)
     for period in checked.periods:
-        table.add_row(period.period, f"{period.slots:,}", f"{period.slots_with_rows:,}", f"{period.rows:,}")
+        counts = (period.slots, period.slots_with_rows, period.rows, period.at_places)
+        table.add_row(period.period, *(f"{count:,}" for count in counts if count is not None))
     out = console()
     out.print(table)
     out.print(f"{checked.outcome.rows:,} rows read; nothing was released, recorded or spent")

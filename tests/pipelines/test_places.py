@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.specification import SpecificationError, load
-from tests import levels_city
+from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC
 from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
 from transforms.places.ground import NOWHERE, hexagon_pieces
@@ -316,3 +316,23 @@ def test_places_of_a_file_have_their_lines_in_files_and_on_the_map(tmp_path: Pat
     assert "has no shape" in hatstream(*asked)[2]
     code, said, _ = hatstream(*asked, "--spec", str(tmp_path / "spec.toml"))
     assert (code, json.loads(said)["places"], json.loads(said)["slots"]) == (0, 1, 2)
+
+
+def test_checking_an_input_counts_the_reports_that_a_place_has_by_their_heading(tmp_path: Path, hatstream: Run) -> None:
+    """Of a feed whose headings are unknown or in words no report is a directed place's, which a release cannot say."""
+    north = {**LINE, "properties": {"name": "north", "directed": True}}
+    headed = SPEC.replace('speed = "v"', 'heading = "h", speed = "v"')
+    loaded(tmp_path, OF_FILE, FILE | {"features": [north]}, headed)
+    lines = [line.rstrip() for line in levels_city.rows(days=DAYS[:1])]
+    for heading, there in (("360", 48), ("180", 0), ("N", 0)):
+        (tmp_path / "feed.csv").write_text("\n".join(["bus,ts,lat,lon,v,h", *(f"{line},{heading}" for line in lines)]))
+        code, out, err = hatstream(*city.release(tmp_path, "--check-input", "--json", start=DAYS[0], end=DAYS[0]))
+        (period,) = json.loads(out)["operator_only"]["periods"]
+        assert (code, period["rows"], period["at_places"]) == (0, 48, there), err
+    shown = hatstream(*city.release(tmp_path, "--check-input", start=DAYS[0], end=DAYS[0]))[1]
+    assert "at places" in shown
+    derived = "[input]\nderived_heading = { max_gap_s = 900, min_m = 30 }"
+    loaded(tmp_path, OF_FILE, FILE | {"features": [north]}, SPEC.replace("[input]", derived))
+    _, out, _ = hatstream(*city.release(tmp_path, "--check-input", "--json", start=DAYS[0], end=DAYS[0]))
+    (period,) = json.loads(out)["operator_only"]["periods"]
+    assert (period["rows"], period["at_places"]) == (48, 24), "those on their way north, from row to row"

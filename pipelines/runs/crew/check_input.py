@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from pipelines.assembly import job_of
 from pipelines.input_files import InputFiles, input_of
 from pipelines.job import NOWHERE, Job
@@ -17,19 +19,23 @@ from pipelines.specification import Specification
 from transforms import wire
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
+from transforms.places.ground import NOWHERE as ELSEWHERE
+from transforms.places.ground import Pieces
 from transforms.time.calendar import Calendar, Slot
 
 
 class PeriodInput(NamedTuple):
     """slots_with_rows: of so many slots how many have an observation.
 
-    rows: observations, duplicates among them; where speeds or headings are derived, those that have one.
+    rows: observations, duplicates among them; where speeds or headings are derived, those that have one. at_places: how
+    many of these lie at a place, which their heading decides too; None without places.
     """
 
     period: str
     slots: int
     slots_with_rows: int
     rows: int
+    at_places: int | None
 
 
 class InputCheck(NamedTuple):
@@ -57,27 +63,56 @@ def check_input(
     road = counting.road_of(job, job.release)
     with crew_of(road, paths, workers) as crew:
         events = counting.observe_files(crew, road, paths, outcome, progress)
+        pieces = None if spec.places is None else spec.places.pieces
         if job.rules.need_whole_periods:
-            counts = _derived(crew, job, when.slots, events, outcome, progress)
+            seen = _derived(crew, job, when.slots, events, outcome, progress, pieces)
         else:
-            counts = Counter({slot.start_s: counting.rows_in(slot, events) for slot in when.slots})
-        return InputCheck(outcome, [_of_period(period, when.slots, counts) for period in when.periods])
+            seen = _as_read(when.slots, events, pieces)
+        return InputCheck(outcome, [_of_period(period, when.slots, seen) for period in when.periods])
+
+
+class _Seen(NamedTuple):
+    """Observations by slot, and how many of them lie at a place; None without places."""
+
+    rows: Counter[int]
+    at_places: Counter[int] | None
+
+
+def _as_read(slots: Sequence[Slot], events: Spool, pieces: Pieces | None) -> _Seen:
+    rows = Counter({slot.start_s: counting.rows_in(slot, events) for slot in slots})
+    if pieces is None:
+        return _Seen(rows, None)
+    at_places = Counter[int]()
+    for slot_s in rows:
+        for part in events.read((slot_s, 0)):
+            at_places[slot_s] += int(np.count_nonzero(pieces.place[wire.unpack_events([part]).cell] != ELSEWHERE))
+    return _Seen(rows, at_places)
 
 
 def _derived(
-    crew: Crew, job: Job, slots: Sequence[Slot], events: Spool, outcome: Outcome, progress: Report
-) -> Counter[int]:
-    """Counts observations by slot with what is derived; the others are refused."""
+    crew: Crew,
+    job: Job,
+    slots: Sequence[Slot],
+    events: Spool,
+    outcome: Outcome,
+    progress: Report,
+    pieces: Pieces | None,
+) -> _Seen:
+    """Counts observations with what is derived; the others are refused."""
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
     tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=1)
-    counts = Counter[int]()
+    rows, at_places = Counter[int](), Counter[int]()
     for group in dict.fromkeys(job.release.group(slot.start_s) for slot in slots):
         table = wire.unpack_tally(tallies.read((group, 0)), job.release.columns)
-        for slot_s, number in zip(table.slot_s.tolist(), table.kept.tolist(), strict=True):
-            counts[slot_s] += number
-    return counts
+        there = table.kept if pieces is None else table.kept * (pieces.place[table.cell] != ELSEWHERE)
+        for slot_s, number, at_place in zip(table.slot_s.tolist(), table.kept.tolist(), there.tolist(), strict=True):
+            rows[slot_s] += number
+            at_places[slot_s] += at_place
+    return _Seen(rows, None if pieces is None else at_places)
 
 
-def _of_period(period: str, slots: Sequence[Slot], counts: Counter[int]) -> PeriodInput:
-    rows = [counts[slot.start_s] for slot in slots if slot.period == period]
-    return PeriodInput(period, len(rows), sum(n > 0 for n in rows), sum(rows))
+def _of_period(period: str, slots: Sequence[Slot], seen: _Seen) -> PeriodInput:
+    starts = [slot.start_s for slot in slots if slot.period == period]
+    rows = [seen.rows[start_s] for start_s in starts]
+    at_places = None if seen.at_places is None else sum(seen.at_places[start_s] for start_s in starts)
+    return PeriodInput(period, len(rows), sum(n > 0 for n in rows), sum(rows), at_places)
