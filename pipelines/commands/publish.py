@@ -110,14 +110,16 @@ def publish(
     as_json: bool,
 ) -> int:
     from pipelines.advice.pages.map import MapTexts
-    from pipelines.advice.pages.rows import HATS, read_results
+    from pipelines.advice.pages.rows import HATS, check_origin, read_results
     from pipelines.advice.publish.folder import made, write_folder
     from pipelines.output_folder import OutputError
     from transforms.errors import reason_of
 
     spec = loaded(spec_path, quiet=as_json)
     around = with_specified(around, spec, spec_path)
-    results = _of_specification(spec, _between(read_results(paths_of(pattern)), start, end))
+    results = _between(read_results(paths_of(pattern)), start, end)
+    for rows_of_product in results.values():
+        check_origin(rows_of_product, spec.name, spec.spec_id)
     if not texts.everything:
         results = {name: _without_forecasts(rows) for name, rows in results.items()}
     edition = _edition(spec, spec_path, place, texts.wishes(spec), results[HATS], around)
@@ -172,14 +174,6 @@ def _without_forecasts(rows: pa.Table) -> pa.Table:
 
     forecast = rows.filter(pc.equal(rows["status"], "forecast"))["slot_start"].unique()
     return rows.filter(pc.invert(pc.is_in(rows["slot_start"], forecast)))
-
-
-def _of_specification(spec: Specification, results: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """Raises InputError for rows of another specification: the card would not be theirs."""
-    others = {spec_id for rows in results.values() for spec_id in rows["spec_id"].unique().to_pylist()} - {spec.spec_id}
-    if others:
-        raise InputError(f"the result files hold rows of {sorted(others)[0]}, and {spec.name} is {spec.spec_id}")
-    return results
 
 
 def _edition(

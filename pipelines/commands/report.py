@@ -74,8 +74,11 @@ def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, p
     from pipelines.account.missing_slots import gaps
     from pipelines.account.record import walked
     from pipelines.advice.pages.report import ReportFacts
-    from pipelines.advice.pages.rows import read_rows
+    from pipelines.advice.pages.rows import check_origin, read_rows
 
+    rows = read_rows(paths_of(pattern)) if pattern else None
+    if rows is not None:
+        check_origin(rows, spec.name, spec.spec_id)
     book = place.read()
     record = walked(book, spec)
     limit, by_period = book.limit(spec.account.name, spec.account.limit), debits(book.spent(spec.account.name))
@@ -87,7 +90,7 @@ def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, p
         limit=limit,
         gaps=gaps(spec, when, book, int(datetime.now(UTC).timestamp())) if when else [],
         slots=len(when.slots) if when else 0,
-        rows=read_rows(paths_of(pattern)) if pattern else None,
+        rows=rows,
         record=record,
         costs=costs(spec.account.unit, limit, by_period, HABIT_DAYS) if by_period else [],
     )

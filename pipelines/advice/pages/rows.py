@@ -84,6 +84,13 @@ def read_results(paths: Sequence[str]) -> dict[str, pa.Table]:
     return {name: each_once(_without_empty(table.filter(pc.equal(of, name)))) for name in names}
 
 
+def check_origin(rows: pa.Table, name: str, spec_id: str) -> None:
+    """Raises InputError for rows of another specification: what is said of this one would not be theirs."""
+    others = set(rows["spec_id"].unique().to_pylist()) - {spec_id}
+    if others:
+        raise InputError(f"the result files hold rows of {min(others)}, and {name} is {spec_id}")
+
+
 def is_live(rows: pa.Table) -> pa.ChunkedArray:
     """Says of each row whether it was published while its day lasted."""
     return pc.ends_with(rows["mechanism"], LIVE_MECHANISM)

@@ -98,6 +98,14 @@ def test_an_account_without_releases_has_a_report_too(tmp_path, hatstream):
     assert "Nothing has been released yet" in report_of(tmp_path, hatstream).read_text()
 
 
+def test_rows_of_another_specification_are_refused(released, hatstream):
+    (released / "spec.toml").write_text(city.SPEC.replace("upper_kmh = 65", "upper_kmh = 60"))
+    place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
+    files = ["--input", released / "out" / "*.parquet", "--output", released / "report.html"]
+    code, _, err = hatstream("report", *place, *files)
+    assert (code, "the result files hold rows of" in err) == (4, True), err
+
+
 def test_a_range_needs_both_ends(released, hatstream):
     place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
     assert hatstream("report", *place, "--output", released / "r.html", "--from", city.DAYS[0])[0] == 1
