@@ -1,18 +1,20 @@
 """Names of H3 cells, and the cells of a region."""
 
-import math
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import h3
+import numpy as np
 
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 MOST_CELLS = 5_000_000
 """Of a region: more would not fit into memory."""
 MOST_LOOKS = 3 * 10**10
 """Cells times positions of the polygons that they are looked for in: H3 takes 3 ns for each."""
+MOST_ROOM, MOST_ROOM_IN_ALL = 40_000_000, 400_000_000
+"""Cells that H3 takes room for, 20 bytes each, to fill one polygon and one after the other: see `room_of`."""
 KM_PER_DEGREE = 111.2
 
 Rings = Sequence[Sequence[Sequence[float]]]
@@ -37,11 +39,32 @@ def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
     return tuple(sorted({h3.str_to_int(name) for name in names}))
 
 
-def _rectangle_km2(rings: Rings) -> float:
-    """Computes the square kilometres of the rectangle around a polygon."""
+def _bounds(rings: Rings) -> tuple[float, float, float, float]:
+    """Finds west, south, east and north of a polygon. One that is wider than half the earth lies across the
+    antimeridian, as H3 has it; its longitudes go on beyond 180."""
     lons, lats = ([position[axis] for position in rings[0]] for axis in (0, 1))
-    middle = math.cos(math.radians((min(lats) + max(lats)) / 2))
-    return (max(lons) - min(lons)) * (max(lats) - min(lats)) * middle * KM_PER_DEGREE**2
+    if max(lons) - min(lons) > 180:
+        lons = [longitude % 360 for longitude in lons]
+    return min(lons), min(lats), max(lons), max(lats)
+
+
+def _sides_km(bounds: Float64s) -> tuple[Float64s, Float64s]:
+    """Computes width and height of rectangles. bounds: float64 (rectangles, 4), west, south, east, north."""
+    west, south, east, north = bounds.T
+    return (east - west) * np.cos(np.radians((south + north) / 2)) * KM_PER_DEGREE, (north - south) * KM_PER_DEGREE
+
+
+def room_of(bounds: Float64s, resolution: int) -> Float64s:
+    """Computes for how many cells H3 takes room to fill a polygon in each rectangle: of a long, narrow one for far more
+    than it holds. bounds: as of `_sides_km`.
+
+    Source: bboxHexEstimate of H3 4.5.
+    """
+    degrees = np.maximum(np.stack([bounds[:, 2] - bounds[:, 0], bounds[:, 3] - bounds[:, 1]]), 1e-9)
+    width_km, height_km = _sides_km(bounds)
+    km2 = (width_km**2 + height_km**2) / np.minimum(degrees.max(axis=0) / degrees.min(axis=0), 3)
+    cells: Float64s = km2 / h3.average_hexagon_area(resolution, "km^2")
+    return cells
 
 
 def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ...]:
@@ -55,9 +78,13 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
         if abs(longitude) > 180:
             rule = "write what is west of Greenwich with a minus, and split the region at the antimeridian"
             raise ValueError(f"longitude {longitude} is beyond 180 degrees: {rule}")
-    cells = [_rectangle_km2(rings) / h3.average_hexagon_area(resolution, "km^2") for rings in polygons]
+    bounds = np.array([_bounds(rings) for rings in polygons], np.float64).reshape(-1, 4)
+    cells = (np.multiply(*_sides_km(bounds)) / h3.average_hexagon_area(resolution, "km^2")).tolist()
     if (total := sum(cells)) > MOST_CELLS:
         raise ValueError(f"the area takes about {total:,.0f} cells of resolution {resolution}; at most {MOST_CELLS:,}")
+    room = room_of(bounds, resolution)
+    if room.max(initial=0) > MOST_ROOM or room.sum() > MOST_ROOM_IN_ALL:
+        raise ValueError("the area is long and narrow beyond measure: is a position wrong? Else cut it into parts")
     check_looks(cells, [sum(map(len, rings)) for rings in polygons])
     parts = (h3.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons)
     return tuple(sorted({h3.str_to_int(cell) for part in parts for cell in part}))

@@ -10,7 +10,14 @@ import numpy as np
 from dpops.types import Float64s, Int64s
 from transforms.places.directions import Near, Shared, cells_by_place, pairs_of, shared
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
-from transforms.places.hexagons import KM_PER_DEGREE, cell_text, check_looks
+from transforms.places.hexagons import (
+    KM_PER_DEGREE,
+    MOST_ROOM,
+    MOST_ROOM_IN_ALL,
+    cell_text,
+    check_looks,
+    room_of,
+)
 from transforms.places.near import FINE, Report, Shapes, near, unheard
 
 if TYPE_CHECKING:
@@ -111,9 +118,22 @@ def _near(features: Sequence[dict[str, Any]], buffer_m: float, report: Report) -
     area_m2 = shapely.area(shapes.area)
     if area_m2.sum() > MOST_KM2 * 1e6:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
+    _check_room(shapes)
     fine_m2 = h3.average_hexagon_area(FINE, "m^2")
     check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
     return near(shapes, report)
+
+
+def _check_room(shapes: Shapes) -> None:
+    """Refuses what reaches so far that H3 would take much memory or minutes to fill it."""
+    import shapely
+
+    parts, of = shapely.get_parts(shapes.area, return_index=True)
+    room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[of], 2), FINE)
+    for row in np.flatnonzero(room > MOST_ROOM)[:1]:
+        raise ValueError(f"feature {of[row] + 1} reaches too far: is a position wrong? Else cut it into parts")
+    if room.sum() > MOST_ROOM_IN_ALL:
+        raise ValueError("places reach too far in all: cut long ones into parts")
 
 
 def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:

@@ -68,3 +68,20 @@ def test_a_region_of_too_many_positions_is_refused():
 def test_a_polygon_without_a_ring_is_no_region(rings):
     with pytest.raises(ValueError, match="a ring of at least three positions"):
         cells_of_geojson({"type": "Polygon", "coordinates": rings}, 7)
+
+
+def test_what_reaches_far_beyond_a_city_is_refused_before_h3_takes_gigabytes_for_it():
+    """H3 takes room by the square of a polygon's length: a position of no latitude and longitude took all memory."""
+    far = line(np.array([[14.5, 46.05], [0.0, 0.0]]))
+    with pytest.raises(ValueError, match="feature 2 reaches too far: is a position wrong"):
+        shape_pieces(collection(line(np.array([[14.5, 46.05], [14.51, 46.05]])), far), REGION)
+    long = [line(np.array([[14.5, 46.05], [14.5, 46.05 + degrees]])) for degrees in np.linspace(0.9, 1, 40)]
+    with pytest.raises(ValueError, match="places reach too far in all"):
+        shape_pieces(collection(*long), REGION)
+    with pytest.raises(ValueError, match="the area is long and narrow beyond measure"):
+        cells_of_geojson(polygon([[14, 46], [60, 46], [60, 46.0005], [14, 46]]), 12)
+
+
+def test_a_line_across_a_whole_city_is_a_place():
+    across = line(np.array([[14.3, 46.05], [14.8, 46.05]]))
+    assert shape_pieces(collection(across), REGION).places.names == ("0",)
