@@ -20,8 +20,8 @@ FAR_M = 1_000.0
 """A stop that lies farther from its line than this is taken to lie so far: else one in the wrong place moves all."""
 STEP_M, MOST_STEPS = 10.0, 20_000
 """Between two places of a line where a stop may be; so many of a line at most."""
-LEAST_M, OFF_M = 50.0, 150.0
-"""Shorter segments are no places; nor is one whose stop lies so far from its line."""
+LEAST_M, MOST_M, OFF_M = 50.0, 50_000.0, 150.0
+"""Shorter and longer segments are no places; nor is one whose stop lies so far from its line."""
 MOST_WORK = 3 * 10**9
 """Stops times places of a line where each may be, of all lines together: a few ns each."""
 SMOOTH_M, SAMPLE_M = 2.0, 20.0
@@ -66,7 +66,10 @@ def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], 
         raise InputError(f"the timetable has no two stops that are {LEAST_M:g} m apart along a line")
     document = {"type": "FeatureCollection", "features": features}
     vehicles = _visits([runs.get(segment.stops, 0) for segment in segments], ways, numbers, taken, directed=directed)
-    left_out = set(without_part(document, region))
+    try:
+        left_out = set(without_part(document, region))
+    except ValueError as error:
+        raise InputError(f"the timetable's segments can be no places: {error}; leave --streets out") from None
     visits = {name: number for name, number in zip(names, vehicles, strict=True) if name not in left_out}
     return Segments(
         document | {"features": [feature for feature in features if feature["properties"]["name"] in visits]}, visits
@@ -188,7 +191,7 @@ def _apart(
     taken: dict[Way, int] = {}
     kept = []
     for number, along in enumerate(ways):
-        if segments[number].length_m < LEAST_M:
+        if not LEAST_M <= segments[number].length_m <= MOST_M:
             continue
         covered = sum(_taken_by(way, taken, directed=directed) is not None for way in along)
         if covered <= COVERED * len(along):

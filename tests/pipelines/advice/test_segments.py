@@ -14,6 +14,7 @@ from pipelines.advice.timetable.town import SEGMENTS, read_town
 from pipelines.errors import InputError
 from pipelines.specification import load
 from tests.pipelines.advice.feeds import FEED, write
+from transforms.places import shapes
 
 STOPS = {"A": 0.0, "B": 0.01, "C": 0.02, "D": 0.03}
 """Along a street to the north, degrees from its southern end."""
@@ -168,6 +169,17 @@ def test_a_stop_that_a_line_passes_twice_is_where_its_neighbours_say():
 def test_a_stop_that_lies_elsewhere_takes_no_other_stops_away(tmp_path):
     features = features_of(tmp_path, stops=stops(B=2.0), shapes=THERE_AND_BACK, **trips(T1="ABCDC"))
     assert names_of(features) == {"Stop C to Stop D", "Stop D to Stop C"}
+
+
+def test_a_stop_a_country_away_gives_no_segment(tmp_path):
+    features = features_of(tmp_path, stops=stops(D=4.0), shapes="shape_id\n", **trips(T1="ABCD"))
+    assert names_of(features) == {"Stop A to Stop B", "Stop B to Stop C"}
+
+
+def test_segments_that_ask_for_too_much_as_places_are_refused_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(shapes, "MOST_ROOM_IN_ALL", 1)
+    with pytest.raises(InputError, match=r"can be no places: .*; leave --streets out"):
+        features_of(tmp_path, shapes=THERE_AND_BACK, **trips(T1="ABCD"))
 
 
 def test_lines_that_ask_for_too_much_work_are_refused(tmp_path, monkeypatch):
