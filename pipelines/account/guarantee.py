@@ -114,7 +114,10 @@ def _of_places(spec: "Specification", levels: "LevelsRelease") -> str:
     """Tells what a map that fills day by day adds up to, of somebody who always is at one place of it."""
     if levels.places is None:
         return ""
-    *_, several = standing_costs(spec.account, spec.account.limit, levels.claim)
+    of_days = standing_costs(spec.account, spec.account.limit, levels.claim)
+    if not of_days:
+        return ""
+    several = of_days[-1]
     epsilon = Fraction(math.ceil(100 * several.total.epsilon), 100)
     loss = Loss(epsilon, several.total.delta, several.chance)
     change = "raise the odds of a true guess" if loss.delta else "change the odds of any guess"
@@ -142,10 +145,13 @@ def costs_at_places(spec: "Specification", limit: Limit) -> list[Cost]:
 def standing_costs(account: "AccountTerms", limit: Limit, claim: Claim) -> list[Cost]:
     """Adds up what a map of places tells of somebody at one every day: all that so many days in a row may spend.
 
-    claim: of one period of the release. A span of so many days or more whose limit is smaller bounds it.
+    claim: of one period of the release. A span of so many days or more whose limit is smaller bounds it. None where the
+    limit adds up no such claim: then nothing is released.
     """
-    whole = {"": Accountant().compose([claim])}
-    return [_bounded(cost, limit) for cost in costs(account.unit, limit, whole, STANDING_DAYS)]
+    whole = Accountant().compose([claim])
+    if not limit.adds_up(whole):
+        return []
+    return [_bounded(cost, limit) for cost in costs(account.unit, limit, {"": whole}, STANDING_DAYS)]
 
 
 def _bounded(cost: Cost, limit: Limit) -> Cost:

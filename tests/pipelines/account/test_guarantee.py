@@ -7,7 +7,7 @@ import pytest
 
 from dpops.accountant import Accountant, DeltaLimit
 from dpops.claims import ApproxDP
-from pipelines.account.guarantee import levels_sentence, loss_of, said, sentence, standing_costs
+from pipelines.account.guarantee import costs_at_places, levels_sentence, loss_of, said, sentence, standing_costs
 from pipelines.specification import load
 from tests import city, levels_city
 
@@ -50,6 +50,16 @@ def test_a_chance_is_rounded_up() -> None:
 
 
 PLACES = "[places]\nresolution = 8\n"
+
+
+def test_of_a_total_that_the_limit_adds_up_none_of_nothing_is_said_of_places(tmp_path: Path) -> None:
+    """A limit without delta, and a total with one: nothing of it will be released, and a plan says so."""
+    spec = load(
+        city.write(tmp_path, spec=levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2\ndelta = 1e-6") + PLACES)[0]
+    )
+    assert spec.levels is not None
+    assert "map of places" not in levels_sentence(spec)
+    assert costs_at_places(spec, spec.account.limit) == []
 
 
 def test_a_map_of_places_says_what_it_tells_of_a_van_in_its_depot(tmp_path: Path) -> None:
