@@ -202,7 +202,8 @@ def fill(topic: Topic, archive: Path, start_s: int, vehicles: int, seconds: int)
 def stamped_by_broker(beside: Topic) -> Topic:
     """Makes another topic at the same brokers, such as secret counts need."""
     made = NewTopic("live", PARTITIONS, 1, config={"message.timestamp.type": "LogAppendTime"})
-    for done in AdminClient({"bootstrap.servers": beside.brokers}).create_topics([made]).values():
+    client = AdminClient({"bootstrap.servers": beside.brokers})
+    for done in client.create_topics([made]).values():
         done.result(60)
     return replace(beside, name=made.topic)
 
