@@ -185,9 +185,15 @@ def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
         raise ValueError(f"feature {number} has a geometry that cannot be read: {type(error).__name__}") from None
 
 
+def _property(feature: dict[str, Any], name: str, default: Any) -> Any:
+    """Reads a property; null, as maps write what was left empty, is none."""
+    own = (feature.get("properties") or {}).get(name)
+    return default if own is None else own
+
+
 def _is_directed(feature: dict[str, Any], number: int) -> bool:
     kind = feature["geometry"]["type"]
-    said = (feature.get("properties") or {}).get("directed", False)
+    said = _property(feature, "directed", False)
     if not isinstance(said, bool):
         raise ValueError(f"feature {number}: directed must be true or false")
     if said and kind != "LineString":
@@ -211,7 +217,7 @@ def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
     """Reads how near to a line lies what belongs to it, in metres; 0 of an area."""
     if feature["geometry"]["type"] in _AREAS:
         return 0.0
-    own = (feature.get("properties") or {}).get("buffer_m", buffer_m)
+    own = _property(feature, "buffer_m", buffer_m)
     if not isinstance(own, int | float) or not LEAST_BUFFER_M <= own <= MOST_BUFFER_M:
         raise ValueError(f"feature {number}: buffer_m must be {LEAST_BUFFER_M:g} to {MOST_BUFFER_M:g} metres")
     return float(own)

@@ -112,6 +112,16 @@ def test_a_report_has_the_same_place_beside_whatever_others_in_whatever_order():
     assert set(together.tolist()) - set(range(len(REGION))), "some are at places"
 
 
+def test_what_a_map_left_empty_is_as_if_it_was_not_there():
+    shape = line("A", WEST, EAST)["geometry"]
+    plain, empty = (
+        shape_pieces(collection(feature("A", shape, **said)), REGION)
+        for said in ({}, {"directed": None, "buffer_m": None})
+    )
+    assert not empty.is_directed
+    assert empty.fine.tolist() == plain.fine.tolist()
+
+
 @pytest.mark.parametrize(
     ("said", "geometry", "message"),
     [
