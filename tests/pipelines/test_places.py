@@ -246,6 +246,13 @@ def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstr
     assert part == ("08:00", "10:00")
 
 
+def test_rows_of_places_count_days_also_where_weeks_are_released(tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week") + HEXAGONS + PRODUCTS)
+    released(tmp_path, hatstream, start="2021-12-27", end="2022-01-02")
+    (path,) = (tmp_path / "out").glob("place-standing-*.csv")
+    assert {row["days"] for row in rows_of(path)} == {"7"}
+
+
 def test_rows_of_places_say_the_epsilon_of_their_day(tmp_path: Path, hatstream: Run) -> None:
     spec = SPEC.replace("limit = 2.64", "limits = [{ days = 1, epsilon = 2.64 }, { days = 2, epsilon = 2.64 }]")
     span = f"span_days = 2\nfirst_days = {{ since = {DAYS[0]}, days = 1, weight = 2 }}"

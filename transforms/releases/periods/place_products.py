@@ -52,7 +52,8 @@ def place_product(
     beside = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
     result = result._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))
     proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
-    behind = Behind(models.state.days, proved)
+    of_period = len({facts.start.partition("T")[0] for facts in slots})  # a week has several days
+    behind = Behind(models.state.days * of_period, proved)
     return estimates_of_places(result, product.name, named, behind, spans, slots, policy)
 
 
