@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,17 @@ def audits() -> dict[str, float]:
     cells = audit.h3.cell_to_children(audit.h3.latlng_to_cell(0, 0, 3), 10)
     audit.REGION = tuple(sorted(audit.h3.str_to_int(cell) for cell in cells))[: 2 * COPIES]
     pure = audit.likelihoods(*audit.released("laplace", audit.policy("laplace")), "laplace")
-    gaussian = audit.likelihoods(*audit.released("gaussian", audit.policy("gaussian")), "gaussian")
+    gaussian, rounded = (
+        audit.likelihoods(*audit.released("gaussian", audit.policy("gaussian", accounting=accounting)), "gaussian")
+        for accounting in ("zcdp", "gdp")
+    )
     return {
         "epsilon": bound_of_samples(*pure, audit.ALPHA),
         "epsilon_claimed": float(audit.EPSILON),
         "mu": audit.mu_bound(*gaussian),
         "mu_claimed": audit.mu_claimed(),
+        "rounded_mu": audit.mu_bound(*rounded),
+        "rounded_mu_claimed": audit.mu_claimed("gdp"),
         "span_epsilon": bound_of_samples(*span.likelihoods("laplace"), audit.ALPHA),
         "span_epsilon_claimed": float(span.TOTAL),
         "span_mu": audit.mu_bound(*span.likelihoods("gaussian")),
@@ -75,12 +81,16 @@ def samplers() -> list[dict[str, Any]]:
     from dpops.noise import Noise
     from tests.statistical.checks import laplace_cells
     from tests.statistical.test_noise import SCALES
+    from tests.statistical.test_rounded_gaussian import VARIANCES, fit
 
     results = []
     for scale in SCALES:
         cells = laplace_cells(scale, DRAWS)
         value = cells.p_value(cells.counts(Noise().laplace([scale] * DRAWS)))
-        results.append({"law": "discrete Laplace", "scale": str(scale), "cells": len(cells.masses), "p": value})
+        results.append({"law": "discrete Laplace", "scale": str(scale), "p": value})
+    for variance in VARIANCES:
+        value = fit(Noise().rounded_gaussian([variance] * DRAWS), variance)
+        results.append({"law": "rounded Gaussian", "scale": f"root of {variance}", "p": value})
     return results
 
 
@@ -88,17 +98,17 @@ def conversions() -> list[dict[str, Any]]:
     """The rho of a total with delta, and what dp-accounting says that the Gaussian noise for it spends."""
     from dp_accounting import dp_event, pld, rdp
 
-    from dpops.claims import rho_within
+    from dpops.claims import NOISE_CLAIMS
 
     results = []
-    for epsilon, power in TOTALS:
-        rho = rho_within(epsilon, Fraction(10) ** power)
+    for (accounting, claim), (epsilon, power) in product(NOISE_CLAIMS.items(), TOTALS):
+        rho = claim.within(epsilon, Fraction(10) ** power).rho
         event = dp_event.GaussianDpEvent(float(1 / (2 * rho)) ** 0.5)
         exact = pld.PLDAccountant(value_discretization_interval=1e-4).compose(event).get_epsilon(10.0**power)
         renyi = rdp.RdpAccountant(orders=[1 + step / 50 for step in range(1, 20_000)]).compose(event)
         results.append(
-            {"epsilon": float(epsilon), "delta": 10.0**power, "rho": float(rho), "pld": float(exact),
-             "rdp": float(renyi.get_epsilon(10.0**power))}
+            {"accounting": accounting, "epsilon": float(epsilon), "delta": 10.0**power, "rho": float(rho),
+             "pld": float(exact), "rdp": float(renyi.get_epsilon(10.0**power))}
         )  # fmt: skip
     return results
 
@@ -201,7 +211,8 @@ def _audits(audit: dict[str, float] | None) -> Iterator[str]:
         "|---|---|---|",
     )
     yield f"| Laplace: epsilon | {audit['epsilon']:.2f} | {audit['epsilon_claimed']:.2f} |"
-    yield f"| Gaussian: mu | {audit['mu']:.3f} | {audit['mu_claimed']:.3f} |"
+    yield f"| discrete Gaussian (`zcdp`): mu | {audit['mu']:.3f} | {audit['mu_claimed']:.3f} |"
+    yield f"| rounded Gaussian (`gdp`): mu | {audit['rounded_mu']:.3f} | {audit['rounded_mu_claimed']:.3f} |"
     yield f"| 28 released days, Laplace: epsilon | {audit['span_epsilon']:.2f} | {audit['span_epsilon_claimed']:.2f} |"
     yield f"| 28 released days, Gaussian: mu | {audit['span_mu']:.3f} | {audit['span_mu_claimed']:.3f} |"
     yield ""
@@ -211,21 +222,24 @@ def _conversions(results: list[dict[str, Any]]) -> Iterator[str]:
     yield from ("## Totals with delta: a second opinion", "")
     yield "What dp-accounting says of the Gaussian noise that a total gets: by its privacy loss, and by Rényi"
     yield from (
-        "divergences, which hold for every concentrated claim. Neither may exceed the total but for rounding.",
+        "divergences, which hold for every concentrated claim. Under `zcdp` neither may exceed the total but for",
+        "rounding, under `gdp`, whose noise is rounded and normal, the first may not.",
         "",
     )
-    yield from ("| epsilon, delta | rho | by privacy loss | by Rényi divergences |", "|---|---|---|---|")
+    names = ("accounting", "epsilon, delta", "rho, or mu² / 2", "by privacy loss", "by Rényi divergences")
+    yield from (f"| {' | '.join(names)} |", "|---|---|---|---|---|")
     for row in results:
-        yield f"| {row['epsilon']:g}, {row['delta']:g} | {row['rho']:.6f} | {row['pld']:.4f} | {row['rdp']:.4f} |"
+        of = f"| {row['accounting']} | {row['epsilon']:g}, {row['delta']:g} | {row['rho']:.6f} |"
+        yield f"{of} {row['pld']:.4f} | {row['rdp']:.4f} |"
     yield ""
 
 
 def _samplers(results: list[dict[str, Any]]) -> Iterator[str]:
     yield from ("## Samplers against their exact law", "")
     yield f"{DRAWS:,} draws each from the operating system's generator; p: chance of no better a fit (chi-square)."
-    yield from ("", "| law | scale, in steps | cells | p |", "|---|---|---|---|")
+    yield from ("", "| law | scale or standard deviation, in steps | p |", "|---|---|---|")
     for sampler in results:
-        yield f"| {sampler['law']} | {sampler['scale']} | {sampler['cells']} | {sampler['p']:.3f} |"
+        yield f"| {sampler['law']} | {sampler['scale']} | {sampler['p']:.3f} |"
     yield ""
 
 
