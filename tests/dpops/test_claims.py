@@ -1,5 +1,6 @@
 """Claims are read back as written, and convert with every rounding upwards."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpops import claims
 from dpops.claims import (
     ZCDP,
     ApproxDP,
@@ -121,6 +123,13 @@ def test_the_most_rho_within_an_epsilon_keeps_it_and_hardly_more_would_not(epsil
     rounding = Fraction(1, 10**12)
     assert ZCDP(rho).approx(delta).epsilon <= epsilon * (1 + rounding)
     assert ZCDP(rho * (1 + rounding)).approx(delta).epsilon > epsilon
+
+
+@given(deltas)
+def test_the_logarithm_that_an_order_is_chosen_by_is_bit_for_bit_that_of_before(delta: Fraction) -> None:
+    """Noise and ids of specifications rest on it: the 16th digit of a rho is that of its order."""
+    assert claims._log(delta) == math.log(delta)
+    assert claims._log(delta / 10**400) == pytest.approx(math.log(delta) - 400 * math.log(10))
 
 
 @pytest.mark.parametrize(("epsilon", "sigma"), [("1", 4.531), ("2.64", 1.847), ("10", 0.570), ("30", 0.236)])
