@@ -216,7 +216,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
     """
     if epsilon <= 0:
         return ZERO
-    most = float(_checked_delta(delta))
+    most = _float_below(_checked_delta(delta))
     if most < _LEAST_DELTA:
         return rho_within(epsilon, delta)
     high = math.sqrt(2 * float(epsilon)) + 80  # where delta is 1
@@ -229,7 +229,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
     """Finds the least epsilon that Gaussian noise of this rho keeps with delta, rounded up."""
     if rho == 0:
         return ZERO
-    mu, most, worst = math.sqrt(2 * float(rho)), float(delta), float(_epsilon_of(rho, delta))
+    mu, most, worst = math.sqrt(2 * float(rho)), _float_below(delta), float(_epsilon_of(rho, delta))
     if most < _LEAST_DELTA:
         return _epsilon_of(rho, delta)
     saved = _last_below(lambda saved: delta_of_gaussian(worst - saved, mu) <= most, worst)
@@ -297,6 +297,11 @@ def _least_at(value: Callable[[float], float]) -> float:
 def _log(value: Fraction) -> float:
     """Computes the logarithm, also of what a float takes for 0. Of all else bit for bit as ever: ids rest on it."""
     return math.log(value) if float(value) else math.log(value.numerator) - math.log(value.denominator)
+
+
+def _float_below(value: Fraction) -> float:
+    """Takes a float below it: that nearest to a delta near 1 is 1, which any noise keeps."""
+    return math.nextafter(float(value), 0.0)
 
 
 def _decimal(value: Fraction) -> Decimal:

@@ -117,6 +117,13 @@ def test_below_what_floats_hold_a_gaussian_claim_is_converted_as_its_rho() -> No
     assert GaussianDP.within(Fraction(2), tiny).rho == rho_within(Fraction(2), tiny)
 
 
+@pytest.mark.parametrize("missing", [Fraction(1, 10**17), Fraction(1, 10**30)])
+def test_a_delta_that_a_float_takes_for_one_is_not_one(missing: Fraction) -> None:
+    mu = float(2 * GaussianDP.within(Fraction(2), 1 - missing).rho) ** 0.5
+    assert delta_of_gaussian(2.0, mu) < 1
+    assert GaussianDP(Fraction(10**4)).approx(1 - missing).epsilon > 9_000
+
+
 @given(st.fractions(Fraction(1, 100), 100, max_denominator=10**6), deltas)
 def test_the_most_rho_within_an_epsilon_keeps_it_and_hardly_more_would_not(epsilon: Fraction, delta: Fraction) -> None:
     rho = rho_within(epsilon, delta)
