@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, limit_of, most_of
 from dpops.claims import ZCDP, ApproxDP, Claim, ClaimError, GaussianDP, PureDP, rho_within
 
-DELTA = Fraction(1, 10**6)
+DELTA, TINY = Fraction(1, 10**6), Fraction(1, 10**30)
 EPSILON = Fraction("2.64")
 TOTAL = DeltaLimit(EPSILON, DELTA)
 APART = DeltaLimit(EPSILON, DELTA, pure=Fraction(1))
@@ -107,12 +107,13 @@ def test_a_limit_in_mu_is_spent_to_its_last_bit() -> None:
     assert IN_MU.part(spent(*slots[:12])) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("other", [ZCDP(Fraction(1, 10**30)), PureDP(Fraction(1, 10**30))])
+@pytest.mark.parametrize("other", [ZCDP(TINY), PureDP(TINY), ApproxDP(TINY, Fraction(0)), ApproxDP(Fraction(0), TINY)])
 def test_a_limit_in_mu_takes_nothing_but_gaussian_noise(other: Claim) -> None:
-    """Which of two sums a limit holds may not follow from results: so there is one."""
+    """Which of two sums a limit holds, and which part of it, may not follow from results: so there is one sum."""
     some = spent(GaussianDP(Fraction(1, 100)), other)
     assert not IN_MU.adds_up(some)
     assert not IN_MU.fits(some)
+    assert IN_MU_APART.fits(some) is isinstance(other, PureDP)
     with pytest.raises(ClaimError, match="Gaussian claims alone"):
         IN_MU.shown(some)
 
