@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpops.accountant import Limit, PureLimit
+from dpops.accountant import Limit
 from pipelines import output_folder
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import note_spending
@@ -19,6 +19,7 @@ from pipelines.job import Job, Outputs
 from pipelines.outcome import Outcome
 from pipelines.progress import Report
 from pipelines.specification import Specification
+from pipelines.specification.limits import not_added_up
 from transforms.ledger import AccountRefusal
 from transforms.public import Operator
 from transforms.sinks.files import HATS, file_of
@@ -232,19 +233,10 @@ def _full_spans(spec: Specification, location: AccountLocation, limit: Limit, pe
     ]
 
 
-_NO_GAUSSIAN_NOISE = (
-    "The account's limit has no delta, so it allows no Gaussian noise, however little is asked for: leave out "
-    "privacy.delta, or open another account with limit = { epsilon = .., delta = .. }."
-)
-_OTHER_NOISE = (
-    "The account adds up Gaussian noise alone (account.accounting = 'gdp'), and this is pure: give privacy.delta, or "
-    "open another account with limit = { epsilon = .., delta = .., pure = .. }."
-)
-
-
 def _ways_out(limit: Limit, outcome: Outcome) -> Iterator[str]:
-    if not all(map(limit.adds_up, outcome.debits.values())):
-        yield _NO_GAUSSIAN_NOISE if isinstance(limit, PureLimit) else _OTHER_NOISE
+    if why := next(filter(None, (not_added_up(limit, debit) for debit in outcome.debits.values())), ""):
+        yield f"{why[0].upper()}{why[1:]}."
+        return
     if all(limit.fits(debit) for debit in outcome.debits.values()):
         yield (
             "Less than that is left of these periods: it can be used with privacy.per = 'period' and a smaller "

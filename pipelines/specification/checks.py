@@ -28,6 +28,7 @@ from pipelines.specification.document import (
 )
 from pipelines.specification.errors import SpecificationError, need
 from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.limits import not_added_up
 from pipelines.specification.places import PlacesAsked, PlacesTable, places_asked
 from pipelines.specification.values import AccountTerms, Cells, ChosenKind, Input, Privacy
 from transforms.count.tally import ContributionBound
@@ -165,6 +166,8 @@ def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
     if levels.span is None:
         return
     of_days = Accountant().compose([levels.claim.times(levels.span.parts)])
+    if why := not_added_up(account.limit, of_days):
+        raise SpecificationError(why)
     limit = next(span.limit for span in account.limit.spans if span.days == levels.span.days)
     rule = f"must be within the account's limit of {levels.span.days} days, {limit.said()}"
     need(limit.fits(of_days), "privacy.epsilon", rule, levels.span.epsilon)

@@ -6,7 +6,8 @@ from datetime import date
 import h3
 import numpy as np
 
-from dpops.accountant import Accountant, DeltaLimit, SpanLimits
+from dpops.accountant import Accountant
+from pipelines.specification.limits import not_added_up
 from pipelines.specification.values import Specification
 from transforms.observe.parse import E7, in_box
 
@@ -26,11 +27,8 @@ def _limit(spec: Specification) -> Iterator[str]:
         return
     limit, (claim, asked) = spec.account.limit, spec.least
     spent = Accountant().compose([claim])
-    if isinstance(limit, DeltaLimit | SpanLimits) and not limit.adds_up(spent):
-        yield (
-            "the account adds up Gaussian noise alone (account.accounting = 'gdp'), and what is released has none: "
-            "give privacy.delta, or set a part of the limit apart for it (pure)"
-        )
+    if why := not_added_up(limit, spent):
+        yield why
     elif not limit.fits(spent):
         asks = "HAT" if spec.privacy.allocation.per == "hat" else "period"
         yield f"a {asks} asks for epsilon {asked.said()}, more than account.limit allows: {limit.said()}"

@@ -49,6 +49,30 @@ def test_an_account_in_mu_says_beforehand_that_it_takes_gaussian_noise_alone(tmp
     assert not entries(tmp_path)
 
 
+MIXED = "limits = [{ days = 1, epsilon = 2.64 }, { days = 28, epsilon = 10, delta = 1e-6 }]"
+IN_MU = 'limit = { epsilon = 2.64, delta = 1e-6 }\naccounting = "gdp"'
+
+
+@pytest.mark.parametrize(
+    ("limit", "delta", "why"),
+    [(MIXED, "\ndelta = 1e-6", "has a limit without delta"), (IN_MU, "", "adds up Gaussian noise alone")],
+)
+def test_noise_that_an_account_does_not_add_up_is_refused_everywhere_by_name(
+    limit: str, delta: str, why: str, tmp_path: Path, hatstream: Run
+) -> None:
+    """What a map of places adds up to is then left unsaid: nothing of it is ever released."""
+    levels_city.write(tmp_path)
+    spec = SPEC.replace("limit = 2.64", limit).replace('per = "period"', f'per = "period"{delta}')
+    (tmp_path / "spec.toml").write_text(f"{spec}\n[places]\nresolution = 9\n")
+    assert why in hatstream(*city.init(tmp_path))[1]
+    code, _, err = hatstream(*city.release(tmp_path, end=DAYS[0]))
+    assert (code, why in err, "To ask for less" in err) == (3, True, False)
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml")
+    assert (code, why in " ".join(out.split())) == (0, True)
+    of_ledger = "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "report.html"
+    assert hatstream("report", "--spec", tmp_path / "spec.toml", *of_ledger)[0] == 0
+
+
 def test_an_account_without_delta_is_kept_in_epsilon(tmp_path: Path, hatstream: Run) -> None:
     levels_city.write(tmp_path)
     (tmp_path / "spec.toml").write_text(SPEC.replace("limit = 2.64", 'limit = 2.64\naccounting = "gdp"'))

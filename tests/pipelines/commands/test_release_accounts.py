@@ -49,7 +49,7 @@ def test_a_limit_without_delta_says_that_it_allows_no_gaussian_noise(tmp_path, h
     assert hatstream(*city.init(tmp_path))[0] == 0
     code, out, err = hatstream(*city.release(tmp_path))
     assert (code, out) == (3, "")
-    assert "limit has no delta" in err
+    assert "limit without delta" in err
     assert "privacy.delta" in err
 
 

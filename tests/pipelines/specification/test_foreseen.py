@@ -42,9 +42,33 @@ def test_a_total_that_no_period_may_have_is_told(limit, said, tmp_path):
     assert told(tmp_path, levels_city.SPEC.replace("limit = 2.64", limit)) == (said,)
 
 
-def test_gaussian_noise_does_not_fit_a_pure_limit(tmp_path):
-    (only,) = told(tmp_path, levels_city.SPEC.replace("epsilon = 2.64\nper", "epsilon = 2.64\ndelta = 1e-6\nper"))
-    assert only == "a period asks for epsilon 2.64 at delta 1e-06, more than account.limit allows: 2.64"
+MIXED = "limits = [{ days = 1, epsilon = 2.64 }, { days = 28, epsilon = 10, delta = 1e-6 }]"
+IN_MU = 'accounting = "gdp"\nlimit = { epsilon = 2.64, delta = 1e-6 }'
+IN_MU_SPANS = IN_MU.replace("limit = { ", "limits = [{ days = 1, ").replace(
+    "}", "}, { days = 28, epsilon = 10, delta = 1e-6 }]"
+)
+WITH_DELTA = levels_city.SPEC.replace("epsilon = 2.64\nper", "epsilon = 2.64\ndelta = 1e-6\nper")
+
+
+@pytest.mark.parametrize("limit", ["limit = 2.64", MIXED])
+def test_gaussian_noise_does_not_fit_a_pure_limit(limit, tmp_path):
+    (only,) = told(tmp_path, WITH_DELTA.replace("limit = 2.64", limit))
+    assert only.startswith("the account has a limit without delta, so it allows no Gaussian noise")
+
+
+@pytest.mark.parametrize("limit", [IN_MU, IN_MU_SPANS])
+@pytest.mark.parametrize("spec", [levels_city.SPEC, city.SPEC.replace("limit = 50", "limit = 2.64")])
+def test_pure_noise_does_not_fit_a_limit_in_mu(limit, spec, tmp_path):
+    (only,) = told(tmp_path, spec.replace("limit = 2.64", limit))
+    assert only.startswith("the account adds up Gaussian noise alone (account.accounting = 'gdp')")
+
+
+@pytest.mark.parametrize(("limits", "why"), [(MIXED, "no Gaussian noise"), (IN_MU_SPANS, "Gaussian noise alone")])
+def test_a_span_of_the_wrong_noise_is_refused_for_its_noise_and_not_for_its_epsilon(limits, why, tmp_path):
+    spec = WITH_DELTA if limits is MIXED else levels_city.SPEC
+    spec = spec.replace("limit = 2.64", limits).replace("epsilon = 2.64\n", "epsilon = 10\nspan_days = 28\n")
+    with pytest.raises(SpecificationError, match=why):
+        told(tmp_path, spec)
 
 
 def test_of_each_hat_one_alone_may_be_too_much(tmp_path):
