@@ -120,6 +120,11 @@ class Limit(ABC):
     def said(self) -> str:
         """Says it as people read it."""
 
+    def said_in_full(self) -> str:
+        """Says it with how it adds up Gaussian noise, where that is not in rho."""
+        in_mu = any(isinstance(span.limit, DeltaLimit) and span.limit.accounting == "gdp" for span in self.spans)
+        return self.said() + (", accounting gdp" if in_mu else "")
+
     @abstractmethod
     def fits(self, spent: Accountant) -> bool:
         """Says whether so much may be spent."""

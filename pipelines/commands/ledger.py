@@ -109,7 +109,7 @@ def _describe(book: Ledger, account: Account) -> dict[str, Any]:
         "timezone": account.timezone,
         "adjacency": account.adjacency,
         "limit": float(limit.epsilon),
-        "limit_text": limit.said(),
+        "limit_text": limit.said_in_full(),
         **book.audit(account.name)._asdict(),
         "spans": [use._asdict() for use in book.uses_of_spans(account.name)],
         "spent": [

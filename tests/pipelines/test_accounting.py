@@ -1,5 +1,6 @@
 """An account says once how Gaussian noise adds up, and a release with a delta fills it exactly."""
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -47,6 +48,24 @@ def test_an_account_in_mu_says_beforehand_that_it_takes_gaussian_noise_alone(tmp
     assert code == 3
     assert "give privacy.delta" in err
     assert not entries(tmp_path)
+
+
+@pytest.mark.parametrize(("opened", "asked"), [("zcdp", "gdp"), ("gdp", "zcdp")])
+def test_another_accounting_is_refused_and_named(opened: str, asked: str, tmp_path: Path, hatstream: Run) -> None:
+    """The limits are the same numbers: without a name the operator would be told to write what is there."""
+    levels_city.write(tmp_path)
+    limit = "limit = { epsilon = 2.64, delta = 1e-6 }"
+    for accounting in (opened, asked):
+        spec = SPEC.replace("limit = 2.64", f'{limit}\naccounting = "{accounting}"')
+        (tmp_path / "spec.toml").write_text(spec.replace('per = "period"', 'per = "period"\ndelta = 1e-6'))
+        told = hatstream(*city.init(tmp_path))
+    names = {"zcdp": "2.64 at delta 1e-06", "gdp": "2.64 at delta 1e-06, accounting gdp"}
+    assert told[0] == 3
+    assert f"has the limit {names[opened]}, the specification says {names[asked]}: " in told[2]
+    assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 3
+    assert not entries(tmp_path)
+    _, out, _ = hatstream("ledger", "show", "--json", "--ledger", tmp_path / "ledger.sqlite")
+    assert json.loads(out)[0]["limit_text"] == names[opened]
 
 
 MIXED = "limits = [{ days = 1, epsilon = 2.64 }, { days = 28, epsilon = 10, delta = 1e-6 }]"

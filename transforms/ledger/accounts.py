@@ -80,7 +80,7 @@ def check_match(recorded: Account, asked: Account) -> None:
     limit, wanted = limit_of(recorded.limit), limit_of(asked.limit)
     if not wanted.lowers(limit):
         raise AccountRefusal(
-            f"account {recorded.name!r} has the limit {limit.said()}, the specification says {wanted.said()}: "
-            "a limit may be lowered, never raised, and a delta or a pure part stays as it was set; "
-            f"write the limit {limit.said()} under [account]"
+            f"account {recorded.name!r} has the limit {limit.said_in_full()}, the specification says "
+            f"{wanted.said_in_full()}: a limit may be lowered, never raised, and a delta, a pure part or an accounting "
+            f"stays as it was set; write the limit {limit.said_in_full()} under [account]"
         )
