@@ -221,7 +221,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
         return rho_within(epsilon, delta)
     high = math.sqrt(2 * float(epsilon)) + 80  # where delta is 1
     mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= most, high)
-    return _rounded(_decimal(Fraction(mu) ** 2 / 2) * (1 - 100 * _MARGIN), ROUND_FLOOR)
+    return _rounded(_decimal(Fraction(mu) ** 2 / 2) * (1 - 100 * _MARGIN), ROUND_FLOOR, _OF_FLOATS)
 
 
 @lru_cache(maxsize=1024)
@@ -273,6 +273,8 @@ _LEAST_DELTA = 1e-290
 _EXACT = Context(prec=60)
 _SHORT = 16
 """Significant digits that a converted number is rounded to."""
+_OF_FLOATS = 11
+"""So many of a rho that rests on erfc and exp: their last bits are of a library, and noise and ids follow from rho."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -308,12 +310,12 @@ def _decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
-def _rounded(value: Decimal, rounding: str) -> Fraction:
+def _rounded(value: Decimal, rounding: str, digits: int = _SHORT) -> Fraction:
     """Rounds 60 digits, of which the last few may be wrong, so far that these no longer matter; at least 0."""
     if value <= 0:
         return ZERO
     safe = value * (1 + (1 if rounding == ROUND_CEILING else -1) * Decimal("1e-30"))
-    return Fraction(Context(prec=_SHORT, rounding=rounding).plus(safe))
+    return Fraction(Context(prec=digits, rounding=rounding).plus(safe))
 
 
 def _not_negative(name: str, value: Fraction) -> None:
