@@ -44,7 +44,7 @@ class SpanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     days: Annotated[int, about("length of the span; 1 is a day by itself")]
     epsilon: Annotated[Fraction, about("total of all days of the span")]
-    delta: Annotated[Fraction | None, about("with it releases may have Gaussian noise, and are added up in rho")] = None
+    delta: Annotated[Fraction | None, about("with it noise may be Gaussian, added up as accounting says")] = None
     pure: Annotated[Fraction | None, about("with delta: the part of epsilon that pure claims are added up in")] = None
 
 
@@ -74,8 +74,9 @@ class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     accounting: Annotated[
         Accounting,
         about(
-            "how limits with delta add up Gaussian noise: zcdp in rho, as accounts of before do; gdp in mu^2, with 5 "
-            "to 7 % less noise for the same epsilon and delta: pure claims then fit only in what pure sets apart"
+            "how limits with delta add up Gaussian noise: zcdp in rho, as accounts of before do; gdp in mu^2, with "
+            "less noise for the same numbers, 5 to 7 % at totals of 1 to 10 and delta 1e-6: pure claims then fit "
+            "only in what pure sets apart"
         ),
     ] = "zcdp"
     since: Annotated[date | None, about("first day of an account of unit vehicle-ever")] = None

@@ -25,7 +25,7 @@ def live_estimates(
     """
     entry = live[-1]
     estimates = estimates_of_slot(learned_live(stages, live, policy), 0, facts, policy)
-    # Of zCDP, what it comes to at the specification's delta.
+    # Of Gaussian noise, what it comes to at the specification's delta.
     spent = str(numbers_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
     size = len(estimates.hats.cell)
     hats = replace(estimates.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
