@@ -51,6 +51,8 @@ def test_a_sum_covers_itself_and_every_part_of_it(some: list[Claim], more: Claim
 def test_kinds_do_not_cover_one_another() -> None:
     assert not spent(PureDP(Fraction(9))).covers(spent(ZCDP(Fraction(1))))
     assert not spent(ZCDP(Fraction(9))).covers(spent(PureDP(Fraction(1))))
+    assert not spent(ZCDP(Fraction(9))).covers(spent(GaussianDP(Fraction(1))))
+    assert not spent(GaussianDP(Fraction(9))).covers(spent(ZCDP(Fraction(1))))
 
 
 def test_a_vehicle_in_some_groups_claims_the_largest_of_them() -> None:
@@ -120,6 +122,7 @@ def test_a_limit_in_mu_takes_nothing_but_gaussian_noise(other: Claim) -> None:
 
 def test_a_limit_in_mu_takes_pure_claims_in_the_part_that_is_set_apart_for_them() -> None:
     full = spent(PureDP(Fraction(1)), GaussianDP.within(EPSILON - 1, DELTA))
+    assert IN_MU_APART.most == full
     assert IN_MU_APART.fits(full)
     assert float(IN_MU_APART.shown(full).epsilon) == pytest.approx(2.64)
     assert not IN_MU_APART.fits(full + spent(PureDP(DELTA)))

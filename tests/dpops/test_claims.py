@@ -88,6 +88,32 @@ def test_the_delta_of_a_gaussian_claim_is_never_below_the_exact_one(epsilon: flo
     assert ours <= exact * 1.0001 or ours - exact < 1e-11 or ours < 1e-280
 
 
+WIDE = [Fraction(10) ** power * 7 / 3 for power in (-6, -2, 0, 2, 4, 6, 9, 15, 20, 29)]
+SMALL = [Fraction(1, 10**30), Fraction(1, 10**6), Fraction(1, 2), 1 - Fraction(1, 10**9), 1 - Fraction(1, 10**20)]
+
+
+@pytest.mark.parametrize("delta", SMALL)
+@pytest.mark.parametrize("number", WIDE)
+def test_no_conversion_of_mu_says_too_little_however_large_or_small_the_numbers(
+    number: Fraction, delta: Fraction
+) -> None:
+    """As far as an account's limit may go: an epsilon, and a rho, up to 1e30."""
+    assert delta_of_mu_kept(number, GaussianDP.within(number, delta).rho, delta)
+    assert delta_of_mu_kept(GaussianDP(number).approx(delta).epsilon, number, delta)
+
+
+def delta_of_mu_kept(epsilon: Fraction, rho: Fraction, delta: Fraction) -> bool:
+    """Says whether noise of this rho keeps both numbers, to 120 digits; tails far out are exact as parts."""
+    from mpmath import erfc, exp, mp, mpf, sqrt
+
+    with mp.workdps(120):
+        wanted, cost, most = (mpf(value.numerator) / value.denominator for value in (epsilon, rho, delta))
+        mu = sqrt(2 * cost)
+        a = wanted / mu - mu / 2
+        ours, theirs = (erfc(end / sqrt(mpf(2))) / 2 for end in (a, a + mu))
+        return bool(ours - exp(wanted) * theirs <= most)
+
+
 def exact_delta(epsilon: float, mu: float) -> float:
     from mpmath import erfc, exp, mp, mpf, sqrt
 

@@ -38,6 +38,16 @@ def test_it_is_the_loss_of_the_noise_added_up_term_by_term(epsilon: str) -> None
     assert chance_beyond(Fraction(epsilon), spent) == pytest.approx(summed, rel=2e-3)
 
 
+@pytest.mark.parametrize("steered", [False, True])
+def test_the_chance_is_of_the_noise_however_an_account_adds_it_up(steered: bool) -> None:
+    rho, pure = Fraction(1, 6), Fraction(1, 10)
+    chances = [
+        chance_beyond(Fraction("2.64"), Accountant(pure=pure, **{name: rho}), steered=steered)
+        for name in ("rho", "gaussian")
+    ]
+    assert chances[0] == chances[1] > 1e-6
+
+
 @pytest.mark.parametrize(("epsilon", "chance"), [("1", 4.92e-6), ("2.64", 2.07e-6), ("10", 7.10e-7)])
 def test_delta_is_another_number(epsilon: str, chance: float) -> None:
     assert chance_beyond(Fraction(epsilon), spent_at(epsilon)) == pytest.approx(chance, rel=2e-3)

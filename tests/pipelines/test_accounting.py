@@ -2,17 +2,18 @@
 
 import json
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from dpops.accountant import DeltaLimit
-from dpops.claims import Accounting
+from dpops.accountant import Accountant, DeltaLimit
+from dpops.claims import NOISE_CLAIMS, Accounting, Claim
 from pipelines.account import location
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.levels_city import DAYS, SPEC
-from tests.pipelines.levels_runs import Run, entries, released
+from tests.pipelines.levels_runs import Run, entries, released, rows_of
 
 
 @pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
@@ -104,8 +105,77 @@ def test_the_accounting_of_before_is_the_default_and_changes_no_identity(tmp_pat
     levels_city.write(tmp_path)
     plain = SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
     plain = plain.replace('per = "period"', 'per = "period"\ndelta = 1e-6')
-    ids = {}
+    texts = {}
     for accounting in ("", 'accounting = "zcdp"', 'accounting = "gdp"'):
         (tmp_path / "spec.toml").write_text(plain.replace("[account]", f"[account]\n{accounting}"))
-        ids[accounting] = load(tmp_path / "spec.toml").spec_id
-    assert ids[""] == ids['accounting = "zcdp"'] != ids['accounting = "gdp"']
+        texts[accounting] = load(tmp_path / "spec.toml").text
+    assert texts[""] == texts['accounting = "zcdp"']
+    assert '"accounting"' not in texts[""]
+    assert '"accounting":"gdp"' in texts['accounting = "gdp"']
+
+
+SPANS = "limits = [{ days = 1, epsilon = 2.64, delta = 1e-6 }, { days = 7, epsilon = 5, delta = 1e-6 }]"
+CLASSES = '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n'
+SHARES = "span_days = 7\nday_weights = { sat = 2, sun = 2 }\nfirst_days = { since = 2022-01-03, days = 2, weight = 3 }"
+
+
+def in_mu_of_days(accounting: Accounting, more: str = "") -> str:
+    """A total of seven days with unequal shares, and a fleet that is large enough to be counted first."""
+    limits = f'{SPANS}\naccounting = "{accounting}"'
+    spec = SPEC.replace("limit = 2.64", limits).replace("epsilon = 2.64\n", "epsilon = 5\ndelta = 1e-6\n")
+    spec = spec.replace("vehicles = 50", "vehicles = 5000").replace('per = "period"', f'per = "period"\n{SHARES}')
+    return spec.replace("[fleet]", f"{more}[fleet]")
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
+@pytest.mark.parametrize("more", ["", "[live]\n", CLASSES, "[places]\nresolution = 9\n"])
+def test_all_looks_at_a_day_claim_by_the_accounting_and_no_more_than_the_total(
+    accounting: Accounting, more: str, tmp_path: Path
+) -> None:
+    levels_city.write(tmp_path, spec=in_mu_of_days(accounting, more))
+    spec = load(tmp_path / "spec.toml")
+    policy = spec.by_levels.policy(spec.spec_id, spec.cells.region or (), spec.value, b"")
+    for day in ("2022-01-03", "2022-01-05", "2022-01-08"):
+        of_day = policy.on(day)
+        assert of_day.count is not None
+        for is_first, counts in product((True, False), repeat=2):
+            looks = [*of_day.stages(is_first=is_first, counts=counts)]
+            looks += [of_day.live] if of_day.live is not None and not is_first else []
+            assert {type(look.claim) for look in looks} == {type(of_day.total)} == {NOISE_CLAIMS[accounting]}
+            assert sum(Accountant().compose([look.claim]).concentrated for look in looks) <= total_of(of_day.total)
+
+
+def total_of(claim: Claim) -> Fraction:
+    return Accountant().compose([claim]).concentrated
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
+def test_what_days_are_said_to_have_is_of_the_accounting(
+    accounting: Accounting, tmp_path: Path, hatstream: Run
+) -> None:
+    """In a release, its rows and a plan: the epsilon of a day's share, at the total's delta."""
+    spec_path, _ = levels_city.write(tmp_path, spec=in_mu_of_days(accounting).replace("5000", "15"))
+    span, delta = load(spec_path).by_levels.span, Fraction(1, 10**6)
+    assert span is not None
+    most = NOISE_CLAIMS[accounting].within(Fraction(5), delta).times(1 / span.parts)
+    weekend, monday = (float(most.times(part).approx(delta).epsilon) for part in (Fraction(2, 3), Fraction(1)))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert [day["epsilon"] for day in released(tmp_path, hatstream)["periods"]] == pytest.approx(
+        [weekend, weekend, monday]
+    )
+    of_rows = {float(row["epsilon_slot"]) for path in (tmp_path / "out").glob("*.csv") for row in rows_of(path)}
+    assert sorted(of_rows) == pytest.approx([weekend, monday])
+    planned = json.loads(hatstream("plan", "--json", "--spec", spec_path)[1])
+    (largest,) = (total["epsilon_a_day"] for total in planned["spans"] if total["as_specified"])
+    (usual,) = (total["epsilon"] for total in planned["totals"] if total["as_specified"])
+    assert (usual, largest) == pytest.approx((weekend, monday))
+
+
+def test_a_plan_counts_on_the_noise_of_the_accounting(tmp_path: Path, hatstream: Run) -> None:
+    widths = {}
+    for accounting in ("zcdp", "gdp"):
+        spec = SPEC.replace("limit = 2.64", IN_MU.replace("gdp", accounting))
+        levels_city.write(tmp_path, spec=spec.replace('per = "period"', 'per = "period"\ndelta = 1e-6'))
+        planned = json.loads(hatstream("plan", "--json", "--spec", tmp_path / "spec.toml")[1])
+        widths[accounting] = [total["half_widths_kmh"][0] for total in planned["totals"]]
+    assert all(mu < rho for mu, rho in zip(widths["gdp"], widths["zcdp"], strict=True))

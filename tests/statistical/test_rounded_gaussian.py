@@ -16,6 +16,7 @@ import pytest
 
 from dpops.claims import delta_of_gaussian
 from dpops.noise import Noise, words
+from dpops.noise.gaussian import _Drawn
 from dpops.types import Float64s, Int64s
 from tests.statistical.checks import LEAST, Cells, independent, seeded
 
@@ -79,6 +80,42 @@ def test_the_digits_that_decide_close_cases_follow_the_law_alone(
     """Every comparison is called close, so that no float decides anything."""
     monkeypatch.setattr(words, "_SURE", 2.0)
     assert fit(Noise().rounded_gaussian([variance] * 4_000), variance) > ALARM
+
+
+def test_a_rate_lies_between_its_bounds_which_close_in_with_each_word() -> None:
+    """Of each row its own numbers: whatever digits are still to come, the rate of all of them is within."""
+    entropy = np.random.default_rng(46)
+    later = [int(word) for word in entropy.integers(0, 2**63, 3)]
+    for row in range(200):
+        variance = VARIANCES[row % len(VARIANCES)]
+        t = math.isqrt(int(variance)) + 1
+        whole, first = int(entropy.integers(0, 4 * t)), int(entropy.integers(0, 2**63)) * 2 + row % 2
+        rest = iter(later)
+        source = words.Words(lambda _, rest=rest: next(rest).to_bytes(8, "little"))  # type: ignore[misc]
+        drawn = _Drawn(np.array([0, first], np.uint64), np.array([5, whole]), np.array([9, t]), np.array([0, 1]))
+        bounds = drawn.rate(source, [Fraction(70), variance], 1)
+        number = first
+        for count, word in enumerate(later, 1):
+            low, high = bounds(64 * count)
+            for u in (Fraction(number, 2 ** (64 * count)), Fraction(number + 1, 2 ** (64 * count))):
+                rate = (whole + u - variance / t) ** 2 / (2 * variance) + u / t
+                assert low <= rate <= high
+            assert high - low <= Fraction(20, 2 ** (64 * count))
+            number = number << 64 | word
+
+
+def test_digits_that_were_drawn_stay() -> None:
+    source = words.Words(lambda size: b"\x07" * size)
+    uniform = source.uniform(2**63 + 5)
+    assert uniform.to(128) >> 64 == uniform.to(64) == 2**63 + 5
+    assert uniform.to(1) == 1
+    assert uniform.to(128) % 2**64 == int.from_bytes(b"\x07" * 8, "little")
+
+
+@pytest.mark.parametrize("draw", [Noise.gaussian, Noise.rounded_gaussian])
+def test_every_row_is_drawn_where_chunks_meet(draw: Callable[[Noise, list[Fraction]], Int64s]) -> None:
+    """No number of so large a variance is 0, but for a chance of 1e-10."""
+    assert np.all(draw(Noise(), [VARIANCES[-1]] * (2 * words.CHUNK + 3)) != 0)
 
 
 @pytest.mark.parametrize("variance", [Fraction(-1), Fraction(99, 100), Fraction(2**98)])

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.claims import ZERO, rho_within
+from dpops.claims import ZERO, GaussianDP, rho_within
 from dpops.levels import Kind
 from dpops.levels.bounded import unchecked
 from dpops.types import Grid
@@ -174,6 +174,16 @@ def test_the_smallest_and_the_largest_share_are_those_of_the_first_days_or_the_o
     assert (more.least, less.least) == (Fraction(5, 12), Fraction(1, 3))
     assert more.parts == 4 + 24 * Fraction(5, 12)
     assert less.parts == 28, "the days before and after have all"
+
+
+def test_a_share_of_a_total_in_mu_is_said_by_its_exact_loss() -> None:
+    table = Timetable("UTC", "vehicle-day", 60)
+    total = SpanTotal.of(28, table, {"sat": Fraction(2)}, (TOTAL, DELTA), accounting="gdp")
+    share = GaussianDP.within(TOTAL, DELTA).times(1 / total.parts)
+    assert total.of_a_day() == (share.approx(DELTA).epsilon, share.rho)
+    assert total.by_day is not None
+    sunday = share.times(Fraction(1, 2)).approx(DELTA).epsilon
+    assert [day.epsilon for day in total.by_day.by_weekday[5:]] == [share.approx(DELTA).epsilon, sunday]
 
 
 def from_monday(days: int, weights: Mapping[Weekday, Fraction]) -> Fraction:

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from dpops.accountant import DeltaLimit, PureLimit
-from dpops.claims import ZCDP, PureDP, rho_within
+from dpops.claims import NOISE_CLAIMS, ZCDP, PureDP, rho_within
 from dpops.levels import Part, PublicHats, Stage
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, stage_unit, unit, whole
 from transforms.ledger import AccountRefusal, LedgerError, releases
@@ -159,6 +159,23 @@ def test_the_slots_of_a_period_that_is_planned_as_a_whole_are_added_up():
     three[2] = structs.replace(three[2], released=[Released("cell", "mean", "baseline", costing("3/2"), [1])])
     with pytest.raises(LedgerError, match=r"^period day 1: the plans of a claim more .*\(5/2 above 2\)"):
         check_claims(map(claims_of, three))
+
+
+@pytest.mark.parametrize(("planned", "debited"), [("zcdp", "gdp"), ("gdp", "zcdp")])
+def test_a_plan_of_other_noise_than_the_debit_is_of_is_refused_and_found(ledger, planned, debited, monkeypatch):
+    """However much was debited: of discrete noise mu says nothing."""
+    much = NOISE_CLAIMS[debited](Fraction(2**50))
+    forged = stage_unit(replace(STAGE, accounting=planned), debit=much, total=much)
+    with pytest.raises(LedgerError, match="claim more"):
+        check_claims([claims_of(forged)])
+    limit = DeltaLimit(Fraction(2**60), DELTA, accounting=debited)
+    monkeypatch.setattr("transforms.ledger.ledger.limit_in_force", lambda *_: limit)
+    with pytest.raises(LedgerError, match="claim more"):
+        ledger.record("city", limit, "name", "{}", [forged])
+    monkeypatch.setattr(releases, "check_claims", lambda _units: None)
+    ledger.record("city", limit, "name", "{}", [forged])
+    with pytest.raises(LedgerError, match="claim more"):
+        ledger.verify()
 
 
 def test_zero_concentrated_debits_fit_a_limit_with_a_delta_and_no_other(tmp_path):

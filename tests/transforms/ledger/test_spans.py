@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits, limit_of
-from dpops.claims import ZCDP, PureDP, rho_within
+from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP, rho_within
 from tests.transforms.ledger.entries import ACCOUNT, opened, unit
 from transforms.ledger import AccountRefusal, Ledger, spending
 from transforms.recorded.units import Debit, UnitKey
@@ -150,3 +150,14 @@ def test_the_fullest_window_around_a_day_is_told(tmp_path: Path) -> None:
     told = book.spent_in_spans("city", PURE, day(3))
     assert [(window.span.days, window.spent.pure) for window in told] == [(1, 2), (4, 5), (9, 5)]
     assert (told[1].first, told[1].last) == (day(2), day(5))
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
+def test_the_fullest_window_is_told_by_noise_too(accounting: Accounting, tmp_path: Path) -> None:
+    of_span = DeltaLimit(Fraction(10), Fraction(1, 10**6), accounting=accounting)
+    limit = SpanLimits((Span(1, of_span), Span(2, of_span)))
+    book = book_of(tmp_path, limit)
+    for number, rho in ((2, 1), (3, 4), (4, 2)):
+        assert is_recorded(book, limit, number, NOISE_CLAIMS[accounting](Fraction(rho, 100)))
+    _, of_two = book.spent_in_spans("city", limit, day(3))
+    assert (of_two.first, of_two.spent.concentrated) == (day(3), Fraction(6, 100))

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit
+from dpops.claims import NOISE_CLAIMS, Accounting
 from dpops.levels import UNIT, Kind, Rows, Stage, live_stage
 from dpops.levels.bounded import unchecked, vectors
 from dpops.types import Int64s
@@ -22,12 +23,14 @@ from tests.transforms.releases.levels_days import (
     HOURS,
     REGION,
     day_unit,
+    facts,
     live_unit,
     policy,
 )
 from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
 from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import Sequenced, Unit
+from transforms.releases.live.publish import live_estimates
 from transforms.releases.live.slot import known_before, live_slot, recorded_stage
 from transforms.releases.periods.order import plan_for
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage
@@ -215,6 +218,17 @@ def test_another_specification_on_the_account_gets_what_the_first_one_left(tmp_p
     with pytest.raises(LimitExceeded):
         book.record(day_unit(how))
     assert book.spent == book.total
+
+
+@pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
+def test_a_live_row_says_what_its_slot_spent_by_the_accounting(accounting: Accounting) -> None:
+    how = policy("gaussian")
+    assert how.live is not None
+    how = replace(how, live=replace(how.live, accounting=accounting))
+    rows_of_slot = live_estimates([], [Sequenced(1, live_unit(how, 1))], facts(1), how)
+    whole = NOISE_CLAIMS[accounting].of_gaussian(Fraction(UNIT), how.later[0].spread)
+    spent = whole.times(Fraction(3, 10) / len(HOURS)).approx(DELTA).epsilon
+    assert {*rows_of_slot.hats.epsilon_slot} == {str(spent)}
 
 
 def test_what_is_made_again_has_the_recorded_plan() -> None:
