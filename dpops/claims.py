@@ -230,7 +230,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
     if rho == 0:
         return ZERO
     mu, most, worst = math.sqrt(2 * float(rho)), _float_below(delta), float(_epsilon_of(rho, delta))
-    if most < _LEAST_DELTA:
+    if most < _LEAST_DELTA or mu == 0:
         return _epsilon_of(rho, delta)
     saved = _last_below(lambda saved: delta_of_gaussian(worst - saved, mu) <= most, worst)
     return _rounded(_decimal(Fraction(worst) - Fraction(saved)) * (1 + _MARGIN), ROUND_CEILING)

@@ -156,6 +156,8 @@ def test_below_what_floats_hold_a_gaussian_claim_is_converted_as_its_rho() -> No
     tiny = Fraction(1, 10**400)
     assert GaussianDP(Fraction(1, 8)).approx(tiny) == ZCDP(Fraction(1, 8)).approx(tiny)
     assert GaussianDP.within(Fraction(2), tiny).rho == rho_within(Fraction(2), tiny)
+    assert GaussianDP(tiny).approx(DELTA) == ZCDP(tiny).approx(DELTA)
+    assert GaussianDP.within(tiny, DELTA).rho > tiny
 
 
 @pytest.mark.parametrize("missing", [Fraction(1, 10**17), Fraction(1, 10**30)])
