@@ -74,7 +74,7 @@ def test_a_gaussian_claim_is_the_exact_privacy_loss_of_gaussian_noise(sigma: flo
     from dp_accounting import dp_event, pld
 
     claim = GaussianDP.of_gaussian(Fraction(1), Fraction(sigma) ** 2).times(Fraction(times))
-    exact = pld.PLDAccountant(value_discretization_interval=1e-4)
+    exact = pld.PLDAccountant(value_discretization_interval=1e-3 / sigma)
     exact.compose(dp_event.GaussianDpEvent(sigma), times)
     assert float(claim.approx(DELTA).epsilon) == pytest.approx(exact.get_epsilon(float(DELTA)), rel=2e-3)
 
