@@ -176,13 +176,22 @@ def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
 
     geometry = feature.get("geometry")
     kind = geometry.get("type") if isinstance(geometry, dict) else None
-    if kind not in (*_LINES, *_AREAS):
+    if geometry is None or kind not in (*_LINES, *_AREAS):
         raise ValueError(f"feature {number} needs a line or a polygon; it is {kind!r}")
+    if not _are_numbers(geometry.get("coordinates")):  # texts would be read as such here, and drawn by no map
+        raise ValueError(f"feature {number} has a geometry that cannot be read: coordinates must be numbers")
     try:
         with np.errstate(invalid="ignore"):  # what is no number is nowhere on earth
             return shapely.geometry.shape(geometry)
     except (ValueError, TypeError, LookupError, AttributeError, shapely.errors.ShapelyError) as error:
         raise ValueError(f"feature {number} has a geometry that cannot be read: {type(error).__name__}") from None
+
+
+def _are_numbers(coordinates: object, depth: int = 4) -> bool:
+    """Says whether all of them are. depth: lists in lists at most, as of a MultiPolygon."""
+    if isinstance(coordinates, list | tuple):
+        return depth > 0 and all(_are_numbers(part, depth - 1) for part in coordinates)
+    return isinstance(coordinates, int | float)
 
 
 def _property(feature: dict[str, Any], name: str, default: Any) -> Any:

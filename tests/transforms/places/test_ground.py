@@ -85,15 +85,24 @@ def test_a_lines_own_buffer_holds_before_the_files():
     assert place_at(shape_pieces(collection(wide), REGION, buffer_m=10), LAT + 0.0006, LON + 0.005) == "Wide"
 
 
+def nested(depth):
+    return [nested(depth - 1)] if depth else 0.0
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
         ([], "FeatureCollection"),
+        (collection(feature("A", {"type": "Polygon", "coordinates": nested(900)})), "coordinates must be numbers"),
         (collection(), "at least one"),
         (collection(line("", (LAT, LON), (LAT, LON + 0.01))), "feature 1 needs a property name"),
         (collection(line("A", (0, 0), (0, 1)), line("A", (0, 0), (0, 1))), "features 1 and 2 are both named 'A'"),
         (collection(feature("A", {"type": "Point", "coordinates": [0, 0]})), "it is 'Point'"),
         (collection(feature("A", {"type": "LineString", "coordinates": [[LON]]})), "feature 1 has a geometry"),
+        (
+            collection(feature("A", {"type": "LineString", "coordinates": [["18.9", "69.6"], ["18.9", "69.7"]]})),
+            "feature 1 has a geometry that cannot be read: coordinates must be numbers",
+        ),
         (collection(line("A", (95, 0), (96, 0))), "feature 1 needs longitudes and latitudes"),
         (collection(line("A", (0, 0), (0, 0.001))), "place 'A' has no part in the region"),
         (collection(line("A", (LAT, LON), (LAT, LON + 0.01), buffer_m=0)), "buffer_m must be 1 to 1000"),
