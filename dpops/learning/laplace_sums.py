@@ -35,5 +35,5 @@ def tempered(sums: PlaceSums) -> PlaceSums:
         return sums
     off = np.maximum(np.abs(sums.speeds) / np.sqrt(sums.speed_precision), 1e-6)
     part = np.minimum(2 * surprise(off, sums.days) / off**2, 1.0)
-    told = {name: part * getattr(sums, name) for name in ("speeds", "centred", "centres", "squares", "surprise")}
-    return replace(sums, **told, speed_precision=part * sums.speed_precision)
+    names = ("speeds", "centred", "centres", "squares", "surprise", "speed_precision")
+    return replace(sums, **{name: part * getattr(sums, name) for name in names})

@@ -89,9 +89,8 @@ def some(sums: PlaceSums, around: Around) -> tuple[PlaceSums, Around]:
     if every <= 1:
         return sums, around
     chosen = around.groups % every == 0
-    names = ("speeds", "centred", "centres", "squares", "weights", "surprise")
-    few = {name: getattr(sums, name)[chosen] for name in names}
-    part = replace(sums, **few, speed_precision=sums.speed_precisions[chosen])
+    names = ("speeds", "centred", "centres", "squares", "weights", "surprise", "speed_precision")
+    part = replace(sums, **{name: getattr(sums, name)[chosen] for name in names})
     named = ("values", "of_hours", "expected", "groups")
     return part, replace(around, **{name: getattr(around, name)[chosen] for name in named})
 
@@ -108,7 +107,7 @@ def copies_log_likelihood(ratios: Float64s, sums: PlaceSums, around: Around) -> 
 def _fits(weights: Float64s, values: Float64s, sums: PlaceSums, chosen: slice) -> Float64s:
     """Computes how well speeds fit places that weigh so much and have these values, as a logarithm up to a constant."""
     centred, centres, squares = (part[chosen, None] for part in (sums.centred, sums.centres, sums.squares))
-    missed = values**2 * sums.speed_precisions[chosen, None] - 2 * values * centres + squares
+    missed = values**2 * sums.speed_precision[chosen, None] - 2 * values * centres + squares
     logarithm: Float64s = weights * (sums.speeds[chosen, None] * values - centred) - 0.5 * weights**2 * missed
     return logarithm
 
@@ -137,7 +136,7 @@ def _posterior(prior: PlacePrior, sums: PlaceSums, around: Around, chosen: slice
     """Computes how likely weights and components are, (places, RATIOS, SDS_KMH), with the speeds integrated out."""
     groups = around.groups[chosen]
     weights, log = nodes(prior.ratios, sums, around.expected[chosen], chosen)
-    speed_precision = sums.speed_precisions[chosen, None]
+    speed_precision = sums.speed_precision[chosen, None]
     middle = around.values[chosen, None] * _faster(prior, weights / around.expected[chosen, None])
     middle = middle + prior.groups[groups][:, None]
     beyond = (  # how far values lie from the middle, times how much is told of them

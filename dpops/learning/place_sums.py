@@ -29,8 +29,8 @@ class PlaceSums:
     """What is kept of all days, (places,) each or one number. S, W: sums, c: centres, a: day_weight, v: variance.
 
     speeds: of a S / v. centred: a c S / v. centres: a^2 c / v. squares: a^2 c^2 / v. weights: a W / v of weights.
-    surprise: S^2 / v. speed_precision: a^2 / v, of all places or of each. weight_precision: likewise of weights. days:
-    how many. is_laplace: the noise of all.
+    surprise: S^2 / v. speed_precision: a^2 / v. weight_precision: likewise of weights. days: how many. is_laplace: the
+    noise of all.
     """
 
     speeds: Float64s
@@ -39,7 +39,7 @@ class PlaceSums:
     squares: Float64s
     weights: Float64s
     surprise: Float64s
-    speed_precision: float | Float64s = 0.0
+    speed_precision: Float64s
     weight_precision: float = 0.0
     days: int = 0
     is_laplace: bool = False
@@ -47,12 +47,7 @@ class PlaceSums:
     @staticmethod
     def none(places: int) -> "PlaceSums":
         zeros = np.zeros(places)
-        return PlaceSums(zeros, zeros, zeros, zeros, zeros, zeros)
-
-    @property
-    def speed_precisions(self) -> Float64s:
-        """(places,): `speed_precision` of each."""
-        return np.broadcast_to(self.speed_precision, self.weights.shape)
+        return PlaceSums(zeros, zeros, zeros, zeros, zeros, zeros, zeros)
 
     def after(self, day: PlaceDay) -> "PlaceSums":
         """Adds one more day."""

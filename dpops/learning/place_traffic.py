@@ -107,7 +107,7 @@ def _told(sums: PlaceSums, expected: Float64s, chosen: slice) -> _Told:
         low[sure] = position.astype(np.int64)
         part[sure], density[sure] = position - low[sure], 1 / ratio
     off = np.sqrt(precision) * (weights - seen[:, None])
-    log = -surprise(off, sums.days) if sums.is_laplace and sums.days else -0.5 * off**2
+    log = -surprise(off, sums.days) if sums.is_laplace else -0.5 * off**2
     return _Told(weights, log, low, part, density)
 
 

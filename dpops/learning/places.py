@@ -92,9 +92,9 @@ def _own(sums: PlaceSums, values: Float64s, weights: Float64s) -> Float64s:
         missed = (
             sums.surprise
             - 2 * weights * (values * sums.speeds - sums.centred)
-            + weights**2 * (values**2 * sums.speed_precisions - 2 * values * sums.centres + sums.squares)
+            + weights**2 * (values**2 * sums.speed_precision - 2 * values * sums.centres + sums.squares)
         )
-        columns = np.stack([weights, weights**2], axis=1) * sums.speed_precisions[:, None]
+        columns = np.stack([weights, weights**2], axis=1) * sums.speed_precision[:, None]
         excess = missed - (sums.days - 1)
         trust = 1 / np.sqrt(2 * sums.days + columns.sum(axis=1) ** 2)
         before = np.diag([1 / one, 1 / shared])
