@@ -216,9 +216,14 @@ class Stage:
     @property
     def claim(self) -> PureDP | ZCDP:
         """What the stage costs a vehicle: its share of a vector of norm UNIT under the noise that is drawn."""
-        if self.kind == "laplace":
-            return PureDP(UNIT / self.spread).times(self.share)
-        return NOISE_CLAIMS[self.accounting].of_gaussian(Fraction(UNIT), self.spread).times(self.share)
+        return claim_of_vector(self.kind, self.spread, self.accounting).times(self.share)
+
+
+def claim_of_vector(kind: Kind, spread: Fraction, accounting: Accounting) -> PureDP | ZCDP:
+    """Claims what a whole vector of norm UNIT costs under such noise. See `Stage`."""
+    if kind == "laplace":
+        return PureDP(UNIT / spread)
+    return NOISE_CLAIMS[accounting].of_gaussian(Fraction(UNIT), spread)
 
 
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:

@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP
+from dpops.claims import ZCDP, Accounting, PureDP
 from dpops.levels import (
     LEVELS,
-    UNIT,
     BoundsOnly,
     Fleet,
     Kind,
@@ -25,7 +24,7 @@ from dpops.levels import (
     with_places,
 )
 from dpops.levels.defaults import with_least_norm
-from dpops.levels.stages import Shares, scaled
+from dpops.levels.stages import Shares, claim_of_vector, scaled
 from dpops.levels.strategy import Free, chosen
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.levels_tables import EXPONENTS, FleetTable, LiveTable, Options, ProfileTable
@@ -76,9 +75,7 @@ class LevelsRelease:
     @property
     def claim(self) -> PureDP | ZCDP:
         """What a vehicle spends in a period: a whole vector of norm UNIT under the noise that is drawn."""
-        if self.recipe.kind == "laplace":
-            return PureDP(UNIT / self.recipe.spread)
-        return NOISE_CLAIMS[self.accounting].of_gaussian(Fraction(UNIT), self.recipe.spread)
+        return claim_of_vector(self.recipe.kind, self.recipe.spread, self.accounting)
 
     def epsilon_of(self, period: str) -> Fraction:
         """Tells the epsilon of one period."""
