@@ -8,7 +8,7 @@ sampler named here is rejected with probability above 1 - 1e-5 at the stated num
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from statistics import NormalDist
 
 import numpy as np
@@ -18,7 +18,8 @@ from dpops.claims import delta_of_gaussian
 from dpops.noise import Noise, words
 from dpops.noise.gaussian import _Drawn
 from dpops.types import Float64s, Int64s
-from tests.statistical.checks import LEAST, Cells, independent, seeded
+from tests.statistical.checks import independent, seeded
+from tests.statistical.gaussian_law import gaussian_fit, rounded_below
 
 ALARM = 1e-8
 DRAWS = 120_000
@@ -35,13 +36,7 @@ COARSE = VARIANCES[:2]
 
 
 def fit(sample: Int64s, variance: Fraction) -> float:
-    """p-value of the sample under a normal law of this variance, rounded to integers."""
-    law = NormalDist(0, math.sqrt(variance))
-    depths = [j / 32 for j in range(1, 16)] + [2.0**-j for j in range(6, 60) if sample.size * 2.0**-j >= 2 * LEAST]
-    edges = sorted({edge for depth in depths for edge in (round(law.inv_cdf(depth)), 1 - round(law.inv_cdf(depth)))})
-    below = [0.0, *(law.cdf(edge - 0.5) for edge in edges), 1.0]
-    cells = Cells(np.array(edges, np.int64), np.array([high - low for low, high in pairwise(below)]))
-    return cells.p_value(cells.counts(sample))
+    return gaussian_fit(sample, variance, rounded_below)
 
 
 @pytest.mark.parametrize("variance", VARIANCES)
