@@ -9,9 +9,10 @@ from dpops.learning.design import Design, Smoothness
 from dpops.learning.hat_model import HatBelief, LearnedHats, learned_hats
 from dpops.learning.hats import HatErrors, HatMeans, HatState
 from dpops.learning.interval import PublishedNumbers, Status, published
-from dpops.learning.learner import Facts, Field, Learned, State, learned, taken_in
+from dpops.learning.learner import Field, Learned, learned, taken_in
 from dpops.learning.queries import Groups
 from dpops.learning.releases import DayValues, LevelValues, StageValues
+from dpops.learning.state import Facts, State
 from dpops.learning.today import Live, live
 
 __all__ = [

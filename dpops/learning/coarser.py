@@ -9,9 +9,10 @@ from dpops import fitted
 from dpops.learning.chances import NODES, WEIGHT, Chances, described_variances, factors_of
 from dpops.learning.evidence import at_least
 from dpops.learning.interval import LEAST_VEHICLES, PublishedNumbers, Status, chances_of, published
-from dpops.learning.learner import Facts, Field, Learned
+from dpops.learning.learner import Field, Learned
 from dpops.learning.means import border_of, coefficients_of, columns_of, traffic_of
 from dpops.learning.queries import GroupRows, Groups
+from dpops.learning.state import Facts
 from dpops.types import Float64s, Int64s
 
 SOURCES = ("", "parent", "day")

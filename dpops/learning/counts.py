@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from dpops.learning.information import Information, Wide
 from dpops.learning.layout import EffectLayout
 from dpops.learning.queries import GroupRows, RowsOf
 from dpops.learning.releases import DayValues, LevelValues
+from dpops.learning.starts import Start
 from dpops.learning.system import Solved, learned_smoothness
 from dpops.learning.whole import NoisyTotals, Whole, whole_weight
 from dpops.types import Float64s, Int64s
@@ -89,7 +89,8 @@ class CountProblem:
 
     usual: what a usual day is made of. expected: that day's whole weight before any sum is looked at, > 0, e to the
     power of expected_sd more or less. earlier: what was learned from releases that are not among the queries any more.
-    start: where the fit begins; None begins at what is expected.
+    start: where the fit begins; None begins at what is expected. speeds: what sums of speeds say of weights (see
+    `dpops.learning.told_by_speeds`), which moves the surface and makes nothing surer.
     """
 
     layout: EffectLayout
@@ -98,7 +99,8 @@ class CountProblem:
     expected_sd: float
     queries: Sequence[CountQueries]
     earlier: Information
-    start: "Start | None" = None
+    start: Start | None = None
+    speeds: Sequence[CountQueries] = ()
 
     def hats(self, effects: Float64s, hours: Int64s) -> Float64s:
         return weights_of(self.layout.design, effects, hours)
@@ -136,18 +138,19 @@ class CountProblem:
     def linear(self, effects: Float64s) -> Information:
         """Makes the queries and the anchor linear at these effects (Gauss-Newton)."""
         predicted = self._anchored(effects)
-        for query in self.queries:
+        for query in (*self.queries, *self.speeds):
             predicted = predicted + query.linear(effects, self.hats(effects, query.hours))
         return predicted
 
     def precisions(self, effects: Float64s) -> list[Float64s]:
-        return [query.precision(self.hats(effects, query.hours)) for query in self.queries]
+        queries = (*self.queries, *self.speeds)
+        return [query.precision(self.hats(effects, query.hours)) for query in queries]
 
     def cost(self, effects: Float64s, precisions: Sequence[Float64s], smoothness: Smoothness) -> float:
         """Computes twice the negative log-likelihood and log-prior, with the variances held where a step begins."""
         cost = (math.log(self.expected / self.weight(effects)) / self.expected_sd) ** 2
         cost += self.earlier.cost(self.layout, effects) + smoothness.cost(self.layout.design, effects)
-        for query, precision in zip(self.queries, precisions, strict=True):
+        for query, precision in zip((*self.queries, *self.speeds), precisions, strict=True):
             cost += float(precision @ query.misses(self.hats(effects, query.hours)) ** 2)
         return cost
 
@@ -185,15 +188,6 @@ class UsualDay:
             columns = layout.design.of_hats(hours)
             rows += part * np.bincount(columns.ravel(), np.repeat(weights.ravel(), columns.shape[-1]), layout.width)
         return rows / whole
-
-
-class Start(NamedTuple):
-    """Where a fit begins: effects, (columns,), and how strongly they are held together. totals: what those of older
-    days say of the whole weight, in that of these effects."""
-
-    effects: Float64s
-    smoothness: Smoothness
-    totals: NoisyTotals = NoisyTotals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,12 +247,15 @@ def weights_of(design: Design, effects: Float64s, hours: Int64s) -> Float64s:
     return weights
 
 
-def fit_counts(problem: CountProblem) -> Counts:
-    """Fits the surface and its smoothness together: a step of each in turn, the whole held at what totals say."""
-    start = problem.start or _expected(problem)
+def fit_counts(problem: CountProblem, near: Counts | None = None) -> Counts:
+    """Fits the surface and its smoothness together: a step of each in turn, the whole held at what totals say.
+
+    near: another fit to begin with.
+    """
+    start = near.start(NoisyTotals()) if near is not None else problem.start or _expected(problem)
     effects, smoothness, step = start.effects.copy(), start.smoothness, np.zeros(start.effects.size)
     effects[0] += math.log(problem.whole(effects).mean / problem.weight(effects))  # steps from afar would go astray
-    for _ in range(_STEPS if problem.start is None else _FROM_START):
+    for _ in range(_STEPS if problem.start is None and near is None else _FROM_START):
         held = problem.held(effects)
         solved = _solved(held, smoothness, effects)
         before, step = step, solved.effects - effects
@@ -268,7 +265,8 @@ def fit_counts(problem: CountProblem) -> Counts:
         smoothness = stronger
         if is_settled:
             break
-    return Counts(effects, _solved(problem, smoothness, effects), problem.whole(effects), problem.usual)
+    sure = replace(problem, speeds=())
+    return Counts(effects, _solved(sure, smoothness, effects), problem.whole(effects), problem.usual)
 
 
 def _expected(problem: CountProblem) -> Start:

@@ -3,17 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from dpops import fitted
 from dpops.learning.chances import Chances, expected_vehicles
 from dpops.learning.counts import CountProblem, Counts, UsualDay, count_queries, fit_counts
-from dpops.learning.counts import Start as CountStart
-from dpops.learning.design import Design, Smoothness
+from dpops.learning.design import Design
 from dpops.learning.information import Information
-from dpops.learning.layout import EffectLayout
 from dpops.learning.means import (
     DayInformation,
     Deviations,
@@ -24,84 +21,18 @@ from dpops.learning.means import (
     fit_means,
     spread_of,
     traffic_of,
+    variances_of,
 )
 from dpops.learning.queries import GroupRows, Groups, RowsOf
 from dpops.learning.releases import DayValues
-from dpops.learning.row_makers import Layouts, RowMakers
+from dpops.learning.row_makers import RowMakers
+from dpops.learning.starts import FitStart
+from dpops.learning.state import State
 from dpops.learning.surprises import UNTOLD, Described, Told, told
+from dpops.learning.told_by_speeds import Thought, told_by_speeds
 from dpops.learning.whole import NoisyTotals, whole_weight
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
-
-RECENT = 4
-"""Days that are kept as they were released, at least; older ones are folded into one matrix."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """Public facts about a fleet, in the weights of the releases.
-
-    vehicles: expected on a day. vehicle_weight: all HATs of a typical vehicle-day together. hat_weight: one of them.
-    hats_in_hour, hats_in_cell: HATs of one vehicle in an hour that it drives in, and in a cell that it comes to.
-    standing: how many times as much a typical vehicle's reports weigh as those of one that stands all day.
-    """
-
-    vehicles: float
-    vehicle_weight: float
-    hat_weight: float
-    hats_in_hour: float = 1.0
-    hats_in_cell: float = 1.0
-    standing: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not min(self.vehicles, self.vehicle_weight, self.hat_weight) > 0:
-            raise ValueError("a fleet's facts must be above 0")
-
-    def larger(self, weights: Float64s) -> float:
-        """Computes how many times as large the whole city looks as its fleet was declared. weights: of a day's HATs."""
-        return float(weights.sum() / (self.vehicles * self.vehicle_weight))
-
-
-class FitStart(NamedTuple):
-    """Where fits begin. counts: the whole surface. means: how strongly their effects are held together."""
-
-    counts: CountStart
-    means: Smoothness
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """All that is kept of earlier releases.
-
-    days: how many were taken in. recent: the last of them, as released, at least `least_recent`. counts, means: what
-    the older ones say. start: where fits begin, once older days were folded in.
-    """
-
-    design: Design
-    layouts: Layouts
-    facts: Facts
-    days: int
-    recent: tuple[DayValues, ...]
-    counts: Information
-    means: DayInformation | None
-    least_recent: int | None
-    start: "FitStart | None" = None
-
-    @staticmethod
-    def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
-        """Makes the state before the first day. least_recent: None keeps all days as released, to estimate each."""
-        of_counts = EffectLayout(design, 0)
-        layouts = Layouts(of_counts, EffectLayout(design, 1, of_counts))
-        return State(
-            design=design,
-            facts=facts,
-            days=0,
-            recent=(),
-            layouts=layouts,
-            counts=Information.none(layouts.counts),
-            means=None,
-            least_recent=least_recent,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +153,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class _Day:
-    """weights, weight_variances: of its HATs, (cells, slots) each."""
+    """A day, and what it says of means. weights, weight_variances: of its HATs, (cells, slots) each."""
 
     day: DayValues
     weights: Float64s
@@ -240,41 +171,60 @@ def taken_in(state: State, day: DayValues) -> State:
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
     older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
-    rows, now, days = _understood_days(state)
+    rows, now, days = _understood(state)
     strengths = _fitted_means(state, days).solved.smoothness
     kept = 1 - fitted.FORGOTTEN
     counts, means = state.counts.times(kept), None if state.means is None else state.means.times(kept)
-    for old, understood in zip(older, days, strict=False):
+    for old, day_understood in zip(older, days, strict=False):
         counts = counts + _count_information(state, old, now, rows.counts)
-        means = understood.information if means is None else means + understood.information
+        means = day_understood.information if means is None else means + day_understood.information
     start = FitStart(now.start(_older_totals(state, older, now, rows.counts)), strengths)
     return replace(state, recent=recent, counts=counts, means=means, start=start)
 
 
 def learned(state: State) -> Learned:
     """Fits counts first, then means; a function of the state alone."""
-    rows, counts, days = _understood_days(state)
+    rows, counts, days = _understood(state)
     means = _fitted_means(state, days)
     untold = Learned(state, counts, means, tuple(days))
     return replace(untold, told=told(untold.means, untold.described(), rows.speeds))
 
 
-def _understood_days(state: State) -> tuple[RowMakers, Counts, list[_Day]]:
-    """Fits the counts of all days, and says what each recent day then says about means."""
+def _understood(state: State) -> tuple[RowMakers, Counts, list[_Day]]:
+    """Fits the counts of all days, then once more with what sums of speeds say of weights around the means so far; and
+    says what each recent day then says about means."""
     rows = RowMakers.of(state.design, state.layouts)
-    counts = _fitted_counts(state, rows.counts)
+    problem = _count_problem(state, state.recent, rows.counts)
+    counts = fit_counts(problem)
+    said = _said_by_speeds(state, counts, _days(state, counts, rows), rows)
+    counts = fit_counts(replace(problem, speeds=count_queries(said, rows.counts)), near=counts)
+    return rows, counts, _days(state, counts, rows)
+
+
+def _said_by_speeds(state: State, counts: Counts, days: Sequence[_Day], rows: RowMakers) -> list[DayValues]:
+    means, said = _fitted_means(state, days), []
+    for index, day in enumerate(days, len(means.own) - len(days)):
+        hours, deviations = day.day.hours, means.deviations(index)
+        traffic = traffic_of(counts.hats(state.design, hours))
+        hats = Thought(
+            weights=day.weights,
+            values=means.described(state.design, hours, traffic) + deviations.values[hours],
+            variances=variances_of(means, deviations, hours, traffic[..., None]),
+            own=day.weights**2 * USUAL.of(day.weights / state.facts.hat_weight),
+        )
+        said.append(told_by_speeds(day.day, hats, rows.speeds))
+    return said
+
+
+def _days(state: State, counts: Counts, rows: RowMakers) -> list[_Day]:
     leans = _leans(state.design, counts, rows.counts)
-    return rows, counts, [_understood(state, day, counts, rows.speeds, leans) for day in state.recent]
+    return [_understood_day(state, day, counts, rows.speeds, leans) for day in state.recent]
 
 
 def _fitted_means(state: State, recent: Sequence[_Day]) -> Means:
     older = [] if state.means is None else [state.means]
     start = None if state.start is None else state.start.means
     return fit_means(state.layouts.means, [*older, *(day.information for day in recent)], start=start)
-
-
-def _fitted_counts(state: State, rows: RowsOf) -> Counts:
-    return fit_counts(_count_problem(state, state.recent, rows))
 
 
 def _count_problem(state: State, days: Sequence[DayValues], rows: RowsOf) -> CountProblem:
@@ -319,7 +269,7 @@ def _older_totals(state: State, older: Sequence[DayValues], now: Counts, rows: R
     return problem.totals(now.effects, 1 - fitted.FORGOTTEN).scaled(1 / problem.weight(now.effects))
 
 
-def _understood(state: State, day: DayValues, counts: Counts, rows: RowsOf, leans: "_LeansOf") -> _Day:
+def _understood_day(state: State, day: DayValues, counts: Counts, rows: RowsOf, leans: "_LeansOf") -> _Day:
     """Reads what a day says about means, once the weights of its HATs are known. leans: see `_leans`."""
     usual = counts.hats(state.design, day.hours)
     (weights, weight_variances), parts = _day_weights(state, day, counts, usual), coefficients_of(traffic_of(usual))

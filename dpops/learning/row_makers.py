@@ -5,17 +5,10 @@ from functools import partial
 from typing import NamedTuple
 
 from dpops.learning.design import Design
-from dpops.learning.layout import EffectLayout
+from dpops.learning.layout import EffectLayout, Layouts
 from dpops.learning.means import columns_of
 from dpops.learning.queries import GroupRows, Groups, RowsOf
 from dpops.types import Int64s
-
-
-class Layouts(NamedTuple):
-    """How the effects of the two models are ordered."""
-
-    counts: EffectLayout
-    means: EffectLayout
 
 
 class RowMakers(NamedTuple):

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning.counts import Start as CountStart
 from dpops.learning.design import Smoothness
 from dpops.learning.hats import HatDay, HatState, HatSums
 from dpops.learning.information import Information, Wide
-from dpops.learning.learner import FitStart, State
 from dpops.learning.means import DayInformation
 from dpops.learning.releases import DayValues
+from dpops.learning.starts import FitStart, Start
+from dpops.learning.state import State
 from dpops.learning.whole import NoisyTotals
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 10
+VERSION = 11
 """Of what arrays mean, and of how they are made of releases: those of another version are not taken up."""
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")
@@ -61,7 +61,7 @@ def _start(new: State, arrays: Arrays) -> FitStart | None:
     effects = arrays["start.effects"]
     if effects.shape != (new.layouts.counts.width,):
         raise ValueError("the effects are of another city")
-    return FitStart(CountStart(effects, counts, NoisyTotals(*arrays["start.totals"].tolist())), means)
+    return FitStart(Start(effects, counts, NoisyTotals(*arrays["start.totals"].tolist())), means)
 
 
 def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:

@@ -21,8 +21,9 @@ from dpops.learning import (
 )
 from dpops.learning.counts import CountProblem
 from dpops.learning.interval import held_back, missed
-from dpops.learning.learner import RECENT, Field
+from dpops.learning.learner import Field
 from dpops.learning.row_makers import RowMakers
+from dpops.learning.state import RECENT
 from dpops.spread import USUAL
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
 
@@ -275,11 +276,6 @@ def test_a_city_without_a_pattern_is_held_back_where_what_was_found_would_do_har
         assert np.average(np.abs(field.values - 25), weights=weights) > 0.5, "all of it is noise"
         assert held_back(field)
     assert not held_back(learned(after(2, 2.0, seed=2)).estimate()), "the same noise, and a pattern"
-
-
-def test_without_asking_whether_a_pattern_is_seen_noise_would_be_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitted, "LEAST_EXPLAINED", 0.0)
-    assert not all(held_back(field) for field in without_a_pattern())
 
 
 def test_what_is_missed_is_never_less_than_what_is_not_known() -> None:

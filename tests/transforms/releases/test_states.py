@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpops.learning import state_arrays
-from dpops.learning.learner import RECENT
+from dpops.learning.state import RECENT
 from dpops.levels import count_stage, sum_up
 from dpops.levels.count_check import counted_first
 from dpops.noise import Noise

@@ -10,9 +10,10 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from dpops.learning.learner import Facts, State, taken_in
+from dpops.learning.learner import taken_in
 from dpops.learning.queries import Groups
 from dpops.learning.releases import DayValues, LevelValues, StageValues
+from dpops.learning.state import Facts, State
 from dpops.learning.state_arrays import arrays_of, taken_up
 from dpops.levels import ReleasedStage, is_too_few
 from dpops.levels.defaults import Fleet, kept_more, standing, vehicle_weight
