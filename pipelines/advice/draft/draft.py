@@ -174,7 +174,7 @@ def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
 
 
 def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tuple[str, ...]:
-    warnings = [] if town is None else _left_out(town)
+    warnings = [] if town is None else list(town.left_out)
     if feed is None:
         return (*warnings, "No sample was given: [input] is a guess.")
     warnings += [] if town is None else _disagreements(feed, town)
@@ -206,14 +206,6 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
     if "speed" not in feed.columns.names and others:
         warnings.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
     return tuple(warnings)
-
-
-def _left_out(town: Town) -> list[str]:
-    if not town.skipped:
-        return []
-    one = "1 row of the timetable has more or fewer columns than its header, and is left out."
-    more = f"{town.skipped:,} rows of the timetable have more or fewer columns than their header, and are left out."
-    return [one if town.skipped == 1 else more]
 
 
 def _of_sample(feed: DraftedFeed) -> list[str]:

@@ -3,6 +3,7 @@
 Source: GTFS Schedule Reference, https://gtfs.org/documentation/schedule/reference/
 """
 
+import codecs
 import csv
 import io
 import zipfile
@@ -16,8 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+from numpy.typing import NDArray
 
 from dpops.types import Float64s, Int64s
+from pipelines.advice.timetable.positions import Middle, middle_of
 from pipelines.errors import InputError
 
 MOST_BYTES = 4 << 30
@@ -37,7 +40,14 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "calendar_dates": ("service_id", "date", "exception_type"),
     "frequencies": ("trip_id", "start_time", "end_time", "headway_secs"),
 }
-_NEEDED = ("agency", "stops", "routes", "trips", "stop_times")
+_NEEDED = {
+    "agency": ("agency_timezone",),
+    "stops": ("stop_id", "stop_lat", "stop_lon"),
+    "routes": ("route_id",),
+    "trips": ("trip_id", "route_id", "service_id"),
+    "stop_times": ("trip_id", "stop_id"),
+}
+"""Tables, and columns of theirs, that every feed has."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ class Gtfs:
 
     @property
     def zone(self) -> str:
-        return str(self.tables["agency"]["agency_timezone"][0])
+        return self.tables["agency"]["agency_timezone"][0].as_py() or ""
 
     def numbers(self, table: str, column: str) -> Float64s:
         """Reads a column as numbers, NaN where there is none."""
@@ -93,10 +103,23 @@ class Gtfs:
         return rows
 
     @cached_property
+    def middle(self) -> Middle:
+        """The middle of all stops."""
+        return middle_of(self.numbers("stops", "stop_lat"), self.numbers("stops", "stop_lon"))
+
+    @cached_property
     def stop_positions(self) -> tuple[Float64s, Float64s]:
-        """Latitude and longitude of each stop; NaN where there is none, or none on earth."""
-        lat, lon = self.numbers("stops", "stop_lat"), self.numbers("stops", "stop_lon")
-        fits = (np.abs(lat) <= 90) & (np.abs(lon) <= 180) & ((np.abs(lat) > 0.001) | (np.abs(lon) > 0.001))
+        """Latitude and longitude of each stop; NaN where there is none, or one that cannot be."""
+        return self._positions("stops", "stop_lat", "stop_lon")
+
+    @cached_property
+    def shape_positions(self) -> tuple[Float64s, Float64s]:
+        """Likewise of each point of a shape."""
+        return self._positions("shapes", "shape_pt_lat", "shape_pt_lon")
+
+    def _positions(self, table: str, *columns: str) -> tuple[Float64s, Float64s]:
+        lat, lon = (self.numbers(table, column) for column in columns)
+        fits = self.middle.holds(lat, lon)
         return np.where(fits, lat, np.nan), np.where(fits, lon, np.nan)
 
     @cached_property
@@ -112,14 +135,22 @@ class Gtfs:
         return StopTimes(trip[is_known], stop[is_known], s[is_known].astype(np.int64))
 
     @cached_property
+    def are_frequencies(self) -> NDArray[np.bool_]:
+        """Tells which rows say how often a trip runs, and until when at most four days later."""
+        start, end = self.seconds("frequencies", "start_time"), self.seconds("frequencies", "end_time")
+        headway, trip = self.numbers("frequencies", "headway_secs"), self.rows_of("frequencies", "trip_id", "trips")
+        fits: NDArray[np.bool_] = (trip >= 0) & (headway >= 1) & (start < end) & (end <= 4 * 86_400)
+        return fits
+
+    @cached_property
     def lines(self) -> Lines:
         """A line for each shape, and one for each trip without: the first such trip of a route stands for all."""
         shapes = self.tables["shapes"]
         ids = pc.unique(shapes["shape_id"]).drop_null()
         of_point = pc.fill_null(pc.index_in(shapes["shape_id"], ids), -1).to_numpy()
-        lat, lon = self.numbers("shapes", "shape_pt_lat"), self.numbers("shapes", "shape_pt_lon")
+        lat, lon = self.shape_positions
         order = np.lexsort((self.numbers("shapes", "shape_pt_sequence"), of_point))
-        order = order[(of_point[order] >= 0) & (np.abs(lat[order]) <= 90) & (np.abs(lon[order]) <= 180)]
+        order = order[(of_point[order] >= 0) & ~np.isnan(lat[order])]
         of_trip = pc.fill_null(pc.index_in(self.tables["trips"]["shape_id"], ids), -1).to_numpy().astype(np.int64)
         line, lat, lon = of_point[order].astype(np.int64), lat[order], lon[order]
         bare = np.append(np.bincount(line, minlength=len(ids)), 0)[of_trip] < 2
@@ -144,7 +175,7 @@ def read_gtfs(path: Path) -> Gtfs:
             with _opened(path, f"{name}.txt") as file:
                 header = _header(file)
             with _opened(path, f"{name}.txt") as file:
-                table, bad = _table(file, header, columns)
+                table, bad = _table(_Utf8(file), header, columns)
         except FileNotFoundError:
             if name in _NEEDED:
                 raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None
@@ -153,10 +184,35 @@ def read_gtfs(path: Path) -> Gtfs:
             raise InputError(
                 f"{path}: {name}.txt cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
             ) from None
-        if name in _NEEDED and table.num_rows == 0:
-            raise InputError(f"{path}: {name}.txt has no row{' with as many columns as its header' if bad else ''}")
+        _check(path, name, table, bad)
         tables[name], skipped = table, skipped + bad
     return Gtfs(tables, skipped)
+
+
+def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
+    """Raises InputError for a table without rows, or without a column that every feed has."""
+    needed = _NEEDED.get(name, ())
+    if needed and table.num_rows == 0:
+        raise InputError(f"{path}: {name}.txt has no row{' with as many columns as its header' if bad else ''}")
+    for column in needed:
+        if table[column].null_count == table.num_rows:
+            raise InputError(f"{path}: {name}.txt has no {column}, which GTFS needs; commas are between columns")
+
+
+class _Utf8(io.RawIOBase):
+    """A file's bytes, read through: raises UnicodeDecodeError before any that are no UTF-8 are given."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file, self._decoder = file, codecs.getincrementaldecoder("utf-8")()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._file.read(size)
+        self._decoder.decode(piece, final=not piece)
+        return piece
 
 
 def _opened(path: Path, name: str) -> IO[bytes]:
@@ -181,7 +237,7 @@ def _header(file: IO[bytes]) -> list[str]:
     return next(csv.reader(io.StringIO(file.readline(1 << 16).decode("utf-8-sig"))))
 
 
-def _table(file: IO[bytes], header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
+def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
     """Reads the columns that are wanted, as text; and counts the rows that were none."""
     skipped = []
 

@@ -1,9 +1,10 @@
 """What a timetable says of a fleet: days, hours, vehicles at once, and what one of them touches on a day."""
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import h3.api.basic_int as h3_int
@@ -20,7 +21,10 @@ TURN_S = 600
 """Between two duties of a vehicle."""
 LEAST_SHARE = 0.005
 """Of a day's stops: an hour with fewer is none of service."""
-MOST_DATES = 1_000
+MOST_DATES = 50_000
+"""From the first on: what a calendar says of later ones is not read."""
+MOST_VISITS = 10_000_000
+"""Of stops, by all runs of a day."""
 _DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
 
 
@@ -57,18 +61,21 @@ class _Visits(NamedTuple):
 def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     """Finds the service of the busiest day. stop_cells: of each stop, 0 for none. Raises InputError if nothing runs."""
     names, service = _services(feed)
-    dates, runs_on = _calendar(feed, names)
-    per_date = runs_on @ np.bincount(service, minlength=runs_on.shape[1])
+    calendar = _calendar(feed, names)
+    per_date = np.zeros(calendar.many, np.int64)
+    for number, trips in enumerate(np.bincount(service, minlength=len(names)).tolist()):
+        per_date[calendar.runs(number)] += trips
     if not per_date.any():
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
-    busiest, days = int(per_date.argmax()), [dates[date_number] for date_number in np.flatnonzero(per_date)]
-    visits, block = _visits(feed, np.flatnonzero(runs_on[busiest][service]))
+    busiest, days = int(per_date.argmax()), [calendar.date_of(day) for day in np.flatnonzero(per_date).tolist()]
+    runs_then = np.array([calendar.runs(number)[busiest] for number in range(len(names))])
+    visits, block = _visits(feed, np.flatnonzero(runs_then[service]), calendar.date_of(busiest))
     if not visits.s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
     vehicle, blocks = _vehicles(visits, block)
     hours, outside = _hours(visits.s)
     return ServiceDay(
-        day=dates[busiest],
+        day=calendar.date_of(busiest),
         first=days[0],
         last=days[-1],
         weekdays=tuple(WEEKDAYS[date_number].capitalize() for date_number in sorted({day.weekday() for day in days})),
@@ -90,31 +97,48 @@ def _services(feed: Gtfs) -> tuple[list[str], Int64s]:
     return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
 
 
-def _calendar(feed: Gtfs, names: list[str]) -> tuple[list[date], NDArray[np.bool_]]:
-    """Lists the dates of the timetable, and on which each service runs: (dates, services)."""
+class _Calendar(NamedTuple):
+    """Services by day. many: days from the first on. weeks, exceptions: rows of the tables by service."""
+
+    first: date
+    many: int
+    weeks: Mapping[int, Sequence[Mapping[str, Any]]]
+    exceptions: Mapping[int, Sequence[Mapping[str, Any]]]
+
+    def date_of(self, day: int) -> date:
+        return self.first + timedelta(days=day)
+
+    def runs(self, service: int) -> NDArray[np.bool_]:
+        """Tells on which days a service runs."""
+        runs = np.zeros(self.many, np.bool_)
+        weekday = (np.arange(self.many) + self.first.weekday()) % 7
+        for row in self.weeks.get(service, ()):
+            start, end = _date(row["start_date"]), _date(row["end_date"])
+            on = np.array([str(row[name]).strip() == "1" for name in WEEKDAYS])
+            if start is not None and end is not None and start <= end:
+                days = slice((start - self.first).days, (end - self.first).days + 1)
+                runs[days] |= on[weekday[days]]
+        for row in self.exceptions.get(service, ()):
+            day = _date(row["date"])
+            if day is not None and (day - self.first).days < self.many:
+                runs[(day - self.first).days] = str(row["exception_type"]).strip() == "1"
+        return runs
+
+
+def _calendar(feed: Gtfs, names: list[str]) -> _Calendar:
+    """Reads the calendar of services, from the first date that it says to the last."""
     number = {name: number_of_name for number_of_name, name in enumerate(names)}
-    weeks = [row for row in feed.tables["calendar"].to_pylist() if row["service_id"] in number]
-    exceptions = [row for row in feed.tables["calendar_dates"].to_pylist() if row["service_id"] in number]
-    said = [_date(row[name]) for row in weeks for name in ("start_date", "end_date")]
-    said += [_date(row["date"]) for row in exceptions]
-    first = min((day for day in said if day), default=date.min)
-    last = max((day for day in said if day), default=date.min)
-    dates = [first + timedelta(days=index) for index in range(min((last - first).days + 1, MOST_DATES))]
-    runs = np.zeros((len(dates), len(names)), np.bool_)
-    for row in weeks:
-        _mark_weeks(runs[:, number[row["service_id"]]], dates, row)
-    for row in exceptions:
-        day = _date(row["date"])
-        if day is not None and 0 <= (day - first).days < len(dates):
-            runs[(day - first).days, number[row["service_id"]]] = str(row["exception_type"]).strip() == "1"
-    return dates, runs
-
-
-def _mark_weeks(runs: NDArray[np.bool_], dates: list[date], row: Mapping[str, Any]) -> None:
-    start, end = _date(row["start_date"]), _date(row["end_date"])
-    on = [str(row[name]).strip() == "1" for name in WEEKDAYS]
-    if start is not None and end is not None:
-        runs |= [start <= day <= end and on[day.weekday()] for day in dates]
+    tables = []
+    for name in ("calendar", "calendar_dates"):
+        rows: dict[int, list[Mapping[str, Any]]] = {}
+        for row in feed.tables[name].to_pylist():
+            if row["service_id"] in number:
+                rows.setdefault(number[row["service_id"]], []).append(row)
+        tables.append(rows)
+    said = {_date(row[name]) for rows in tables[0].values() for row in rows for name in ("start_date", "end_date")}
+    said |= {_date(row["date"]) for rows in tables[1].values() for row in rows}
+    days = sorted(day for day in said if day is not None) or [date.min]
+    return _Calendar(days[0], min((days[-1] - days[0]).days + 1, MOST_DATES), *tables)
 
 
 def _date(text: str | None) -> date | None:
@@ -128,16 +152,20 @@ def _date(text: str | None) -> date | None:
 # --- the day's runs -----------------------------------------------------------------------------------------------
 
 
-def _visits(feed: Gtfs, trips: Int64s) -> tuple[_Visits, Int64s]:
-    """Lists what runs on the day, a trip by frequency once a departure; and the block of each run, -1 for none."""
+def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
+    """Lists what runs on the day, a trip by frequency once a departure; and the block of each run, -1 for none.
+
+    Raises InputError for more than MOST_VISITS."""
     times = feed.stop_times
     begins, ends = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))
-    offsets = _offsets(feed)
-    runs = [
-        (trip, start, end, shift)
+    departures = _departures(feed)
+    stretches = [
+        (trip, start, end, shifts)
         for trip, start, end in zip(trips.tolist(), begins.tolist(), ends.tolist(), strict=True)
-        for shift in offsets.get(trip, (None,))
+        for shifts in departures.get(trip, [(None,)])
     ]
+    _check_visits(sum((end - start) * len(shifts) for _, start, end, shifts in stretches), day)
+    runs = [(trip, start, end, shift) for trip, start, end, shifts in stretches for shift in shifts]
     sizes = np.array([end - start for _, start, end, _ in runs], np.int64)
     run = np.repeat(np.arange(len(runs)), sizes)
     row = (
@@ -154,27 +182,32 @@ def _visits(feed: Gtfs, trips: Int64s) -> tuple[_Visits, Int64s]:
     return _Visits(run, times.stop[row], times.s[row] + shift[run]), of_run
 
 
+def _check_visits(visits: int, day: date) -> None:
+    if visits > MOST_VISITS:
+        raise InputError(
+            f"on {day} the timetable's vehicles stop {visits:,} times, more than {MOST_VISITS:,}: look for small "
+            "headway_secs in frequencies.txt, which are seconds; or give the timetable of a smaller area"
+        )
+
+
 def _runs(feed: Gtfs, visits: _Visits) -> dict[tuple[int, int], int]:
     """Counts the runs by pairs of stops, one after the other, that have positions."""
     there = ~np.isnan(feed.stop_positions[0][visits.stop])
     run, stop = visits.run[there], visits.stop[there]
     goes_on = run[1:] == run[:-1]
-    pairs, count = np.unique(np.stack([stop[:-1][goes_on], stop[1:][goes_on]]), axis=1, return_counts=True)
-    return dict(zip(map(tuple, pairs.T.tolist()), count.tolist(), strict=True))
+    many = 1 + int(stop.max(initial=0))
+    pairs, count = np.unique(stop[:-1][goes_on] * many + stop[1:][goes_on], return_counts=True)
+    return dict(zip(map(divmod, pairs.tolist(), repeat(many)), count.tolist(), strict=False))
 
 
-def _offsets(feed: Gtfs) -> dict[int, list[int]]:
-    """Lists the departures of trips that run by frequency, in seconds."""
-    table = feed.tables["frequencies"]
+def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
+    """Lists the departures of trips that run by frequency, in seconds; those of a row that says none are none."""
     trip = feed.rows_of("frequencies", "trip_id", "trips")
     start, end = feed.seconds("frequencies", "start_time"), feed.seconds("frequencies", "end_time")
     headway = feed.numbers("frequencies", "headway_secs")
-    departures: dict[int, list[int]] = {}
-    for index in range(table.num_rows):
-        if trip[index] >= 0 and headway[index] >= 1 and start[index] < end[index] <= 4 * _DAY_S:
-            departures.setdefault(int(trip[index]), []).extend(
-                range(int(start[index]), int(end[index]), int(headway[index]))
-            )
+    departures: dict[int, list[Sequence[int | None]]] = {}
+    for row in np.flatnonzero(feed.are_frequencies).tolist():
+        departures.setdefault(int(trip[row]), []).append(range(int(start[row]), int(end[row]), int(headway[row])))
     return departures
 
 
@@ -211,9 +244,9 @@ def _hours(s: Int64s) -> tuple[tuple[int, int], float]:
 def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> Profile:
     """Counts what the middle vehicle touches, to one digit."""
     placed = cell > 0
-    vehicle, cell, hour = vehicle[placed], cell[placed], hour[placed]
-    cells, of_cell = np.unique(cell, return_inverse=True)
-    parents, grandparents = (_coarser(cells, steps)[of_cell] for steps in (1, 2))
+    vehicle, hour = vehicle[placed], hour[placed]
+    cells, cell = np.unique(cell[placed], return_inverse=True)
+    parents, grandparents = (np.unique(_coarser(cells, up), return_inverse=True)[1][cell] for up in (1, 2))
     none = np.zeros_like(hour)
     touched = {
         "hats": (cell, hour),
@@ -232,9 +265,10 @@ def _coarser(cells: Int64s, steps: int) -> Int64s:
 
 
 def _middle(vehicle: Int64s, first: Int64s, second: Int64s) -> int:
-    """Finds the middle number of different pairs of a vehicle."""
-    pairs = np.unique(np.column_stack([vehicle, first, second]), axis=0)
-    counts = np.unique(pairs[:, 0], return_counts=True)[1]
+    """Finds the middle number of different pairs of a vehicle. first, second: small numbers."""
+    many = [1 + int(column.max(initial=0)) for column in (first, second)]
+    pairs = np.unique((vehicle * many[0] + first) * many[1] + second)
+    counts = np.unique(pairs // (many[0] * many[1]), return_counts=True)[1]
     return one_digit(float(np.median(counts))) if counts.size else 1
 
 

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from pipelines.advice.timetable.gtfs import read_gtfs
+from pipelines.advice.timetable.left_out import left_out
 from pipelines.advice.timetable.segments import read_segments
 from pipelines.advice.timetable.service import ServiceDay, service_of
 from pipelines.advice.timetable.surroundings import (
@@ -23,6 +24,7 @@ from pipelines.advice.timetable.surroundings import (
     region_document,
 )
 from pipelines.errors import InputError
+from pipelines.specification.checks import OWN_ZONES
 
 REGION, PLACES, GROUND, SEGMENTS, VISITS = "region", "places", "ground", "segments", "visits"
 """Of the files: the cells' outline, names of the cells, lines of the routes; lines from stop to stop, and how many
@@ -32,7 +34,7 @@ vehicles come to each."""
 @dataclass(frozen=True)
 class Town:
     """origin: the feed's name. cells: of the region, as text. documents: GeoJSON by REGION, PLACES, GROUND and, where
-    they are asked for, SEGMENTS. skipped: rows of the tables that are none. visits: of the segments, vehicles a day by
+    they are asked for, SEGMENTS. left_out: a sentence for each kind. visits: of the segments, vehicles a day by
     name; none where no day has any."""
 
     origin: str
@@ -42,7 +44,7 @@ class Town:
     cells: frozenset[str]
     documents: Mapping[str, Mapping[str, Any]]
     visits: Mapping[str, float]
-    skipped: int
+    left_out: list[str]
 
     @property
     def segments(self) -> int:
@@ -59,7 +61,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     """Reads a town from a GTFS zip or folder. Its region is the cells of all lines and stops. directed: whether
     segments from stop to stop are of one direction; None: there are none. Raises InputError."""
     feed = read_gtfs(path)
-    if feed.zone not in available_timezones():
+    if feed.zone in OWN_ZONES or feed.zone not in available_timezones():
         raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")
     stop_cells = cells_or_none(*feed.stop_positions, resolution)
     of_line = cells_of_lines(feed, resolution)
@@ -79,7 +81,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         documents[SEGMENTS] = segments.document
         visits = segments.visits if any(segments.visits.values()) else {}
     texts = frozenset(map(h3.int_to_str, cells.tolist()))
-    return Town(path.name, feed.zone, service, resolution, texts, documents, visits, feed.skipped)
+    return Town(path.name, feed.zone, service, resolution, texts, documents, visits, left_out(feed))
 
 
 def _table(visits: Mapping[str, float]) -> bytes:

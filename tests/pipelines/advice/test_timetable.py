@@ -156,7 +156,13 @@ def test_feeds_as_agencies_write_them_are_read(tmp_path):
         ({"agency": "\x00\xff"}, "agency.txt"),
         ({"routes": FEED["routes"].encode() + b"R9,\xd8,\n"}, "routes.txt cannot be read .* in UTF-8"),
         ({"agency": FEED["agency"].replace("Regina", "Nowhere")}, "agency_timezone must be a name like"),
-        ({"agency": FEED["agency"].replace("America/Regina", "")}, "agency_timezone must be a name like"),
+        ({"agency": FEED["agency"].replace("America/Regina", "localtime")}, "agency_timezone must be a name like"),
+        ({"agency": FEED["agency"].replace("America/Regina", "")}, "agency.txt has no agency_timezone"),
+        ({name: text.replace(",", ";") for name, text in FEED.items()}, "agency.txt has no agency_timezone, .* commas"),
+        (
+            {"frequencies": "trip_id,start_time,end_time,headway_secs\n" + "T1,0:00:00,96:00:00,1\n" * 20},
+            "headway_secs",
+        ),
     ],
 )
 def test_what_is_no_timetable_is_refused_in_a_sentence(tmp_path, tables, said):
