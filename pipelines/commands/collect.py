@@ -17,6 +17,7 @@ from pipelines.commands.options import answer, json_option, kafka_topic
 from pipelines.commands.terminal import note
 from pipelines.errors import UsageError
 from pipelines.exit_codes import DONE, FAILED
+from pipelines.finite_range import FiniteRange
 
 if TYPE_CHECKING:
     from pipelines.advice.collect.keep import Keep
@@ -42,7 +43,7 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
     "every_s",
     default=30.0,
     show_default=True,
-    type=click.FloatRange(1, 86_400),
+    type=FiniteRange(1, 86_400),
     help="Seconds between questions.",
 )
 @click.option(
@@ -50,7 +51,7 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
 )
 @click.option("--kafka", "topic", metavar="BROKERS/TOPIC", callback=kafka_topic, help="Or a Kafka topic.")
 @click.option("--header", "headers", multiple=True, callback=_headers, help="Sent with each question; may repeat.")
-@click.option("--for", "for_s", type=click.FloatRange(0), help="Seconds after which it ends. [default: never]")
+@click.option("--for", "for_s", type=FiniteRange(0), help="Seconds after which it ends. [default: never]")
 @json_option
 def collect(
     url: str,

@@ -140,9 +140,8 @@ formats_option = click.option(
     "--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}."
 )
 
-output_folder_option = click.option(
-    "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the results."
-)
+_FOLDER = LocalPath(path_type=Path, file_okay=False)
+output_folder_option = click.option("--output", required=True, type=_FOLDER, help="Folder for the results.")
 
 
 def _columns(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str]:
@@ -166,29 +165,40 @@ _by_date_option = click.option(
 
 @dataclass(frozen=True)
 class AskedOutputs:
-    """Where rows shall go and what they shall have, whatever the specification is."""
+    """Where rows shall go and what they shall have, whatever the specification is. output: None where none may be."""
 
-    output: Path
+    output: Path | None
     formats: tuple[str, ...]
     columns: frozenset[str]
     by_date: bool
     kafka_output: Topic | None = None
 
     def of(self, spec: Specification) -> Outputs:
-        """Raises UsageError for columns of counts where these are secret, and for a dataset of several formats."""
+        """Raises UsageError for columns of counts where these are secret, a dataset of several formats, and no
+        folder."""
         from pipelines.further_columns import shape_with
         from pipelines.job import Outputs
 
         if self.by_date and len(self.formats) > 1:
             raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
+        if self.output is None:
+            raise UsageError("give --output, a folder for the results")
         shape = shape_with(self.columns, spec, by_date=self.by_date)
         return Outputs(self.output, self.formats, self.kafka_output, shape)
 
 
-_FILES = (output_folder_option, formats_option, _columns_option, _by_date_option)
-files_options = packed("asked", AskedOutputs, *_FILES)
+_FILES = (formats_option, _columns_option, _by_date_option)
+files_options = packed("asked", AskedOutputs, output_folder_option, *_FILES)
 """Give `asked`, the AskedOutputs, as `outputs_options` do that take a topic too."""
-outputs_options = packed("asked", AskedOutputs, *_FILES, _kafka_output_option)
+outputs_options = packed("asked", AskedOutputs, output_folder_option, *_FILES, _kafka_output_option)
+release_options = packed(
+    "asked",
+    AskedOutputs,
+    click.option("--output", type=_FOLDER, help="Folder for the results; not needed with --check-input."),
+    *_FILES,
+    _kafka_output_option,
+)
+"""As `outputs_options`, of a command that may make none."""
 
 
 results_option = pattern_option("Result files: a folder, or files as a quoted pattern.")

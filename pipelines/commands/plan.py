@@ -18,6 +18,7 @@ from rich.text import Text
 
 from pipelines.commands.options import console, json_option, loaded, packed, pattern_option, progress_bars, spec_option
 from pipelines.errors import UsageError
+from pipelines.finite_range import FiniteRange
 from pipelines.kinds import of_kind
 from pipelines.progress import Report
 
@@ -85,7 +86,7 @@ counts_options = packed(
     "within_kmh",
     default=2.0,
     show_default=True,
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     metavar="KMH",
     help="Say how many vehicles an interval of so many km/h to either side needs.",
 )

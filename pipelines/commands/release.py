@@ -18,10 +18,10 @@ from pipelines.commands.options import (
     account_options,
     json_option,
     loaded,
-    outputs_options,
     packed,
     pattern_option,
     progress_bars,
+    release_options,
     spec_option,
 )
 from pipelines.commands.terminal import detail
@@ -124,7 +124,7 @@ Example:
 @spec_option
 @input_options
 @range_options
-@outputs_options
+@release_options
 @runner_options
 @click.option(
     "--workers",
@@ -155,9 +155,10 @@ def release(
 
     if engine is not None and (workers is not None or check_input):
         raise UsageError("--workers and --check-input are of this machine: give them with --runner local")
-    outputs, when = asked.of(spec), days.of(spec.timetable, datetime.now(UTC))
+    outputs = None if check_input else asked.of(spec)
+    when = days.of(spec.timetable, datetime.now(UTC))
     detail(_described(spec, when, place))
-    if check_input:
+    if outputs is None:
         return _look(spec, when, files, place, workers, as_json=as_json)
     with progress_bars(quiet=as_json) as report:
         done = scheduled.release(spec, when, files, outputs, place, report, workers=workers, engine=engine)

@@ -10,6 +10,7 @@ import click
 
 from pipelines.engines import EngineOptions, address
 from pipelines.errors import UsageError
+from pipelines.finite_range import FiniteRange
 
 if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine, Engine
@@ -83,7 +84,7 @@ STREAM = EngineOptions(
         click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
         *_ADDRESSES,
         click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True),
-        click.option("--checkpoint-s", type=click.FloatRange(min=0.1), default=10.0, show_default=True),
+        click.option("--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True),
         click.option(
             "--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set."
         ),

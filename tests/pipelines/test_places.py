@@ -320,7 +320,7 @@ def test_places_of_a_file_have_their_lines_in_files_and_on_the_map(tmp_path: Pat
         assert (feature["properties"]["place"], feature["properties"]["days"]) == ("Ring Road", number)
     pattern, page = str(tmp_path / "o" / "place-standing-*.jsonl"), tmp_path / "map.html"
     asked = ("map", "--input", pattern, "--output", str(page), "--json")
-    assert "has no shape" in hatstream(*asked)[2]
+    assert "has no shape: name the specification (--spec)" in hatstream(*asked)[2]
     code, said, _ = hatstream(*asked, "--spec", str(tmp_path / "spec.toml"))
     assert (code, json.loads(said)["places"], json.loads(said)["slots"]) == (0, 1, 2)
 

@@ -59,7 +59,8 @@ class NamedPlaces:
             return place
         if len(place_id) > _CELL_LETTERS or not h3.is_valid_cell(place_id):
             raise InputError(
-                f"the place {place_id[:40]!r} is no H3 cell and has no shape: name a file of places (--places)"
+                f"the place {place_id[:40]!r} is no H3 cell and has no shape: name the specification (--spec), if its "
+                "[places] have a file, or a file of places (--places)"
             )
         return Place(place_id, place.name, place.note, _hexagon(place_id))
 

@@ -25,6 +25,7 @@ from pipelines.commands.local_path import LocalPath
 from pipelines.commands.terminal import duration, note, progress_bars, with_verbosity
 from pipelines.engine import EngineError
 from pipelines.exit_codes import DONE, FAILED
+from pipelines.finite_range import FiniteRange
 from pipelines.job import Outputs
 from pipelines.lab.demo.feeder import SPEED_UP, Feeder, replay
 from pipelines.made_up_fleet import MadeUpFleet
@@ -54,7 +55,7 @@ SHOWING_S = 60
 
 
 @click.command()
-@click.option("--minutes", type=click.FloatRange(min=1), default=3.0, show_default=True, help="Slots to be shown.")
+@click.option("--minutes", type=FiniteRange(min=1), default=3.0, show_default=True, help="Slots to be shown.")
 @click.option("--vehicles", type=click.IntRange(min=1), default=120, show_default=True)
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(

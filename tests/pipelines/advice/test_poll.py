@@ -186,6 +186,13 @@ def test_a_wait_that_no_clock_can_wait_for_is_refused_at_once(hatstream, tmp_pat
     assert (code, "1<=x<=86400" in err) == (1, True), err
 
 
+@pytest.mark.parametrize("option", ["--every", "--for"])
+def test_a_wait_that_is_no_number_is_refused_at_once(hatstream, tmp_path, option):
+    """Every comparison with nan is false, those with the ends of a range too."""
+    code, _, err = hatstream("collect", "--url", "http://127.0.0.1:1/", "--output", tmp_path, "--for", 0, option, "nan")
+    assert (code, f"'{option}': nan is no finite number" in err) == (1, True), err
+
+
 @pytest.mark.parametrize("body", [b"<!DOCTYPE html><title>maintenance</title>", b"{}", ONE[:-1], b"\x00"])
 def test_what_is_no_feed_is_not_kept_whatever_the_status_says(service, hatstream, tmp_path, body):
     service.answers = [answer(body=body)]

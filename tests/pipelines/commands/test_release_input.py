@@ -27,6 +27,17 @@ def test_the_proof_that_the_output_folder_can_be_written_leaves_nothing_in_it(to
     assert all(path.name.startswith("hats-") for path in (town / "out").iterdir())
 
 
+def test_a_look_at_the_input_needs_no_folder_for_results_and_a_release_does(town, hatstream):
+    asked = city.release(town)
+    start = asked.index("--output")
+    without = asked[:start] + asked[start + 2 :]
+    code, out, _ = hatstream(*without, "--check-input", "--json")
+    assert (code, [period["slots_with_rows"] for period in summary_of(out)["operator_only"]["periods"]]) == (0, [3, 3])
+    code, out, err = hatstream(*without)
+    assert (code, out, err) == (1, "", "hatstream: give --output, a folder for the results\n")
+    assert spent_by(hatstream, town) == []
+
+
 @pytest.mark.parametrize("broken", ["transforms.sinks.files.write_whole", "transforms.ledger.head.Head.advance"])
 def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
     town, hatstream, monkeypatch, broken
