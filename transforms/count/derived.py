@@ -56,14 +56,20 @@ class WithSpeeds(NamedTuple):
 def derived_tallies(
     slots: Mapping[int, Events], rules: Rules, ground: Ground, columns: Sequence[Column]
 ) -> DerivedTallies:
-    """Tallies events. slots: as of `in_order`. ground: by which places the events were found without a heading."""
-    ordered, without = in_order(slots), dict[str, int]()
+    """Tallies events. slots, ground: as of `derived_events`."""
+    ordered, without = derived_events(slots, rules, ground)
+    tallies = [tally(events, slot_s, None, columns).tally for slot_s, events in ordered.by_slot().items()]
+    return DerivedTallies(tallies, without, ordered.duplicates)
+
+
+def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> WithSpeeds:
+    """Derives what events lack. slots: as of `in_order`. ground: by which their places were found without a heading."""
+    ordered = in_order(slots)
     if rules.turning is not None:
         ordered = with_derived_headings(ordered, rules.turning, ground)
     if rules.derived is not None:
-        ordered, without = with_derived_speeds(ordered, rules.derived, rules.grid)
-    tallies = [tally(events, slot_s, None, columns).tally for slot_s, events in ordered.by_slot().items()]
-    return DerivedTallies(tallies, without, ordered.duplicates)
+        return with_derived_speeds(ordered, rules.derived, rules.grid)
+    return WithSpeeds(ordered, {})
 
 
 def in_order(slots: Mapping[int, Events]) -> Ordered:

@@ -1,17 +1,19 @@
 """Telemetry to compare with: files, the days of them that are asked for, and their parsed reports by slot."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from pipelines.errors import InputError, UsageError
+from pipelines.errors import InputError
 from pipelines.input_files import paths_of
 from pipelines.progress import Report
 from pipelines.ranges import range_of
 from pipelines.specification import Specification, load
+from transforms import wire
+from transforms.count.derived import derived_events
 from transforms.observe.events import events_of
 from transforms.observe.parse import FROM_US, TO_US, Rules
 from transforms.places.ground import Ground
@@ -33,9 +35,7 @@ class Feed:
 
     def events(self, report: Report, ground: Ground | None = None) -> tuple[Calendar, dict[int, list[bytes]]]:
         """Reads and parses the files as a release does: packed events by slot. ground: the cells' where left out."""
-        spec = self.spec
-        if key := spec.input.needs_whole_periods:
-            raise UsageError(f"an evaluation reads what rows have, and {key} says that the feed lacks it")
+        spec, ground = self.spec, ground or self.spec.cells.ground
         when = self._calendar()
         rules = Rules(
             grid=spec.value.grid,
@@ -43,13 +43,17 @@ class Feed:
             bbox=spec.cells.bbox,
             calendar=when,
             vehicle_key=os.urandom(32),
+            derived=spec.input.derived,
+            turning=spec.input.turning,
         )
         parts: dict[int, list[bytes]] = {}
         for done, path in enumerate(self.paths):
             for batch in spec.input.layout.read(path):
-                for slot_s, packed in events_of(batch.table, rules, ground or spec.cells.ground):
+                for slot_s, packed in events_of(batch.table, rules, ground):
                     parts.setdefault(slot_s, []).append(packed)
             report("files read", done + 1, len(self.paths))
+        if rules.need_whole_periods:
+            parts = _derived(parts, when, rules, ground)
         if not parts:
             raise InputError("no row of the input became an observation")
         return when, parts
@@ -75,3 +79,15 @@ class Feed:
         if least > most:
             raise InputError("no row of the input has a plausible time")
         return least, most
+
+
+def _derived(
+    parts: Mapping[int, Sequence[bytes]], when: Calendar, rules: Rules, ground: Ground
+) -> dict[int, list[bytes]]:
+    """Gives events the speeds and headings that a vehicle's whole periods tell, as a release does."""
+    periods: dict[str, dict[int, wire.Events]] = {}
+    for slot in when.slots:
+        if slot.start_s in parts:
+            periods.setdefault(slot.period, {})[slot.start_s] = wire.unpack_events(parts[slot.start_s])
+    told = (derived_events(slots, rules, ground).ordered.by_slot() for slots in periods.values())
+    return {slot_s: [wire.pack_events(events)] for by_slot in told for slot_s, events in by_slot.items()}

@@ -133,7 +133,7 @@ def read_place_city(feed: Feed, pieces_of: Callable[[Sequence[int]], Pieces], re
     spec = feed.spec
     region = spec.cells.region or read_city(feed, report).region
     pieces, days, at_places = pieces_of(region), [], []
-    if pieces.is_directed and not spec.input.headed:
+    if pieces.is_directed and not spec.input.headed and spec.input.turning is None:
         raise ValueError("some are of one direction, and rows are read without headings: name the file under [places]")
     tallies, periods = read_tallies(feed, pieces, report)
     for name, slots in periods.items():

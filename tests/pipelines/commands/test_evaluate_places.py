@@ -78,6 +78,24 @@ def test_places_of_one_direction_have_the_reports_that_go_their_way(tmp_path, ha
     assert [table["exact"][0]["constant"] for table in json.loads(out)["tables"]] == pytest.approx([10, 10])
 
 
+def test_feeds_that_lack_headings_and_speeds_are_evaluated_by_those_that_are_derived(tmp_path, hatstream):
+    """One half of the buses goes north at 20 km/h, the other south at 40; each starts anew every quarter of an hour."""
+    derived = "derived_heading = { max_gap_s = 120, min_m = 30 }\nderived_speed = { max_gap_s = 120, max_kmh = 100 }\n"
+    spec = SPEC.replace("resolution = 8", 'file = "ways.geojson"').replace(', speed = "v"', "")
+    folder = write_directed(tmp_path, spec.replace("[places]", f"{derived}[places]"))
+    lines = [
+        f"PLATE{bus},{levels_city.DAYS[0]}T08:{quarter + minute:02d}:00+05:30,{lat:.7f},72.83"
+        for bus in range(40)
+        for quarter in range(0, 60, 15)
+        for minute in range(8)
+        for lat in [21.17 + minute / 60 * (20 if bus % 2 else -40) / 111.195 + (0 if bus % 2 else 0.045)]
+    ]
+    (folder / "feed.csv").write_text("\n".join(["bus,ts,lat,lon", *lines, ""]))
+    code, out, err = hatstream(*evaluate(folder, "--places", "--days", "1", "--json"))
+    assert code == 0, err
+    assert [table["exact"][0]["constant"] for table in json.loads(out)["tables"]] == pytest.approx([10, 10], abs=0.1)
+
+
 def test_places_of_one_direction_are_refused_where_nobody_reads_headings(tmp_path, hatstream):
     folder = write_directed(tmp_path, SPEC)
     code, _, err = hatstream(*evaluate(folder, "--places", str(folder / "ways.geojson")))
