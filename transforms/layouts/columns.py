@@ -15,12 +15,12 @@ from transforms.layouts.local_time import to_utc
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
-TimeUnit = Literal["iso", "s", "ms", "us"]
+TimeUnit = Literal["iso", "s", "ms", "us", "ns"]
 DecimalMark = Literal[".", ","]
 
 # Plain decimal or exponent notation: no nan, inf, hexadecimal, underscore or blank inside.
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
+US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}
 _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FAR_US = 2**62
 _LARGEST = np.finfo(np.float64).max
@@ -94,7 +94,7 @@ def instants(
     """Reads the instants of a column: Arrow timestamps whatever the unit, else texts or numbers in `time_unit`.
 
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`; what a fraction says
-    below a microsecond is cut off. s, ms, us: numbers or plain texts since 1970 UTC, rounded to microseconds.
+    below a microsecond is cut off. s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds.
     zone: of texts without an offset and of Arrow timestamps without a zone, which are not valid where it is None.
     of_texts: reads texts of another form in place of iso.
     """

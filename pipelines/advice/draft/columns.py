@@ -70,7 +70,7 @@ class DraftedColumns:
 
 LOOKED_FOR = {
     "vehicle": "texts or whole numbers that come again, best in a column named vehicle, bus, plate or like that",
-    "time": "ISO 8601 texts, dates such as 13.05.2026 or 5/13/2026 with a time, or numbers since 1970 in s, ms or us",
+    "time": "ISO 8601 texts, dates like 13.05.2026 or 5/13/2026 with a time, or numbers since 1970 in s, ms, us or ns",
     "lat": "degrees with decimals from -90 to 90, best in a column named lat or latitude",
     "lon": "degrees with decimals from -180 to 180 or from 0 to 360, best in a column named lon, lng or longitude",
 }
@@ -266,7 +266,7 @@ def _time_unit(array: Any) -> TimeUnit | None:
     """Finds the unit in which most values are instants of this century; a text without an offset is one, too."""
     if pa.types.is_nested(array.type) or pa.types.is_boolean(array.type) or not len(array):
         return None
-    units: tuple[TimeUnit, ...] = ("iso", "s", "ms", "us")
+    units: tuple[TimeUnit, ...] = ("iso", "s", "ms", "us", "ns")
     for unit in units:
         if _in_century(instants(array, unit, "UTC")).mean() >= 1 - MOST_BAD:
             return unit

@@ -28,7 +28,7 @@ from transforms.value import PER_UNIT
 RESOLUTION = 7
 _UNREAD = (
     "{:.0%} of its first rows would be read by the columns that were made out, with layout {!r}: it may have keys "
-    "with dots, or vehicles as keys; bring it into rows of the same keys"
+    "with dots, vehicles as keys, or text that is not UTF-8; bring it into rows of the same keys, in UTF-8"
 )
 _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
@@ -156,7 +156,7 @@ def _columns_of(path: Path, sample: Sample) -> DraftedColumns:
         told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
         raise InputError(
             f"{path}: read as {sample.layout}, no column of {' and '.join(missing)} was made out. {told}. "
-            f"{_nested(sample)}"
+            f"{_unreadable(sample)}"
             f"It has {_names(sample)}: write input.columns by hand (docs/specification.md){advice(missing)}"
         )
     return columns
@@ -170,11 +170,14 @@ def _names(sample: Sample) -> str:
     return ", ".join(map(as_text, names[:20]))
 
 
-def _nested(sample: Sample) -> str:
+def _unreadable(sample: Sample) -> str:
     """Says which columns of a table no release can read, "" where there are none."""
+    if sample.repeated:
+        return f"Of one name for several columns none is read: {', '.join(map(as_text, sample.repeated))}. "
     columns = sample.columns.items()
     nested = [as_text(name) for name, values in columns if any(isinstance(value, dict | list) for value in values)]
-    return f"Nested columns are not read: {', '.join(nested)}. " if nested else ""
+    said = f"Nested columns are not read: {', '.join(nested)}; write what they hold as columns of their own. "
+    return said if nested else ""
 
 
 def as_text(value: str) -> str:

@@ -35,7 +35,8 @@ class Sample:
     """columns: a value for each row and name, None where a row has none. layout: by name, which may be a fixed one.
 
     decimal: what numbers have before the fraction, where that is no point; the columns then have points.
-    records: of JSON, the path of the array in which the rows are objects.
+    records: of JSON, the path of the array in which the rows are objects. repeated: names that several columns have, so
+    that none of these can be named.
     """
 
     layout: str
@@ -44,6 +45,7 @@ class Sample:
     header: bool | None = None
     decimal: str | None = None
     records: str | None = None
+    repeated: tuple[str, ...] = ()
 
 
 def read_sample(path: str) -> Sample:
@@ -231,14 +233,17 @@ def _csv(text: str) -> Sample:
     has_commas = _has_decimal_commas(rows)
     if has_commas:
         rows = [[_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows]
-    header = not any(_is_number(cell) for cell in rows[0]) and len(set(rows[0])) == width
+    header = not any(_is_number(cell) for cell in rows[0]) and ("" not in rows[0] or len(set(rows[0])) == width)
     names = rows[0] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
-    columns = {name: [row[number] or None for row in values] for number, name in enumerate(names)}
+    repeated = tuple(name for name, many in Counter(names).items() if many > 1)
+    columns = {
+        name: [row[number] or None for row in values] for number, name in enumerate(names) if name not in repeated
+    }
     if delimiter == "," and header and (layout := _layout_of("csv", columns)):
         return Sample(layout, columns)
     mark, first_line = None if delimiter == "," else delimiter, None if header else False
-    return Sample("csv", columns, mark, first_line, "," if has_commas else None)
+    return Sample("csv", columns, mark, first_line, "," if has_commas else None, repeated=repeated)
 
 
 _COMMA = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")

@@ -266,7 +266,7 @@ def test_which_of_two_numbers_is_the_latitude_is_told_by_where_land_is(by_lon, t
     assert (columns["lat"], columns["lon"]) == (("4", "3") if by_lon else ("3", "4"))
 
 
-@pytest.mark.parametrize(("unit", "scale"), [("s", 1), ("ms", 1_000), ("us", 1_000_000)])
+@pytest.mark.parametrize(("unit", "scale"), [("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 10**9)])
 def test_times_in_numbers_are_told_by_their_size(unit, scale, tmp_path):
     lines = [(bus, (1_770_000_000 + 20 * number) * scale, *rest) for number, (bus, _, *rest) in enumerate(rows())]
     assert f'time_unit = "{unit}"' in drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)[0].toml

@@ -244,6 +244,12 @@ def test_numeric_instants_are_scaled_to_microseconds(unit, us):
     assert instants_of([True, None], unit) == ["bad", "missing"]
 
 
+def test_nanoseconds_of_this_century_round_to_microseconds():
+    us = [1_700_000_000_123_456, 1_700_000_000_123_457, 4_102_444_799_999_999]
+    assert instants_of([number * 1_000 for number in us], "ns") == us
+    assert instants_of([str(number * 1_000) for number in us], "ns") == us
+
+
 def test_fractions_of_seconds_round_to_microseconds():
     assert instants_of([1_700_000_000.123456, 0.0000004, 0.0000006], "s") == [1_700_000_000_123_456, 0, 1]
 
