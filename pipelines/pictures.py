@@ -3,7 +3,10 @@
 from io import BytesIO
 from pathlib import Path
 
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from transforms.atomic_files import replacing
@@ -20,3 +23,17 @@ def save(figure: Figure, folder: Path, stem: str) -> Path:
     with replacing(path) as file:
         Image.open(drawn).convert("RGB").quantize(COLOURS).save(file, format="png", optimize=True)
     return path
+
+
+def frame(axes: Axes, x: str, y: str) -> None:
+    """Names the axes, and puts a grid behind and the legend beside what is drawn."""
+    axes.set(xlabel=x, ylabel=y)
+    axes.grid(visible=True, which="major", alpha=0.25)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+
+
+def number_plainly(axis: Axis) -> None:
+    """Numbers a logarithmic axis by 1, 2, 5, 10 .. as they are."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())

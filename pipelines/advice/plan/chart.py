@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from dpops.types import Float64s
 from pipelines.advice.plan.levels import half_width_curves
 from pipelines.advice.plan.needs import MechanismNeeds
-from pipelines.pictures import save
+from pipelines.pictures import frame, number_plainly, save
 from pipelines.specification import Specification
 
 _COLOURS = ("#c6dbef", "#6baed6", "#08306b", "#fd8d3c", "#a63603")
@@ -49,16 +47,8 @@ def draw_half_widths(title: str, vehicles: Float64s, curves: Sequence[Curve], wi
     if any(curve.place is not None for curve in curves):
         axes.plot([], [], "--", color="grey", linewidth=1.3, label="mean of a cell's whole day")
     axes.axhline(within_kmh, color="black", linestyle=":", linewidth=1, label=f"±{within_kmh:g} km/h")
-    axes.set_title(title)
-    _dress(axes)
+    axes.set(title=title, xscale="log", yscale="log")
+    number_plainly(axes.xaxis)
+    number_plainly(axes.yaxis)
+    frame(axes, "vehicles in the HAT", "half of the 95 % interval, km/h")
     return save(figure, folder, "half-widths")
-
-
-def _dress(axes: Axes) -> None:
-    axes.set(xscale="log", yscale="log", xlabel="vehicles in the HAT", ylabel="half of the 95 % interval, km/h")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-    axes.grid(visible=True, which="major", alpha=0.25)
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)

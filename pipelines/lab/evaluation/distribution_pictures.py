@@ -5,13 +5,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpops.forecast import Prior
 from dpops.mechanisms.tree import BestTree
 from dpops.types import Grid
 from pipelines.lab.evaluation.distributions import ARRAY_AVERAGE, CONSTANT, OutputErrors, TrueHat, released, truth_of
+from pipelines.pictures import frame, save
 
 _COLOURS = {"0.5": "#d62728", "1": "#ff7f0e", "4": "#1f77b4"}
 
@@ -38,7 +38,7 @@ def draw_cdfs(
     figure.supylabel("share of samples below")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, [*labels], loc="outside upper center", ncols=4, frameon=False, fontsize=9)
-    return _save(figure, folder, "cdfs")
+    return save(figure, folder, "distribution-cdfs")
 
 
 def draw_day(hats: Sequence[TrueHat], bins: int, grid: Grid, epsilon: str, prior: Prior | None, folder: Path) -> Path:
@@ -60,12 +60,12 @@ def draw_day(hats: Sequence[TrueHat], bins: int, grid: Grid, epsilon: str, prior
             hours, drawn[name].value, "o-", color=colour, linewidth=1.4, markersize=4, label=f"{name.upper()}, released"
         )
         axes.fill_between(hours, drawn[name].low, drawn[name].high, color=colour, alpha=0.1, linewidth=0)
-    _frame(axes, "hours after the first slot", "km/h")
+    frame(axes, "hours after the first slot", "km/h")
     vehicles = [hat.totals.counts.size for hat in of_cell]
     told = f"busiest cell, {min(vehicles)} to {max(vehicles)} vehicles in a slot"
     axes.set_title(f"{told}, ε {epsilon} for each HAT; shaded: 95 % intervals", fontsize=9)
     axes.set_ylim(0, float(grid.upper))
-    return _save(figure, folder, "day")
+    return save(figure, folder, "distribution-day")
 
 
 def draw_dense(by_vehicles: Sequence[tuple[int, OutputErrors]], epsilon: str, folder: Path) -> Path:
@@ -86,23 +86,9 @@ def draw_dense(by_vehicles: Sequence[tuple[int, OutputErrors]], epsilon: str, fo
         axes.plot(*zip(*points, strict=True), ":", color=colour, linewidth=1, label=f"{output} (constant)")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    _frame(axes, "vehicles in the HAT", f"mean absolute error at ε {epsilon}, km/h")
-    return _save(figure, folder, "dense-city")
+    frame(axes, "vehicles in the HAT", f"mean absolute error at ε {epsilon}, km/h")
+    return save(figure, folder, "distribution-dense-city")
 
 
 def _edges(bins: int, grid: Grid) -> "np.typing.NDArray[np.float64]":
     return np.arange(1, bins) * float(grid.upper) / bins
-
-
-def _frame(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.grid(visible=True, alpha=0.25)
-    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
-
-
-def _save(figure: Figure, folder: Path, stem: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"distribution-{stem}.png"
-    figure.savefig(path, dpi=85, metadata={"Software": None})
-    return path

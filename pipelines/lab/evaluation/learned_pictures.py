@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from pipelines.lab.evaluation.learned_errors import CLASSES, CONSTANT, NO_NOISE, Coverage, Errors, Evaluated
 from pipelines.lab.evaluation.learned_tables import span_name
 from pipelines.lab.evaluation.truth import TrueCity
-from pipelines.pictures import save
+from pipelines.pictures import frame, save
 
 _COLOURS = {"causal": "#1f77b4", "whole": "#2ca02c", "forecast": "#ff7f0e"}
 _MARKS = "osv^D<>pXh"
@@ -41,7 +41,7 @@ def _draw_totals(errors: Sequence[Errors], folder: Path) -> Path:
     totals = sorted({float(error.total) for error in errors if error.total != "-"})
     axes.set_xticks(totals, [f"{total:g}" for total in totals], minor=False)
     axes.minorticks_off()
-    _frame(axes, "total epsilon of a vehicle-day", "mean absolute error by rows, km/h")
+    frame(axes, "total epsilon of a vehicle-day", "mean absolute error by rows, km/h")
     return save(figure, folder, "learned-totals")
 
 
@@ -60,7 +60,7 @@ def _draw_days(errors: Sequence[Errors], city: TrueCity, folder: Path) -> Path:
         values = [error or 0.0 for error in by_day]
         axes.plot(range(len(values)), values, style, marker="_", color="#4d4d4d", label=bar)
     axes.set_xticks(range(len(city.days)), [day.name for day in city.days], rotation=20)
-    _frame(axes, "", "mean absolute error by rows, km/h")
+    frame(axes, "", "mean absolute error by rows, km/h")
     return save(figure, folder, "learned-days")
 
 
@@ -90,7 +90,7 @@ def _draw_intervals(coverage: Sequence[Coverage], folder: Path) -> Path:
     held.set_xlabel("vehicles in the HAT, as predicted")
     held.set_ylabel("share of intervals that hold the truth")
     held.grid(visible=True, alpha=0.25)
-    _frame(width, "vehicles in the HAT, as predicted", "half width of intervals, km/h")
+    frame(width, "vehicles in the HAT, as predicted", "half width of intervals, km/h")
     return save(figure, folder, "learned-intervals")
 
 
@@ -106,10 +106,3 @@ def _bars(axes: Axes, errors: Sequence[Errors]) -> None:
             next(error.rows or 0.0 for error in errors if error.what == name), color="#4d4d4d", linestyle=style
         )
         axes.plot([], [], style, color="#4d4d4d", label=name)
-
-
-def _frame(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.grid(visible=True, alpha=0.25)
-    axes.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))

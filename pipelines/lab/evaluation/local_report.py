@@ -21,6 +21,7 @@ from pipelines.lab.evaluation.local import (
     LocalCell,
 )
 from pipelines.lab.evaluation.tables import table_of
+from pipelines.pictures import frame, save
 
 _MEAN_REFERENCE = {
     "all 0.1": (4.00e-4, 7.96e-4, 5.19e-4, 5.20e-4, 1.39e-4, 1.31e-4),
@@ -129,15 +130,15 @@ def _text(cell: LocalCell, shape: str) -> str:
 def draw(cells: Sequence[LocalCell], folder: Path) -> list[Path]:
     """Draws two pictures: errors of means, and distances of distributions, a group of bars for each configuration."""
     means = [cell for cell in cells if cell.table == "mean"]
-    paths = [_bars(means, MEAN_COLUMNS, "mean square error, 1,000,000 users", folder / "fusion-means.png")]
+    paths = [_bars(means, MEAN_COLUMNS, "mean square error, 1,000,000 users", folder, "fusion-means")]
     for data in dict.fromkeys(cell.data for cell in cells if cell.table == "distribution"):
         of_data = [cell for cell in cells if (cell.table, cell.data) == ("distribution", data)]
         name = f"Jensen-Shannon divergence, {data}"
-        paths.append(_bars(of_data, DISTRIBUTION_COLUMNS, name, folder / f"fusion-distributions-{data}.png"))
+        paths.append(_bars(of_data, DISTRIBUTION_COLUMNS, name, folder, f"fusion-distributions-{data}"))
     return paths
 
 
-def _bars(cells: Sequence[LocalCell], columns: Sequence[str], name: str, path: Path) -> Path:
+def _bars(cells: Sequence[LocalCell], columns: Sequence[str], name: str, folder: Path, stem: str) -> Path:
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.add_subplot()
     configs = list(dict.fromkeys(cell.config for cell in cells))
@@ -155,9 +156,5 @@ def _bars(cells: Sequence[LocalCell], columns: Sequence[str], name: str, path: P
     axes.plot([], [], "o", mfc="none", mec="black", ms=4, label="reference")
     axes.set_yscale("log")
     axes.set_xticks(range(len(configs)), configs)
-    axes.set_ylabel(name, fontsize=8)
-    axes.grid(visible=True, axis="y", alpha=0.25)
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    return path
+    frame(axes, "", name)
+    return save(figure, folder, stem)

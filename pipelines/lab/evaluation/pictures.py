@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pipelines.lab.evaluation.report import reference_of
 from pipelines.lab.evaluation.simulate import SimulatedCell
-from pipelines.pictures import save
+from pipelines.pictures import frame, number_plainly, save
 
 _MARKERS = "osv^D<>pXh*P8"
 _COLOURS = (
@@ -34,13 +33,7 @@ def draw_errors(name: str, cells: Sequence[SimulatedCell], folder: Path) -> Path
     if rings:
         axes.plot(*zip(*rings, strict=True), "o", mfc="none", mec="grey", ms=9, label="reference")
     axes.set_yscale("log")
-    plain = FuncFormatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
-    axes.yaxis.set_major_formatter(plain)
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("epsilon of the HAT")
-    axes.set_ylabel("mean absolute error, km/h")
+    number_plainly(axes.yaxis)
     axes.set_title(name)
-    axes.grid(visible=True, which="major", alpha=0.25)
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    frame(axes, "epsilon of the HAT", "mean absolute error, km/h")
     return save(figure, folder, f"error-{name}")
