@@ -7,10 +7,10 @@ from typing import NamedTuple
 import h3
 import h3.api.basic_int as h3_int
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.types import Float64s, Int64s
 from transforms.places.directions import ALONG_M, ANY_WAY, Near, bearings
-from transforms.places.nearest import nearest
 
 FINE = 12
 """Resolution of the cells that a file's places are made of: edges of 9 m."""
@@ -21,6 +21,7 @@ _CORNERS, _WIDER = 3, 1.15
 all that lies near a line."""
 
 
+Geometries = NDArray[np.object_]
 Report = Callable[[int, int], None]
 """Called with how many shapes are done, and how many there are: now and then, where there are many."""
 
@@ -33,11 +34,11 @@ class Shapes(NamedTuple):
     0 of areas. is_directed: whether a line is of those alone who drive in the order of its positions.
     """
 
-    line: "np.typing.NDArray[np.object_]"
-    area: "np.typing.NDArray[np.object_]"
+    line: Geometries
+    area: Geometries
     scale: Float64s
     reach_m: Float64s
-    is_directed: "np.typing.NDArray[np.bool_]"
+    is_directed: NDArray[np.bool_]
 
     def some(self, rows: Int64s) -> "Shapes":
         line, area, scale, reach_m, is_directed = self
@@ -86,9 +87,43 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
     metres = centres[number] * shapes.scale[row]
     is_inside = (shapes.reach_m[row] == 0) | shapely.contains_xy(shapes.area[row], *metres.T)
     cell, row, metres = cell[is_inside], row[is_inside], metres[is_inside]
-    apart_m, way = nearest(shapes.line, shapes.is_directed, row, metres, ALONG_M)
+    apart_m, way = nearest(shapes.line, shapes.is_directed, row, metres)
     bearing = np.where(shapes.is_directed[row], bearings(way), ANY_WAY)
     return cell, row, np.rint(apart_m).astype(np.int16), bearing.astype(np.int16)
+
+
+class Nearest(NamedTuple):
+    """How far points are from shapes, pair by pair, float64 (pairs,), and which way lines run there, (pairs, 2).
+
+    way: metres to the east and north; zeros where a line turns back, and of what has no direction.
+    """
+
+    apart_m: Float64s
+    way: Float64s
+
+
+def nearest(shapes: Geometries, is_directed: NDArray[np.bool_], row: Int64s, metres: Float64s) -> Nearest:
+    """Measures how far each pair's point is from its shape, and finds the way of a line there.
+
+    shapes: lines and areas on planes of metres. is_directed: of each, whether its way is asked for: a LineString's.
+    row, metres: of each pair its shape and its point.
+
+    A line's way is that from ALONG_M before the nearest position, the first of several, to as far behind it; less at
+    its ends, and of a line that is short.
+    """
+    import shapely
+
+    points, line, way = shapely.points(metres), shapes[row], np.zeros((row.size, 2))
+    ways = np.flatnonzero(is_directed[row])
+    lines = line[ways]
+    at_m, length_m = shapely.line_locate_point(lines, points[ways]), shapely.length(lines)
+    step_m = np.minimum(ALONG_M, length_m / 4)
+    before, behind = (
+        shapely.get_coordinates(shapely.line_interpolate_point(lines, np.clip(at_m + step, 0, length_m)))
+        for step in (-step_m, step_m)
+    )
+    way[ways] = behind - before
+    return Nearest(shapely.distance(points, line), way)
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
@@ -119,7 +154,7 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     )
 
 
-def _polygons(metres: "np.typing.NDArray[np.object_]", scale: Float64s) -> Iterator[h3.LatLngPoly]:
+def _polygons(metres: Geometries, scale: Float64s) -> Iterator[h3.LatLngPoly]:
     """Yields polygons as H3 has them. scale: of each."""
     import shapely
 
