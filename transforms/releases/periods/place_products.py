@@ -16,8 +16,8 @@ from dpops.types import Float64s, Int64s
 from transforms.places.hexagons import cell_texts
 from transforms.records import SlotEstimates
 from transforms.releases.periods.learned_places import LearnedPlaces
-from transforms.releases.periods.products import Product, slot_groups
-from transforms.releases.periods.publish import Behind, HatEstimates, estimates_of_places
+from transforms.releases.periods.products import Product, ProductGroups, slot_groups
+from transforms.releases.periods.publish import Behind, HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
 
@@ -33,9 +33,10 @@ def place_product(
     """Makes one estimate for every place and time of a period. models, belief: of the cells, of that period."""
     if policy.places is None:
         raise ValueError("the policy has no places")
-    named, groups, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
+    named, of_slot, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
     bound, cell = float(policy.value.grid.upper), named.cell
-    of_cells = coarser(models, belief, Groups(cells=np.arange(models.state.design.cells), slots=groups))
+    groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
+    of_cells = coarser(models, belief, groups)
     shown = published(of_cells, bound)
     if product.name == "place-standing":
         values, variances = places.places.values[:, None], places.places.variances[:, None]
@@ -53,8 +54,9 @@ def place_product(
     result = result._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))
     proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
     of_period = len({facts.start.partition("T")[0] for facts in slots})  # a week has several days
-    behind = Behind(models.state.days * of_period, proved)
-    return estimates_of_places(result, product.name, named, behind, spans, slots, policy)
+    behind = Behind(models.state.days * of_period, proved, named.geometries)
+    grouped = ProductGroups(groups, list(named.names), spans)
+    return estimates_of_product(result, product.name, grouped, slots, policy, behind)
 
 
 def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from dpops.estimate import Estimates
 from dpops.types import Float64s
-from transforms.places.ground import Places
 from transforms.places.hexagons import cell_text
 from transforms.recorded.units import VECTOR
 from transforms.records import HatColumns, SlotEstimates
@@ -17,6 +16,7 @@ from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
 
+_BESIDE = ("parent_value", "parent_lower95", "parent_upper95")
 _TRAFFIC = ("traffic_lower95", "traffic_upper95")
 
 
@@ -50,63 +50,45 @@ class HatEstimates(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """What rows of places rest on. days: released ones. vehicles: of each place, that at least so many were there."""
+    """What rows of places rest on. days: released ones. vehicles: of each place, that at least so many were there.
+    geometries: of places of a file."""
 
     days: int
     vehicles: Sequence[int | None]
+    geometries: Sequence[Any]
 
 
 def estimates_of_slot(estimates: HatEstimates, slot: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
     """Makes one estimate for every cell of the region, by cell. slot: its index in the period."""
     places = [cell_text(cell) for cell in policy.region]
-    hats = _columns(estimates, [slot], places, _notes(estimates, slot), policy.on(facts.period))
+    hats = _columns(estimates, [slot], places, _notes(estimates, [slot]), policy.on(facts.period))
     return SlotEstimates(policy.spec_id, facts.start, facts.end, policy.value.unit, ("mean",), hats)
 
 
 def estimates_of_product(
-    estimates: HatEstimates, product: str, grouped: ProductGroups, slots: Sequence[SlotFacts], policy: LevelsPolicy
-) -> SlotEstimates:
-    """Makes one estimate for every place and time of a period. estimates: of groups. slots: all of the period."""
-    spans = {
-        number: (slots[span[0]].start, slots[span[1]].end)
-        for number, span in enumerate(grouped.spans)
-        if span is not None
-    }
-    notes: dict[str, list[Any]] = {
-        "product": [product] * len(grouped.places) * len(spans),
-        **_of_traffic(estimates, list(spans)),
-    }
-    for name, column in (estimates.notes or {}).items():
-        notes[name] = [None if value != value else value for value in column[:, list(spans)].T.ravel().tolist()]
-    columns = _columns(estimates, list(spans), grouped.places, notes, policy.on(slots[0].period))
-    hats = replace(columns, spans=[span for span in spans.values() for _ in grouped.places])
-    start, end = slots[0].start, slots[-1].end
-    return SlotEstimates(policy.spec_id, start, end, policy.value.unit, ("mean",), hats, product=product)
-
-
-def estimates_of_places(
     estimates: HatEstimates,
     product: str,
-    places: Places,
-    behind: Behind,
-    spans: Sequence[tuple[int, int] | None],
+    grouped: ProductGroups,
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
+    behind: Behind | None = None,
 ) -> SlotEstimates:
-    """Makes one estimate for every place and time of a period, (places, times). slots: all of the period.
+    """Makes one estimate for every place and time of a period. estimates: of groups. slots: all of the period.
 
-    In the column of cells stands the place, as in that of places: whoever draws or joins rows knows the first one.
+    behind: of a product of places. In the column of cells stands the place then, as in that of places: whoever draws or
+    joins rows knows the first one.
     """
-    names, times = places.names, [number for number, span in enumerate(spans) if span is not None]
-    said = [_notes(estimates, number) for number in times]
-    notes: dict[str, list[Any]] = {name: [note for part in said for note in part[name]] for name in said[0]}
-    notes |= {"product": [product] * len(names) * len(times), "place": [*names] * len(times)}
-    notes["days"] = [behind.days] * len(names) * len(times)
-    notes["vehicles_at_least"] = [*behind.vehicles] * len(times)
-    columns = _columns(estimates, times, names, notes, policy.on(slots[0].period))
-    ends = [(slots[span[0]].start, slots[span[1]].end) for span in spans if span is not None]
-    geometries = dict(zip(names, places.geometries, strict=False))
-    hats = replace(columns, spans=[span for span in ends for _ in names], geometries=geometries)
+    names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}
+    named: dict[str, list[Any]] = {"product": [product] * len(names) * len(spans)}
+    said = _notes(estimates, list(spans))
+    notes, geometries = named | said, dict[str, Any]()
+    if behind is not None:
+        days, vehicles = [behind.days] * len(names) * len(spans), [*behind.vehicles] * len(spans)
+        notes = said | named | {"place": names * len(spans), "days": days, "vehicles_at_least": vehicles}
+        geometries = dict(zip(names, behind.geometries, strict=False))
+    columns = _columns(estimates, list(spans), names, notes, policy.on(slots[0].period))
+    times = [(slots[first].start, slots[last].end) for first, last in spans.values() for _ in names]
+    hats = replace(columns, spans=times, geometries=geometries)
     start, end = slots[0].start, slots[-1].end
     return SlotEstimates(policy.spec_id, start, end, policy.value.unit, ("mean",), hats, product=product)
 
@@ -141,24 +123,15 @@ def _columns(
     )
 
 
-def _notes(estimates: HatEstimates, slot: int) -> dict[str, list[Any]]:
-    """Makes the columns that only some rows have, by name: of every cell, None where there is nothing to say."""
-    beside = (None,) * 3 if estimates.beside is None else estimates.beside
-    names = ("parent_value", "parent_lower95", "parent_upper95")
+def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
+    """Makes the columns that only some rows have, by name: of some slots one behind another, None where there is
+    nothing to say."""
     columns = {
         "leans_on_day": estimates.leans,
         "parent": estimates.parent,
-        **dict(zip(names, beside, strict=True)),
+        **dict(zip(_BESIDE, estimates.beside or (), strict=False)),
+        **dict(zip(_TRAFFIC, estimates.traffic or (), strict=False)),
+        **(estimates.notes or {}),
     }
-    told = {name: _told(column[:, slot]) for name, column in columns.items() if column is not None}
-    return told | _of_traffic(estimates, [slot])
-
-
-def _of_traffic(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
-    """Bounds of some slots one behind another."""
-    return {name: _told(column[:, slots].T) for name, column in zip(_TRAFFIC, estimates.traffic or (), strict=False)}
-
-
-def _told(column: NDArray[Any]) -> list[Any]:
-    """Lists a column's values, None where there is nothing to say."""
-    return [None if value == "" or value != value else value for value in column.ravel().tolist()]
+    told = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
+    return {name: [None if x == "" or x != x else x for x in values] for name, values in told.items()}
