@@ -13,13 +13,12 @@ import msgspec
 from dpops.forecast import Prior
 from dpops.types import Grid
 from pipelines.commands.options import console, progress_bars
-from pipelines.lab.commands.evaluation_results import Results
+from pipelines.lab.commands.evaluation_results import NOT_PRIVATE, Results
 from pipelines.lab.evaluation import distribution_report as report
 from pipelines.lab.evaluation import distributions as figures
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.tables import class_names
 
-NOT_PRIVATE = "NOT PRIVATE: figures of telemetry are functions of true values; do not publish them"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 MADE_UP_HATS = 30
 MADE_UP_PRIOR = Prior(25.0, 12.0, 0.3)
@@ -46,7 +45,7 @@ def evaluate_distributions(
     if results.output is not None:
         from pipelines.lab.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
 
-        drawn.append(pictures.draw_dense(dense, _middle(epsilons), results.output))
+        drawn.append(pictures.draw_dense(dense, epsilons[len(epsilons) // 2], results.output))
     if feed is not None:
         document |= _telemetry(feed, bins, epsilons, runs, results, drawn)
     if results.as_json:
@@ -62,7 +61,7 @@ def _dense(
     with progress_bars(quiet=quiet) as bars:
         for done, vehicles in enumerate(figures.MADE_UP_VEHICLES):
             hats = figures.made_up_hats(vehicles, MADE_UP_HATS, bins, GRID, seed)
-            errors = figures.errors_of(hats, bins, GRID, epsilons, runs, MADE_UP_PRIOR, _unheard)
+            errors = figures.errors_of(hats, bins, GRID, epsilons, runs, MADE_UP_PRIOR, lambda *_: None)
             errors_of_fleets += [(vehicles, error) for error in errors]
             bars("sizes of made-up HATs released", done + 1, len(figures.MADE_UP_VEHICLES))
     return errors_of_fleets
@@ -86,11 +85,7 @@ def _telemetry(
     if not results.as_json:
         out.print(NOT_PRIVATE, style="bold")
         for name in figures.OUTPUTS:
-            out.print(
-                report.error_table(
-                    name, [of_output for of_output in errors if of_output.output == name], truth, "telemetry"
-                )
-            )
+            out.print(report.error_table(name, [row for row in errors if row.output == name], truth, "telemetry"))
         out.print(NOT_PRIVATE)
     if results.output is not None:
         from pipelines.lab.evaluation import distribution_pictures as pictures  # matplotlib takes a second to import
@@ -103,11 +98,3 @@ def _telemetry(
         "classes": class_names(),
         "errors": [asdict(error) for error in errors],
     }
-
-
-def _middle(epsilons: Sequence[str]) -> str:
-    return epsilons[len(epsilons) // 2]
-
-
-def _unheard(_done: int, _whole: int) -> None:
-    """Ignores progress: the bar counts sizes of HATs, not epsilons."""

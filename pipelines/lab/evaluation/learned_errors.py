@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpops.learning import PublishedNumbers, Status
 from dpops.levels import Kind
@@ -79,7 +78,7 @@ def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report, 
 
     span_days: the totals are of so many days, which share them alike.
     """
-    constant, half = [_constant(city, day) for day in city.days], half_of(city)
+    constant, half = [np.full(day.means.shape, city.mean_kmh) for day in city.days], half_of(city)
     bar, half_bar = (_errors(run, [constant], CONSTANT, "-", None, None) for run in (city, half))
     exact = simulate(city, recipe_for(city, "gaussian", Fraction(1), DELTA), None)
     whole = Evaluated([bar, _errors(city, [_values(exact.causal)], NO_NOISE, "-", None, bar)])
@@ -87,9 +86,9 @@ def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report, 
         how = recipe_for(city, kind, Fraction(total), DELTA, span_days)
         outcomes = [simulate(city, how, Noise()) for _ in range(runs)]
         delta = None if kind == "laplace" else str(float(DELTA))
-        for what, of in (("causal", _causal), ("whole", _whole), ("forecast", _forecast)):
-            whole.errors.append(_errors(city, [of(run) for run in outcomes], what, total, delta, bar))
-        whole.errors.append(_errors(half, [_causal(run) for run in outcomes], HALF, total, delta, half_bar))
+        values = {what: [_values(getattr(run, what)) for run in outcomes] for what in ("causal", "whole", "forecast")}
+        whole.errors.extend(_errors(city, of, what, total, delta, bar) for what, of in values.items())
+        whole.errors.append(_errors(half, values["causal"], HALF, total, delta, half_bar))
         whole.coverage.extend(coverage(city, outcomes, total, delta))
         shown = [run.products for run in outcomes]
         whole.products.extend(product_errors(city.days, city.grid, shown, total, delta))
@@ -97,29 +96,10 @@ def evaluated(city: TrueCity, totals: Sequence[str], runs: int, report: Report, 
     return whole
 
 
-def _causal(run: Simulated) -> list[Float64s | None]:
-    return _values(run.causal)
-
-
-def _whole(run: Simulated) -> list[Float64s | None]:
-    return _values(run.whole)
-
-
-def _forecast(run: Simulated) -> list[Float64s | None]:
-    return [None if belief is None else _value(belief) for belief in run.forecast]
-
-
-def _values(estimates: Sequence[PublishedNumbers]) -> list[Float64s | None]:
-    return [_value(estimate) for estimate in estimates]
-
-
-def _value(estimates: PublishedNumbers) -> Float64s | None:
-    """Takes the values, None where the day is held back."""
-    return None if np.all(estimates.status == Status.HELD_BACK) else estimates.values
-
-
-def _constant(city: TrueCity, day: TrueDay) -> Float64s:
-    return np.full(day.means.shape, city.mean_kmh)
+def _values(estimates: Sequence[PublishedNumbers | None]) -> list[Float64s | None]:
+    """Takes the values of each day, None where it is held back or nothing is estimated."""
+    is_told = [day is not None and not np.all(day.status == Status.HELD_BACK) for day in estimates]
+    return [day.values if told and day else None for told, day in zip(is_told, estimates, strict=True)]
 
 
 def _errors(
@@ -187,29 +167,16 @@ def coverage(city: TrueCity, runs: Sequence[Simulated], total: str, delta: str |
     for by, vehicles in (("predicted", columns[0]), ("true", columns[1])):
         chosen += [(by, least, most, (vehicles >= least) & (vehicles < most)) for least, most in CLASSES]
     return [
-        _covered(total, delta, by, least, most, columns[2][in_class], columns[3][in_class], len(runs))
+        Coverage(
+            total=total,
+            delta=delta,
+            by=by,
+            least=least,
+            most=None if most == np.inf else most,
+            hats=int(in_class.sum()) / len(runs),
+            held=float(columns[2][in_class].mean()),
+            half_width=float(columns[3][in_class].mean()),
+        )
         for by, least, most, in_class in chosen
         if in_class.any()
     ]
-
-
-def _covered(
-    total: str,
-    delta: str | None,
-    by: str,
-    least: float,
-    most: float,
-    held: NDArray[np.bool_],
-    half: Float64s,
-    runs: int,
-) -> Coverage:
-    return Coverage(
-        total=total,
-        delta=delta,
-        by=by,
-        least=least,
-        most=None if most == np.inf else most,
-        hats=held.size / runs,
-        held=float(held.mean()),
-        half_width=float(half.mean()),
-    )

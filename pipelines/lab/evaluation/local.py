@@ -2,10 +2,8 @@
 
 import hashlib
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 
@@ -166,7 +164,7 @@ def run_all(
     chunks = -(-trials // _CHUNK)
     tasks: list[Task] = [(*cell, chunk) for cell in plan for chunk in range(chunks)]
     results: dict[Task, Sums] = {}
-    with _one_thread_each(), ProcessPoolExecutor(processes, get_context("spawn")) as workers:
+    with ProcessPoolExecutor(processes, get_context("spawn")) as workers:
         futures = {workers.submit(run_task, task, users, trials, seed, pool): task for task in tasks}
         for done, future in enumerate(as_completed(futures)):
             results[futures[future]] = future.result()
@@ -178,19 +176,6 @@ def run_all(
             every = [result for chunk in range(chunks) for result in results[table, data, config, chunk][column]]
             cells.append(cell_of(table, data, config, column, np.array(every), users))
     return cells
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Gives new processes' linear algebra one thread: on small matrices more threads only wait for one another."""
-    name = "OPENBLAS_NUM_THREADS"
-    before = os.environ.get(name)
-    os.environ[name] = before or "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
 
 
 def cell_of(table: str, data: str, config: str, column: str, trials: Float64s, users: int) -> LocalCell:
