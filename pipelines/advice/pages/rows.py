@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from dpops import statistics
 from pipelines.errors import InputError
 from transforms.releases.periods.products import PRODUCTS
+from transforms.sinks.published import READERS
 from transforms.sinks.rows import NOTES, SCHEMA
 
 HATS = "hats"
@@ -156,16 +156,6 @@ def _as_released(table: pa.Table) -> pa.Table:
     return pa.table(columns | missing)
 
 
-def _avro(path: Path) -> pa.Table:
-    with path.open("rb") as file:
-        return _of_rows(list(fastavro.reader(file)))
-
-
-def _geojson(path: Path) -> pa.Table:
-    features = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["features"]
-    return _of_rows([feature["properties"] for feature in features])
-
-
 def _of_rows(rows: Sequence[Any]) -> pa.Table:
     names = rows[0].keys() if rows else SCHEMA.names
     return pa.table({name: pa.array([row[name] for row in rows], TYPES.get(name)) for name in names if name in TYPES})
@@ -195,6 +185,6 @@ _READERS: Mapping[str, Callable[[Path], pa.Table]] = {
     "parquet": lambda path: pq.read_table(path, partitioning=None),
     "csv": _csv,
     "jsonl": _jsonl,
-    "avro": _avro,
-    "geojson": _geojson,
+    "avro": lambda path: _of_rows(READERS["avro"](path)),
+    "geojson": lambda path: _of_rows(READERS["geojson"](path)),
 }
