@@ -89,8 +89,12 @@ def evaluate(
 
 
 def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, results: Results) -> None:
-    from pipelines.lab.commands.evaluate_learned import evaluate_learned, evaluate_live, evaluate_spread
-    from pipelines.lab.commands.evaluate_past import evaluate_past
+    from pipelines.lab.commands.evaluate_learned import (
+        evaluate_learned,
+        evaluate_live,
+        evaluate_past,
+        evaluate_spread,
+    )
     from pipelines.lab.commands.evaluate_places import evaluate_places
 
     totals = comparison.totals

@@ -1,4 +1,4 @@
-"""`hatstream evaluate --learned` and `--live`: what `levels`, a past and live slots would be worth on telemetry."""
+"""`hatstream evaluate --learned`, `--live` and `--past`: what `levels`, live slots and a past would be worth."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,6 +10,7 @@ from pipelines.commands.options import progress_bars
 from pipelines.errors import UsageError
 from pipelines.lab.commands.evaluation_results import Results
 from pipelines.lab.evaluation import learned_tables as tables
+from pipelines.lab.evaluation import past
 from pipelines.lab.evaluation.classes import read_spread_city, spread_errors
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.learned_errors import Evaluated, evaluated
@@ -79,3 +80,11 @@ def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) ->
         "storms": [asdict(storm) for storm in storms],
     }
     results.tell(plain, "live.json", live_table(errors, storms))
+
+
+def evaluate_past(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
+    """Shows what the ledger's past would be worth beside means that are released HAT by HAT; writes past.json."""
+    with progress_bars(quiet=results.as_json) as bars:
+        errors, coverage = past.evaluated(feed, totals, runs, bars)
+    plain = {"errors": [asdict(error) for error in errors], "coverage": [asdict(row) for row in coverage]}
+    results.tell(plain, "past.json", f"{runs} runs", past.error_table(errors), past.coverage_table(coverage))
