@@ -21,10 +21,11 @@ from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.assembly import asked_of, job_of
 from pipelines.errors import InputError, UsageError
-from pipelines.job import NOWHERE
+from pipelines.job import NOWHERE, Job
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.tables import against, class_headings, means_by_class, table_of
 from pipelines.progress import Report
+from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import ContributionBound, tally
 from transforms.ledger.ledger_account import LedgerAccount
@@ -32,6 +33,7 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.releases.hats.draw import Divided, divide, hats_of
 from transforms.releases.hats.policy import Policy, weights_of
 from transforms.releases.hats.release import HatRelease
+from transforms.time.calendar import Calendar
 from transforms.value import UNIT
 from transforms.wire import Tally, by_slot
 
@@ -87,12 +89,7 @@ def compare(
     """Releases telemetry with each composition at each total, divided over all HATs of a period at once."""
     spec, (when, events) = feed.spec, feed.events(report)
     whole_period = Allocation(epsilon=spec.privacy.allocation.epsilon, per="period", scope="period")
-    plain = replace(spec, privacy=replace(spec.privacy, allocation=whole_period, cap=None, release_shards=1))
-    try:
-        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
-    except UsageError as error:
-        raise InputError(f"the files do not hold whole periods: {error}") from None
-    released = HatRelease.of(asked_of(plain, job.slots, NO_KEY, job.account)).policy
+    job, released = over_whole_periods(spec, when, whole_period)
     asked = columns_of(spec.statistics, spec.value.grid)
     columns = tuple(dict.fromkeys((SUMS, SQUARES, *asked)))  # truths need these two
     whole = _tallied(events, None, columns)
@@ -112,6 +109,16 @@ def compare(
             errors += _errors(label, total, divided, policy, truth, runs)
             report("compositions compared", len(spent), len(ways) * len(totals))
     return truth, [*errors, *_constants(truth, spec.statistics)], spent
+
+
+def over_whole_periods(spec: Specification, when: Calendar, allocation: Allocation) -> tuple[Job, Policy]:
+    """Makes the job and the policy that release HATs of whole periods without a cap. Raises InputError."""
+    plain = replace(spec, privacy=replace(spec.privacy, allocation=allocation, cap=None, release_shards=1))
+    try:
+        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
+    except UsageError as error:
+        raise InputError(f"the files do not hold whole periods: {error}") from None
+    return job, HatRelease.of(asked_of(plain, job.slots, NO_KEY, job.account)).policy
 
 
 def _tallied(events: dict[int, list[bytes]], cap: ContributionBound | None, columns: Sequence[Column]) -> Tally:

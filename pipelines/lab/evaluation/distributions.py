@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.forecast import Float64s, Prior
-from dpops.mechanism import Mechanism, Plan, Totals, values_of
+from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.tree import BestTree
 from dpops.noise import Noise
@@ -17,7 +17,8 @@ from dpops.trees import design, errors, readings, shape
 from dpops.trees.combine import law
 from dpops.trees.estimates import Reading, read_alike
 from dpops.trees.hats import shape_of
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import Grid, Int64s
+from pipelines.lab.evaluation.dwell import plans_of, published
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.tables import means_by_class
 from pipelines.progress import Report
@@ -181,8 +182,9 @@ def errors_of(
         for outputs in released(hats, BestTree(bins=bins, prior=prior), grid, Fraction(epsilon), runs):
             off = {name: off[name] + _off(name, outputs[name].value, truth) / runs for name in OUTPUTS}
         errors += [_summed(name, TREE, epsilon, off[name], truth) for name in OUTPUTS]
-        mean = np.zeros(len(hats))
-        for values in _means(hats, ArrayAverage(), grid, Fraction(epsilon), runs):
+        plans, mean = _plans(hats, ArrayAverage(), grid, Fraction(epsilon)), np.zeros(len(hats))
+        for _ in range(runs):
+            values = published(ArrayAverage(), [hat.totals for hat in hats], plans, Noise())
             mean = mean + _off("mean", values, truth) / runs
         errors.append(_summed("mean", ARRAY_AVERAGE, epsilon, mean, truth))
         report(done + 1, len(epsilons))
@@ -199,17 +201,8 @@ def released(
         yield read_alike(mechanism.release(totals, plans, source), plans, shape_of(plans[0]), 0.05)
 
 
-def _means(
-    hats: Sequence[TrueHat], mechanism: Mechanism, grid: Grid, epsilon: Fraction, runs: int
-) -> Iterator[Float64s]:
-    plans, totals = _plans(hats, mechanism, grid, epsilon), [hat.totals for hat in hats]
-    for _ in range(runs):
-        done = mechanism.release(totals, plans, Noise())
-        yield values_of(done, plans)
-
-
 def _plans(hats: Sequence[TrueHat], mechanism: Mechanism, grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-    return mechanism.plans([CountsKnown(hat.totals.counts, hat.reported) for hat in hats], grid, epsilon)
+    return plans_of(mechanism, [(hat.totals, hat.reported) for hat in hats], grid, epsilon)
 
 
 def _off(name: str, values: Float64s, truth: TrueDistributions) -> Float64s:

@@ -6,27 +6,23 @@ Not private: errors are against true values.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from dpops.accountant import PureLimit
 from dpops.allocation import Allocation
 from dpops.noise import Noise
 from dpops.types import Float64s
-from pipelines.assembly import asked_of, job_of
-from pipelines.errors import InputError, UsageError
-from pipelines.job import NOWHERE, Job
+from pipelines.errors import UsageError
+from pipelines.job import Job
+from pipelines.lab.evaluation.compositions import over_whole_periods
 from pipelines.lab.evaluation.feed import Feed
 from pipelines.lab.evaluation.tables import CLASSES, class_name, in_class, table_of
 from pipelines.progress import Report
 from transforms import wire
 from transforms.count.tally import tally
-from transforms.ledger.ledger_account import LedgerAccount
-from transforms.observe.vehicle_hash import Secret
 from transforms.places.hexagons import cell_text
 from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced
@@ -35,11 +31,8 @@ from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.past import STATISTIC, Fitter, Past, with_model
 from transforms.releases.hats.policy import Policy
-from transforms.releases.hats.release import HatRelease
 from transforms.releases.slots import SlotFacts
 from transforms.wire import Tally
-
-NO_KEY = Secret(bytes(32))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,15 +115,10 @@ def telemetry_of(feed: Feed, total: str, report: Report) -> tuple[Telemetry, Pol
     if not spec.teaches_hats:
         raise UsageError("--past needs means that are released HAT by HAT under public counts")
     when, events = feed.events(report)
-    allocation = _allocation(total, spec.privacy.allocation)
-    plain = replace(spec, privacy=replace(spec.privacy, allocation=allocation, cap=None, release_shards=1))
-    try:
-        job = job_of(plain, when, NO_KEY, LedgerAccount("", Path(), "", PureLimit(Fraction(1)), "", ""), NOWHERE)
-    except UsageError as error:
-        raise InputError(f"the files do not hold whole periods: {error}") from None
+    job, policy = over_whole_periods(spec, when, _allocation(total, spec.privacy.allocation))
     plans = sorted({facts.plan for facts in job.slots.values()})
     periods = {plan[0]: rows for plan in plans if (rows := _tallied(job, plan, events)).cell.size}
-    return Telemetry(job.slots, periods), HatRelease.of(asked_of(plain, job.slots, NO_KEY, job.account)).policy
+    return Telemetry(job.slots, periods), policy
 
 
 def compared(

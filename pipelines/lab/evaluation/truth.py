@@ -11,6 +11,7 @@ from dpops.levels import Fleet, Profile, Rows
 from dpops.levels.groups import BLOCK_H
 from dpops.statistics import SUMS, Column
 from dpops.types import Float64s, Grid, Int64s
+from pipelines.advice.timetable.service import one_digit
 from pipelines.progress import Report
 from transforms import wire
 from transforms.count.tally import tally
@@ -91,7 +92,7 @@ def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
     hour = np.array(day.hours)[rows.slot]
 
     def touched(of: Int64s) -> int:
-        return _one_digit(np.unique(np.stack([vehicle, of]), axis=1).shape[1] / (int(vehicle.max()) + 1))
+        return one_digit(np.unique(np.stack([vehicle, of]), axis=1).shape[1] / (int(vehicle.max()) + 1))
 
     profile = Profile(
         hats=touched(rows.cell * hats.slots + rows.slot),
@@ -100,15 +101,9 @@ def rough_fleet(region: tuple[int, ...], days: Sequence[TrueDay]) -> Fleet:
         grandparents=touched(grandparent),
         hours=touched(hour),
         parts=touched(hour // BLOCK_H),
-        reports=_one_digit(float(rows.reports.mean())),
+        reports=one_digit(float(rows.reports.mean())),
     )
-    return Fleet(vehicles=_one_digit(int(vehicle.max()) + 1), profile=profile)
-
-
-def _one_digit(number: float) -> int:
-    """Rounds to one digit, at least 1."""
-    size: int = 10 ** (len(str(int(max(number, 1)))) - 1)
-    return max(round(number / size), 1) * size
+    return Fleet(vehicles=one_digit(int(vehicle.max()) + 1), profile=profile)
 
 
 def around(cells: Iterable[Int64s]) -> tuple[int, ...]:
