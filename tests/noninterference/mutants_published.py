@@ -158,7 +158,7 @@ def _(cost_of_period: Any) -> Any:
 @mutant(
     "shares-for-24-live-slots",
     "live-25-hours",
-    "transforms.releases.live.slot:of_slot",
+    "transforms.releases.live.release:of_slot",
     "transforms.ledger.spending:check_total",
     "transforms.ledger.spending:_fits",
 )

@@ -13,7 +13,7 @@ from dpops.noise import Noise
 from dpops.types import Grid
 from tests.dpops.levels.cities import rows
 from transforms.recorded.units import LiveUnit, Sequenced, StageUnit
-from transforms.releases.live.slot import live_slot, seal_live
+from transforms.releases.live.release import live_slot, seal_live
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage, seal_stage
 from transforms.releases.slots import SlotFacts
 from transforms.value import Value

@@ -30,8 +30,7 @@ from tests.transforms.releases.levels_days import (
 from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
 from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import Sequenced, Unit
-from transforms.releases.live.publish import live_estimates
-from transforms.releases.live.slot import known_before, live_slot, recorded_stage
+from transforms.releases.live.release import known_before, live_estimates, live_slot, recorded_stage
 from transforms.releases.periods.order import plan_for
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage
 from transforms.releases.slots import DayShare, DayShares

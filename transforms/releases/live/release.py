@@ -1,24 +1,33 @@
-"""The release of live slots: one at a time while its period lasts, around what earlier periods taught."""
+"""The release of live slots: one at a time while its period lasts, around what earlier periods taught.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+A slot's plan follows from what is recorded of earlier periods, its estimates from that and the period's slots up to it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
-from dpops.levels import Stage
+from dpops.levels import Stage, Sums
+from dpops.levels.live import of_slot
 from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.recorded.units import Debit
+from transforms.places.hierarchy import hats_of
+from transforms.recorded.stage_plan import is_complete, numbers_of, stage_of
+from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Before, DrawnUnit, Estimator, Tallies
-from transforms.releases.live.publish import live_estimates
-from transforms.releases.live.slot import is_closed, known_before, live_slot, recorded_stage, seal_live
-from transforms.releases.periods.learned import learned_centres
+from transforms.releases.periods.learned import learned_centres, learned_live
+from transforms.releases.periods.order import CentresOf
+from transforms.releases.periods.publish import estimates_of_slot
 from transforms.releases.periods.release import VectorRelease
-from transforms.releases.periods.stages import COLUMNS, add_up
+from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, drawn_facts
 from transforms.releases.slots import SlotFacts
 from transforms.time.days_off import hours_of
+
+MECHANISM = "levels-live"
 
 
 @dataclass(frozen=True)
@@ -86,3 +95,60 @@ class _LiveEstimator(Estimator):
         live = [entry for entry in ledger.live(account, unit.spec_id, unit.period) if entry.sequence <= sequence]
         facts = self._release.slots[unit.slot_s]
         yield live_estimates(stages, live, facts, self._release.policy)
+
+
+def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
+    """Lists the stages that a live slot rests on: those of other periods that are whole, in the order of the ledger.
+
+    sequence: of the recorded slot: only what stood before it.
+    """
+    before = [entry for entry in stages if sequence is None or entry.sequence < sequence]
+    whole = {name for name in {entry.unit.period for entry in before} if is_complete(before, name)}
+    return [entry for entry in before if entry.unit.period in whole - {period}]
+
+
+def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
+    """Says whether a period's first stage is recorded: its live slots that are not recorded are missed."""
+    return any(entry.unit.period == period for entry in stages)
+
+
+def live_slot(
+    entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
+) -> Stage:
+    """Plans one of a period's slots, which begins in this local hour.
+
+    entries: from `known_before`, not empty. policy: of the period.
+    """
+    if policy.live is None:
+        raise ValueError("the specification has no live slots")
+    centres = centres_of(entries, policy, [hour])
+    return of_slot(policy.live, slots).on(
+        hats_of(policy.region, [hour]), centres, policy.value.grid.step, entries[-1].sequence
+    )
+
+
+def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]) -> Stage | None:
+    """Finds the stage of a slot that is recorded already: what is made again is made as it was."""
+    return next((stage_of(entry.unit, region) for entry in live if entry.unit.slot_s == slot_s), None)
+
+
+def seal_live(sums: Sums, stage: Stage, facts: SlotFacts, slot_s: int, policy: LevelsPolicy, noise: Noise) -> LiveUnit:
+    """Draws a live slot's noise."""
+    return LiveUnit(**drawn_facts(sums, stage, [facts], slot_s, policy, noise, "live"), debit=stage.claim)
+
+
+def live_estimates(
+    stages: Sequence[StageEntry], live: Sequence[LiveEntry], facts: SlotFacts, policy: LevelsPolicy
+) -> SlotEstimates:
+    """Estimates every cell of the region in the last of some live slots.
+
+    stages: of whole earlier periods. live: the slots of its own period up to it. Both are in the order of the ledger,
+    and all were recorded before the slot or are it: so the estimates can be made again.
+    """
+    entry = live[-1]
+    estimates = estimates_of_slot(learned_live(stages, live, policy), 0, facts, policy)
+    # Of Gaussian noise, what it comes to at the specification's delta.
+    spent = str(numbers_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
+    size = len(estimates.hats.cell)
+    hats = replace(estimates.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
+    return estimates._replace(hats=hats, is_live=True)
