@@ -38,9 +38,6 @@ from transforms.releases.periods.stages import LevelsPolicy
 from transforms.time.calendar import Timetable
 from transforms.value import Value
 
-MARGIN_KMH = 3
-"""Centres stay so far from 0 and from the upper bound: the bound must be above twice of it."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class LevelsRelease:
