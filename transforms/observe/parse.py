@@ -79,21 +79,21 @@ class _Vehicles(NamedTuple):
     bad: Bools
 
 
-class _Verdict:
-    """The first failed check of each row."""
+class RowVerdicts:
+    """The first failed check of each row. code: one more than the place of its reason, 0 where none failed."""
 
-    def __init__(self, rows: int) -> None:
-        self.code = np.zeros(rows, np.uint8)
+    def __init__(self, rows: int, reasons: Sequence[str]) -> None:
+        self.code, self._reasons = np.zeros(rows, np.uint8), reasons
 
     def refuse(self, reason: str, failed: Bools) -> None:
         if failed.any():
-            self.code[failed & (self.code == 0)] = REASONS.index(reason) + 1
+            self.code[failed & (self.code == 0)] = self._reasons.index(reason) + 1
 
     def refused(self) -> dict[str, int]:
         if not self.code.any():
             return {}
-        counts = np.bincount(self.code, minlength=len(REASONS) + 1)[1:].tolist()
-        return {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
+        counts = np.bincount(self.code, minlength=len(self._reasons) + 1)[1:].tolist()
+        return {reason: count for reason, count in zip(self._reasons, counts, strict=True) if count}
 
 
 def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, int]]:
@@ -108,7 +108,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     value = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column(NAME))
     where = rules.calendar.locate(time.us)
 
-    verdict = _Verdict(table.num_rows)
+    verdict = RowVerdicts(table.num_rows, REASONS)
     verdict.refuse("missing-vehicle", vehicles.missing)
     verdict.refuse("bad-vehicle", vehicles.bad)
     verdict.refuse("missing-time", time.missing)
@@ -138,7 +138,7 @@ def _zeros(rows: int) -> pa.Array:
 
 
 def _check_positions(
-    verdict: _Verdict, lat: Numbers, lon: Numbers, bbox: tuple[float, float, float, float] | None
+    verdict: RowVerdicts, lat: Numbers, lon: Numbers, bbox: tuple[float, float, float, float] | None
 ) -> tuple[Int64s, Int64s]:
     """Refuses what is no position on earth or inside the box; puts the others on the grid of 1e-7 degrees."""
     verdict.refuse("missing-position", lat.missing | lon.missing)

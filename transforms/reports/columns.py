@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import h3.api.basic_int as h3
@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpops.local.reports import Service
 from dpops.types import Int64s
 from transforms.layouts.columns import Bools, Floats, Numbers, TimeUnit, as_binary, instants, is_text, nulls, numbers
-from transforms.observe.parse import FROM_US, TO_US, VEHICLE_BYTES
+from transforms.observe.parse import FROM_US, TO_US, VEHICLE_BYTES, RowVerdicts
 from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.time.calendar import Where
 
@@ -113,17 +113,14 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
 
     table: the columns of `rules.fields`. table.num_rows == accepted + sum of the counts.
     """
-    code = np.zeros(table.num_rows, np.int64)
-
-    def refuse(reason: str, failed: Bools) -> None:
-        code[failed & (code == 0)] = REASONS.index(reason) + 1
-
+    verdict = RowVerdicts(table.num_rows, REASONS)
+    refuse = verdict.refuse
     user, missing, bad = _users(table.column("user"))
     refuse("missing-user", missing)
     refuse("bad-user", bad)
     service = _indices(table.column("service"), {receiver.name: i for i, receiver in enumerate(rules.services)})
     refuse("unknown-service", service < 0)
-    _check_declared(table, rules, np.maximum(service, 0), refuse)
+    _check_declared(table, rules, np.maximum(service, 0), verdict)
     slot_s, event_us = np.zeros_like(service), np.zeros_like(service)
     if rules.hours is not None:
         time = instants(table.column("time"), rules.time_unit)
@@ -138,20 +135,18 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
     refuse("bad-report", ~reported.valid)
     report, outside = _in_range(reported, rules, np.maximum(service, 0))
     refuse("outside-range", outside)
-    counts = np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()
-    refused = {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
-    return Reported(user, slot_s, cell, service, event_us, report).take(code == 0), refused
+    return Reported(user, slot_s, cell, service, event_us, report).take(verdict.code == 0), verdict.refused()
 
 
-def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, refuse: Any) -> None:
+def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, verdict: RowVerdicts) -> None:
     """Refuses rows that say of their mechanism and epsilon what the specification does not say of their service."""
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
     said = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
-    refuse("other-mechanism", said != declared[service])
+    verdict.refuse("other-mechanism", said != declared[service])
     epsilons = np.array([receiver.mechanism.epsilon for receiver in rules.services])
     epsilon = numbers(table.column("epsilon"))
-    refuse("other-epsilon", ~epsilon.valid | (epsilon.values != epsilons[service]))
+    verdict.refuse("other-epsilon", ~epsilon.valid | (epsilon.values != epsilons[service]))
 
 
 def _in_range(numbers: Numbers, rules: ReportRules, service: Int64s) -> tuple[Floats, Bools]:
