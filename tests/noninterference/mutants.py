@@ -214,8 +214,8 @@ def _(instants: Any) -> Any:
 def _(observe_files: Any) -> Any:
     """A file without rows stops the run: one vehicle alone in a file would let it pass."""
 
-    def mutated(crew: Any, road: Any, paths: Any, outcome: Any, progress: Any) -> Any:
-        events = observe_files(crew, road, paths, outcome, progress)
+    def mutated(work: Any, paths: Any) -> Any:
+        events, outcome = observe_files(work, paths), work.outcome
         if not outcome.rows:
             raise UnreadableFile(paths[0], "no rows")
         return events

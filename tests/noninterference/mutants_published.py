@@ -29,8 +29,8 @@ def _(record_units: Any) -> Any:
 def _(observe_files: Any) -> Any:
     """A line of the log tells how many rows there were."""
 
-    def mutated(crew: Any, road: Any, paths: Any, outcome: Any, progress: Any) -> Any:
-        events = observe_files(crew, road, paths, outcome, progress)
+    def mutated(work: Any, paths: Any) -> Any:
+        events, outcome = observe_files(work, paths), work.outcome
         print(f"{outcome.rows} rows", file=sys.stderr)
         return events
 
@@ -173,8 +173,8 @@ def _(of_slot_or_check: Any) -> Any:
 def _(observe_files: Any) -> Any:
     """A run says that there are more rows than there were when it ran before."""
 
-    def mutated(crew: Any, road: Any, paths: Any, outcome: Any, progress: Any) -> Any:
-        events = observe_files(crew, road, paths, outcome, progress)
+    def mutated(work: Any, paths: Any) -> Any:
+        events, outcome = observe_files(work, paths), work.outcome
         earlier = Path(paths[0]).parent.with_name("rows")  # in a folder that is gone with its world
         if earlier.exists() and int(earlier.read_text()) < outcome.rows:
             print("more rows than before", file=sys.stderr)

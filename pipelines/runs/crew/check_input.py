@@ -9,11 +9,11 @@ import numpy as np
 
 from pipelines.assembly import job_of
 from pipelines.input_files import InputFiles, input_of
-from pipelines.job import NOWHERE, Job
+from pipelines.job import NOWHERE
 from pipelines.outcome import Outcome
 from pipelines.progress import Report
 from pipelines.runs.crew import counting
-from pipelines.runs.crew.crew import Crew, crew_of
+from pipelines.runs.crew.crew import crew_of
 from pipelines.runs.crew.spool import Spool
 from pipelines.specification import Specification
 from transforms import wire
@@ -60,12 +60,12 @@ def check_input(
     paths = input_of(files.pattern)
     job = replace(job_of(spec, when, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
     outcome = Outcome()
-    road = counting.road_of(job, job.release)
-    with crew_of(road, paths, workers) as crew:
-        events = counting.observe_files(crew, road, paths, outcome, progress)
+    with crew_of(counting.road_of(job), paths, workers) as crew:
+        work = counting.CrewedJob(job, crew, outcome, progress)
+        events = counting.observe_files(work, paths)
         pieces = None if spec.places is None else spec.places.pieces
         if job.rules.need_whole_periods:
-            seen = _derived(crew, job, when.slots, events, outcome, progress, pieces)
+            seen = _derived(work, when.slots, events, pieces)
         else:
             seen = _as_read(when.slots, events, pieces)
         return InputCheck(outcome, [_of_period(period, when.slots, seen) for period in when.periods])
@@ -89,18 +89,11 @@ def _as_read(slots: Sequence[Slot], events: Spool, pieces: Pieces | None) -> _Se
     return _Seen(rows, at_places)
 
 
-def _derived(
-    crew: Crew,
-    job: Job,
-    slots: Sequence[Slot],
-    events: Spool,
-    outcome: Outcome,
-    progress: Report,
-    pieces: Pieces | None,
-) -> _Seen:
+def _derived(work: counting.CrewedJob, slots: Sequence[Slot], events: Spool, pieces: Pieces | None) -> _Seen:
     """Counts observations with what is derived; the others are refused."""
+    job = work.job
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
-    tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=1)
+    tallies = counting.count_derived(work, periods, events, shards=1)
     rows, at_places = Counter[int](), Counter[int]()
     for group in dict.fromkeys(job.release.group(slot.start_s) for slot in slots):
         table = wire.unpack_tally(tallies.read((group, 0)), job.release.columns)

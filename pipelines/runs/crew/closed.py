@@ -11,7 +11,8 @@ from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in, is_refused
 from pipelines.progress import Report
 from pipelines.runs.crew import counting
-from pipelines.runs.crew.crew import Crew, crew_of
+from pipelines.runs.crew.counting import CrewedJob
+from pipelines.runs.crew.crew import crew_of
 from pipelines.runs.crew.spool import Spool
 from pipelines.runs.crew.tasks import EXPOSED, SEALED
 from pipelines.runs.period_demand import asked_of, asked_of_the_account
@@ -41,22 +42,23 @@ def run(
     outcome = asked_of_the_account(job)
     if outcome.periods_refused:
         return outcome
-    road = counting.road_of(job, job.release)
-    with crew_of(road, paths, workers) as crew:
-        events = counting.observe_files(crew, road, paths, outcome, progress)
+    with crew_of(counting.road_of(job), paths, workers) as crew:
+        work = CrewedJob(job, crew, outcome, progress)
+        events = counting.observe_files(work, paths)
         having = {slot.period for slot in slots if counting.rows_in(slot, events)}
         if is_refused(outcome, len(paths), needed, having):
             return outcome
         if job.release.in_order:
-            return _in_order(crew, job, slots, events, outcome, progress)
-        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=job.release.shards)
-        released = counting.draw_plans(crew, road, slots, tallies, outcome, progress)
+            return _in_order(work, slots, events)
+        tallies = counting.count_slots(work, slots, events, shards=job.release.shards)
+        released = counting.draw_plans(work, slots, tallies)
         crew.rest()
-        return _record(job, slots, released, outcome, progress)
+        return _record(work, slots, released)
 
 
-def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, progress: Report) -> Outcome:
+def _record(work: CrewedJob, slots: Sequence[Slot], released: Spool) -> Outcome:
     """Records and publishes all periods, or none if one of them asks for more than the account has left."""
+    job, outcome = work.job, work.outcome
     periods: dict[str, list[int]] = {}
     for slot in slots:
         periods.setdefault(slot.period, []).append(slot.start_s)
@@ -69,21 +71,19 @@ def _record(job: Job, slots: Sequence[Slot], released: Spool, outcome: Outcome, 
     if excess := ledger.excess(job.account.name, job.account.limit, wanted):
         outcome.periods_refused = excess
         return outcome
-    recorded = _recorded(job, periods, released, outcome, progress)
+    recorded = _recorded(work, periods, released)
     publish(_estimates(recorded, job), job.outputs)
     if outcome.units_lost_to_the_limit:  # another process spent the budget since it was looked at
         outcome.periods_refused = ledger.excess(job.account.name, job.account.limit, wanted)
     return outcome
 
 
-def _recorded(
-    job: Job, periods: Mapping[str, Sequence[int]], released: Spool, outcome: Outcome, progress: Report
-) -> Iterator[RecordedSlot]:
+def _recorded(work: CrewedJob, periods: Mapping[str, Sequence[int]], released: Spool) -> Iterator[RecordedSlot]:
     """Yields the slots of period after period, as the ledger returned them."""
     for number, starts in enumerate(periods.values(), 1):
         units = decoded(data for slot_s in starts for data in released.read((slot_s, SEALED)))
-        yield from tasks.recorded(units, job.account, partial(_count, outcome))
-        progress("periods recorded and published", number, len(periods))
+        yield from tasks.recorded(units, work.job.account, partial(_count, work.outcome))
+        work.progress("periods recorded and published", number, len(periods))
 
 
 def _count(outcome: Outcome, name: str, number: int) -> None:
@@ -98,16 +98,15 @@ def _estimates(recorded: Iterable[RecordedSlot], job: Job) -> Iterator[SlotEstim
     estimator.keep()
 
 
-def _in_order(
-    crew: Crew, job: Job, slots: Sequence[Slot], events: Spool, outcome: Outcome, progress: Report
-) -> Outcome:
+def _in_order(work: CrewedJob, slots: Sequence[Slot], events: Spool) -> Outcome:
     """Draws, records and publishes group after group."""
+    job, crew, outcome, progress = work
     periods = {slot.period: job.slots[slot.start_s].plan for slot in slots}
     shards = counting.parts_for(events.total_rows)  # of vehicles: their sums are the same however they are parted
     if job.rules.need_whole_periods:
-        tallies = counting.count_derived(crew, periods, events, outcome, progress, shards=shards)
+        tallies = counting.count_derived(work, periods, events, shards=shards)
     else:
-        tallies = counting.count_slots(crew, slots, events, outcome, progress, shards=shards, by_vehicle=True)
+        tallies = counting.count_slots(work, slots, events, shards=shards, by_vehicle=True)
     crew.rest()
     groups = dict.fromkeys(job.release.group(slot.start_s) for slot in slots)
     keys = [[(group, shard) for shard in range(shards)] for group in groups]

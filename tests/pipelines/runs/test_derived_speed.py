@@ -44,11 +44,11 @@ def tallied(folder, lines, header):
     when = range_of(spec.timetable, DAY, DAY)
     account = ledger_account_of(spec, place, signs=False)
     job = job_of(spec, when, Secret(b"one key for all runs"), account, NOWHERE)
-    outcome, road, paths = Outcome(), counting.road_of(job, job.release), [str(folder / "feed.csv")]
+    outcome, paths = Outcome(), [str(folder / "feed.csv")]
     periods = {DAY: job.slots[when.slots[0].start_s].plan}
-    with crew_of(road, paths, 1) as crew:
-        events = counting.observe_files(crew, road, paths, outcome, lambda *_: None)
-        tallies = counting.count_derived(crew, periods, events, outcome, lambda *_: None, shards=3)
+    with crew_of(counting.road_of(job), paths, 1) as crew:
+        work = counting.CrewedJob(job, crew, outcome, lambda *_: None)
+        tallies = counting.count_derived(work, periods, counting.observe_files(work, paths), shards=3)
         keys = [(when.slots[0].start_s, shard) for shard in range(3)]
         table = wire.unpack_tally([data for key in keys for data in tallies.read(key)], COLUMNS)
     columns = (table.vehicle, table.cell, table.slot_s, table.kept, table.sums["sums"])
