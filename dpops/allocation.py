@@ -99,15 +99,15 @@ class Allocation:
     def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> PlanShare:
         """Divides what a vehicle may spend among the HATs of a plan, with suppression if it is asked for.
 
-        One row per vehicle and HAT, int64 (rows,): codes in any order, samples that count (0 where a cap left none:
-        then the row is not kept), and samples reported. Suppression happens once, at the epsilon that HATs would have
-        without it. Source: S2; algorithms 9.2.
+        One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples that count (0 where a cap left
+        none: then the row is not kept), and samples reported. Suppression happens once, at the epsilon that HATs would
+        have without it. Source: S2; algorithms 9.2.
         """
         kept = counts > 0
         if self.most_hats is not None:
             return PlanShare(kept, self.most_hats if counts.size else 0, self.hat(max(self.most_hats, 1), plans))
         some = np.flatnonzero(kept)
-        most_hats = int(np.unique(vehicle[some], return_counts=True)[1].max(initial=0))
+        most_hats = int(np.bincount(vehicle[some]).max(initial=0))
         if self.suppress is not None and most_hats:
             hats, hat_code = np.unique(hat[some], return_inverse=True)
             vehicle_code = np.unique(vehicle[some], return_inverse=True)[1]

@@ -1,6 +1,6 @@
 """Places of values among the distinct ones and in their group, and one key for two columns of integers."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,7 @@ def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
     key = first.of * second.values.size + second.of
     room = first.values.size * second.values.size
     if room > _ROOMY * key.size:
-        return _ranked(key, _order(first, second))
+        return _ranked(key, np.lexsort((*_digits(second), *_digits(first))))
     seen = np.zeros(room, np.bool_)
     seen[key] = True
     values = np.flatnonzero(seen)
@@ -49,14 +49,17 @@ def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
     return DistinctValues(values, place[key].astype(np.int64))
 
 
-def _order(first: DistinctValues, second: DistinctValues) -> Int64s:
-    """Sorts entries by the first, then the second."""
-    digits = [
-        (column.of >> bits).astype(np.uint16)
-        for column in (second, first)
-        for bits in range(0, max(1, column.values.size.bit_length()), _DIGIT_BITS)
+def _digits(column: DistinctValues) -> list[NDArray[Any]]:
+    """Cuts places into digits, the lowest first."""
+    return [
+        (column.of >> bits).astype(np.uint16) for bits in range(0, max(1, column.values.size.bit_length()), _DIGIT_BITS)
     ]
-    return np.lexsort(digits)
+
+
+def by_both(first: DistinctValues, second: Int64s) -> Int64s:
+    """Sorts entries by the first, then the second: quickly where they come by the second, as tallies do by vehicle."""
+    order: Int64s = np.lexsort((second, *_digits(first)))
+    return order
 
 
 def _ranked(key: Int64s, order: Int64s) -> DistinctValues:

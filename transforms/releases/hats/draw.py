@@ -16,7 +16,7 @@ from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid, Int64s
 from transforms.ledger.claims import check_claims, claims_of
-from transforms.order import packed_keys
+from transforms.order import by_both, packed_keys, places
 from transforms.places.hexagons import cell_texts
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
@@ -98,7 +98,7 @@ def _sealed(
 def _order(tally: Tally, slots: int) -> Int64s:
     """Sorts by slot, cell and vehicle. slots: of the plan."""
     hat = tally.cell if slots == 1 else packed_keys(tally.slot_s, tally.cell)
-    return np.argsort(packed_keys(hat, tally.vehicle))
+    return by_both(places(hat), tally.vehicle)
 
 
 def _unit(
@@ -146,7 +146,7 @@ def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:
     """
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
-    share = allocation.divide(hat, rows.vehicle, rows.kept, reported, plans)
+    share = allocation.divide(hat, places(rows.vehicle).of, rows.kept, reported, plans)
     left = np.where(share.kept, rows.kept, 0)
     return Divided(replace(rows, kept=left, dropped=reported - left), share)
 
@@ -180,9 +180,9 @@ def _alike(asked: Sequence[_Slot]) -> Iterator[list[int]]:
     by_epsilon: dict[Fraction, list[int]] = {}
     for place, slot in enumerate(asked):
         by_epsilon.setdefault(slot.epsilon, []).append(place)
-    for places in by_epsilon.values():
-        before = np.cumsum([0, *(asked[place].rows.cell.size for place in places[:-1])])
-        for _, alike in groupby(zip(places, before // TOGETHER_ROWS, strict=True), key=itemgetter(1)):
+    for some in by_epsilon.values():
+        before = np.cumsum([0, *(asked[place].rows.cell.size for place in some[:-1])])
+        for _, alike in groupby(zip(some, before // TOGETHER_ROWS, strict=True), key=itemgetter(1)):
             yield [place for place, _ in alike]
 
 
@@ -266,7 +266,8 @@ def hats_of(rows: Tally) -> SlotHats:
     )
     most = int(rows.kept.max(initial=0))
     descending = np.cumsum(is_first) * (most + 1) - rows.kept  # dropped rows come last
-    order = np.argsort(descending, kind="stable")  # keeps vehicles of equal counts in order
+    narrow = descending.astype(np.min_scalar_type(descending.max(initial=0)))  # which numpy sorts by counting
+    order = np.argsort(narrow, kind="stable")  # keeps vehicles of equal counts in order
     columns = {name: column[order] for name, column in rows.sums.items()}
     totals = Totals(rows.kept[order], **{name: columns[name] for name in Totals._fields if name in columns})
     return SlotHats(rows.cell[first], Hats(totals, first, users, reported), columns)

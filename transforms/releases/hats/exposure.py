@@ -27,6 +27,8 @@ def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
     """Finds what a vehicle spends in several slots at most, exactly. shares: what each statistic of a HAT costs."""
+    if len(exposures) == 1:  # a vehicle is there once
+        return _dearest(exposures[0].drawn, shares)
     vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).of
     return _dearest(_added_up(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
 
