@@ -79,10 +79,18 @@ def serve(_handles: Sequence[int]) -> None:
 
 
 def _send_answer(file: IO[bytes], answer: StepResult, table: pa.RecordBatch | None) -> None:
-    send(file, msgspec.json.encode(answer), packed(table) if table is not None else b"")
+    if table is None:
+        send(file, msgspec.json.encode(answer), b"")
+        return
+    send(file, msgspec.json.encode(answer))
+    size = pa.MockOutputStream()
+    _write(table, size)
+    file.write(struct.pack("<q", size.size()))
+    _write(table, pa.PythonFile(file, "w"))  # at once, not by way of a copy of it all
+    file.flush()
 
 
-def send(file: IO[bytes], *parts: bytes | pa.Buffer) -> None:
+def send(file: IO[bytes], *parts: bytes) -> None:
     for part in parts:
         file.write(struct.pack("<q", len(part)))
         file.write(part)
@@ -137,11 +145,9 @@ def _as_bytes(column: Any) -> Any:
     return column.view(pa.large_binary()) if pa.types.is_large_string(column.type) else column
 
 
-def packed(table: pa.RecordBatch) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
+def _write(table: pa.RecordBatch, sink: pa.NativeFile) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_batch(table)
-    return sink.getvalue()
 
 
 def unpacked(data: bytes) -> pa.RecordBatch:
