@@ -20,6 +20,8 @@ import grpc  # type: ignore[import-untyped]
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.utils import thread_pool_executor
 
+from transforms.memory import keep_freed_memory
+
 HOME = Path(__file__).resolve().parents[3]
 STOP_S = 10.0
 IMPORTED = [
@@ -108,9 +110,10 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def _work(control: str, worker_id: str) -> None:
-    """Does what Beam's own pool has a new process do."""
+    """Does what Beam's own pool has a new process do, and keeps memory as a release on one machine does."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
+    keep_freed_memory()
     SdkHarness(control, worker_id=worker_id, state_cache_size=0, data_buffer_time_limit_ms=-1).run()
 
 
