@@ -1,6 +1,6 @@
 """Steps of a closed range of whole periods: what consecutive positions give, and periods released one after another."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
@@ -14,47 +14,33 @@ from transforms.records import (
     EventBytes,
     KeyedTally,
     KeyedUnit,
-    PackedEvents,
     SlotEstimates,
-    SlotShard,
     TallyBytes,
 )
 from transforms.releases.base import ReleaseKind, Tallies
 from transforms.steps.metrics import count
 
-KeyedSlot = tuple[SlotShard, tuple[int, EventBytes]]
-"""By the first slot of a period and vehicle shard: a slot, and packed Events of it."""
 PartOfAll = tuple[int, tuple[int, TallyBytes]]
 """One key; the first slot of a period and a part of its tally."""
 _CONSENT_S = -1
 """Stands in the place of a first slot."""
 
 
-@dataclass
-class Derive(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally]]):
+@dataclass(frozen=True)
+class Derive:
     """Events of whole periods -> ((first slot, 0), packed Tally), with what consecutive positions give."""
 
     rules: Rules
     ground: Ground
     release: ReleaseKind
 
-    def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
-        keyed = events | "by period" >> beam.Map(_by_period, self.release.group).with_output_types(KeyedSlot)
-        grouped = keyed | "group" >> beam.GroupByKey()
-        return grouped | "tally" >> beam.FlatMap(self._tallied).with_output_types(KeyedTally)
-
-    def _tallied(self, group: tuple[SlotShard, Iterable[tuple[int, EventBytes]]]) -> Iterator[KeyedTally]:
-        _, parts = group
+    def tally(self, parts: Iterable[tuple[int, EventBytes]]) -> Iterator[KeyedTally]:
+        """Tallies what the vehicles of a shard did in a period. parts: each with its slot."""
         of_slots: dict[int, list[EventBytes]] = {}
         for slot_s, data in parts:
             of_slots.setdefault(slot_s, []).append(data)
         for plan_s, table in tasks.derived(of_slots, self.rules, self.ground, self.release, count):
             yield (plan_s, 0), wire.pack_tally(table)
-
-
-def _by_period(packed: PackedEvents, group: Callable[[int], int]) -> KeyedSlot:
-    slot_s, shard = packed.key
-    return (group(slot_s), shard), (slot_s, packed.data)
 
 
 @dataclass

@@ -5,7 +5,8 @@
                          +--- counts, unreadable files ---> judge <--- what is asked and spent
                                                               +---- consent -------+
 
-Whatever an engine does twice, the ledger keeps what it recorded first.
+Counts go to the judge by the group-by of events, see NO_SLOT. Whatever an engine does twice, the ledger keeps what it
+recorded first.
 """
 
 import os
@@ -38,18 +39,16 @@ from transforms.records import (
     REFUSED,
     EventBytes,
     ExposureBytes,
-    KeyedEvents,
-    KeyedPane,
     KeyedPartial,
     KeyedTally,
     KeyedUnit,
     PackedEvents,
+    PaneShard,
     RecordedSlot,
     Refused,
     SlotEstimates,
     SlotShard,
 )
-from transforms.releases.base import ReleaseKind
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.observe import counted
 from transforms.steps.range import Derive, ReleaseInOrder
@@ -57,13 +56,21 @@ from transforms.steps.release import Record
 from transforms.steps.side_outputs import Parting, Refusal
 
 UNREADABLE: Final = "unreadable"
+COUNTED: Final = "counted"
+NO_SLOT: Final = -1
+"""Stands in the place of a slot where facts go to the verdict by the group-by of events: a second output of the step
+that reads would have Flink write and read all of the first one once more."""
 PANE_ROWS = 500_000
 """Of events in a group: so many are counted at a time."""
 
 Piece = tuple[bytes, int, int]
 """A file as the file system names it, and the number of one of so many shares of it."""
 Unread = TaggedOutput[Literal["unreadable"], tuple[str, int]]
-KeyedPart = tuple[str, tuple[SlotShard, bytes]]
+CountedFact = TaggedOutput[Literal["counted"], tuple[int, bytes]]
+KeyedPart = tuple[PaneShard, tuple[int, EventBytes]]
+"""A slot and packed `Events` of it, by what is tallied together; or by NO_SLOT a `KeyedFact`."""
+Group = tuple[PaneShard, Iterable[tuple[int, EventBytes]]]
+KeyedDemand = tuple[str, tuple[SlotShard, bytes]]
 """By period: (slot, SEALED or EXPOSED) and the encoded Spending or Exposure."""
 
 
@@ -90,7 +97,22 @@ class Bounded:
         read = pieces | "read" >> ReadPieces(job.layout, skips_unreadable=job.skips_unreadable)  # RawBatch
         observed = observe(read, job, self.pane_s, dense=self.kept is None)
         counted = _counted(read, observed.refused, observed.events, job)
-        publish(road(observed.events, job, _OnEngine(self, begin, counted)), job.outputs)
+        keyed = observed.events | "by vehicle" >> beam.Map(self.keyed).with_output_types(KeyedPart)
+        grouped = (keyed, counted) | "with counts" >> beam.Flatten() | "group" >> beam.GroupByKey()
+        apart = grouped | "apart" >> beam.FlatMap(_apart).with_outputs(COUNTED, main="groups")
+        publish(road(observed.events, job, _OnEngine(self, begin, apart.groups, apart[COUNTED])), job.outputs)
+
+    def keyed(self, packed: PackedEvents) -> KeyedPart:
+        """Gives packed events the key of what is tallied together: a pane, a slot, or a whole period."""
+        slot_s, shard = packed.key
+        data = packed.data if self.kept is None else EventBytes(self.kept.put(packed.data))
+        if self.job.rules.need_whole_periods:
+            return ((self.job.release.group(slot_s), shard), 0), (slot_s, data)
+        return (packed.key, packed.pane_s if self.in_panes else 0), (slot_s, data)
+
+    @property
+    def in_panes(self) -> bool:
+        return self.pane_s < self.job.slot_s
 
 
 @dataclass
@@ -106,22 +128,26 @@ class Known(beam.PTransform[PCollection[bytes], PCollection[Piece]]):
 
 @dataclass(frozen=True)
 class _OnEngine:
-    """The runner of a bounded job: what is drawn of it is recorded only with a consent. begin: an impulse. counted:
-    see `_counted`."""
+    """The runner of a bounded job: what is drawn of it is recorded only with a consent. begin: an impulse. groups:
+    events of `KeyedPart`, grouped. counted: see `_counted`."""
 
     of: Bounded
     begin: PCollection[bytes]
+    groups: PCollection[Group]
     counted: PCollection[KeyedFact]
 
-    def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
+    def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:  # noqa: ARG002 - grouped
+        fetch = None if self.of.kept is None else self.of.kept.get
         if job.rules.need_whole_periods:
-            slots = events | "by vehicle" >> Derive(job.rules, job.ground, job.release)
-        elif self.of.pane_s < job.slot_s:
-            panes = _in_panes(events, job.release, self.of.kept)
-            slots = panes | "by vehicle" >> ByVehicle(job.release, in_panes=True)
+            derive = Derive(job.rules, job.ground, job.release)
+            slots = self.groups | "tally" >> beam.FlatMap(_derived, derive, fetch).with_output_types(KeyedTally)
+        elif self.of.in_panes:
+            in_panes = InPanes(job.release, fetch, may_be_late=False)
+            panes = self.groups | "tally panes" >> beam.Map(_in_pane, in_panes).with_output_types(KeyedPartial)
+            slots = panes | "by slot" >> ByVehicle(job.release, in_panes=True)
         else:
-            keyed = events | "by slot" >> beam.Map(_by_slot, self.of.kept).with_output_types(KeyedEvents)
-            slots = keyed | "by vehicle" >> ByVehicle(job.release, fetch=_fetch(self.of.kept))
+            by_vehicle = ByVehicle(job.release, fetch=fetch)
+            slots = self.groups | "tally" >> beam.FlatMap(_in_slot, by_vehicle).with_output_types(KeyedTally)
         beats = self.begin | "heartbeat" >> beam.FlatMap(lambda _: beats_of(job)).with_output_types(KeyedTally)
         return (slots, beats) | "with heartbeat" >> beam.Flatten()
 
@@ -142,8 +168,8 @@ class _OnEngine:
 
 def _demand(drawn: HexagonOutputs, job: Job) -> PCollection[KeyedFact]:
     """Adds up what drawn units ask of the account, and what vehicles spend in them, a fact a period."""
-    spending = drawn.sealed | "what units spend" >> beam.Map(_spending).with_output_types(KeyedPart)
-    exposures = drawn.exposure | "by period" >> beam.Map(_exposed, job).with_output_types(KeyedPart)
+    spending = drawn.sealed | "what units spend" >> beam.Map(_spending).with_output_types(KeyedDemand)
+    exposures = drawn.exposure | "by period" >> beam.Map(_exposed, job).with_output_types(KeyedDemand)
     parts = (spending, exposures) | "of periods" >> beam.Flatten() | "by period, all" >> beam.GroupByKey()
     asked: PCollection[KeyedFact] = parts | "ask" >> beam.Map(_asked, job.release.shares).with_output_types(KeyedFact)
     return asked
@@ -193,8 +219,9 @@ class _ReadPieces(beam.DoFn):
 
 def _counted(
     read: DoOutputsTuple, refused: PCollection[Refused], events: PCollection[PackedEvents], job: Job
-) -> PCollection[KeyedFact]:
-    """Counts what the verdict must know of the input, a bundle at a time."""
+) -> PCollection[KeyedPart]:
+    """Counts what the verdict must know of the input, a bundle at a time, as facts in the place of events: see
+    NO_SLOT."""
     named = (
         read.batches | "rows" >> beam.Map(lambda batch: (counters.ROWS, batch.rows)),
         read[UNREADABLE],
@@ -203,12 +230,12 @@ def _counted(
         events | "observed" >> beam.Map(_of_period, job),
     )
     flat = named | "counts" >> beam.Flatten()
-    facts: PCollection[KeyedFact] = flat | "add up" >> beam.ParDo(_AddUp()).with_output_types(KeyedFact)
+    facts: PCollection[KeyedPart] = flat | "add up" >> beam.ParDo(_AddUp()).with_output_types(KeyedPart)
     return facts
 
 
 class _AddUp(beam.DoFn):
-    """(name, number) -> one fact of a bundle."""
+    """(name, number) -> one fact of a bundle, by NO_SLOT."""
 
     def __init__(self) -> None:
         self._counts = Counter[str]()
@@ -221,44 +248,48 @@ class _AddUp(beam.DoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         if self._counts:
-            yield WindowedValue(judge.of_counts(self._counts), MIN_TIMESTAMP, (GlobalWindow(),))
+            fact = ((NO_SLOT, 0), 0), judge.of_counts(self._counts)
+            yield WindowedValue(fact, MIN_TIMESTAMP, (GlobalWindow(),))
 
 
 def _of_period(packed: PackedEvents, job: Job) -> tuple[str, int]:
     return judge.OF_PERIOD + job.slots[packed.key[0]].period, packed.rows
 
 
-def _in_panes(
-    events: PCollection[PackedEvents], release: ReleaseKind, kept: Spool | None
-) -> PCollection[KeyedEvents | KeyedPartial]:
-    """Counts in panes, a part of the key: in a bounded pipeline nothing waits for a watermark, and nothing is late."""
-    panes = events | "by pane" >> beam.Map(_by_pane, kept).with_output_types(KeyedPane)
-    in_panes = InPanes(release, _fetch(kept), may_be_late=False)
-    partials: PCollection[KeyedEvents | KeyedPartial] = panes | "in panes" >> in_panes
-    return partials
+def _apart(group: Group) -> Iterator[Group | CountedFact]:
+    """Parts groups of events from the facts that came with them."""
+    ((slot_s, _), _), parts = group
+    if slot_s != NO_SLOT:
+        yield group
+        return
+    for fact in parts:
+        counted: CountedFact = TaggedOutput(COUNTED, fact)
+        yield counted
 
 
-def _by_pane(packed: PackedEvents, kept: Spool | None) -> KeyedPane:
-    key, data = _by_slot(packed, kept)
-    return (key, packed.pane_s), data
+def _in_slot(group: Group, by_vehicle: ByVehicle) -> Iterator[KeyedTally]:
+    (key, _), parts = group
+    return by_vehicle.tally((key, (data for _, data in parts)))
 
 
-def _by_slot(packed: PackedEvents, kept: Spool | None) -> KeyedEvents:
-    return packed.key, packed.data if kept is None else EventBytes(kept.put(packed.data))
+def _in_pane(group: Group, in_panes: InPanes) -> KeyedPartial:
+    """Counts a pane, a part of the key: in a bounded pipeline nothing waits for a watermark, and nothing is late."""
+    key, parts = group
+    return in_panes.tally((key, [data for _, data in parts]))
 
 
-def _fetch(kept: Spool | None) -> Callable[[bytes], bytes] | None:
-    """Says how packed events are had again that were kept in a file."""
-    return None if kept is None else kept.get
+def _derived(group: Group, derive: Derive, fetch: Callable[[bytes], bytes] | None) -> Iterator[KeyedTally]:
+    _, parts = group
+    return derive.tally((slot_s, data if fetch is None else EventBytes(fetch(data))) for slot_s, data in parts)
 
 
-def _spending(unit: KeyedUnit) -> KeyedPart:
+def _spending(unit: KeyedUnit) -> KeyedDemand:
     period, data = unit
     spending = msgspec.json.decode(data, type=Spending)
     return period, ((spending.slot_s, SEALED), msgspec.json.encode(spending))
 
 
-def _exposed(exposure: tuple[int, ExposureBytes], job: Job) -> KeyedPart:
+def _exposed(exposure: tuple[int, ExposureBytes], job: Job) -> KeyedDemand:
     slot_s, data = exposure
     return job.slots[slot_s].period, ((slot_s, EXPOSED), data)
 
