@@ -30,8 +30,8 @@ FORGOTTEN = 0.1
 season is followed."""
 
 # The same of means, as precisions in (km/h)^-2.
-MEAN_CELLS, MEAN_HOURS, MEAN_PARENTS, MEAN_DAYS_OFF, MEAN_DAYS = 0.006, 0.1, 0.3, 0.5, 1.0
-"""Real. Cells lie 13 km/h around their neighbours' mean, hours 3, parents in a part of the day 2, days off 2, a day's
+MEAN_CELLS, MEAN_OTHERS, MEAN_DAYS = 0.006, 0.3, 1.0
+"""Real. Cells lie 13 km/h around their neighbours' mean; hours, parents in a part of the day and days off 2, a day's
 own hours 1. Learned as the counts' are; where noise is heavy the first of them decides how flat a map is."""
 OF_SMALL_CELLS = 0.2
 """Real and made-up: of H3 resolution 8 and finer, so much of these precisions of cells, of means and counts alike."""
@@ -76,9 +76,6 @@ UNSAID = 0.05
 # What is shown, and as what (docs/estimates-measured.md, "What is held back").
 MOST_LOG_VARIANCE, MOST_OF_CELL = 0.5, 0.3
 """Real and made-up: beyond it the number of vehicles of a HAT, or of a cell's day, is hardly known: `unreliable`."""
-MOST_IF_KNOWN, FEW_VEHICLES = 0.7, 100.0
-"""Parts of the real city and small made-up ones: the same, times the part of the pattern that is known. That
-counts for less where few are expected in all HATs together: how smooth a city is, is itself learned from them."""
 MOST_MISSED, LEAST_EXPLAINED, MOST_CITY_VARIANCE = 0.65, 3.0, 0.15
 """61 feeds, a third of them with hardly any pattern, moved once on 28 more: the part of the constant's squared error,
 the squares that a pattern explains over those of noise, the variance of the logarithm of the whole weight: beyond one

@@ -107,8 +107,7 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Publ
     half, vehicles = half_widths(spread), chances.vehicles[..., CAUTIOUS]
     traffic = half_widths(described + np.minimum(chances.traffic, upper_kmh**2))
     values = np.clip(field.values, 0, upper_kmh)
-    unknown = field.unknown * np.exp(2 * field.city_variance) * (1 + fitted.FEW_VEHICLES / field.vehicles.sum())
-    most = min(fitted.MOST_OF_CELL if of_cell else fitted.MOST_LOG_VARIANCE, fitted.MOST_IF_KNOWN * (1 - unknown))
+    most = fitted.MOST_OF_CELL if of_cell else fitted.MOST_LOG_VARIANCE
     counted = (vehicles >= LEAST_VEHICLES * field.repeats) & (field.log_variances <= most)
     counted = counted & field.is_seen & np.logical_not(field.misweighed)
     status = np.where(counted, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)

@@ -19,9 +19,9 @@ from dpops.types import Float64s, Int64s
 
 DEFAULT = Smoothness(
     cells=fitted.MEAN_CELLS,
-    hours=fitted.MEAN_HOURS,
-    parents=fitted.MEAN_PARENTS,
-    off=fitted.MEAN_DAYS_OFF,
+    hours=fitted.MEAN_OTHERS,
+    parents=fitted.MEAN_OTHERS,
+    off=fitted.MEAN_OTHERS,
     days=fitted.MEAN_DAYS,
 )
 _ROUNDS = 8

@@ -297,12 +297,6 @@ def test_the_likeliest_surface_alone_follows_noise_upwards(monkeypatch: pytest.M
     assert np.mean(larger) > 1.25
 
 
-def test_the_less_of_a_city_is_known_the_fewer_hats_are() -> None:
-    field = replace(learned(after(1, 1.0)).estimate(), city_variance=0.0, explained=10.0)
-    ok = [np.sum(published(replace(field, unknown=part), 65).status == Status.OK) for part in (0.1, 0.6, 0.65)]
-    assert ok[0] > ok[1] > ok[2]
-
-
 def test_a_constant_would_do_where_nothing_is_known_and_not_where_much_is() -> None:
     assert learned(after(1, 1e4)).estimate().unknown > 1
     assert learned(after(4, 0.1)).estimate().unknown < 0.2
