@@ -25,7 +25,7 @@ DEFAULT = Smoothness(
 USUAL_DAY = np.zeros(HOURS)
 USUAL_DAY[: len(fitted.NIGHT)] = fitted.NIGHT
 """Logarithm of what fleets do in each hour before anything is known: less at night."""
-_STEPS, _FROM_START = 14, 6
+_STEPS, _FROM_START, _ONCE_MORE = 14, 6, 3
 _MOST_STEP = 1.5
 _SMALL_STEP = 2e-2
 _SMALL_CHANGE = 0.03
@@ -255,7 +255,8 @@ def fit_counts(problem: CountProblem, near: Counts | None = None) -> Counts:
     start = near.start(NoisyTotals()) if near is not None else problem.start or _expected(problem)
     effects, smoothness, step = start.effects.copy(), start.smoothness, np.zeros(start.effects.size)
     effects[0] += math.log(problem.whole(effects).mean / problem.weight(effects))  # steps from afar would go astray
-    for _ in range(_STEPS if problem.start is None and near is None else _FROM_START):
+    steps = _ONCE_MORE if near is not None else _STEPS if problem.start is None else _FROM_START
+    for _ in range(steps):
         held = problem.held(effects)
         solved = _solved(held, smoothness, effects)
         before, step = step, solved.effects - effects

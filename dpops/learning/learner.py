@@ -12,6 +12,7 @@ from dpops.learning.counts import CountProblem, Counts, UsualDay, count_queries,
 from dpops.learning.design import Design
 from dpops.learning.information import Information
 from dpops.learning.means import (
+    ROUNDS,
     DayInformation,
     Deviations,
     Means,
@@ -33,6 +34,9 @@ from dpops.learning.told_by_speeds import Thought, told_by_speeds
 from dpops.learning.whole import NoisyTotals, whole_weight
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
+
+_ROUGH_ROUNDS = 2
+"""Of EM, for means that only tell how speeds speak of weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +206,7 @@ def _understood(state: State) -> tuple[RowMakers, Counts, list[_Day]]:
 
 
 def _said_by_speeds(state: State, counts: Counts, days: Sequence[_Day], rows: RowMakers) -> list[DayValues]:
-    means, said = _fitted_means(state, days), []
+    means, said = _fitted_means(state, days, most_rounds=_ROUGH_ROUNDS), []
     for index, day in enumerate(days, len(means.own) - len(days)):
         hours, deviations = day.day.hours, means.deviations(index)
         traffic = traffic_of(counts.hats(state.design, hours))
@@ -221,10 +225,12 @@ def _days(state: State, counts: Counts, rows: RowMakers) -> list[_Day]:
     return [_understood_day(state, day, counts, rows.speeds, leans) for day in state.recent]
 
 
-def _fitted_means(state: State, recent: Sequence[_Day]) -> Means:
+def _fitted_means(state: State, recent: Sequence[_Day], most_rounds: int = ROUNDS) -> Means:
     older = [] if state.means is None else [state.means]
     start = None if state.start is None else state.start.means
-    return fit_means(state.layouts.means, [*older, *(day.information for day in recent)], start=start)
+    return fit_means(
+        state.layouts.means, [*older, *(day.information for day in recent)], start=start, most_rounds=most_rounds
+    )
 
 
 def _count_problem(state: State, days: Sequence[DayValues], rows: RowsOf) -> CountProblem:

@@ -24,7 +24,7 @@ DEFAULT = Smoothness(
     off=fitted.MEAN_OTHERS,
     days=fitted.MEAN_DAYS,
 )
-_ROUNDS = 8
+ROUNDS = 8
 _SMALL_CHANGE = 0.03
 
 
@@ -139,19 +139,20 @@ def fit_means(
     more: Sequence[float] = (),
     known: Smoothness | None = None,
     start: Smoothness | None = None,
+    most_rounds: int = ROUNDS,
 ) -> Means:
     """Fits effects to all days' information.
 
     Their smoothness is learned from it by EM, from the start or the default on. more: means, before any release, of
     columns that stand before that of traffic; as theirs, give or take as much. known: the smoothness, where it is not
-    to be learned.
+    to be learned. most_rounds: of EM.
     """
     default = DEFAULT.of(layout.design)
     smoothness, precision, value = known or start or default, np.zeros(layout.border.size), np.zeros(layout.border.size)
     precision[0], value[0] = fitted.CITY_SPREAD**-2, USUAL_KMH * fitted.CITY_SPREAD**-2
     for column, mean in enumerate((*more, fitted.SLOPE_KMH), -1 - len(more)):
         precision[column], value[column] = mean**-2, 1 / mean
-    rounds = _ROUNDS if known is None else 1
+    rounds = most_rounds if known is None else 1
     system = system_of(layout, precision, value, [day.part for day in days])
     for index in range(rounds):
         solved = system.solved(smoothness)
