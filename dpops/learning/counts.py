@@ -138,21 +138,24 @@ class CountProblem:
     def linear(self, effects: Float64s) -> Information:
         """Makes the queries and the anchor linear at these effects (Gauss-Newton)."""
         predicted = self._anchored(effects)
-        for query in (*self.queries, *self.speeds):
+        for query in self._all:
             predicted = predicted + query.linear(effects, self.hats(effects, query.hours))
         return predicted
 
     def precisions(self, effects: Float64s) -> list[Float64s]:
-        queries = (*self.queries, *self.speeds)
-        return [query.precision(self.hats(effects, query.hours)) for query in queries]
+        return [query.precision(self.hats(effects, query.hours)) for query in self._all]
 
     def cost(self, effects: Float64s, precisions: Sequence[Float64s], smoothness: Smoothness) -> float:
         """Computes twice the negative log-likelihood and log-prior, with the variances held where a step begins."""
         cost = (math.log(self.expected / self.weight(effects)) / self.expected_sd) ** 2
         cost += self.earlier.cost(self.layout, effects) + smoothness.cost(self.layout.design, effects)
-        for query, precision in zip((*self.queries, *self.speeds), precisions, strict=True):
+        for query, precision in zip(self._all, precisions, strict=True):
             cost += float(precision @ query.misses(self.hats(effects, query.hours)) ** 2)
         return cost
+
+    @property
+    def _all(self) -> Sequence[CountQueries]:
+        return (*self.queries, *self.speeds)
 
     def _anchored(self, effects: Float64s) -> Information:
         """Says in one wide row that the usual day's whole weight is about what is expected."""

@@ -107,7 +107,7 @@ class Learned:
     def _field(self, weights: Float64s, usual: Float64s, deviations: Deviations, hours: Int64s) -> Field:
         facts = self.state.facts
         traffic, vehicles = traffic_of(usual), weights / facts.hat_weight
-        values = self._values(usual, deviations, hours)
+        values = _values(self.state.design, self.means, usual, deviations, hours)
         spread = spread_of(self.means, deviations, hours, traffic, weights)
         log_variances = self.counts.variances(hours)
         return Field(
@@ -128,10 +128,6 @@ class Learned:
             explained=self.told.explained,
         )
 
-    def _values(self, usual: Float64s, deviations: Deviations, hours: Int64s) -> Float64s:
-        values: Float64s = self.means.described(self.state.design, hours, traffic_of(usual)) + deviations.values[hours]
-        return values
-
     def described(self) -> list[Described]:
         """Describes all recent days, the last one first, without what is released of single HATs."""
         fields, variances = [], dict[bytes, Float64s]()
@@ -148,7 +144,7 @@ class Learned:
                     vehicles=expected_vehicles(day.weights / facts.hat_weight, facts.larger(day.weights)),
                     log_variances=variances[hours.tobytes()],
                     traffic=traffic_of(usual),
-                    values=self._values(usual, deviations, hours),
+                    values=_values(self.state.design, self.means, usual, deviations, hours),
                     deviations=deviations,
                 )
             )
@@ -163,6 +159,18 @@ class _Day:
     weights: Float64s
     weight_variances: Float64s
     information: DayInformation
+
+
+def _values(design: Design, means: Means, usual: Float64s, deviations: Deviations, hours: Int64s) -> Float64s:
+    """Computes what describes a day's HATs, (cells, slots). usual: their weights."""
+    values: Float64s = means.described(design, hours, traffic_of(usual)) + deviations.values[hours]
+    return values
+
+
+def _own_of_sums(state: State, weights: Float64s) -> Float64s:
+    """Computes what HATs' own deviations add to the variance of sums, (cells, slots)."""
+    own: Float64s = weights**2 * USUAL.of(weights / state.facts.hat_weight)
+    return own
 
 
 def taken_in(state: State, day: DayValues) -> State:
@@ -209,12 +217,12 @@ def _said_by_speeds(state: State, counts: Counts, days: Sequence[_Day], rows: Ro
     means, said = _fitted_means(state, days, most_rounds=_ROUGH_ROUNDS), []
     for index, day in enumerate(days, len(means.own) - len(days)):
         hours, deviations = day.day.hours, means.deviations(index)
-        traffic = traffic_of(counts.hats(state.design, hours))
+        usual = counts.hats(state.design, hours)
         hats = Thought(
             weights=day.weights,
-            values=means.described(state.design, hours, traffic) + deviations.values[hours],
-            variances=variances_of(means, deviations, hours, traffic[..., None]),
-            own=day.weights**2 * USUAL.of(day.weights / state.facts.hat_weight),
+            values=_values(state.design, means, usual, deviations, hours),
+            variances=variances_of(means, deviations, hours, traffic_of(usual)[..., None]),
+            own=_own_of_sums(state, day.weights),
         )
         said.append(told_by_speeds(day.day, hats, rows.speeds))
     return said
@@ -279,7 +287,7 @@ def _understood_day(state: State, day: DayValues, counts: Counts, rows: RowsOf, 
     """Reads what a day says about means, once the weights of its HATs are known. leans: see `_leans`."""
     usual = counts.hats(state.design, day.hours)
     (weights, weight_variances), parts = _day_weights(state, day, counts, usual), coefficients_of(traffic_of(usual))
-    deviations = weights**2 * USUAL.of(weights / state.facts.hat_weight)
+    deviations = _own_of_sums(state, weights)
     queries = []
     for stage in day.looks:
         for level in stage.levels:
