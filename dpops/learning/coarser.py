@@ -10,8 +10,8 @@ from dpops.learning.chances import NODES, WEIGHT, Chances, described_variances, 
 from dpops.learning.evidence import at_least
 from dpops.learning.interval import LEAST_VEHICLES, PublishedNumbers, Status, chances_of, published
 from dpops.learning.learner import Field, Learned
-from dpops.learning.means import border_of, coefficients_of, columns_of, traffic_of
-from dpops.learning.queries import GroupRows, Groups
+from dpops.learning.means import border_of, coefficients_of, traffic_of
+from dpops.learning.queries import Groups
 from dpops.learning.state import Facts
 from dpops.types import Float64s, Int64s
 
@@ -29,7 +29,7 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
     """
     weights, design = groups.totals(belief.weights), learned.state.design
     share = belief.weights / groups.spread(weights)
-    rows = GroupRows(groups, columns_of(design, belief.hours), learned.state.layouts.means, b"")
+    rows = learned.state.rows.speeds(groups, belief.hours)
     made = rows(share[..., None] * coefficients_of(traffic_of(learned.counts.hats(design, belief.hours))))
     described = made.variances(learned.means.solved, border_of(learned.means.solved, belief.day)).reshape(groups.shape)
     described = described + _of_day(belief, groups, share)
@@ -169,5 +169,5 @@ def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
 
 
 def _log_variances(learned: Learned, belief: Field, groups: Groups, share: Float64s) -> Float64s:
-    rows = GroupRows(groups, learned.state.design.of_hats(belief.hours), learned.state.layouts.counts, b"")
+    rows = learned.state.rows.counts(groups, belief.hours)
     return rows(share).variances(learned.counts.solved, learned.counts.border).reshape(groups.shape)

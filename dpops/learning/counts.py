@@ -12,7 +12,7 @@ from dpops.learning.covariances import hat_variances, usual_hours
 from dpops.learning.design import HOURS, Design, Smoothness
 from dpops.learning.information import Information, Wide
 from dpops.learning.layout import EffectLayout
-from dpops.learning.queries import GroupRows, RowsOf
+from dpops.learning.queries import GroupRows, RowMaker
 from dpops.learning.releases import DayValues, LevelValues
 from dpops.learning.starts import Start
 from dpops.learning.system import Solved, learned_smoothness
@@ -67,7 +67,7 @@ class CountQueries:
         return rows.information(self.precision(hats), rows.applied(effects) + self.misses(hats))
 
 
-def count_queries(days: Sequence[DayValues], rows: RowsOf) -> list[CountQueries]:
+def count_queries(days: Sequence[DayValues], rows: RowMaker) -> list[CountQueries]:
     """Makes one of each kind of groups in these days' looks."""
     by_level: dict[int, tuple[GroupRows, Int64s, list[LevelValues]]] = {}
     for day in days:

@@ -1,7 +1,6 @@
 """How effects are ordered, so that what touches all of them stands apart."""
 
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,10 +122,3 @@ def _family(design: Design, parent: int, cells: Int64s) -> Int64s:
 def _cells_of(design: Design) -> list[Int64s]:
     order = np.argsort(design.parents, kind="stable")
     return np.split(order, np.cumsum(np.bincount(design.parents))[:-1])
-
-
-class Layouts(NamedTuple):
-    """How the effects of the two models are ordered."""
-
-    counts: EffectLayout
-    means: EffectLayout

@@ -24,9 +24,8 @@ from dpops.learning.means import (
     traffic_of,
     variances_of,
 )
-from dpops.learning.queries import GroupRows, Groups, RowsOf
+from dpops.learning.queries import GroupRows, Groups
 from dpops.learning.releases import DayValues
-from dpops.learning.row_makers import RowMakers
 from dpops.learning.starts import FitStart
 from dpops.learning.state import State
 from dpops.learning.surprises import UNTOLD, Described, Told, told
@@ -183,38 +182,38 @@ def taken_in(state: State, day: DayValues) -> State:
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
     older, recent = state.recent[: state.least_recent], state.recent[state.least_recent :]
-    rows, now, days = _understood(state)
-    strengths = _fitted_means(state, days).solved.smoothness
+    now, roughly, days = _understood(state)
     kept = 1 - fitted.FORGOTTEN
     counts, means = state.counts.times(kept), None if state.means is None else state.means.times(kept)
     for old, day_understood in zip(older, days, strict=False):
-        counts = counts + _count_information(state, old, now, rows.counts)
+        counts = counts + _count_information(state, old, now)
         means = day_understood.information if means is None else means + day_understood.information
-    start = FitStart(now.start(_older_totals(state, older, now, rows.counts)), strengths)
+    start = FitStart(now.start(_older_totals(state, older, now)), roughly.solved.smoothness)
     return replace(state, recent=recent, counts=counts, means=means, start=start)
 
 
 def learned(state: State) -> Learned:
     """Fits counts first, then means; a function of the state alone."""
-    rows, counts, days = _understood(state)
+    counts, _, days = _understood(state)
     means = _fitted_means(state, days)
     untold = Learned(state, counts, means, tuple(days))
-    return replace(untold, told=told(untold.means, untold.described(), rows.speeds))
+    return replace(untold, told=told(untold.means, untold.described(), state.rows.speeds))
 
 
-def _understood(state: State) -> tuple[RowMakers, Counts, list[_Day]]:
-    """Fits the counts of all days, then once more with what sums of speeds say of weights around the means so far; and
-    says what each recent day then says about means."""
-    rows = RowMakers.of(state.design, state.layouts)
-    problem = _count_problem(state, state.recent, rows.counts)
+def _understood(state: State) -> tuple[Counts, Means, list[_Day]]:
+    """Fits the counts of all days, then once more with what sums of speeds say of weights around rough means; and says
+    what each recent day then says about means."""
+    problem = _count_problem(state, state.recent)
     counts = fit_counts(problem)
-    said = _said_by_speeds(state, counts, _days(state, counts, rows), rows)
-    counts = fit_counts(replace(problem, speeds=count_queries(said, rows.counts)), near=counts)
-    return rows, counts, _days(state, counts, rows)
+    days = _days(state, counts)
+    roughly = _fitted_means(state, days, most_rounds=_ROUGH_ROUNDS)
+    said = _said_by_speeds(state, counts, roughly, days)
+    counts = fit_counts(replace(problem, speeds=count_queries(said, state.rows.counts)), near=counts)
+    return counts, roughly, _days(state, counts)
 
 
-def _said_by_speeds(state: State, counts: Counts, days: Sequence[_Day], rows: RowMakers) -> list[DayValues]:
-    means, said = _fitted_means(state, days, most_rounds=_ROUGH_ROUNDS), []
+def _said_by_speeds(state: State, counts: Counts, means: Means, days: Sequence[_Day]) -> list[DayValues]:
+    said = []
     for index, day in enumerate(days, len(means.own) - len(days)):
         hours, deviations = day.day.hours, means.deviations(index)
         usual = counts.hats(state.design, hours)
@@ -224,32 +223,31 @@ def _said_by_speeds(state: State, counts: Counts, days: Sequence[_Day], rows: Ro
             variances=variances_of(means, deviations, hours, traffic_of(usual)[..., None]),
             own=_own_of_sums(state, day.weights),
         )
-        said.append(told_by_speeds(day.day, hats, rows.speeds))
+        said.append(told_by_speeds(day.day, hats, state.rows.speeds))
     return said
 
 
-def _days(state: State, counts: Counts, rows: RowMakers) -> list[_Day]:
-    leans = _leans(state.design, counts, rows.counts)
-    return [_understood_day(state, day, counts, rows.speeds, leans) for day in state.recent]
+def _days(state: State, counts: Counts) -> list[_Day]:
+    leans = _leans(state, counts)
+    return [_understood_day(state, day, counts, leans) for day in state.recent]
 
 
 def _fitted_means(state: State, recent: Sequence[_Day], most_rounds: int = ROUNDS) -> Means:
     older = [] if state.means is None else [state.means]
     start = None if state.start is None else state.start.means
-    return fit_means(
-        state.layouts.means, [*older, *(day.information for day in recent)], start=start, most_rounds=most_rounds
-    )
+    days = [*older, *(day.information for day in recent)]
+    return fit_means(state.rows.speeds.layout, days, start=start, most_rounds=most_rounds)
 
 
-def _count_problem(state: State, days: Sequence[DayValues], rows: RowsOf) -> CountProblem:
+def _count_problem(state: State, days: Sequence[DayValues]) -> CountProblem:
     """Sets up the fit of counts. days: those whose sums are looked at, of the recent ones."""
     expected, sd = _expected_weight(state)
     return CountProblem(
-        layout=state.layouts.counts,
+        layout=state.rows.counts.layout,
         usual=UsualDay.of([day.hours for day in state.recent]),
         expected=expected,
         expected_sd=sd,
-        queries=count_queries(days, rows),
+        queries=count_queries(days, state.rows.counts),
         earlier=state.counts,
         start=None if state.start is None else state.start.counts,
     )
@@ -269,25 +267,25 @@ def _expected_weight(state: State) -> tuple[float, float]:
     return fitted.COUNTED_KEPT * vehicles.middle, math.sqrt(fitted.COUNTED_SD**2 + vehicles.log_variance)
 
 
-def _count_information(state: State, day: DayValues, counts: Counts, rows: RowsOf) -> Information:
+def _count_information(state: State, day: DayValues, counts: Counts) -> Information:
     """Adds up what one day says about the counts' effects, made linear where they are now."""
-    total = Information.none(state.layouts.counts)
-    for query in count_queries([day], rows):
+    total = Information.none(state.rows.counts.layout)
+    for query in count_queries([day], state.rows.counts):
         total = total + query.linear(counts.effects, counts.hats(state.design, query.hours))
     return total
 
 
-def _older_totals(state: State, older: Sequence[DayValues], now: Counts, rows: RowsOf) -> NoisyTotals:
+def _older_totals(state: State, older: Sequence[DayValues], now: Counts) -> NoisyTotals:
     """Adds up what totals of days that are folded in say, and of those before, in the weight of the surface."""
-    problem = _count_problem(state, older, rows)
+    problem = _count_problem(state, older)
     return problem.totals(now.effects, 1 - fitted.FORGOTTEN).scaled(1 / problem.weight(now.effects))
 
 
-def _understood_day(state: State, day: DayValues, counts: Counts, rows: RowsOf, leans: "_LeansOf") -> _Day:
+def _understood_day(state: State, day: DayValues, counts: Counts, leans: "_LeansOf") -> _Day:
     """Reads what a day says about means, once the weights of its HATs are known. leans: see `_leans`."""
     usual = counts.hats(state.design, day.hours)
     (weights, weight_variances), parts = _day_weights(state, day, counts, usual), coefficients_of(traffic_of(usual))
-    deviations = _own_of_sums(state, weights)
+    deviations, rows = _own_of_sums(state, weights), state.rows.speeds
     queries = []
     for stage in day.looks:
         for level in stage.levels:
@@ -296,20 +294,20 @@ def _understood_day(state: State, day: DayValues, counts: Counts, rows: RowsOf, 
             spread = level.speed_variance + level.groups.totals(deviations)
             hats = mean[..., None] * parts
             queries.append(SpeedQueries(rows(level.groups, day.hours), hats, values.ravel(), spread.ravel()))
-    return _Day(day, weights, weight_variances, day_information(state.layouts.means, queries))
+    return _Day(day, weights, weight_variances, day_information(rows.layout, queries))
 
 
 _LeansOf = Callable[[Groups, Int64s], Float64s]
 
 
-def _leans(design: Design, counts: Counts, rows: RowsOf) -> _LeansOf:
+def _leans(state: State, counts: Counts) -> _LeansOf:
     """Makes `Counts.mean_over_likeliest` of each kind of groups once: on a usual day."""
     made: dict[GroupRows, Float64s] = {}
 
     def leans(groups: Groups, hours: Int64s) -> Float64s:
-        of_groups = rows(groups, hours)
+        of_groups = state.rows.counts(groups, hours)
         if of_groups not in made:
-            made[of_groups] = counts.mean_over_likeliest(of_groups, counts.hats(design, hours))
+            made[of_groups] = counts.mean_over_likeliest(of_groups, counts.hats(state.design, hours))
         return made[of_groups]
 
     return leans

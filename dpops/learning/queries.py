@@ -124,8 +124,21 @@ class GroupRows:
         return pairs
 
 
-RowsOf = Callable[[Groups, Int64s], GroupRows]
-"""Gives the rows of groups of HATs whose slots have these hours."""
+class RowMaker:
+    """Makes the rows of each kind of groups once.
+
+    layout: of the effects. columns_of: gives those of each HAT whose slots have some hours, (cells, slots, kinds).
+    """
+
+    def __init__(self, layout: EffectLayout, columns_of: Callable[[Int64s], Int64s]) -> None:
+        self.layout, self._columns_of = layout, columns_of
+        self._made: dict[bytes, GroupRows] = {}
+
+    def __call__(self, groups: Groups, hours: Int64s) -> GroupRows:
+        key = b"/".join((groups.cells.tobytes(), groups.slots.tobytes(), hours.tobytes()))
+        if key not in self._made:
+            self._made[key] = GroupRows(groups, self._columns_of(hours), self.layout, key)
+        return self._made[key]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
 """What is kept of an account's releases to learn from, and what is public about its fleet."""
 
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from dpops.learning.design import Design
 from dpops.learning.information import Information
-from dpops.learning.layout import EffectLayout, Layouts
-from dpops.learning.means import DayInformation
+from dpops.learning.layout import EffectLayout
+from dpops.learning.means import DayInformation, columns_of
+from dpops.learning.queries import RowMaker
 from dpops.learning.releases import DayValues
 from dpops.learning.starts import FitStart
 from dpops.types import Float64s
@@ -39,6 +42,19 @@ class Facts:
         return float(weights.sum() / (self.vehicles * self.vehicle_weight))
 
 
+class RowMakers(NamedTuple):
+    """Makes the rows of groups of HATs in both models."""
+
+    counts: RowMaker
+    speeds: RowMaker
+
+    @staticmethod
+    def of(design: Design) -> "RowMakers":
+        of_counts = EffectLayout(design, 0)
+        of_means = EffectLayout(design, 1, of_counts)
+        return RowMakers(RowMaker(of_counts, design.of_hats), RowMaker(of_means, partial(columns_of, design)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """All that is kept of earlier releases.
@@ -48,7 +64,7 @@ class State:
     """
 
     design: Design
-    layouts: Layouts
+    rows: RowMakers
     facts: Facts
     days: int
     recent: tuple[DayValues, ...]
@@ -60,15 +76,14 @@ class State:
     @staticmethod
     def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
         """Makes the state before the first day. least_recent: None keeps all days as released, to estimate each."""
-        of_counts = EffectLayout(design, 0)
-        layouts = Layouts(of_counts, EffectLayout(design, 1, of_counts))
+        rows = RowMakers.of(design)
         return State(
             design=design,
             facts=facts,
             days=0,
             recent=(),
-            layouts=layouts,
-            counts=Information.none(layouts.counts),
+            rows=rows,
+            counts=Information.none(rows.counts.layout),
             means=None,
             least_recent=least_recent,
         )

@@ -18,7 +18,7 @@ from dpops.learning.whole import NoisyTotals
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 11
+VERSION = 12
 """Of what arrays mean, and of how they are made of releases: those of another version are not taken up."""
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")
@@ -59,7 +59,7 @@ def _start(new: State, arrays: Arrays) -> FitStart | None:
         Smoothness(**dict(zip(names, arrays[of].tolist(), strict=True))) for of in ("start.counts", "start.means")
     )
     effects = arrays["start.effects"]
-    if effects.shape != (new.layouts.counts.width,):
+    if effects.shape != (new.rows.counts.layout.width,):
         raise ValueError("the effects are of another city")
     return FitStart(Start(effects, counts, NoisyTotals(*arrays["start.totals"].tolist())), means)
 

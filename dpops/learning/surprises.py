@@ -8,7 +8,7 @@ import numpy as np
 from dpops import fitted
 from dpops.learning.chances import VEHICLES, factors_of
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
-from dpops.learning.queries import GroupRows, RowsOf
+from dpops.learning.queries import GroupRows, RowMaker
 from dpops.learning.releases import DayValues, LevelValues
 from dpops.spread import USUAL
 from dpops.types import Float64s
@@ -59,7 +59,7 @@ class _Surprises(NamedTuple):
     certainties: Float64s
 
 
-def told(means: Means, days: Sequence[Described], rows: RowsOf) -> Told:
+def told(means: Means, days: Sequence[Described], rows: RowMaker) -> Told:
     surprises = list(_all(means, days, rows))
     return Told(_floor(surprises), _explained(surprises))
 
@@ -94,7 +94,7 @@ def _explained(surprises: Sequence[_Surprises]) -> float:
     return gained / max(sum(float(of_day.certainties @ of_day.known) for of_day in surprises), _TINY)
 
 
-def _all(means: Means, days: Sequence[Described], rows: RowsOf) -> Iterator[_Surprises]:
+def _all(means: Means, days: Sequence[Described], rows: RowMaker) -> Iterator[_Surprises]:
     """Takes the levels whose groups lie in one parent each: wider ones are few, and say little."""
     factors: dict[int, Float64s] = {}  # days of the same hours have the same variances, and about as many vehicles
     for described in days:

@@ -43,7 +43,7 @@ def live(learned: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> L
     """
     forecast, clock = learned.forecast(hours), hours % HOURS
     factors = _factors(forecast.weights, slots)
-    layout = learned.state.layouts.means
+    layout = learned.state.rows.speeds.layout
     total = Information.none(layout)
     for slot, values in slots.items():
         weights = (forecast.weights[:, slot] * factors[slot])[:, None]

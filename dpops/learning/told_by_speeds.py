@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning.queries import RowsOf
+from dpops.learning.queries import RowMaker
 from dpops.learning.releases import DayValues, LevelValues, StageValues
 from dpops.types import Float64s
 
@@ -22,7 +22,7 @@ class Thought(NamedTuple):
     own: Float64s
 
 
-def told_by_speeds(day: DayValues, hats: Thought, rows: RowsOf) -> DayValues:
+def told_by_speeds(day: DayValues, hats: Thought, rows: RowMaker) -> DayValues:
     """Reads a day's sums of speeds as sums of weights: of the groups that lie in one parent each, which are most.
 
     A group of weight w, whose mean lies a +- d from the centre, has a sum s = w a, with noise of variance v. What

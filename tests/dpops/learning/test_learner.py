@@ -22,7 +22,6 @@ from dpops.learning import (
 from dpops.learning.counts import CountProblem
 from dpops.learning.interval import held_back, missed
 from dpops.learning.learner import Field
-from dpops.learning.row_makers import RowMakers
 from dpops.learning.state import RECENT
 from dpops.spread import USUAL
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
@@ -55,7 +54,7 @@ CELLS_DAYS = Groups(cells=np.arange(design().cells), slots=0 * HOURS)
 def means_over_likeliest(noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Of cells' days, after a release of so much noise; and the variances of their weights' logarithms."""
     state = after(1, noise)
-    counts, rows = learned(state).counts, RowMakers.of(state.design, state.layouts).counts(CELLS_DAYS, HOURS)
+    counts, rows = learned(state).counts, state.rows.counts(CELLS_DAYS, HOURS)
     weights = counts.hats(state.design, HOURS)
     share = weights / weights.sum(axis=1, keepdims=True)
     return counts.mean_over_likeliest(rows, weights)[:, 0], rows(share).variances(counts.solved, counts.border)
