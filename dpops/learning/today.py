@@ -19,7 +19,7 @@ from dpops.learning.system import Solved
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
-DAY = Smoothness(cells=fitted.LIVE_CELLS, hours=fitted.MEAN_DAYS, parents=fitted.MEAN_DAYS, off=fitted.MEAN_DAYS)
+DAY = Smoothness(cells=fitted.MEAN_OTHERS, hours=fitted.MEAN_OTHERS, parents=fitted.MEAN_OTHERS, off=fitted.MEAN_OTHERS)
 """How a day's own deviations hold together, as those of other days do."""
 
 
@@ -65,11 +65,15 @@ def _solved(layout: EffectLayout, information: Information) -> Solved:
 
 
 def _factors(weights: Float64s, slots: Mapping[int, StageValues]) -> dict[int, float]:
-    """Estimates how much more there is in each slot than usual, shrunk: common to all slots, and each one's own."""
+    """Estimates how much more each slot weighs than usual, shrunk: common to all slots, and each one's own.
+
+    A day's weights are what clips left of them; a vehicle's hour is hardly clipped.
+    """
     seen = {slot: _seen(weights[:, slot].sum(), values) for slot, values in slots.items()}
     precision = sum(1 / (variance + fitted.OVERDISPERSION) for _, variance in seen.values())
-    common = fitted.FACTOR_SD**-2 + sum(ratio / (variance + fitted.OVERDISPERSION) for ratio, variance in seen.values())
-    usual = max(common / (precision + fitted.FACTOR_SD**-2), 0.1)
+    told = sum(ratio / (variance + fitted.OVERDISPERSION) for ratio, variance in seen.values())
+    before = fitted.FACTOR_SD**-2
+    usual = max((before / fitted.COUNTED_KEPT + told) / (precision + before), 0.1)
     hour = fitted.OVERDISPERSION
     believed = {slot: usual + hour / (hour + variance) * (ratio - usual) for slot, (ratio, variance) in seen.items()}
     return {slot: float(np.clip(factor, usual / 3, 3 * usual)) for slot, factor in believed.items()}

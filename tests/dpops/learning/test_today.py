@@ -1,8 +1,11 @@
 """Live values: what today's slots say is believed as far as their noise allows, and nothing else of the day."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from dpops import fitted
 from dpops.learning import Groups, Learned, LevelValues, StageValues, learned, live
 from tests.dpops.learning.city import HOURS, after, design, truth
 
@@ -43,6 +46,13 @@ def test_a_storm_is_shown() -> None:
     model = learned(after(3, 0.3))
     slots = {hour: slot(model, hour, 0.6, 0.3) for hour in range(6, 9)}
     assert drop(model, slots, 8) > 0.32
+
+
+def test_a_storm_is_not_overstated_where_nothing_tells_what_a_slot_weighs(model: Learned) -> None:
+    """A slot is hardly clipped, so it weighs more than a day's released weights say."""
+    storm = slot(model, 8, 0.6, 0.05, weight=1 / fitted.COUNTED_KEPT)
+    levels = tuple(replace(level, weight_variance=np.inf) for level in storm.levels)
+    assert 0.3 < drop(model, {8: replace(storm, levels=levels)}, 8) < 0.45
 
 
 def test_the_forecast_stays_where_nothing_is_released(model: Learned) -> None:
