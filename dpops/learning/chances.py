@@ -19,17 +19,6 @@ CAUTIOUS = 4
 """The node that counts as how many there are: there are more with a probability of about two thirds."""
 
 
-class Doubt(NamedTuple):
-    """How much less is known of a number than the count model says of the weight: its variance is too little by a
-    factor, and own + few / number is the variance of the number's logarithm around what the weight says."""
-
-    factor: float
-    own: float
-    few: float
-
-
-VEHICLES, WEIGHT = Doubt(fitted.VEHICLES_DOUBT, fitted.OWN_DOUBT, 1), Doubt(fitted.WEIGHT_DOUBT, fitted.OWN_DOUBT, 0)
-"""Of the vehicles in a HAT, which are there by chance; of what a cell's day weighs."""
 _STEPS = 10
 _EXACT = 1e-9
 """Variance of what is known."""
@@ -50,41 +39,38 @@ class Chances(NamedTuple):
     described: Float64s | None = None
 
 
-def factors_of(log_variances: Float64s, most: float, doubt: Doubt, vehicles: Float64s) -> Float64s:
+def factors_of(log_variances: Float64s, most: float, vehicles: Float64s | None = None) -> Float64s:
     """Computes equally likely factors of a number of vehicles, or of a weight; (.., NODES).
 
     log_variances: of their logarithm, as the count model has it where its values are. most: the variance where nothing
-    is released. vehicles: expected. What a release says of a weight is precise on the weight's own scale, not on that
-    of its logarithm: a HAT that noise made look busy may well have few vehicles, but one that looks idle is not busy.
+    is released. vehicles: expected, where it is their number that is asked for: they are there by chance, so that the
+    logarithm of n has a variance of 1 / n beside. A weight's has WEIGHT_DOUBT. What a release says of a weight is
+    precise on the weight's own scale, not on that of its logarithm: a HAT that noise made look busy may well have few
+    vehicles, but one that looks idle is not busy.
     So nodes are where information (x - 1)^2 + prior (log x)^2, of a weight x in units of the estimate, comes to the
     squares of a normal law's quantiles.
     """
     variances, prior = np.clip(log_variances, _EXACT, max(most, _EXACT))[..., None], 1 / max(most, _EXACT)
-    information, points = 1 / variances - prior, math.sqrt(doubt.factor) * _AT
-    logs = np.sqrt(variances) * points
+    information, logs = 1 / variances - prior, np.sqrt(variances) * _AT
     for _ in range(_STEPS):
         logs = np.where(np.abs(logs) < 1e-6, 1e-6, logs)
-        logs = points / np.sqrt(prior + information * (np.expm1(logs) / logs) ** 2)
-    own = doubt.own + doubt.few / np.maximum(vehicles, 1.0)
-    factors: Float64s = np.exp(logs * np.sqrt(1 + own[..., None] / variances))
+        logs = _AT / np.sqrt(prior + information * (np.expm1(logs) / logs) ** 2)
+    own = fitted.WEIGHT_DOUBT if vehicles is None else 1 / np.maximum(vehicles, 1.0)[..., None]
+    factors: Float64s = np.exp(logs * np.sqrt(1 + own / variances))
     return factors
 
 
-def expected_vehicles(weights: Float64s, larger: float) -> Float64s:
-    """Estimates a HAT's vehicles. weights: its weight, in vehicles of the declared profile. larger: see `Field`."""
-    believed = min(max(larger, 1 / fitted.MOST_LARGER), fitted.MOST_LARGER)
-    vehicles: Float64s = fitted.MORE_VEHICLES * weights / believed**fitted.BELIEVED
-    return vehicles
+def expected_vehicles(weights: Float64s) -> Float64s:
+    """Estimates a HAT's vehicles. weights: its weight, in vehicles of the declared profile."""
+    return fitted.MORE_VEHICLES * weights
 
 
-def numbers_of(
-    vehicles: Float64s, log_variances: Float64s, most: float, doubt: Doubt = VEHICLES, least: float = 1.0
-) -> Float64s:
+def numbers_of(vehicles: Float64s, log_variances: Float64s, most: float, least: float = 1.0) -> Float64s:
     """Computes equally likely numbers of vehicles in a HAT, at least so many; (.., NODES).
 
     vehicles: expected; see `factors_of`.
     """
-    numbers: Float64s = np.maximum(vehicles[..., None] * factors_of(log_variances, most, doubt, vehicles), least)
+    numbers: Float64s = np.maximum(vehicles[..., None] * factors_of(log_variances, most, vehicles), least)
     return numbers
 
 

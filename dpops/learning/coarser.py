@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.chances import NODES, WEIGHT, Chances, described_variances, factors_of
+from dpops.learning.chances import NODES, Chances, described_variances, factors_of
 from dpops.learning.evidence import at_least
 from dpops.learning.interval import LEAST_VEHICLES, PublishedNumbers, Status, chances_of, published
 from dpops.learning.learner import Field, Learned
@@ -105,9 +105,7 @@ def _of_cells(field_of_hats: Field, noisy: Float64s) -> Field:
 
     It depends on how many drive there, and so is doubtful. noisy: the variance of what describes them.
     """
-    factors = factors_of(
-        field_of_hats.log_variances, field_of_hats.unknown_log_variance, WEIGHT, field_of_hats.vehicles
-    )
+    factors = factors_of(field_of_hats.log_variances, field_of_hats.unknown_log_variance)
     described = described_variances(noisy, factors, field_of_hats.unknown_variance)
     described = described + (field_of_hats.variances - noisy)[..., None]
     return replace(field_of_hats, chances=chances_of(field_of_hats)._replace(described=described))

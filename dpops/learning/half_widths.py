@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops import fitted
-from dpops.learning.chances import CAUTIOUS, VEHICLES, Doubt, numbers_of
+from dpops.learning.chances import CAUTIOUS, NODES, numbers_of
 from dpops.learning.interval import LEAST_VEHICLES, Z95
 from dpops.levels.defaults import BoundsOnly, vehicle_weight
 from dpops.levels.groups import Level, level
@@ -42,12 +42,11 @@ def hat_half_widths(
     that are alike, whose noise averages out.
     """
     own_speed, speed = _described(stage, bounds, vehicles, days, speed_noise)
-    own_count, count = np.zeros(vehicles.size), np.zeros(vehicles.size)
+    count, numbers = np.zeros(vehicles.size), np.repeat(np.maximum(vehicles, 1.0)[:, None], NODES, axis=1)
     if not stage.counts_public:
         own_count, count = _described(stage, bounds, vehicles, days, weight_noise)
         count = 1 / (own_count + 1 / np.maximum(count, 1e-300))
-    doubt = Doubt(1.0, 0.0, 0.0) if stage.counts_public else VEHICLES
-    numbers = numbers_of(vehicles, count, fitted.UNKNOWN_LOG_VARIANCE, doubt)
+        numbers = numbers_of(vehicles, count, fitted.UNKNOWN_LOG_VARIANCE)
     own = 1 / (1 / USUAL.of(numbers[:, _FEWER], least=fitted.ROUGH_FLOOR) + own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + own), upper_kmh / 2)
     return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= fitted.MOST_LOG_VARIANCE))

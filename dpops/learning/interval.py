@@ -66,7 +66,7 @@ def chances_of(field: Field, least: float = 1.0) -> Chances:
     """
     if field.chances is not None:
         return field.chances
-    expected = expected_vehicles(field.vehicles, field.larger)
+    expected = expected_vehicles(field.vehicles)
     numbers = numbers_of(expected, field.log_variances, field.unknown_log_variance, least=least)
     # What a release of single HATs says of their own means, as a precision.
     said = np.maximum(1 / field.deviations - 1 / USUAL.of(field.vehicles), 0.0)

@@ -140,7 +140,7 @@ class Learned:
                 Described(
                     day=day.day,
                     weights=day.weights,
-                    vehicles=expected_vehicles(day.weights / facts.hat_weight, facts.larger(day.weights)),
+                    vehicles=expected_vehicles(day.weights / facts.hat_weight),
                     log_variances=variances[hours.tobytes()],
                     traffic=traffic_of(usual),
                     values=_values(self.state.design, self.means, usual, deviations, hours),

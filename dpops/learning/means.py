@@ -22,7 +22,7 @@ DEFAULT = Smoothness(
     hours=fitted.MEAN_OTHERS,
     parents=fitted.MEAN_OTHERS,
     off=fitted.MEAN_OTHERS,
-    days=fitted.MEAN_DAYS,
+    days=fitted.MEAN_OTHERS,
 )
 ROUNDS = 8
 _SMALL_CHANGE = 0.03

@@ -56,8 +56,8 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
 
 def _tried(expected: Float64s, sizes: Float64s | None) -> Iterator[Float64s]:
     """Yields what places may be expected to weigh, by powers of both; all add up to the same."""
-    for power in fitted.PLACE_TRAFFIC_POWERS:
-        for size_power in (0.0,) if sizes is None else fitted.PLACE_SIZE_POWERS:
+    for power in np.linspace(0, 1, 4):
+        for size_power in (0.0,) if sizes is None else np.linspace(0, 1, 3):
             tried = expected**power * (1.0 if sizes is None else sizes**size_power)
             yield tried * (expected.sum() / tried.sum())
 
@@ -114,9 +114,9 @@ def _told(sums: PlaceSums, expected: Float64s, chosen: slice) -> _Told:
 def _laws() -> Float64s:
     """Tabulates laws: a part of places is not visited; others weigh by a lognormal or a Gamma law; the mean is 1."""
     laws = []
-    for part in fitted.PLACES_UNVISITED:
+    for part in np.linspace(0, fitted.MOST_UNVISITED, 7):
         ratios = RATIOS[1:] * (1 - part)  # the mean of those that are visited is 1
-        for sd in fitted.PLACE_TRAFFIC_SDS:
+        for sd in np.geomspace(*fitted.PLACE_TRAFFIC_SDS, 9):
             lognormal = -0.5 * (np.log(ratios) / sd + sd / 2) ** 2
             gamma = (np.log(ratios) - ratios + 1) / np.expm1(sd**2)  # of the same variance
             for density in (np.exp(lognormal), np.exp(gamma)):

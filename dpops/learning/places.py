@@ -74,7 +74,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
 def _learned_prior(ratios: Float64s, sums: PlaceSums, around: Around) -> PlacePrior:
     """Picks the likeliest prior; where places are passed, of several that differ in how much slower busy ones are."""
     candidates = []
-    for slowed in fitted.PLACES_SLOWED if around.sizes is not None else (0.0,):
+    for slowed in np.linspace(0, fitted.MOST_SLOWED, 3) if around.sizes is not None else (0.0,):
         prior = PlacePrior.first(ratios, slowed, around)
         for _ in range(ROUNDS if sums.days else 0):
             prior = improved(prior, sums, around)

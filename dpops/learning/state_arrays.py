@@ -18,7 +18,7 @@ from dpops.learning.whole import NoisyTotals
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 12
+VERSION = 13
 """Of what arrays mean, and of how they are made of releases: those of another version are not taken up."""
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.chances import VEHICLES, factors_of
+from dpops.learning.chances import factors_of
 from dpops.learning.means import Deviations, Means, border_of, coefficients_of
 from dpops.learning.queries import GroupRows, RowMaker
 from dpops.learning.releases import DayValues, LevelValues
@@ -101,7 +101,7 @@ def _all(means: Means, days: Sequence[Described], rows: RowMaker) -> Iterator[_S
         vehicles, key = described.vehicles, id(described.log_variances)
         if key not in factors:
             most = float(described.log_variances.max())
-            factors[key] = factors_of(described.log_variances, most, VEHICLES, vehicles)
+            factors[key] = factors_of(described.log_variances, most, vehicles)
         numbers = np.maximum(vehicles[..., None] * factors[key], 1.0)
         falling = USUAL.of(numbers, kmh=described.values[..., None], least=0.0).mean(axis=-1)
         for stage in described.day.looks:

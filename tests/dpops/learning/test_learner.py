@@ -243,15 +243,15 @@ def seen(unknown: float, *, larger: float = 1.0, city_variance: float = 0.0, exp
 
 
 def test_held_back_is_a_whole_city_and_nothing_of_it_is_ok() -> None:
-    assert np.all(published(seen(0.7), 65).status == Status.HELD_BACK)
-    assert not np.any(published(seen(0.6), 65).status == Status.HELD_BACK)
+    assert np.all(published(seen(0.6), 65).status == Status.HELD_BACK)
+    assert not np.any(published(seen(0.5), 65).status == Status.HELD_BACK)
 
 
 def test_a_city_that_looks_larger_than_was_declared_is_held_back_sooner() -> None:
     assert not held_back(seen(0.5))
     assert not held_back(seen(0.5, larger=0.3)), "smaller is no reason"
     assert held_back(seen(0.5, larger=3.0))
-    assert not held_back(seen(0.15, larger=3.0)), "seen well"
+    assert not held_back(seen(0.1, larger=3.0)), "seen well"
 
 
 def test_a_city_whose_weight_is_hardly_known_is_held_back_however_sure_its_speeds_look() -> None:
