@@ -35,7 +35,7 @@ def finished(result: PipelineResult) -> Finished:
     metrics = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
     counts = Counter[str]()
     for counter in metrics["counters"]:
-        counts[counter.key.metric.name] += counter.result
+        counts[counter.key.metric.name] += counter.result or 0  # None: a job server told 0
     told: dict[str, frozenset[str]] = {}
     for texts in metrics["string_sets"]:
         name = texts.key.metric.name

@@ -1,5 +1,8 @@
 """A runner is what its name says: Beam's own do the job of this machine, byte by byte, or say in a sentence why not."""
 
+import time
+from types import SimpleNamespace
+
 import pytest
 from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
@@ -10,7 +13,7 @@ from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs.beam import bounded
 from pipelines.runs.beam.bounded import Bounded, pane_length
-from pipelines.runs.beam.runners import RUNNERS, named_by_files
+from pipelines.runs.beam.runners import RUNNERS, by_name, named_by_files
 from pipelines.runs.beam.runners.by_name import ByName
 from pipelines.runs.crew.spool import Spool
 from pipelines.specification import load
@@ -127,6 +130,38 @@ def test_prism_without_its_program_ends_in_a_sentence(town, hatstream, monkeypat
     assert (code, out) == (4, "")
     assert "needs Prism's program" in err
     assert err.count("\n") == 1
+
+
+class ToldOnce:
+    """A result as Beam has one of a job server, which it asks for metrics once. counts: of rows, at first and at last;
+    Beam says None where 0 was counted."""
+
+    state = "RUNNING"
+
+    def __init__(self, seen, counts):
+        self.seen, self.counts, self.told = seen, counts, None
+
+    def metrics(self):
+        if self.told is None:
+            key = SimpleNamespace(metric=SimpleNamespace(name="rows"))
+            self.told = {"counters": [SimpleNamespace(key=key, result=self.counts[0])], "string_sets": []}
+        return SimpleNamespace(query=lambda _: self.told)
+
+    def wait_until_finish(self):
+        while not self.seen:
+            time.sleep(0.001)
+        del self.counts[0]
+        return "DONE"
+
+
+@pytest.mark.parametrize(("last", "counted"), [(7, 7), (None, 0)])
+def test_what_a_watched_job_counted_until_its_end_is_told(monkeypatch, last, counted):
+    """A job server's jobs that took longer than the first look told of no verdict."""
+    seen = []
+    monkeypatch.setattr(by_name, "WATCH_S", 0.001)
+    monkeypatch.setattr(ByName, "submitted", lambda *_: ToldOnce(seen, [1, last]))
+    finished = ByName("PrismRunner").run(lambda _: None, "a job", seen.append)
+    assert (seen[0], finished.counts) == ({"rows": 1}, {"rows": counted})
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -127,13 +128,16 @@ def job_name(name: str) -> str:
 
 @contextmanager
 def _watched(result: PipelineResult, watch: Callable[[Mapping[str, int]], None]) -> Any:
-    """Shows the job's counters every other second while the block lasts, where the runner tells them."""
+    """Shows the job's counters every other second while the block lasts, where the runner tells them.
+
+    A copy is asked: what Beam's result of a job server was told of first, it tells ever after.
+    """
     ended = threading.Event()
 
     def look() -> None:
         while not ended.wait(WATCH_S):
             with suppress(Exception):
-                watch(finished(result).counts)
+                watch(finished(copy(result)).counts)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
