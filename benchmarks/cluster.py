@@ -13,8 +13,8 @@ import json
 import os
 import shutil
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -84,12 +84,10 @@ def digests(folder: Path) -> dict[tuple[int, int], str]:
 def kill_one(cluster: Standalone, events: int) -> None:
     """Once a quarter of the newest job's events are read; another one takes its place."""
     earlier = {job.jid for job in cluster.jobs()}
-
-    def is_time() -> bool:
-        new = [job.jid for job in cluster.jobs() if job.jid not in earlier]
-        return bool(new) and cluster.counters(new[0]).get("rows", 0) > events // 4
-
-    wait_for(is_time, 600)
+    (new,) = wait_for(lambda: [job.jid for job in cluster.jobs() if job.jid not in earlier], 600)
+    wait_for(lambda: cluster.counters(new).get("rows", 0) > events // 4 or cluster.has_ended(new), 600)
+    if cluster.has_ended(new):
+        raise click.ClickException("the last job ended before a task manager was killed: it needs more events")
     cluster.kill_task_manager(max(slots_in_use(cluster)))
     cluster.start_task_manager()
 
@@ -131,10 +129,10 @@ def benchmark(millions, cells):
         on += ["--rest", cluster.rest, "--parallelism", "2"]
         for number, day in enumerate(days):
             measured("on Flink", day, top / f"flink-{number}", *on)
-        killer = threading.Thread(target=kill_one, args=(cluster, day.events))
-        killer.start()
-        measured("on Flink, one of two killed", day, top / "killed", *on)
-        killer.join()
+        with ThreadPoolExecutor() as beside:
+            killed = beside.submit(kill_one, cluster, day.events)
+            measured("on Flink, one of two killed", day, top / "killed", *on)
+        killed.result()
     Console(width=120).print(table)
 
 
