@@ -38,6 +38,7 @@ from transforms.sources.elements import ReadElements
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.script import ScriptedHeartbeat, script_of
 from transforms.steps.count import ByVehicle
+from transforms.steps.lateness import windows
 from transforms.steps.periods import ReleasePeriod
 from transforms.steps.release import Record
 from transforms.time.calendar import Calendar
@@ -145,8 +146,12 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
             spec.input.layout.units, names_of(spec), start_s, raises=strict, fields=spec.input.fields
         )
         pane_s = job.slot_s if job.release.keeps_late else PANE_S
-        both = [estimates for _, estimates in released(read, beats, start_s, job, later_of(spec, job, secret), pane_s)]
-        return both[0] if len(both) == 1 else both | "live and whole" >> beam.Flatten()
+        later = later_of(spec, job, secret)
+        first, *whole = [estimates for _, estimates in released(read, beats, start_s, job, later, pane_s)]
+        if not whole:
+            return first
+        alike = whole[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
+        return (first, alike) | "live and whole" >> beam.Flatten()
 
 
 class _Opened(NamedTuple):

@@ -144,20 +144,23 @@ def test_what_is_no_source_is_refused(source):
 
 # --- a quiet import and build -----------------------------------------------------------------------------------------
 
-PROGRAM = """
+BEGIN = """
 import logging, warnings
 warnings.simplefilter("always")
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 import hatstream
 made = hatstream.Release("spec.toml", "2022-01-01", "2022-01-01", ledger="ledger.sqlite")
 import apache_beam as beam
+from apache_beam.testing.test_stream import TestStream
 p = beam.Pipeline("FnApiRunner")
-p | beam.Create([{}]) | made
 """
+LIVE = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
 
 
-def test_nothing_is_warned_of_on_import_or_build(town):
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=town(), capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(("spec", "source"), [(city.SPEC, "beam.Create([{}])"), (LIVE, "TestStream()")])
+def test_nothing_is_warned_of_on_import_or_build(town, spec, source):
+    program = [sys.executable, "-c", f"{BEGIN}p | {source} | made"]
+    done = subprocess.run(program, cwd=town(spec), capture_output=True, text=True, check=True)
     ours = [line for line in done.stderr.splitlines() if "apache_beam" not in line and line.strip()]
     assert not [line for line in done.stderr.splitlines() if line.startswith(("WARNING", "ERROR"))]
     assert not [line for line in ours if "Warning" in line]

@@ -21,7 +21,7 @@ from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedS
 from transforms.releases.base import ReleaseKind
 from transforms.sources.heartbeat import Heartbeat
 from transforms.steps.count import ByVehicle, InPanes, LateForPanes
-from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate
+from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate, windows
 from transforms.steps.metrics import count
 from transforms.steps.periods import IntoPeriods, ReleasePeriod
 from transforms.steps.release import Record
@@ -86,7 +86,8 @@ class InWindows:
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
         if job.release.in_order:
             whole = events | "by vehicle, later" >> _Tallied(self, job)
-            return (whole, self.beats) | "later with heartbeat" >> beam.Flatten()
+            beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))
+            return (whole, beats) | "later with heartbeat" >> beam.Flatten()
         timely = events | "in time" >> InTime(self.pane_s)
         if job.release.keeps_late:
             partials, late = self.in_slots(timely.in_time, job), self._late_in_slots(timely[BEHIND], job)
