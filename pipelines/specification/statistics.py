@@ -57,7 +57,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
     try:
         capped = document.privacy.composition == "clip-user" and statistic.takes_caps
         second_stage = _second_stage(mechanisms[wanted]) if capped else {}
-        told = {"prior": prior, "statistic": name}
+        told = {"prior": prior, "statistic": statistic.name}
         mechanism = _mechanism(mechanisms[wanted], second_stage | table, told)
         check_outputs(mechanism, statistic)
         return statistic.name, mechanism, _weight(weight)

@@ -1,6 +1,7 @@
 """A statistic with options, asked for twice, from specification to rows: the share of reports above a speed."""
 
 import json
+from dataclasses import dataclass
 from fractions import Fraction
 
 import h3
@@ -26,6 +27,17 @@ SPEC = SPEC.replace("limit = 50", "limit = 100000")
 def _share(monkeypatch):
     monkeypatch.setitem(registered(), "noisy-share", NoisyShare)
     monkeypatch.setattr(statistics, "_ALL", (*statistics._ALL, SHARE_ABOVE))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToldShare(NoisyShare):
+    statistic: str = "share above 0"
+
+
+def test_a_mechanism_is_told_the_options_of_its_statistic(tmp_path, monkeypatch):
+    monkeypatch.setitem(registered(), "noisy-share", ToldShare)
+    told = [statistic.mechanism for statistic in load(city.write(tmp_path, spec=SPEC)[0]).statistics]
+    assert told[:2] == [ToldShare(statistic="share above 20"), ToldShare(statistic="share above 40.5")]
 
 
 def test_a_statistic_is_released_twice_with_other_options(tmp_path):

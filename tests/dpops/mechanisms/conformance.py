@@ -115,15 +115,28 @@ def plan_for(mechanism: Mechanism, counts: Int64s) -> Plan:
 
 
 def statistic_of(mechanism: Mechanism) -> str:
+    """Its name without options."""
+    return _asked(mechanism).split(" ")[0]
+
+
+def _asked(mechanism: Mechanism) -> str:
     chosen: str | None = getattr(mechanism, "statistic", None)
     return chosen or next(iter(mechanism.statistics))
 
 
 def columns_for(mechanism: Mechanism, grid: Grid) -> Mapping[str, Column]:
-    """What its statistic needs of samples; options of the statistic are half of the largest speed."""
+    """What its statistic needs of samples; options that the mechanism is not told are half of the largest speed."""
     statistic = statistics.registered()[statistic_of(mechanism)]
-    asked = statistic.with_options(dict.fromkeys(statistic.options, grid.upper / 2))
+    half = dict.fromkeys(statistic.options, grid.upper / 2)
+    asked = statistics.named(_asked(mechanism)) if " " in _asked(mechanism) else statistic.with_options(half)
     return asked.needs.columns(mechanism, grid, *asked.values)
+
+
+def heaviest_totals(mechanism: Mechanism, counts: Int64s, grid: Grid) -> Totals:
+    """What users add up to whose samples are all at U."""
+    columns, top = columns_for(mechanism, grid), np.array([grid.upper_steps])
+    totals = {field: column.add_up(top, np.array([0]), 1)[0] for field, column in columns.items()}
+    return Totals(counts, **{field: counts * total for field, total in totals.items()})
 
 
 def spread(mechanism: Mechanism, counts: Int64s, sums: Int64s) -> Totals:

@@ -5,17 +5,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.mechanism import Mechanism, Totals, plan_of_one
+from dpops.mechanism import Mechanism, plan_of_one
 from dpops.noise import Noise
-from dpops.statistics import PowerSum
 from dpops.types import CountsKnown, Grid
 from tests.dpops.mechanisms.conformance import (
     COUNTS,
     EPSILON,
     GRID,
-    columns_for,
     every_example,
     every_plain,
+    heaviest_totals,
     noiseless_of,
     plan_for,
     statistic_of,
@@ -88,16 +87,10 @@ def test_sums_that_would_overflow_are_refused_or_exact(
     mechanism: Mechanism, counts: list[int], upper_steps: int
 ) -> None:
     """A wrapped integer would move the answer by more than any noise hides."""
-    vector = np.array(counts, np.int64)
+    vector, grid = np.array(counts, np.int64), Grid(step=Fraction(65, upper_steps), upper_steps=upper_steps)
     try:
-        plan = plan_of_one(
-            mechanism,
-            CountsKnown.all_of(vector),
-            Grid(step=Fraction(65, upper_steps), upper_steps=upper_steps),
-            EPSILON,
-        )
-        is_sum = all(isinstance(column, PowerSum) for column in columns_for(mechanism, GRID).values())
-        totals = Totals(vector, vector * (upper_steps if is_sum else 1))
+        plan = plan_of_one(mechanism, CountsKnown.all_of(vector), grid, EPSILON)
+        totals = heaviest_totals(mechanism, vector, grid)
         if statistic_of(mechanism) == "variance":  # is largest with half of the samples at U
             half = np.where(vector > 1, vector // 2, np.arange(vector.size) % 2)
             totals = unlike(vector, half * upper_steps, upper_steps)
