@@ -62,11 +62,11 @@ def test_keys_derived_for_different_purposes_differ_and_a_secret_does_not_show_i
     assert "0102" not in repr(SECRET)
 
 
-def test_the_mechanisms_that_a_specification_can_name():
-    assert list(registered()) == [
+def test_no_mechanism_that_a_specification_names_is_lost():
+    assert registered().keys() >= {
         "akmv", "array-average", "array-tree", "auto", "baseline", "baseline-variance", "capped-tree",
         "constant", "epsilon-quantile", "fixed-quantile", "levy", "opt-array", "tree", "worst-case-optimal",
-    ]  # fmt: skip
+    }  # fmt: skip
 
 
 def test_what_the_ledger_stores():

@@ -10,10 +10,11 @@ import msgspec
 from dpops.claims import PureDP
 from dpops.levels.stages import UNIT
 from dpops.mechanism import Plan
+from dpops.registry import registered
 from transforms.recorded.codec import Stored
 from transforms.recorded.units import VECTOR, Released
 
-CHOOSING = frozenset({"levy", "epsilon-quantile", "fixed-quantile", "akmv"})
+CHOOSING = frozenset(name for name, kind in registered().items() if kind.chooses)
 """Mechanisms that choose a bin or a bound in private first: with frozen draws another one may be chosen, and no norm of
 the integers says how likely that was. `tests/dpops/mechanisms/test_private_choices.py` audits their laws."""
 

@@ -79,12 +79,9 @@ COUNTS = [
     )
 ]
 PLAIN = [
-    mechanism for mechanism in EXAMPLES if mechanism.name not in {"akmv", "epsilon-quantile", "fixed-quantile", "levy"}
-]
-PLAIN = [
     mechanism
-    for mechanism in PLAIN
-    if not (isinstance(mechanism, Auto) and mechanism.prior and mechanism.statistic == "mean")
+    for mechanism in EXAMPLES
+    if not (mechanism.chooses or (isinstance(mechanism, Auto) and mechanism.prior and mechanism.statistic == "mean"))
 ]
 every_example = pytest.mark.parametrize("mechanism", EXAMPLES, ids=repr)
 # Those that choose nothing privately, so that the plan alone settles the noise; the others: test_private_choices.py.

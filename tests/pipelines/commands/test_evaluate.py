@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpops.forecast import Prior
-from dpops.mechanism import Totals, plan_of_one
+from dpops.mechanism import Totals
 from dpops.types import CountsKnown
 from pipelines.cli import main
 from pipelines.lab.commands.evaluate import EPSILONS, data_sets
@@ -194,15 +194,15 @@ def test_the_worst_case_error_is_never_exceeded():
 
 
 def test_auto_takes_a_mechanism_within_ten_percent_of_the_best_by_the_reference_figures(telemetry):
-    """The figures of 10,000 runs decide, so this has no Monte-Carlo error."""
+    """The figures of 10,000 runs decide, so this has no Monte-Carlo error; of mechanisms that the papers measured."""
     for data in from_folder(telemetry / "evaluation"):
         table = REFERENCE[data.name]
         for epsilon in EPSILONS[data.name]:
-            mechanism = contenders(data)["auto"]
-            plan = plan_of_one(mechanism, CountsKnown.all_of(data.counts), GRID, Fraction(epsilon))
+            ranking = contenders(data)["auto"].ranking(CountsKnown.all_of(data.counts), GRID, Fraction(epsilon))
+            names = [name for ranked in ranking for name in (ranked.mechanism.name, f"{ranked.mechanism.name}-argmax")]
+            taken = next(name for name in names if name in table)
             best = min(row[epsilon] for row in table.values())
-            taken = table.get(plan.mechanism) or table["array-average-argmax"]
-            assert taken[epsilon] <= 1.10 * best, (data.name, epsilon, plan.mechanism)
+            assert table[taken][epsilon] <= 1.10 * best, (data.name, epsilon, taken)
 
 
 @pytest.mark.slow
