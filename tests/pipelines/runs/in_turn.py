@@ -12,7 +12,7 @@ from transforms.releases.base import Asked, Before
 from transforms.releases.hats.release import HatRelease
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class InTurnOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Draws slots in turn."""
 
     most_hats: Annotated[int, msgspec.Meta(ge=1, description="that a vehicle is in, in any slot")]
@@ -22,7 +22,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class InTurn(HatRelease):
     most_hats: int = 1
     in_order = True
-    Options = Options
+    Options = InTurnOptions
 
     @classmethod
     def of(cls, asked: Asked) -> "InTurn":
@@ -30,7 +30,7 @@ class InTurn(HatRelease):
         return cls(hats.policy, hats.slots, hats.learns, hats.cap, asked.options.most_hats)
 
     def claims(self, _before: Before) -> dict[str, list[Debit]]:
-        """Every slot asks for the same, which no input decides."""
+        """Asks for the same in every slot, which no input decides."""
         claims: dict[str, list[Debit]] = {}
         for slot_s, facts in self.slots.items():
             debit = Debit(UnitKey(self.spec_id, slot_s, 0), PureDP(Fraction(self.most_hats)))
