@@ -20,9 +20,9 @@ from dpops.accountant import PureLimit
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
+from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from pipelines.garbage import collect_seldom

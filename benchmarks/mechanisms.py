@@ -14,11 +14,11 @@ from dpops.forecast import Prior
 from dpops.means.arrays import length_of
 from dpops.means.grouping import best_fit
 from dpops.mechanism import Mechanism, Totals
+from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.types import CountsKnown, Grid
 
 HATS, MOST_VEHICLES = 10_000, 70

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from dpops.mechanism import Totals
+from dpops.mechanisms import registered
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.statistics import SUMS
 from dpops.types import CountsKnown, Grid
 from transforms.count.tally import heard, merge_panes, tally_pane

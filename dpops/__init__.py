@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from dpops.estimate import Estimates
     from dpops.forecast import Prior
     from dpops.mechanism import Mechanism, Plan, PlanError, Totals
+    from dpops.mechanisms import registered
     from dpops.noise import Noise
-    from dpops.registry import registered
     from dpops.statistics import RequestedStatistic, Statistic
     from dpops.types import CountsKnown, Grid
 
@@ -54,8 +54,8 @@ _WHERE = {
     "estimate": ("Estimates",),
     "forecast": ("Prior",),
     "mechanism": ("Mechanism", "Plan", "PlanError", "Totals"),
+    "mechanisms": ("registered",),
     "noise": ("Noise",),
-    "registry": ("registered",),
     "statistics": ("RequestedStatistic", "Statistic"),
     "types": ("CountsKnown", "Grid"),
 }

@@ -104,7 +104,7 @@ def test_no_chain_of_imports_is_too_long() -> None:
     assert len(longest) <= LONGEST_CHAIN, " > ".join(longest)
 
 
-@pytest.mark.parametrize("package", ["transforms", "pipelines"])
+@pytest.mark.parametrize("package", ["dpops", "transforms", "pipelines"])
 def test_no_two_rooms_import_each_other(package: str) -> None:
     assert [knot for knot in knots(rooms(imports())) if any(room.startswith(package) for room in knot)] == []
 

@@ -1,5 +1,38 @@
-"""The mechanisms, one file each, whose classes `dpops.registered` finds by their names."""
+"""The mechanisms, one file each, found by the classes that carry a `name`."""
 
-from pkgutil import iter_modules
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
 
-__all__ = [module.name for module in iter_modules(__path__)]  # so that a new mechanism is one file
+from dpops.estimate import Estimates
+from dpops.mechanism import Integers, Mechanism
+
+
+@cache
+def registered() -> dict[str, type[Mechanism]]:
+    """Lists mechanism classes by the name a specification uses, sorted by name.
+
+    >>> registered()["tree"].statistics
+    frozenset({'distribution'})
+    """
+    by_name: dict[str, type[Mechanism]] = {}
+    for info in pkgutil.iter_modules(__path__, f"{__name__}."):
+        module = importlib.import_module(info.name)
+        for item in vars(module).values():
+            name = getattr(item, "name", None)
+            if isinstance(item, type) and item.__module__ == info.name and isinstance(name, str):
+                by_name[name] = item
+    return dict(sorted(by_name.items()))
+
+
+def stored_estimates(
+    name: str, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float
+) -> Estimates:
+    """Asks the mechanism of that name for its `estimates`. Raises ValueError for outputs that it does not name."""
+    kind = registered()[name]
+    estimates = kind.estimates(released, plans, miss)
+    if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):
+        raise ValueError(f"{name} gives other outputs than it names")
+    return estimates

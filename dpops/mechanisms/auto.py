@@ -12,9 +12,9 @@ from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts, Prior
 from dpops.means.forecasts import is_usual
 from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals, forecast_of_one, plan_of_one
+from dpops.mechanisms import registered
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.types import CountsKnown, Grid, Int64s
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpops import statistics as registry
-from dpops.registry import registered
+from dpops.mechanisms import registered
 from dpops.statistics import Statistic
 from pipelines.specification.classes import STATISTIC, ClassOptions
 from pipelines.specification.document import document_type

@@ -11,7 +11,7 @@ from dpops import statistics as registry
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
-from dpops.registry import registered
+from dpops.mechanisms import registered
 from dpops.statistics import RequestedStatistic, Statistic, check_outputs
 from dpops.types import Grid
 from pipelines.specification.classes import STATISTIC, ClassesAsked, ClassOptions, classes_asked

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.mechanism import Plan, plan_of_one
-from dpops.registry import registered, stored_estimates
+from dpops.mechanisms import registered, stored_estimates
 from dpops.types import CountsKnown, Grid
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from dpops import statistics
 from dpops.mechanism import Mechanism
+from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.mechanisms.tree import BestTree
-from dpops.registry import registered
 from dpops.statistics import (
     SQUARES,
     SUMS,

@@ -17,8 +17,8 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 
 from dpops.mechanism import Plan, plan_of_one
+from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
-from dpops.registry import registered
 from dpops.types import CountsKnown, Grid
 from pipelines.account import location
 from pipelines.job import Outputs

@@ -10,7 +10,7 @@ import msgspec
 from dpops.claims import PureDP
 from dpops.levels.stages import UNIT
 from dpops.mechanism import Plan
-from dpops.registry import registered
+from dpops.mechanisms import registered
 from transforms.recorded.codec import Stored
 from transforms.recorded.units import VECTOR, Released
 

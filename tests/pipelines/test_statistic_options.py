@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpops import statistics
-from dpops.registry import registered
+from dpops.mechanisms import registered
 from pipelines.cli import main
 from pipelines.specification import SpecificationError, load
 from pipelines.specification.schema import schema

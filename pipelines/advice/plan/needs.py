@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from dpops.mechanism import Mechanism, plan_of_one
+from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.constant import Constant
-from dpops.registry import registered
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown, Int64s
 from pipelines.advice.plan.counts import TYPICAL_COUNTS

@@ -10,11 +10,11 @@ from rich.table import Table
 
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Totals
+from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.statistics import SUMS
 from dpops.types import Grid
 from pipelines.lab.evaluation.dwell import ONCE, OfVehicles, Silent, plans_of, published

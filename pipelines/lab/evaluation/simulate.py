@@ -11,10 +11,10 @@ from multiprocessing import get_context
 import numpy as np
 
 from dpops.mechanism import Mechanism, Totals, forecast_of_one, plan_of_one
+from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.types import CountsKnown
 from pipelines.lab.evaluation.datasets import GRID, UPPER_KMH, DataSet
 

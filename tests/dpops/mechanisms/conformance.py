@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dpops import statistics
 from dpops.claims import Adjacency
 from dpops.mechanism import Mechanism, Plan, Totals, plan_of_one
+from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
@@ -20,7 +21,6 @@ from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.mechanisms.constant import Constant
 from dpops.mechanisms.opt_array import OptArray
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.statistics import Column
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.reference import unlike

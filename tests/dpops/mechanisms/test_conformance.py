@@ -1,6 +1,6 @@
 """What every registered mechanism must keep of its privacy claim.
 
-Mechanisms are found by `dpops.registry`; one that is added as a file is tested here with no edit. Audits run on fixed
+Mechanisms are found by `dpops.mechanisms`; one that is added as a file is tested here with no edit. Audits run on fixed
 seeds. False-alarm rates are stated for a change that redraws the randomness and breaks nothing.
 """
 
@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from dpops import mechanisms, statistics
 from dpops.claims import Adjacency
 from dpops.mechanism import Mechanism, plan_of_one
+from dpops.mechanisms import registered, stored_estimates
 from dpops.noise import Noise
-from dpops.registry import registered, stored_estimates
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.mechanisms.conformance import (
     AUDITED,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dpops.forecast import Prior
 from dpops.mechanism import Totals, forecast_of_one, plan_of_one, values_of
+from dpops.mechanisms import registered, stored_estimates
 from dpops.mechanisms.baseline import Baseline
-from dpops.registry import registered, stored_estimates
 from dpops.types import CountsKnown, Grid
 from tests.dpops.mechanisms.conformance import (
     COUNTS,

@@ -11,6 +11,7 @@ import pytest
 from dpops.forecast import Prior
 from dpops.means.arrays import FINE
 from dpops.mechanism import Mechanism, Plan, PlanError, Totals, claim_told, forecast_of_one, plan_of_one
+from dpops.mechanisms import registered
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.constant import Constant
@@ -18,7 +19,6 @@ from dpops.mechanisms.epsilon_quantile import EpsilonQuantile
 from dpops.mechanisms.levy import Levy
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.mechanisms.conformance import NUMBERS
 from tests.dpops.reference import value_of

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, plan_of_one
+from dpops.mechanisms import registered
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.trees import shape
 from dpops.trees.errors import level_variances
 from dpops.trees.estimates import Reading, read_alike

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan, forecast_of_one, plan_of_one
+from dpops.mechanisms import registered
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
 from dpops.mechanisms.tree import BestTree
 from dpops.noise import Noise
-from dpops.registry import registered
 from dpops.trees.estimates import read_alike
 from dpops.trees.hats import PlannedTree, shape_of, stored
 from dpops.types import CountsKnown, Int64s

@@ -11,9 +11,9 @@ import pytest
 
 from dpops.forecast import Prior
 from dpops.mechanism import forecast_of_one, plan_of_one
+from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
-from dpops.registry import registered
 from dpops.types import CountsKnown
 from pipelines.advice.plan.composed import lay_out
 from pipelines.advice.plan.counts import read_counts, sample_counts, sample_day

@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 
 from dpops.accountant import DeltaLimit, PureLimit
+from dpops.mechanisms import registered
 from dpops.mechanisms.baseline import Baseline
-from dpops.registry import registered
 from pipelines.specification import SpecificationError, load
 from tests.city import AUSTIN
 

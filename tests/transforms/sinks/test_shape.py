@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpops.mechanism import plan_of_one
-from dpops.registry import registered
+from dpops.mechanisms import registered
 from dpops.types import CountsKnown, Grid
 from tests.transforms.sinks.units import slot_of, unit
 from transforms.releases.hats.estimates import counts_of

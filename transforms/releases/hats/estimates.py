@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpops.estimate import Estimates
-from dpops.registry import stored_estimates
+from dpops.mechanisms import stored_estimates
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import HatColumns, SlotEstimates
 

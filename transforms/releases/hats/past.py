@@ -14,7 +14,7 @@ import numpy as np
 from dpops.learning import Design, HatErrors, HatMeans, HatState, LearnedHats, Smoothness, learned_hats
 from dpops.learning.interval import LEAST_VEHICLES
 from dpops.mechanism import Plan
-from dpops.registry import registered
+from dpops.mechanisms import registered
 from transforms.places.hexagons import cell_text
 from transforms.places.hierarchy import design_of
 from transforms.recorded.units import HatEntry, HatUnit, Released
