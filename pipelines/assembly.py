@@ -10,7 +10,6 @@ from pipelines.job import Job, Outputs
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.ledger_account import LedgerAccount
-from transforms.observe.parse import Rules
 from transforms.observe.vehicle_hash import Secret
 from transforms.recorded.units import Transaction
 from transforms.releases.base import Asked
@@ -70,15 +69,7 @@ def assemble(
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
-        rules=Rules(
-            grid=spec.value.grid,
-            units=spec.input.layout.units,
-            bbox=spec.cells.bbox,
-            calendar=calendar,
-            vehicle_key=secret.derive("vehicle"),
-            derived=spec.input.derived,
-            turning=spec.input.turning,
-        ),
+        rules=spec.rules(calendar, secret.derive("vehicle")),
         ground=spec.ground,
         release=KINDS[spec.kind].of_slots(asked) if in_slots else KINDS[spec.kind].of(asked),
         transaction=transaction,

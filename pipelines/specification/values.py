@@ -23,10 +23,11 @@ from transforms.layouts import Layout
 from transforms.layouts.base import FIELDS, with_heading
 from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
+from transforms.observe.parse import Rules
 from transforms.places.ground import Ground, Hexagons
 from transforms.releases.periods.products import Product
 from transforms.releases.registry import KINDS
-from transforms.time.calendar import Timetable, Unit
+from transforms.time.calendar import Locator, Timetable, Unit
 from transforms.value import Value
 
 if TYPE_CHECKING:
@@ -248,6 +249,11 @@ class Specification:
     def region_tells(self) -> bool:
         """Whether the region, which is public, says what is to be hidden: it was made from reports."""
         return self.cells.source == "sample" and not self.counts_are_public
+
+    def rules(self, calendar: Locator, vehicle_key: bytes) -> Rules:
+        """Says which rows of its input become observations, with vehicles hashed by this key."""
+        grid, layout, box = self.value.grid, self.input.layout, self.cells.bbox
+        return Rules(grid, layout.units, box, calendar, vehicle_key, self.input.derived, self.input.turning)
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
         """Lists all slots of the period that one is in; none where nothing depends on them."""

@@ -68,14 +68,7 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
     """Reads a feed and keeps the period with the most observations. Raises InputError, which shows no content."""
     edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())
     when = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
-    rules = Rules(
-        grid=spec.value.grid,
-        units=spec.input.layout.units,
-        bbox=spec.cells.bbox,
-        calendar=when,
-        vehicle_key=b"counted, and then forgotten",
-        derived=spec.input.derived,
-    )
+    rules = spec.rules(when, b"counted, and then forgotten")
     kept: dict[str, list[Observations]] = {}
     refused = Counter[str]()
     for observations, reasons in _parsed(spec, paths_of(pattern), rules):

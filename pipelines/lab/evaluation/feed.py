@@ -37,15 +37,7 @@ class Feed:
         """Reads and parses the files as a release does: packed events by slot. ground: the cells' where left out."""
         spec, ground = self.spec, ground or self.spec.cells.ground
         when = self._calendar()
-        rules = Rules(
-            grid=spec.value.grid,
-            units=spec.input.layout.units,
-            bbox=spec.cells.bbox,
-            calendar=when,
-            vehicle_key=os.urandom(32),
-            derived=spec.input.derived,
-            turning=spec.input.turning,
-        )
+        rules = spec.rules(when, os.urandom(32))
         parts: dict[int, list[bytes]] = {}
         for done, path in enumerate(self.paths):
             for batch in spec.input.layout.read(path):
