@@ -12,7 +12,6 @@ from dpops.levels.groups import CLASS, LEVELS, PLACE, Level, PublicHats, level
 from dpops.levels.live import live_stage
 from dpops.levels.noisy import ReleasedLevel, ReleasedStage, read, release, release_rows
 from dpops.levels.place_stage import with_places
-from dpops.levels.simulate import rows_of
 from dpops.levels.stages import FIRST_CENTRE, UNIT, Differences, Kind, Part, Stage, alike, centres_of
 
 __all__ = [
@@ -48,7 +47,6 @@ __all__ = [
     "recipe",
     "release",
     "release_rows",
-    "rows_of",
     "rows_of_classes",
     "sum_up",
     "times_of",

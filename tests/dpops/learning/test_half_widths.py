@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpops.learning.half_widths import _weight, hat_half_widths, place_half_widths, place_level, speed_noise
-from dpops.levels import FIRST_CENTRE, BoundsOnly, Fleet, Profile, PublicHats, level, read, recipe, rows_of, sum_up
+from dpops.levels import FIRST_CENTRE, BoundsOnly, Fleet, Profile, PublicHats, Rows, level, read, recipe, sum_up
 
 HATS = PublicHats(parents=(0, 0, 1, 1), grandparents=(0, 0, 0, 0), hours=tuple(range(8, 16)))
 FLEET = Fleet(vehicles=400, profile=Profile(hats=8, cells=2, parents=2, grandparents=1, hours=8, parts=2))
@@ -35,10 +35,9 @@ def test_the_noise_is_that_of_a_release(kind, first):
 def test_the_expected_weight_of_a_group_is_what_such_vehicles_add_up_to():
     """400 vehicles as the profile says: each in two cells of one parent, 8 of its 16 HATs."""
     stage = laid(stage_of())
-    vehicle, place = np.repeat(np.arange(400), 8), np.tile(np.arange(8), 400)
-    parent = vehicle % 2 * 2
-    cell, slot = parent + place % 2, place
-    rows = rows_of(vehicle, cell, slot, np.full(vehicle.size, 5), np.full(vehicle.size, 21.0), stage)
+    vehicle, slot = np.repeat(np.arange(400), 8), np.tile([0, 2, 4, 6, 1, 3, 5, 7], 400)
+    cell = vehicle % 2 * 2 + slot % 2
+    rows = Rows(vehicle, cell, slot, np.full(vehicle.size, 5), np.full(vehicle.size, 5 * 2_100))
     integers = np.concatenate(sum_up(rows, stage))
     for released in read(integers, stage).levels:
         grouped = level(released.level.name, HATS, Fraction(1))
