@@ -36,8 +36,6 @@ from transforms.sinks.rows import columns_in
 from transforms.time.calendar import Calendar
 from transforms.time.days_off import hours_of
 
-MOST_DAYS = 366
-
 SUMS = "released"
 """Of the files that hold what was released itself."""
 

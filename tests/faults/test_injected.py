@@ -15,8 +15,7 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
-from pipelines.runs import publish as publishing
-from pipelines.runs.crew import tasks
+from pipelines.runs.crew import closed, tasks
 from tests import city
 from tests.faults.processes import Other, other_process
 from tests.faults.witness import Witness
@@ -50,7 +49,7 @@ PASSAGES = {
     "after-publish": SLOTS,
 }
 WAYS = ("failing", "tried-again", "overtaken")
-STEPS = ((road_tasks, "record_units"), (publishing, "publish_recorded"))
+STEPS = ((road_tasks, "record_units"), (closed, "publish_recorded"))
 TASKS = (tasks.Observe, tasks.Count, tasks.Draw)
 HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")
 """Places where another process has to wait for this one."""

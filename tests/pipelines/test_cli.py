@@ -13,7 +13,6 @@ from pipelines.commands import choices
 from pipelines.further_columns import FURTHER
 from pipelines.lab.evaluation.simulate import PROCESSES
 from pipelines.runs.crew.crew import MOST_WORKERS
-from pipelines.runs.estimates import MOST_DAYS
 from tests.pipelines.advice.results import CELLS, row, write
 from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.files import FORMATS
@@ -99,7 +98,7 @@ def test_what_options_offer_is_what_there_is():
     assert tuple(FORMATS) == choices.FORMATS
     assert choices.FURTHER == FURTHER
     assert choices.PRODUCTS == PRODUCTS
-    assert (choices.MOST_DAYS, choices.MOST_WORKERS, choices.PROCESSES) == (MOST_DAYS, MOST_WORKERS, PROCESSES)
+    assert (choices.MOST_WORKERS, choices.PROCESSES) == (MOST_WORKERS, PROCESSES)
 
 
 def test_every_command_that_is_called_takes_json():

@@ -7,7 +7,7 @@ time. What rests on recorded entries is drawn here too, period by period.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from pipelines.job import Job
+from pipelines.job import Job, Outputs
 from pipelines.outcome import Outcome, count_in, is_refused
 from pipelines.progress import Report
 from pipelines.runs.crew import counting
@@ -16,12 +16,12 @@ from pipelines.runs.crew.crew import crew_of
 from pipelines.runs.crew.spool import Spool
 from pipelines.runs.crew.tasks import EXPOSED, SEALED
 from pipelines.runs.period_demand import asked_of, asked_of_the_account
-from pipelines.runs.publish import publish
 from transforms import tasks, wire
 from transforms.ledger.recording import decoded
 from transforms.recorded.units import Debit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import ReleaseKind, Tallies
+from transforms.sinks.files import publish_recorded
 from transforms.time.calendar import Slot
 from transforms.wire import Tally
 
@@ -129,3 +129,19 @@ def _groups(
 def _tallies(keys: Sequence[SlotShard], tallies: Spool, release: ReleaseKind) -> Iterator[Tally]:
     """Reads one shard of vehicles after the other, so that their number does not matter."""
     return (wire.unpack_tally(tallies.read(key), release.columns) for key in keys)
+
+
+def publish(estimates: Iterable[SlotEstimates], outputs: Outputs) -> None:
+    """Publishes each slot when it is there; all messages are confirmed at the end. Raises StepError."""
+    if outputs.topic is None:
+        sender = None
+    else:
+        from transforms.sinks.kafka import Sender
+
+        sender = Sender(outputs.topic, outputs.shape)
+    for slot in estimates:
+        publish_recorded(slot, outputs.folder, outputs.formats, outputs.shape)
+        if sender:
+            sender.put(slot)
+    if sender:
+        sender.wait()
