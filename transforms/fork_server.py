@@ -171,8 +171,13 @@ def beforehand(modules: Sequence[str]) -> Iterator[None]:
 
 
 def fork_server_of(modules: Sequence[str]) -> ForkServer:
-    """Takes the fork server that was begun beforehand, or else begins a new one, which imports these modules."""
-    return _BEGUN.pop() if _BEGUN else ForkServer(modules)
+    """Takes the fork server that was begun beforehand; if none runs, a new one, which imports these modules."""
+    while _BEGUN:
+        begun = _BEGUN.pop()
+        if begun.is_alive:
+            return begun
+        begun.close()
+    return ForkServer(modules)
 
 
 def serve() -> NoReturn:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dpops.noise import Noise
-from transforms.fork_server import ForkClient, ForkServer, beforehand, fork_server_of
+from transforms.fork_server import _BEGUN, ForkClient, ForkServer, beforehand, fork_server_of
 from transforms.layouts.decoder import receive, send
 
 PATIENCE_S = 20
@@ -78,6 +78,16 @@ def test_a_fork_server_of_a_crew_has_one_thread_when_it_forks():
     with forked(fork_server, "say_noise"):
         assert len(os.listdir(f"/proc/{fork_server._process.pid}/task")) == 1
     fork_server.close()
+
+
+def test_one_that_was_begun_beforehand_and_has_ended_is_not_taken():
+    with beforehand([]):
+        begun = _BEGUN[0]
+        begun._process.kill()
+        begun._process.wait()
+        fork_server = fork_server_of([])
+        assert fork_server.is_alive
+        fork_server.close()
 
 
 def test_one_that_was_begun_beforehand_is_taken_once_and_stays_with_who_took_it():

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms.layouts.columns import Floats, Instants, numbers
+from pipelines.advice.draft.units import are_positions
+from transforms.layouts.columns import Floats, Instants, longitudes, numbers
 from transforms.places.distance import distance_m
 
 MOST_MPS, ANYWAY_M = 45.0, 200.0
@@ -31,8 +32,8 @@ class Track(NamedTuple):
 
 
 def track_of(time: Instants, lat: Any, lon: Any) -> Track:
-    lat_, lon_ = numbers(lat), numbers(lon)
-    return Track(time.us, lat_.values, lon_.values, time.valid & lat_.valid & lon_.valid)
+    lat_, lon_ = numbers(lat), longitudes(lon)
+    return Track(time.us, lat_.values, lon_.values, time.valid & are_positions(lat_, lon_))
 
 
 def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], track: Track) -> str | None:

@@ -57,6 +57,8 @@ def read_sample(path: str) -> Sample:
         raise InputError(str(error)) from None
     except OSError as error:
         raise InputError(f"{path}: {reason_of(error)}") from None
+    if not data.strip():
+        raise InputError(f"{path}: it is empty")
     _check_letters(path, data)
     try:
         return _sample(path, data)
@@ -234,7 +236,7 @@ def _csv(text: str) -> Sample:
     if has_commas:
         rows = [[_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows]
     header = not any(_is_number(cell) for cell in rows[0]) and ("" not in rows[0] or len(set(rows[0])) == width)
-    names = rows[0] if header else [str(index + 1) for index in range(width)]
+    names = [name.strip(BLANK) for name in rows[0]] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
     repeated = tuple(name for name, many in Counter(names).items() if many > 1)
     columns = {

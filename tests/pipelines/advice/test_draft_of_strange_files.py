@@ -28,6 +28,25 @@ def test_a_name_that_two_needed_columns_have_is_said(tmp_path):
         drafted(tmp_path / "feed.csv", "bus,ts,lat,lat,speed_kmh")
 
 
+def test_blanks_around_the_names_of_a_header_are_none_of_theirs(tmp_path):
+    made = drafted(tmp_path / "feed.csv", "bus, ts, lat, lon, speed_kmh")
+    assert 'columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "speed_kmh" }' in made.toml
+
+
+def test_an_empty_file_is_said_to_be_empty(tmp_path):
+    path = tmp_path / "feed.csv"
+    path.write_text("\n")
+    with pytest.raises(InputError, match="it is empty"):
+        draft(path, adds_and_removes=True)
+
+
+def test_positions_at_0_0_do_not_make_a_vehicle_doubtful(tmp_path):
+    path = tmp_path / "feed.csv"
+    nowhere = [",".join([*row.split(",")[:2], "0.0,0.0,0"]) for row in ROWS[::4]]
+    path.write_text("\n".join(["bus,ts,lat,lon,speed_kmh", *ROWS, *nowhere, ""]).replace("11:00:00Z", "11:00:30Z"))
+    assert not any("looks like no vehicle" in told for told in draft(path, adds_and_removes=True).warnings)
+
+
 def test_text_in_another_encoding_is_said(tmp_path):
     path = tmp_path / "feed.csv"
     path.write_text("\n".join(["bus,ts,lat,lon,speed_kmh", *(f"\xe9{row}" for row in ROWS), ""]), "latin-1")

@@ -255,6 +255,13 @@ def test_a_missing_column_is_named(tmp_path, name):
     assert unreadable(mapped(kind, speed="velocity"), path) == "column 'velocity' is missing"
 
 
+def test_blanks_around_the_names_of_a_csv_header_are_none_of_theirs(tmp_path):
+    path = tmp_path / "f.csv"
+    path.write_text("  " + " , ".join(FIELDS) + "\r\n" + ",".join("abcde") + "\n")
+    for source in (mapped("csv"), mapped("csv", speed=" speed")):
+        assert [batch.table.num_rows for batch in source.read(str(path))] == [1]
+
+
 def test_an_ambiguous_column_is_named(tmp_path):
     (tmp_path / "a").write_bytes(b"vehicle,time,lat,lon,speed,lat\n")
     assert unreadable(mapped("csv"), tmp_path / "a") == "column 'lat' is there more than once"

@@ -27,7 +27,7 @@ _BLANKS = re.compile(rb"^ ++| ++(?=\r?$)|(?<= ) ++", re.MULTILINE)
 
 @dataclass(frozen=True)
 class CsvTable(MappedLayout):
-    """columns: the header's names; without a header, their numbers from 1 on.
+    """columns: the header's names, with or without blanks around them; without a header, their numbers from 1 on.
 
     delimiter: of BLANK, any number of them.
     """
@@ -70,11 +70,14 @@ class CsvTable(MappedLayout):
             raise UnreadableFile(path, "the first line is not UTF-8 in fields as CSV has them") from None
         if not self.has_header:
             names = [str(number) for number in range(1, len(names) + 1)]
+        bare, places = [name.strip(BLANK) for name in names], []
         for column in self.columns:
-            if names.count(column) != 1:
-                rule = "missing" if column not in names else "there more than once"
+            named = names if column in names else bare
+            if named.count(column) != 1:
+                rule = "missing" if column not in named else "there more than once"
                 raise UnreadableFile(path, f"column {column!r} is {rule}")
-        return _Header(len(names), tuple(names.index(column) for column in self.columns), self.delimiter)
+            places.append(named.index(column))
+        return _Header(len(names), tuple(places), self.delimiter)
 
 
 LAYOUT = CsvTable
