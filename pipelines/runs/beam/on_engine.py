@@ -69,7 +69,7 @@ def _outcome(finished: Finished) -> Outcome:
 
 def _sealed(job: Job) -> set[tuple[int, int]]:
     account, starts = job.account, job.slots.keys()
-    return account.open().sealed(account.name, job.release.spec_id, min(starts), max(starts) + 1)
+    return account.open().sealed(account.name, job.release.spec_id, min(starts, default=0), max(starts, default=0) + 1)
 
 
 def _missing(job: Job, periods: Collection[str]) -> list[str]:

@@ -103,7 +103,7 @@ def draw_plans(work: CrewedJob, slots: Sequence[Slot], tallies: Spool) -> Spool:
     plans = dict.fromkeys(release.group(slot.start_s) for slot in slots)
     keys = [(plan_s, shard) for plan_s in plans for shard in range(release.shards)]
     draws = [Draw({key: tallies.places(key) for key in some}) for some in _together(keys, tallies)]
-    size = len(slots) / len(draws)
+    size = len(slots) / max(1, len(draws))
     return work.spooled(draws, lambda done: work.progress("slots released", int(done * size), len(slots)))
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests import city
+from tests import city, levels_city
 
 FIRST, LAST = city.DAYS
 
@@ -15,6 +15,19 @@ def town(tmp_path, hatstream):
     city.write(tmp_path, lines=[])
     assert hatstream(*city.init(tmp_path))[0] == 0
     return tmp_path
+
+
+WORKDAYS = '[slot]\nweekdays = ["mon", "tue", "wed", "thu", "fri"]'
+"""Both days are none of them."""
+
+
+@pytest.mark.parametrize("runner", [(), ("--runner", "FnApiRunner")])
+@pytest.mark.parametrize("spec", [city.SPEC, levels_city.SPEC])
+def test_days_on_which_nothing_is_released_are_done_and_have_no_files(tmp_path, hatstream, spec, runner):
+    city.write(tmp_path, spec=spec.replace("[slot]", WORKDAYS))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert hatstream(*city.release(tmp_path, *runner))[0] == 0
+    assert published(tmp_path) == []
 
 
 def entries(hatstream, town):
