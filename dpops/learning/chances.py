@@ -17,8 +17,6 @@ NODES = 12
 """Equally likely numbers of vehicles that stand for all, for each HAT."""
 CAUTIOUS = 4
 """The node that counts as how many there are: there are more with a probability of about two thirds."""
-
-
 _STEPS = 10
 _EXACT = 1e-9
 """Variance of what is known."""
@@ -46,9 +44,8 @@ def factors_of(log_variances: Float64s, most: float, vehicles: Float64s | None =
     is released. vehicles: expected, where it is their number that is asked for: they are there by chance, so that the
     logarithm of n has a variance of 1 / n beside. A weight's has WEIGHT_DOUBT. What a release says of a weight is
     precise on the weight's own scale, not on that of its logarithm: a HAT that noise made look busy may well have few
-    vehicles, but one that looks idle is not busy.
-    So nodes are where information (x - 1)^2 + prior (log x)^2, of a weight x in units of the estimate, comes to the
-    squares of a normal law's quantiles.
+    vehicles, but one that looks idle is not busy. So nodes are where information (x - 1)^2 + prior (log x)^2, of a
+    weight x in units of the estimate, comes to the squares of a normal law's quantiles.
     """
     variances, prior = np.clip(log_variances, _EXACT, max(most, _EXACT))[..., None], 1 / max(most, _EXACT)
     information, logs = 1 / variances - prior, np.sqrt(variances) * _AT

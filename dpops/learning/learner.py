@@ -35,7 +35,7 @@ from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
 _ROUGH_ROUNDS = 2
-"""Of EM, for means that only tell how speeds speak of weights."""
+"""Of EM, for means that tell how speeds speak of weights, and where later fits begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,18 +8,18 @@ import numpy as np
 from dpops import fitted
 from dpops.learning.assembly import PartInformation, system_of
 from dpops.learning.covariances import hat_variances, usual_hours
-from dpops.learning.design import HOURS, Smoothness
+from dpops.learning.design import HOURS
 from dpops.learning.information import Information
 from dpops.learning.layout import EffectLayout
 from dpops.learning.learner import Field, Learned
-from dpops.learning.means import columns_of
+from dpops.learning.means import DEFAULT, columns_of
 from dpops.learning.queries import GroupRows
 from dpops.learning.releases import StageValues
 from dpops.learning.system import Solved
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
 
-DAY = Smoothness(cells=fitted.MEAN_OTHERS, hours=fitted.MEAN_OTHERS, parents=fitted.MEAN_OTHERS, off=fitted.MEAN_OTHERS)
+DAY = replace(DEFAULT, cells=fitted.MEAN_OTHERS)
 """How a day's own deviations hold together, as those of other days do."""
 
 
