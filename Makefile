@@ -8,32 +8,34 @@ OUTPUT ?= build/demo
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: requirements.lock pyproject.toml setup.py
+COMPANIONS := $(wildcard companions/*)
+
+$(VENV)/.installed: requirements.lock pyproject.toml setup.py $(COMPANIONS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hatstream needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Making the environment in $(VENV) (about 1.4 GB, once) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python .ci/pip_progress.py --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . $(COMPANIONS:%=-e %)
 	@touch $@
 
 # What tests of servers need and pip cannot bring. Without it they are skipped; where CI is set they fail.
 servers: install
 	@sh .ci/servers
-	@$(BIN)/python -m pipelines.servers.fetch
+	@$(BIN)/python -m hatstream_lab.servers.fetch
 
 run: install
 	@$(BIN)/hatstream demo --output $(OUTPUT)
 
 # The stream on one machine for three minutes. Needs a JDK 17, Maven and PostgreSQL, and says so where one is missing.
 stream-demo: install
-	@$(BIN)/python -m pipelines.lab.demo.stream_demo
+	@$(BIN)/python -m hatstream_lab.demo.stream_demo
 
 # Matrices are small: a thread more takes three times the CPU. And what pytest makes of a file of tests is kept for the next run.
 TESTING := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 # Tests start some hundred processes, which need not compile everything each.
 compiled: install
-	@$(BIN)/python -m compileall -q dpops transforms pipelines hatstream
+	@$(BIN)/python -m compileall -q dpops transforms pipelines hatstream companions
 
 # Lint and import contracts, then types beside every fast test but those of the engines.
 test: lint compiled

@@ -253,7 +253,7 @@ NOTHING_CHECKS = (
     "  and no norm says how likely that was. They are audited in `tests/dpops/mechanisms/test_private_choices.py`.",
     "* Integers that other processes draw (two workers): what is published is compared there, vectors are not.",
     "* What vehicles said before they perturbed it: the gate masks local reports, and their laws are audited in",
-    "  `tests/dpops/local`.",
+    "  `companions/local/tests`.",
     "* Health lines, metrics and logs of engines under secret counts: they are the operator's, and hold counts. That",
     "  what they count goes nowhere else is seen by mypy (`tests/transforms/leaks.py`), not by replay.",
     "* Roads that the gate does not take: topics of several partitions, or of GTFS-realtime and SIRI-VM messages;",

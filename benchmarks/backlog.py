@@ -25,17 +25,17 @@ import transforms.silence_beam  # noqa: F401  # isort: skip
 
 from benchmarks.cluster import SETTINGS as CLUSTER
 from benchmarks.sustained import digests, kind_of, loop, produce, recorded
+from hatstream_lab.demo.feeder import SETTINGS
+from hatstream_lab.demo.stream_demo import PARTITIONS, TOPIC, specification
+from hatstream_lab.servers.flink import JobServer
+from hatstream_lab.servers.kafka import Kafka
+from hatstream_lab.servers.postgres import postgres_server
+from hatstream_lab.servers.worker_pool import WorkerPool
 from pipelines.account import location
 from pipelines.job import Outputs
-from pipelines.lab.demo.feeder import SETTINGS
-from pipelines.lab.demo.stream_demo import PARTITIONS, TOPIC, specification
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
-from pipelines.servers.flink import JobServer
-from pipelines.servers.kafka import Kafka
-from pipelines.servers.postgres import postgres_server
-from pipelines.servers.worker_pool import WorkerPool
 from pipelines.specification import Specification
 from tests.stream.conftest import CONFIGURATION
 from tests.stream.standalone import Standalone

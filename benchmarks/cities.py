@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dpops.learning.design import HOURS
 from dpops.levels import Rows
 from dpops.types import Float64s, Grid, Int64s
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay, rough_fleet, true_day
+from hatstream_lab.evaluation.truth import TrueCity, TrueDay, rough_fleet, true_day
 from transforms.time.days_off import SATURDAY
 
 _CENTRE = h3_int.latlng_to_cell(48.1, 11.6, 7)

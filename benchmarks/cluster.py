@@ -25,10 +25,10 @@ from rich.table import Table
 
 from benchmarks.processes import cpu_s
 from benchmarks.throughput import SPEC, Case, generate
+from hatstream_lab.servers.flink import SHORT_LIVED, JobServer
+from hatstream_lab.servers.worker_pool import WorkerPool
 from pipelines.account import location
 from pipelines.cli import main
-from pipelines.servers.flink import SHORT_LIVED, JobServer
-from pipelines.servers.worker_pool import WorkerPool
 from pipelines.specification import load
 from tests.stream.cluster import slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK

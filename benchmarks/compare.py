@@ -25,10 +25,10 @@ from rich.table import Table
 
 from dpops.learning import Status
 from dpops.noise import Noise
+from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation.learned import recipe_for, simulate
+from hatstream_lab.evaluation.truth import TrueCity, read_city
 from pipelines.commands.options import console, progress_bars
-from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.learned import recipe_for, simulate
-from pipelines.lab.evaluation.truth import TrueCity, read_city
 
 EPSILON, DELTA, RUNS = Fraction("2.64"), Fraction(1, 10**6), 3
 ENVIRONMENT = Path("build/pipelinedp")

@@ -20,7 +20,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.made_up_fleet import MadeUpFleet, write_sample
+from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 
 FOLDER = Path("build/dense")
 FLEET = MadeUpFleet(vehicles=2_000, routes=60, report_every_s=10.0)
@@ -39,7 +39,7 @@ def make_city() -> tuple[str, Path]:
     feed, spec = FOLDER / "city.parquet", FOLDER / "dense.toml"
     if not feed.exists():
         Console().print(f"{write_sample(FLEET, feed):,} reports of {FLEET.vehicles:,} made-up buses: {feed}")
-    text = files("pipelines.lab.demo").joinpath("demo.toml").read_text()
+    text = files("hatstream_lab.demo").joinpath("demo.toml").read_text()
     text = text.replace("limit = 300.0", "limit = 100000.0").replace('name = "demo-hourly"', 'name = "dense-hourly"')
     text = re.sub(
         r"\[\[statistic\]\].*?(?=\[input\])", STATISTICS, text.replace("upper_kmh = 65", PRIOR), flags=re.DOTALL

@@ -15,9 +15,9 @@ from benchmarks.intervals import KINDS, causal
 from dpops.learning import PublishedNumbers, Status
 from dpops.noise import Noise
 from dpops.types import Float64s, Grid
-from pipelines.lab.evaluation.learned import Simulated, recipe_for
-from pipelines.lab.evaluation.learned_errors import DELTA
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay
+from hatstream_lab.evaluation.learned import Simulated, recipe_for
+from hatstream_lab.evaluation.learned_errors import DELTA
+from hatstream_lab.evaluation.truth import TrueCity, TrueDay
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)
 

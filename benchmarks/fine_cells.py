@@ -22,10 +22,10 @@ from dpops.learning.learner import Field
 from dpops.levels import Recipe, with_places
 from dpops.noise import Noise
 from dpops.types import Float64s
-from pipelines.lab.evaluation.learned import look, recipe_for
-from pipelines.lab.evaluation.learned_errors import DELTA
-from pipelines.lab.evaluation.places import PlaceCity
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay, rough_fleet, true_day
+from hatstream_lab.evaluation.learned import look, recipe_for
+from hatstream_lab.evaluation.learned_errors import DELTA
+from hatstream_lab.evaluation.places import PlaceCity
+from hatstream_lab.evaluation.truth import TrueCity, TrueDay, rough_fleet, true_day
 from transforms.places.hierarchy import design_of
 from transforms.releases.periods.states import facts_of
 

@@ -17,10 +17,10 @@ from benchmarks.intervals import causal
 from dpops import fitted
 from dpops.learning import Status
 from dpops.noise import Noise
-from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.learned import recipe_for
-from pipelines.lab.evaluation.learned_errors import DELTA
-from pipelines.lab.evaluation.truth import TrueCity, read_city
+from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation.learned import recipe_for
+from hatstream_lab.evaluation.learned_errors import DELTA
+from hatstream_lab.evaluation.truth import TrueCity, read_city
 
 OF_ESTIMATES = (
     *("OVERDISPERSION", "ANCHOR_SD", "KEPT", "CITY_SPREAD", "SLOPE_KMH", "REPORTS", "SPREAD_POWER"),

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from dpops.local.aggregate import aggregate, middles
-from dpops.local.distributions import Distribution, maximum_likelihood, smoothed
-from dpops.local.means import METHODS, per_user
-from dpops.local.registry import LOCAL_MECHANISMS
-from dpops.local.reports import Reports, Service
 from dpops.noise import Noise
+from hatstream_local.mechanisms.aggregate import aggregate, middles
+from hatstream_local.mechanisms.distributions import Distribution, maximum_likelihood, smoothed
+from hatstream_local.mechanisms.means import METHODS, per_user
+from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
+from hatstream_local.mechanisms.reports import Reports, Service
 
 BUCKETS = (256, 1024)
 EPSILONS = (0.1, 0.6)

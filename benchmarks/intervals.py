@@ -18,10 +18,10 @@ from benchmarks.cities import MadeUp, as_one, made_up, of_hours, of_vehicles
 from dpops.learning import DayValues, Learned, State, learned, published, taken_in
 from dpops.levels import Fleet, Kind, Recipe
 from dpops.noise import Noise
-from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.learned import Simulated, look, recipe_for
-from pipelines.lab.evaluation.learned_errors import DELTA, Coverage, coverage
-from pipelines.lab.evaluation.truth import TrueCity, read_city
+from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation.learned import Simulated, look, recipe_for
+from hatstream_lab.evaluation.learned_errors import DELTA, Coverage, coverage
+from hatstream_lab.evaluation.truth import TrueCity, read_city
 from pipelines.specification import load
 from transforms.places.hierarchy import design_of
 from transforms.releases.periods.states import facts_of

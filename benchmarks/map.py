@@ -17,8 +17,8 @@ import h3
 import numpy as np
 import pyarrow as pa
 
-from pipelines.advice.pages.map import NOTHING, MapTexts, Surroundings, draw_map
-from pipelines.advice.pages.places import LINE, DrawnShape, NamedPlaces, Place
+from hatstream_publish.pages.map import NOTHING, MapTexts, Surroundings, draw_map
+from hatstream_publish.pages.places import LINE, DrawnShape, NamedPlaces, Place
 from tests.browser import Page, browser
 
 PAINT_MS, STEP_MS, RUNS, STEPS = 1_000.0, 50.0, 5, 60

@@ -15,9 +15,9 @@ import numpy as np
 from benchmarks.cities import MadeUp, made_up
 from benchmarks.intervals import FITTED, UNSEEN
 from dpops.types import Grid
-from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.past import PastCoverage, PastErrors, Telemetry, compared, telemetry_of
-from pipelines.lab.evaluation.truth import TrueDay
+from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation.past import PastCoverage, PastErrors, Telemetry, compared, telemetry_of
+from hatstream_lab.evaluation.truth import TrueDay
 from transforms import wire
 from transforms.releases.slots import SlotFacts
 from transforms.wire import Tally

@@ -21,11 +21,11 @@ from benchmarks.weeks import TAXIS
 from dpops.levels import Kind, Rows
 from dpops.noise import Noise
 from dpops.types import Float64s, Int64s
-from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.learned import recipe_for
-from pipelines.lab.evaluation.learned_errors import DELTA, KINDS
-from pipelines.lab.evaluation.places import PlaceCity, PlaceErrors, mapped, read_place_city
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay, true_day
+from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation.learned import recipe_for
+from hatstream_lab.evaluation.learned_errors import DELTA, KINDS
+from hatstream_lab.evaluation.places import PlaceCity, PlaceErrors, mapped, read_place_city
+from hatstream_lab.evaluation.truth import TrueCity, TrueDay, true_day
 from transforms.places.ground import Pieces, hexagon_pieces
 
 APART_KMH, SLOW, OWN_KMH, STAND_KMH = 11.0, 3.0, 8.0, 2.0

@@ -10,13 +10,13 @@ import click
 import numpy as np
 
 from dpops.noise import Noise
-from pipelines.advice.draft.draft import draft
-from pipelines.lab.demo.timetable import write_timetable
-from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.learned import recipe_for
-from pipelines.lab.evaluation.learned_errors import DELTA
-from pipelines.lab.evaluation.places import PlaceCity, mapped, read_place_city
-from pipelines.made_up_fleet import STOP_GAP_M, MadeUpFleet, write_sample
+from hatstream_city.draft.draft import draft
+from hatstream_lab.demo.timetable import write_timetable
+from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation.learned import recipe_for
+from hatstream_lab.evaluation.learned_errors import DELTA
+from hatstream_lab.evaluation.places import PlaceCity, mapped, read_place_city
+from hatstream_lab.made_up_fleet import STOP_GAP_M, MadeUpFleet, write_sample
 from transforms.places.ground import Pieces
 
 TOTAL = Fraction("2.64")

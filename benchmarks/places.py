@@ -9,8 +9,8 @@ import click
 import h3.api.basic_int as h3_int
 import numpy as np
 
-from pipelines.lab.demo.streets import streets
-from pipelines.made_up_fleet import MadeUpFleet, simulate
+from hatstream_lab.demo.streets import streets
+from hatstream_lab.made_up_fleet import MadeUpFleet, simulate
 from transforms.observe.hexagons import cells_at
 from transforms.places.ground import Ground, Hexagons, hexagon_pieces
 from transforms.places.hexagons import KM_PER_DEGREE

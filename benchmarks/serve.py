@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.map import made_up
-from pipelines.advice.pages.rows import TYPES
+from hatstream_publish.pages.rows import TYPES
 from transforms.sinks.rows import SCHEMA
 
 CLIENTS, NEW_EVERY_S, LATE_MS = 16, 5.0, 200.0

@@ -19,10 +19,10 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
+from hatstream_lab.servers.flink import JobServer
+from hatstream_lab.servers.kafka import Kafka
+from hatstream_lab.servers.worker_pool import WorkerPool
 from pipelines.runs.flink.engine import Flink
-from pipelines.servers.flink import JobServer
-from pipelines.servers.kafka import Kafka
-from pipelines.servers.worker_pool import WorkerPool
 from transforms.layouts import layout, message_layout
 from transforms.layouts.base import FIELDS, RawBatch
 from transforms.sources.kafka import ReadKafka

@@ -38,16 +38,16 @@ import transforms.silence_beam  # noqa: F401  # isort: skip
 
 from benchmarks.processes import cpu_s
 from benchmarks.sustained import Feed, kind_of, loop, produce, stream
+from hatstream_lab.demo.feeder import SETTINGS
+from hatstream_lab.demo.stream_demo import PARTITIONS, TOPIC, set_up, specification
+from hatstream_lab.made_up_fleet import MadeUpFleet
+from hatstream_lab.servers.kafka import Kafka
 from pipelines.account import location
 from pipelines.build import PANE_S
 from pipelines.cli import main
 from pipelines.job import NOWHERE
-from pipelines.lab.demo.feeder import SETTINGS
-from pipelines.lab.demo.stream_demo import PARTITIONS, TOPIC, set_up, specification
-from pipelines.made_up_fleet import MadeUpFleet
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
-from pipelines.servers.kafka import Kafka
 from pipelines.specification import Specification, load
 from transforms.layouts.base import RawBatch
 from transforms.records import KeyedTally, Messages, TallyBytes

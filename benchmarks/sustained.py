@@ -36,13 +36,13 @@ from rich.table import Table
 
 import transforms.silence_beam  # noqa: F401  # isort: skip
 
+from hatstream_lab.demo.feeder import DELAY_S, SETTINGS, replay
+from hatstream_lab.demo.stream_demo import ZONE, set_up, stop_at
+from hatstream_lab.made_up_fleet import MadeUpFleet
 from pipelines.account import location
 from pipelines.cli import main
 from pipelines.engine import Engine
 from pipelines.job import Outputs
-from pipelines.lab.demo.feeder import DELAY_S, SETTINGS, replay
-from pipelines.lab.demo.stream_demo import ZONE, set_up, stop_at
-from pipelines.made_up_fleet import MadeUpFleet
 from pipelines.pictures import save
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming

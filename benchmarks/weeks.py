@@ -20,10 +20,10 @@ from dpops.levels import BoundsOnly
 from dpops.levels.count_check import count_stage
 from dpops.noise import Noise
 from dpops.types import Float64s
-from pipelines.lab.evaluation.feed import Feed
-from pipelines.lab.evaluation.learned import look, recipe_for
-from pipelines.lab.evaluation.learned_errors import DELTA
-from pipelines.lab.evaluation.truth import TrueCity, TrueDay, read_city, true_day
+from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation.learned import look, recipe_for
+from hatstream_lab.evaluation.learned_errors import DELTA
+from hatstream_lab.evaluation.truth import TrueCity, TrueDay, read_city, true_day
 from transforms.places.hierarchy import design_of, hats_of
 from transforms.releases.periods.states import facts_of
 

@@ -30,7 +30,7 @@ from dpops.mechanisms.opt_array import OptArray
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
-from pipelines.lab.evaluation.datasets import geometric, itms_counts
+from hatstream_lab.evaluation.datasets import geometric, itms_counts
 from pipelines.pictures import save
 
 FOLDER = Path(__file__).parent / "pictures"

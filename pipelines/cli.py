@@ -10,6 +10,7 @@ import click
 import transforms.silence_beam  # noqa: F401  # isort: skip
 
 from pipelines.commands.terminal import with_verbosity
+from pipelines.companions import COMMANDS_GROUP, COMPANION_COMMANDS, companion_command, entries
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.garbage import collect_no_more, collect_seldom
 from transforms.errors import did_you_mean
@@ -17,7 +18,6 @@ from transforms.extras import missing
 from transforms.memory import keep_freed_memory
 
 COMMANDS = {
-    "demo": ("pipelines.lab.commands.demo:demo", "Make days of a made-up bus fleet, release its speeds, draw a map."),
     "init": (
         "pipelines.commands.init:init",
         "Open the account of a specification: its ledger, its key and its head file.",
@@ -30,30 +30,10 @@ COMMANDS = {
         "Estimate released days again, or days to come, from the ledger.",
     ),
     "stream": ("pipelines.commands.stream:stream", "Release slots as they end, until it is stopped."),
-    "collect": ("pipelines.commands.collect:collect", "Keep each new message of a GTFS-realtime address."),
-    "map": ("pipelines.commands.map:map_", "Draw result files as a map in one HTML file that needs no network."),
-    "travel-time": (
-        "pipelines.commands.travel_time:travel_time",
-        "Say how long a route of places takes, with an interval.",
-    ),
-    "publish": (
-        "pipelines.commands.publish:publish",
-        "Write a folder for an open-data portal: tables, dictionary, privacy card, map.",
-    ),
-    "serve": ("pipelines.commands.serve:serve", "Serve result files read-only: a map that follows, an interface."),
-    "report": (
-        "pipelines.commands.report:report",
-        "Write what is promised, spent and missing into one HTML page.",
-    ),
-    "evaluate": (
-        "pipelines.lab.commands.evaluate:evaluate",
-        "Show what mechanisms are worth, on reference or real data.",
-    ),
-    "perturb": ("pipelines.commands.fuse:perturb", "Make the reports that vehicles would send to several services."),
-    "fuse": ("pipelines.commands.fuse:fuse", "Fuse what several services were told about the same vehicles."),
     "ledger": ("pipelines.commands.ledger:ledger", "Show what was spent, and check that the record is whole."),
 }
-"""Where each command is, and what it does in one line; its module, and Beam with it, is imported when it is called."""
+"""Where each command of the core is, and what it does in one line; its module, and Beam with it, is imported when it is
+called. Commands of companions are found by entry points."""
 
 _CODES = {
     "pipelines.errors.UsageError": WRONG_USE,
@@ -65,8 +45,6 @@ _CODES = {
     "transforms.errors.StepError": FAILED,
     "transforms.extras.MissingExtra": WRONG_USE,
     "transforms.layouts.base.UnreadableFile": FAILED,
-    "pipelines.servers.maven.MissingTool": FAILED,
-    "pipelines.servers.process.ServerError": FAILED,
     "pipelines.engine.EngineError": FAILED,
     "pipelines.runs.stream.metrics.MetricsError": FAILED,
 }
@@ -74,28 +52,45 @@ _CODES = {
 
 
 class _Commands(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group whose commands are imported when they are called: of the core, then of companions."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
-        return list(COMMANDS)
+        return [*COMMANDS, *(name for name in _companion_commands() if " " not in name)]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's interface
-        if name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return with_verbosity(command)
+        if name in COMMANDS:
+            module, _, attribute = COMMANDS[name][0].partition(":")
+            return with_verbosity(getattr(importlib.import_module(module), attribute))
+        command: click.Command | None = companion_command(name)
+        return None if command is None else with_verbosity(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
+        names = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in names:
+            ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], names)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        installed = entries(COMMANDS_GROUP)
+        with formatter.section("Commands of companions"):
+            formatter.write_dl(
+                [
+                    (name, line if name in installed else f"{line} (not installed)")
+                    for name, line in _companion_commands().items()
+                    if " " not in name
+                ]
+            )
+
+
+def _companion_commands() -> dict[str, str]:
+    """Returns the line of each command outside the core: of the project's companions, then of others installed."""
+    lines = {name: line for name, (_, line) in COMPANION_COMMANDS.items()}
+    others = entries(COMMANDS_GROUP).items()
+    return lines | {name: f"Of {entry.module.partition('.')[0]}." for name, entry in others if name not in lines}
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -8,8 +8,8 @@ from typing import NoReturn
 import psycopg
 import pytest
 
-from pipelines.servers import postgres
-from pipelines.servers.postgres import GUARDED, Postgres
+from hatstream_lab.servers import postgres
+from hatstream_lab.servers.postgres import GUARDED, Postgres
 
 __all__ = ["GUARDED", "REQUIRED", "Postgres", "emptied", "postgres_server", "unavailable"]
 

@@ -7,8 +7,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("dpops", "transforms", "pipelines", "tests", "docs", "benchmarks", "deploy", "examples", "hatstream", ".ci")
-DOCUMENTS = sorted(chain(ROOT.glob("*.md"), ROOT.glob("docs/**/*.md"), ROOT.glob("deploy/**/*.md")))
+ROOMS = (
+    "dpops",
+    "transforms",
+    "pipelines",
+    "tests",
+    "docs",
+    "benchmarks",
+    "deploy",
+    "examples",
+    "hatstream",
+    "companions",
+    ".ci",
+)
+DOCUMENTS = sorted(
+    chain(ROOT.glob("*.md"), ROOT.glob("docs/**/*.md"), ROOT.glob("deploy/**/*.md"), ROOT.glob("companions/*/*.md"))
+)
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)]*)?\)")
 FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)  # what is run or shown there is tried elsewhere
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(map(re.escape, ROOMS))})/[\w./-]*")

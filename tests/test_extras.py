@@ -1,6 +1,7 @@
 """The smallest set of packages is enough for all but what extras bring; a missing extra is named before work begins."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -24,6 +25,7 @@ IMPORTED = {
     "apache-beam[aws]": "boto3",
     "apache-beam[gcp]": "google.cloud",
     "mapbox-vector-tile": "mapbox_vector_tile",
+    "shapely": "shapely",
     "starlette": "starlette",
     "uvicorn": "uvicorn",
 }
@@ -40,14 +42,13 @@ def ask(folder, *arguments):
 
 
 def test_every_package_of_an_extra_is_in_the_table_and_no_other_one():
-    extras = {extra: needed for extra, needed in PROJECT["optional-dependencies"].items() if extra != "dev"}
-    named = {
-        (IMPORTED[requirement.split(">=")[0].split("==")[0]], extra)
-        for extra, needed in extras.items()
-        for requirement in needed
-    }
-    brought_along = {("botocore", "s3"), ("shapely", "serve")}
-    assert named | brought_along == set(EXTRA_OF.items())
+    needed_by = {extra: needed for extra, needed in PROJECT["optional-dependencies"].items() if extra != "dev"}
+    for path in (ROOT / "companions").glob("*/pyproject.toml"):
+        needed_by[path.parent.name] = tomllib.loads(path.read_text())["project"]["dependencies"]
+    names = {(re.split("[>=]=", text)[0], extra) for extra, needed in needed_by.items() for text in needed}
+    named = {(IMPORTED[name], extra) for name, extra in names if not name.startswith("hatstream")}
+    assert {*named, ("botocore", "s3")} >= set(EXTRA_OF.items())
+    assert {package for package, _ in named} <= set(EXTRA_OF)
     assert not {requirement.split(">")[0] for requirement in PROJECT["dependencies"]} & set(IMPORTED)
 
 
@@ -78,8 +79,8 @@ ASKED = {
         "release", "--spec", "spec.toml", "--ledger", "l.sqlite", "--input", "feed.csv", "--output", "out",
         "--from", city.DAYS[0], "--to", city.DAYS[0], "--kafka-output", "127.0.0.1:1/hats",
     ),
-    "lab": ("plan", "--spec", "spec.toml", "--synthetic", "--output", "chart"),
-    "serve": ("serve", "--output", "."),
+    "pictures": ("plan", "--spec", "spec.toml", "--synthetic", "--output", "chart"),
+    "publish": ("serve", "--output", "."),
     "flink": (
         "stream", "--spec", "spec.toml", "--ledger", "l.sqlite", "--folder", ".", "--output", "out",
         "--metrics", "127.0.0.1:0", "--local",
@@ -108,7 +109,7 @@ def test_a_missing_extra_is_one_sentence_and_wrong_use_before_anything_is_spent(
 
 def test_only_packages_of_extras_are_told_to_be_installed():
     require("matplotlib")
-    assert str(missing(ModuleNotFoundError(name="matplotlib.axes"))).endswith("'hatstream[lab]'")
+    assert str(missing(ModuleNotFoundError(name="matplotlib.axes"))).endswith("'hatstream[pictures]'")
     assert missing(ModuleNotFoundError(name="matplotlibs")) is None
     assert missing(ValueError("matplotlib")) is None
     assert issubclass(MissingExtra, ModuleNotFoundError)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PRODUCT = ("dpops", "transforms", "pipelines", "hatstream")
+PRODUCT = ("dpops", "transforms", "pipelines", "hatstream", "companions")
 ALL = (*PRODUCT, "tests", "benchmarks", "deploy", "docs", "examples")
 TEXTS = {".py", ".java", ".md", ".toml", ".json", ".yml", ".yaml", ".html", ".xml", ".sh"}
 LINES_OF_FILE, LINES_OF_FUNCTION, FILES_WITH_SCOPE = 400, 35, 2

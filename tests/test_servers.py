@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.servers import postgres
+from hatstream_lab.servers import postgres
 from tests import servers
 
 

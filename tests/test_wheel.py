@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli import COMMANDS
+from pipelines.companions import COMPANION_COMMANDS
+from tests import city
 from tests.servers import unavailable
 from transforms.extras import EXTRA_OF
 
@@ -51,6 +53,15 @@ def wheel(tmp_path_factory):
     return next(folder.glob("*.whl"))
 
 
+@pytest.fixture(scope="module")
+def companion_wheels(wheel):
+    """The wheels of all companions, beside that of the core."""
+    sources = sorted((ROOT / "companions").iterdir())
+    build = ("wheel", "-q", "--no-deps", "--no-build-isolation", "-w", wheel.parent)
+    run(sys.executable, "-m", "pip", *build, *sources, cwd=wheel.parent)
+    return wheel.parent
+
+
 @pytest.fixture(scope="module", params=PYTHONS)
 def installed(request, wheel, tmp_path_factory):
     """An environment of one wheel and what it asks for, in the versions of requirements.lock; its programs."""
@@ -68,13 +79,22 @@ def installed(request, wheel, tmp_path_factory):
     return folder / "bin"
 
 
+@pytest.fixture(scope="module")
+def with_companions(installed, companion_wheels):
+    """The same environment with all companions, as their extras bring them."""
+    pinned = installed.parent / "pinned.txt"
+    found = ("--constraint", pinned, "--find-links", companion_wheels)
+    run(installed / "pip", "install", "-q", *found, "hatstream[city,publish,local,lab]")
+    return installed
+
+
 def test_the_archives_hold_what_runs_and_its_long_description(wheel):
     listed = run(sys.executable, "-m", "zipfile", "-l", wheel).stdout
     named = {line.split()[0] for line in listed.splitlines()[1:]}
     rooms = {name.partition("/")[0] for name in named if ".dist-info/" not in name}
     assert rooms == {"dpops", "transforms", "pipelines", "hatstream"}
-    ours = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pipelines").rglob("*.*")}
-    assert {name for name in ours if name.endswith((".html", ".js", ".css", ".toml", ".xml", ".java"))} <= named
+    ours = {path.relative_to(ROOT).as_posix() for room in rooms for path in (ROOT / room).rglob("*.*")}
+    assert {name for name in ours if not name.endswith(".pyc")} == {name for name in named if ".dist-info/" not in name}
     metadata = run(sys.executable, "-m", "zipfile", "-e", wheel, wheel.parent / "opened")
     assert not metadata.stdout
     text = next((wheel.parent / "opened").glob("*.dist-info/METADATA")).read_text()
@@ -94,7 +114,28 @@ def test_every_command_says_how_it_is_used_and_which_version_it_is(installed):
         assert "Usage: hatstream" in run(installed / "hatstream", name, "--help").stdout
 
 
-def test_a_town_is_made_drafted_released_drawn_and_reported(installed, tmp_path):
+def test_the_core_releases_a_day_without_any_companion(installed, tmp_path):
+    city.write(tmp_path)
+    ledger = ("--spec", "spec.toml", "--ledger", "city.sqlite")
+    day = ("--from", city.DAYS[0], "--to", city.DAYS[0])
+    hatstream = installed / "hatstream"
+    run(hatstream, "spec", "check", "spec.toml", cwd=tmp_path)
+    run(hatstream, "plan", "--spec", "spec.toml", cwd=tmp_path)
+    run(hatstream, "init", *ledger, cwd=tmp_path)
+    run(hatstream, "release", *ledger, "--input", "feed.csv", *day, "--output", "out", "--formats", "csv", cwd=tmp_path)
+    run(hatstream, "ledger", "verify", "--ledger", "city.sqlite", cwd=tmp_path)
+    assert any(path.read_text().count("\n") > 1 for path in tmp_path.glob("out/*.csv"))
+
+
+@pytest.mark.parametrize(("words", "extra"), [(name.split(), extra) for name, (extra, _) in COMPANION_COMMANDS.items()])
+def test_a_missing_companion_is_one_sentence(installed, words, extra):
+    done = run(installed / "hatstream", *words, check=False)
+    sentence = f"{' '.join(words)} is part of hatstream's {extra}, which is not installed"
+    assert (done.returncode, done.stderr) == (1, f"hatstream: {sentence}: pip install 'hatstream[{extra}]'\n")
+
+
+def test_a_town_is_made_drafted_released_drawn_and_reported(with_companions, tmp_path):
+    installed = with_companions
     hatstream = installed / "hatstream"
     run(hatstream, "demo", "--output", "demo", cwd=tmp_path)
     drafted = ("--gtfs", "demo/town-gtfs.zip", "--sample", "demo/sample.parquet")
@@ -116,9 +157,9 @@ def test_a_town_is_made_drafted_released_drawn_and_reported(installed, tmp_path)
     assert (tmp_path / "statuses").read_text()
 
 
-def test_a_missing_extra_is_named(installed, tmp_path):
-    done = run(installed / "hatstream", "serve", "--output", ".", cwd=tmp_path, check=False)
+def test_a_missing_extra_is_named(installed):
+    done = run(installed / "hatstream", "init", "--spec", "spec.toml", "--ledger", "postgresql://h/l", check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        "hatstream: uvicorn is not installed: pip install 'hatstream[serve]'\n",
+        "hatstream: psycopg is not installed: pip install 'hatstream[postgres]'\n",
     )

@@ -23,11 +23,11 @@ from pipelines.kinds import of_kind
 from pipelines.progress import Report
 
 if TYPE_CHECKING:
-    from pipelines.advice.plan import counts as sources
-    from pipelines.advice.plan.composed import Composed, ComposedTotal
-    from pipelines.advice.plan.forecast import HatClass, OtherChoice, Planned, Recount, StatisticPlan
-    from pipelines.advice.plan.guarantees import Guarantee
-    from pipelines.advice.plan.needs import MechanismNeeds
+    from pipelines.plan import counts as sources
+    from pipelines.plan.composed import Composed, ComposedTotal
+    from pipelines.plan.forecast import HatClass, OtherChoice, Planned, Recount, StatisticPlan
+    from pipelines.plan.guarantees import Guarantee
+    from pipelines.plan.needs import MechanismNeeds
     from pipelines.specification import Specification
 
 _MOST_CHOSEN = 3
@@ -45,8 +45,8 @@ class AskedCounts:
     def of(self, spec: Specification, progress: Report) -> tuple[sources.SampleCounts, Recount | None] | None:
         """Takes the counts, and says how to count again in other cells and slots. Raises UsageError where they are too
         many."""
-        from pipelines.advice.plan import counts as sources
-        from pipelines.advice.plan.feed import fullest_period
+        from pipelines.plan import counts as sources
+        from pipelines.plan.feed import fullest_period
 
         if sum((self.counts_path is not None, self.synthetic, self.pattern is not None)) > 1:
             raise UsageError("give one of --counts, --synthetic and --input")
@@ -57,8 +57,8 @@ class AskedCounts:
             return feed.counts(spec), feed.counts
         if not self.synthetic:
             return None
-        day, fleet = sources.sample_day(spec)
-        return sources.sample_counts(day, fleet, spec), lambda other: sources.sample_counts(day, fleet, other)
+        sample = sources.sample_day(spec)
+        return sources.sample_counts(sample, spec), partial(sources.sample_counts, sample)
 
 
 counts_options = packed(
@@ -137,9 +137,9 @@ def plan_hats(
     spec: Specification, within_kmh: float, given: tuple[sources.SampleCounts, Recount | None] | None, report: Report
 ) -> Made:
     """Plans a release of each HAT by itself. given: counts, and how to count again; None for typical ones."""
-    from pipelines.advice.plan import counts as sources
-    from pipelines.advice.plan.forecast import plan
-    from pipelines.advice.plan.needs import needs_of
+    from pipelines.plan import counts as sources
+    from pipelines.plan.forecast import plan
+    from pipelines.plan.needs import needs_of
 
     counts, recount = given or (sources.typical_counts(), None)
     planned = plan(spec, counts, recount, report)
@@ -153,15 +153,15 @@ def plan_levels(
     spec: Specification, within_kmh: float, given: tuple[sources.SampleCounts, Recount | None] | None, _: Report
 ) -> Made:
     """Plans a release by `levels`. given: counts, which only the operator sees."""
-    from pipelines.advice.plan import levels
     from pipelines.commands.plan_needs import show_levels
+    from pipelines.plan import levels
 
     planned = levels.plan_levels(spec, within_kmh, given[0] if given else None)
     return Made(planned, partial(show_levels, planned), partial(_draw, spec, within_kmh, None))
 
 
 def _draw(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, folder: Path) -> Path:
-    from pipelines.advice.plan.chart import draw_plan  # and matplotlib with it
+    from pipelines.plan.chart import draw_plan  # and matplotlib with it
 
     return draw_plan(spec, within_kmh, needs, folder)
 

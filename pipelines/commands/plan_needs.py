@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.advice.plan.levels import Choice, CountedFleet, PlannedLevels, Total
-from pipelines.advice.plan.needs import MechanismNeeds
-from pipelines.advice.plan.places import PlannedPlaces
-from pipelines.advice.plan.spans import DAY_NUMBERS
 from pipelines.commands.terminal import table_of
+from pipelines.plan.levels import Choice, CountedFleet, PlannedLevels, Total
+from pipelines.plan.needs import MechanismNeeds
+from pipelines.plan.places import PlannedPlaces
+from pipelines.plan.spans import DAY_NUMBERS
 
 _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
 

@@ -9,23 +9,38 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import console, json_option, loaded
-from pipelines.commands.terminal import note
-from pipelines.errors import UsageError
+from pipelines.commands.terminal import with_verbosity
+from pipelines.companions import COMPANION_COMMANDS, companion_command
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
     from fractions import Fraction
 
-    from pipelines.advice.draft.draft import Draft
     from pipelines.specification import Specification
     from pipelines.specification.span_total import SpanTotal
     from transforms.releases.slots import DayShare
     from transforms.time.calendar import Weekday
 
 
-@click.group()
+class _SpecGroup(click.Group):
+    """The group `spec`, whose command `new` a companion brings."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "new"])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        command: click.Command | None = companion_command("spec new") if name == "new" else None
+        return with_verbosity(command) if command is not None else super().get_command(ctx, name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        lines = {name: command.get_short_help_str(80) for name, command in self.commands.items()}
+        lines["new"] = COMPANION_COMMANDS["spec new"][1]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(lines.items()))
+
+
+@click.group(cls=_SpecGroup)
 def spec() -> None:
     """Check a specification, draft one from a sample of a feed, print the schema or the reference.
 
@@ -153,109 +168,3 @@ def reference() -> None:
     from pipelines.specification.reference import reference as make_reference
 
     click.echo(make_reference(), nl=False)
-
-
-@spec.command()
-@click.option("--sample", type=click.Path(path_type=Path, exists=True), help="A file of the feed, or a folder of them.")
-@click.option(
-    "--gtfs",
-    type=click.Path(path_type=Path, exists=True),
-    help="The static timetable, a zip or folder: region, zone, hours, fleet and names of places, all public.",
-)
-@click.option(
-    "--adjacency",
-    type=click.Choice(["add-remove", "counts-public"]),
-    default="add-remove",
-    show_default=True,
-    help="Hide that a vehicle drove at all under one small total, or only its speeds.",
-)
-@click.option(
-    "--output",
-    type=LocalPath(path_type=Path, dir_okay=False),
-    help="The file to write; needed with --gtfs. [default: print it]",
-)
-@click.option(
-    "--streets",
-    is_flag=True,
-    help="With --gtfs and add-remove: also a file of segments from stop to stop, for a map of them (needs shapely).",
-)
-@json_option
-def new(
-    sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | None, streets: bool, as_json: bool
-) -> None:
-    """Draft a specification from a sample of a feed, a timetable, or both.
-
-    Layout, columns, units, time zone and cells are found; every guess has a comment to check.
-    What was found is said on standard error. Nothing is released, and no value of a row is shown.
-
-    \b
-    Examples:
-      hatstream spec new --gtfs static.zip --sample feed.csv --output town.toml
-      hatstream spec new --gtfs static.zip --sample feed.csv --streets --output town.toml
-      hatstream spec new --sample feed.csv
-    """
-    from pipelines.advice.draft.draft import draft
-    from pipelines.specification import load
-
-    _check_files(sample, gtfs, output)
-    if streets:
-        _check_streets(gtfs, adjacency)
-    stem = output.stem if output else ""
-    made = draft(sample, adds_and_removes=adjacency == "add-remove", timetable=gtfs, stem=stem, streets=streets)
-    if not as_json:
-        _say(made)
-    spec_id = None
-    if output is not None:
-        _write(output, made)
-        spec_id = load(output).spec_id
-    if as_json:
-        told = {"found": made.found, "warnings": made.warnings, "files": list(made.files), "toml": made.toml}
-        click.echo(msgspec.json.encode({"output": output and str(output), "spec_id": spec_id, **told}).decode())
-    elif output is None:
-        click.echo(made.toml, nl=False)
-    else:
-        note(f"wrote {output} ({spec_id}). Read its comments, then: hatstream plan --spec {output}")
-
-
-def _check_files(sample: Path | None, gtfs: Path | None, output: Path | None) -> None:
-    if sample is None and gtfs is None:
-        raise UsageError("give --gtfs, --sample or both")
-    if gtfs is not None and output is None:
-        raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
-
-
-def _check_streets(gtfs: Path | None, adjacency: str) -> None:
-    from transforms.extras import require
-
-    if gtfs is None or adjacency != "add-remove":
-        raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
-    try:
-        require("shapely")
-    except ModuleNotFoundError as error:
-        raise UsageError(f"--streets: {error}") from None
-
-
-def _say(made: Draft) -> None:
-    for line in made.found:
-        note(f"found: {line}")
-    for line in made.warnings:
-        click.echo(f"WARNING: {line}", err=True)
-
-
-def _write(output: Path, made: Draft) -> None:
-    """Writes the files, the specification last, and nothing over what is there. Raises UsageError and OutputError."""
-    from pipelines.output_folder import OutputError
-
-    texts = {output.with_name(name): content for name, content in made.files.items()} | {output: made.toml.encode()}
-    there = next((path for path in (output, *texts) if path.exists()), None)
-    if there is not None:
-        raise UsageError(f"{there} is there already: name another file")
-    for path, content in texts.items():
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            if path.is_file():
-                path.unlink()  # of a full disk
-            raise OutputError(f"{path}: {error.strerror}") from None
-        if path != output:
-            click.echo(f"wrote {path}", err=True)

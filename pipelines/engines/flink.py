@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipelines.companions import extension
 from pipelines.engines import EngineOptions, address
 from pipelines.errors import UsageError
 from pipelines.finite_range import FiniteRange
@@ -41,12 +42,12 @@ class AskedFlink:
 
     def start(self, stack: ExitStack) -> "Engine":
         from pipelines.runs.flink.engine import Flink
-        from pipelines.servers.worker_pool import local_servers
 
         settings = asdict(self)
         if settings.pop("local"):
             state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
-            flink, pool = stack.enter_context(local_servers(state, self.parallelism))
+            servers = extension("local-flink", "lab")
+            flink, pool = stack.enter_context(servers(state, self.parallelism))
             settings |= {"job_server": flink.address, "worker_pool": pool.address, "rest": flink.rest}
         return Flink(**settings)
 

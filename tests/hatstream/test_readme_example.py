@@ -5,8 +5,8 @@ import textwrap
 from datetime import date
 from pathlib import Path
 
-from pipelines.lab.demo.timetable import write_timetable
-from pipelines.made_up_fleet import MadeUpFleet, write_sample
+from hatstream_lab.demo.timetable import write_timetable
+from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 

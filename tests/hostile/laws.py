@@ -21,13 +21,15 @@ from transforms.failpoints import VARIABLE
 
 PRELOADED = [
     "tests.faults.processes", "tests.hostile.laws", "pipelines.commands.estimate", "pipelines.commands.init",
-    "pipelines.commands.ledger", "pipelines.commands.map", "pipelines.commands.plan", "pipelines.commands.publish",
-    "pipelines.commands.report", "pipelines.commands.spec", "pipelines.commands.collect", "pipelines.commands.fuse",
-    "pipelines.account.backup", "pipelines.account.location", "pipelines.runs.release", "pipelines.runs.crew.periods",
-    "pipelines.runs.estimates", "pipelines.advice.draft.draft", "pipelines.advice.publish.folder", "tests.levels_city",
-    "pipelines.advice.pages.report", "pipelines.advice.plan.levels", "transforms.releases.periods.learned",
-    "pipelines.advice.serve.app", "pipelines.commands.serve", "pipelines.commands.stream", "pipelines.fusion.perturb",
-    "pipelines.lab.commands.evaluate", "pipelines.runs.flink.engine", "pipelines.runs.stream.stream", "uvicorn",
+    "pipelines.commands.ledger", "hatstream_publish.commands.map", "pipelines.commands.plan",
+    "hatstream_publish.commands.publish", "hatstream_publish.commands.report", "pipelines.commands.spec",
+    "hatstream_city.commands.collect", "hatstream_local.commands.fuse", "pipelines.account.backup",
+    "pipelines.account.location", "pipelines.runs.release", "pipelines.runs.crew.periods", "pipelines.runs.estimates",
+    "hatstream_city.draft.draft", "hatstream_publish.edition.folder", "tests.levels_city",
+    "hatstream_publish.pages.report", "pipelines.plan.levels", "transforms.releases.periods.learned",
+    "hatstream_publish.serve.app", "hatstream_publish.commands.serve", "pipelines.commands.stream",
+    "hatstream_local.fusion.perturb", "hatstream_lab.commands.evaluate", "pipelines.runs.flink.engine",
+    "pipelines.runs.stream.stream", "uvicorn",
 ]  # fmt: skip
 """What commands import when they do something: here once for all of them."""
 

@@ -19,7 +19,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.servers.postgres import Postgres, missing_programs, postgres_server
+from hatstream_lab.servers.postgres import Postgres, missing_programs, postgres_server
 from tests import city, levels_city
 from tests.hostile import lab, ledgers, standing
 from tests.hostile.lab import FUSION

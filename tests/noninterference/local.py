@@ -13,7 +13,7 @@ from itertools import cycle
 from typing import Any
 
 from pipelines.cli import main
-from tests import fusion_city
+from tests.kit import fusion_city
 from tests.noninterference import feeds
 from tests.noninterference.world import Feed, Town
 

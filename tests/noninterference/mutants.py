@@ -243,7 +243,7 @@ def _(derived_speeds: Any) -> Any:
     return mutated
 
 
-@mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "transforms.reports.columns:_in_range")
+@mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.reports.columns:_in_range")
 def _(_in_range: Any) -> Any:
     """One report whose value cannot be read leaves those after it in its batch out."""
 
@@ -254,7 +254,7 @@ def _(_in_range: Any) -> Any:
     return mutated
 
 
-@mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "transforms.reports.perturb:_means")
+@mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "hatstream_local.reports.perturb:_means")
 def _(_means: Any) -> Any:
     """A vehicle that is faster than all that is expected makes no report."""
 

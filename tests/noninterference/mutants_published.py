@@ -92,13 +92,13 @@ def _(summarise_levels: Any) -> Any:
     return mutated
 
 
-@mutant("report-tells-rows", "all-that-is-made-of-a-release", "pipelines.advice.pages.report:draw_report")
+@mutant("report-tells-rows", "all-that-is-made-of-a-release", "hatstream_publish.pages.report:draw_report")
 def _(draw_report: Any) -> Any:
     """The page for the privacy officer tells how many rows there were."""
     return lambda facts, *more: draw_report(facts._replace(guarantee=f"{facts.guarantee} {SEEN['rows']} rows."), *more)
 
 
-@mutant("map-hides-quiet-days", "all-that-is-made-of-a-release", "pipelines.advice.pages.map:draw_map")
+@mutant("map-hides-quiet-days", "all-that-is-made-of-a-release", "hatstream_publish.pages.map:draw_map")
 def _(draw_map: Any) -> Any:
     """The map's title tells whether the number of rows was odd."""
     return lambda rows, output, texts, *more: draw_map(
@@ -106,7 +106,7 @@ def _(draw_map: Any) -> Any:
     )
 
 
-@mutant("portal-tells-rows", "published", "pipelines.commands.publish:_coverage")
+@mutant("portal-tells-rows", "published", "hatstream_publish.commands.publish:_coverage")
 def _(_coverage: Any) -> Any:
     """The published folder names a slot as missing when the number of rows was odd."""
     return lambda *given: (coverage := _coverage(*given))._replace(
@@ -114,7 +114,7 @@ def _(_coverage: Any) -> Any:
     )
 
 
-@mutant("server-tells-rows", "served", "pipelines.advice.serve.app:SnapshotServer.health")
+@mutant("server-tells-rows", "served", "hatstream_publish.serve.app:SnapshotServer.health")
 def _(health: Any) -> Any:
     """The server's health tells how many rows were read."""
 

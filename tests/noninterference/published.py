@@ -5,10 +5,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.advice.pages.map import MapTexts, Surroundings
-from pipelines.advice.pages.places import NamedPlaces
-from pipelines.advice.serve.app import application
-from pipelines.advice.serve.snapshot import Follower
+from hatstream_publish.pages.map import MapTexts, Surroundings
+from hatstream_publish.pages.places import NamedPlaces
+from hatstream_publish.serve.app import application
+from hatstream_publish.serve.snapshot import Follower
 from tests.noninterference.roads import Job
 from tests.noninterference.world import Feed, Town
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hatstream_publish.pages import report as report_page
 from pipelines.account import record
-from pipelines.advice.pages import report as report_page
 from pipelines.cli import main
 from pipelines.commands import publish
 from pipelines.commands.levels_summary import OPERATOR_ONLY

@@ -8,12 +8,12 @@ import sys
 import click
 import pytest
 
+from hatstream_lab.evaluation.simulate import PROCESSES
 from pipelines.cli import _CODES, COMMANDS, hatstream
 from pipelines.commands import choices
 from pipelines.further_columns import FURTHER
-from pipelines.lab.evaluation.simulate import PROCESSES
 from pipelines.runs.crew.crew import MOST_WORKERS
-from tests.pipelines.advice.results import CELLS, row, write
+from tests.kit.results import CELLS, row, write
 from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.files import FORMATS
 

@@ -13,11 +13,11 @@ import pytest
 from dpops.forecast import Prior
 from dpops.mechanisms.tree import BestTree
 from dpops.statistics import Histogram
+from hatstream_lab.commands.evaluate_distributions import GRID, evaluate_distributions
+from hatstream_lab.commands.evaluation_results import Results
+from hatstream_lab.evaluation import distribution_report, distributions
+from hatstream_lab.evaluation.feed import Feed
 from pipelines.cli import main
-from pipelines.lab.commands.evaluate_distributions import GRID, evaluate_distributions
-from pipelines.lab.commands.evaluation_results import Results
-from pipelines.lab.evaluation import distribution_report, distributions
-from pipelines.lab.evaluation.feed import Feed
 from pipelines.specification import SpecificationError, load
 from tests import city
 

@@ -5,9 +5,9 @@ import shlex
 import textwrap
 from pathlib import Path
 
+from hatstream_lab.demo.timetable import write_timetable
+from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 from pipelines.cli import main
-from pipelines.lab.demo.timetable import write_timetable
-from pipelines.made_up_fleet import MadeUpFleet, write_sample
 from pipelines.specification import load
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.servers.flink import JobServer
-from pipelines.servers.kafka import Kafka
-from pipelines.servers.maven import MissingTool, class_path
-from pipelines.servers.worker_pool import WorkerPool
+from hatstream_lab.servers.flink import JobServer
+from hatstream_lab.servers.kafka import Kafka
+from hatstream_lab.servers.maven import MissingTool, class_path
+from hatstream_lab.servers.worker_pool import WorkerPool
 from tests.servers import unavailable
 from tests.stream.minutes import chosen
 

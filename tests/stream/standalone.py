@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
+from hatstream_lab.servers.flink import JAVA
+from hatstream_lab.servers.maven import class_path
+from hatstream_lab.servers.process import LOOPBACK, Server, free_ports, is_open
 from pipelines.runs.flink.rest import Cluster
-from pipelines.servers.flink import JAVA
-from pipelines.servers.maven import class_path
-from pipelines.servers.process import LOOPBACK, Server, free_ports, is_open
 from tests.stream.cluster import slots_in_use
 
 READY_S = 300.0

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from pipelines.servers.flink import JAVA, job_server_jar
-from pipelines.servers.process import LOOPBACK, Server, free_ports, is_open
+from hatstream_lab.servers.flink import JAVA, job_server_jar
+from hatstream_lab.servers.process import LOOPBACK, Server, free_ports, is_open
 from tests.stream.cluster import has_gone_on, slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.listening import LOOPBACK as ONLY_HERE

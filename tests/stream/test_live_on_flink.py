@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpops.accountant import Accountant
+from hatstream_lab.servers.worker_pool import WorkerPool
 from pipelines.cli import main
-from pipelines.servers.worker_pool import WorkerPool
 from tests.stream.cluster import has_restarted, wait_for
 from tests.stream.minutes import SPEC, Running, Town, engine, positions
 from transforms.failpoints import FILE_VARIABLE

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from benchmarks.throughput import SPEC, Case, generate
+from hatstream_lab.servers.flink import JobServer
+from hatstream_lab.servers.worker_pool import WorkerPool
 from pipelines.account import location
-from pipelines.servers.flink import JobServer
-from pipelines.servers.worker_pool import WorkerPool
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.releases import files_in, said_again, summary_of

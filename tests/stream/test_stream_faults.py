@@ -6,8 +6,8 @@ would notice.
 
 import pytest
 
-from pipelines.servers.flink import JobServer
-from pipelines.servers.worker_pool import WorkerPool
+from hatstream_lab.servers.flink import JobServer
+from hatstream_lab.servers.worker_pool import WorkerPool
 from pipelines.specification import load
 from tests.stream.cluster import checkpoint, has_gone_on, has_restarted, savepoint, slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, ROOT, fetched

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.advice.results import CELLS, row, write
+from tests.kit.results import CELLS, row, write
 from transforms.atomic_files import locked, replacing
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pipelines.advice.plan import needs
 from pipelines.cli import main
+from pipelines.plan import needs
 
 _KNOWN = {}
 _half_width = needs._half_width

@@ -15,15 +15,15 @@ from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.types import CountsKnown
-from pipelines.advice.plan.composed import lay_out
-from pipelines.advice.plan.counts import read_counts, sample_counts, sample_day
-from pipelines.advice.plan.forecast import PER_CLASS, label
+from pipelines.plan.composed import lay_out
+from pipelines.plan.counts import read_counts, sample_counts, sample_day
+from pipelines.plan.forecast import PER_CLASS, label
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.counts import TABLE
 
 PRIOR = "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }"
-DEMO = (Path(__file__).parents[3] / "pipelines" / "lab" / "demo" / "demo.toml").read_text()
+DEMO = (Path(__file__).parents[3] / "companions" / "lab" / "hatstream_lab" / "demo" / "demo.toml").read_text()
 MEANS = [name for name, kind in registered().items() if "mean" in kind.statistics]
 
 
@@ -244,9 +244,9 @@ def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
 def test_the_fleet_drives_in_the_zone_of_the_specification(tmp_path):
     (tmp_path / "spec.toml").write_text(city.SPEC)
     spec = load(tmp_path / "spec.toml")
-    day, fleet = sample_day(spec)
-    slots = np.unique(sample_counts(day, fleet, spec).slot)
-    midnight = spec.timetable.midnight(fleet.day)
+    sample = sample_day(spec)
+    slots = np.unique(sample_counts(sample, spec).slot)
+    midnight = spec.timetable.midnight(sample.day)
     assert midnight.tzinfo == ZoneInfo("Asia/Kolkata")
     assert ((slots - midnight.timestamp()) / 3600).tolist() == [8, 9, 10, 11]
 

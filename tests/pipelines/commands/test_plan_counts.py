@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.advice.plan.composed import lay_out
-from pipelines.advice.plan.counts import read_counts
+from pipelines.plan.composed import lay_out
+from pipelines.plan.counts import read_counts
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.counts import TABLE

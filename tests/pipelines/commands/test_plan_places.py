@@ -8,8 +8,8 @@ import h3
 import msgspec
 import pytest
 
-from pipelines.advice.plan.levels import known_of
-from pipelines.advice.plan.places import plan_places
+from pipelines.plan.levels import known_of
+from pipelines.plan.places import plan_places
 from pipelines.specification import load
 from tests import levels_city
 

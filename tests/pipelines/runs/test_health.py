@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
+from hatstream_lab.demo.stream_demo import demo
 from pipelines.engine import EngineError
-from pipelines.lab.demo.stream_demo import demo
 from pipelines.runs.stream import health
 from pipelines.specification import load
 from tests import city
@@ -203,7 +203,7 @@ def test_a_cluster_that_is_silent_for_long_is_an_error(attend, monkeypatch):
 
 
 def test_the_demonstration_names_what_is_missing(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("pipelines.lab.demo.stream_demo.missing_tools", lambda: ["a JDK 17", "Maven"])
-    monkeypatch.setattr("pipelines.lab.demo.stream_demo.missing_programs", lambda: ["PostgreSQL"])
+    monkeypatch.setattr("hatstream_lab.demo.stream_demo.missing_tools", lambda: ["a JDK 17", "Maven"])
+    monkeypatch.setattr("hatstream_lab.demo.stream_demo.missing_programs", lambda: ["PostgreSQL"])
     assert demo.main(["--output", str(tmp_path)], standalone_mode=False) == 4
     assert capsys.readouterr().err.splitlines() == ["missing: a JDK 17", "missing: Maven", "missing: PostgreSQL"]

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from pipelines.advice.draft.draft import draft
+from hatstream_city.draft.draft import draft
 from tests.transforms.inputs import good_row, rules, run
 from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import FIXED, UnreadableFile

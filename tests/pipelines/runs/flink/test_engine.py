@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import apache_beam as beam
 import pytest
 
+from hatstream_lab.servers.process import LOOPBACK, free_ports
 from pipelines.engine import EngineError
 from pipelines.job import Outputs
 from pipelines.runs.flink import engine as flink
@@ -15,7 +16,6 @@ from pipelines.runs.flink import job_server
 from pipelines.runs.flink.engine import Flink, FlinkJob
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
-from pipelines.servers.process import LOOPBACK, free_ports
 from pipelines.specification import load
 from tests import city
 from tests.hostile.flink import SILENT, jobs

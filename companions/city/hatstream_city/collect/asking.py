@@ -1,0 +1,180 @@
+"""The process that asks an address, and the system ends at its deadline.
+
+It asks with redirects to the same scheme, host and port alone, since what it sends, such as a key of the service, is
+for that address.
+"""
+
+import resource
+import signal
+import sys
+import zlib
+from contextlib import closing
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from gzip import GzipFile
+from http.client import HTTPResponse
+from io import BytesIO
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+import requests
+from urllib3.connection import HTTPConnection
+
+from hatstream_city.collect.exchange import ExchangeResult, Question
+
+CONNECT_S, READ_S = 10.0, 15.0
+"""Most seconds for the connection, and for one piece of an answer."""
+REDIRECTS = 5
+FEED_BYTES = 64 << 20
+MEMORY_BYTES = 1 << 30
+
+_TOO_LARGE, _BROKEN_OFF = f"more than {FEED_BYTES >> 20} MiB", "the answer broke off"
+_REASONS = (
+    (requests.exceptions.SSLError, "the server's certificate is not trusted, or it does not speak TLS"),
+    (requests.exceptions.ConnectTimeout, f"no connection within {CONNECT_S:g} s"),
+    (requests.exceptions.ReadTimeout, f"nothing came for {READ_S:g} s"),
+    (requests.exceptions.ProxyError, "the proxy does not answer"),
+    (requests.exceptions.ChunkedEncodingError, _BROKEN_OFF),
+    (requests.exceptions.ConnectionError, "no connection: the server is not there, its name is unknown, or it hung up"),
+    (MemoryError, f"the answer takes more than {MEMORY_BYTES >> 20} MiB"),
+    (ValueError, "the address or the answer is not HTTP"),
+    (requests.RequestException, "the exchange failed"),
+)
+"""What is said of an exception, by the first class that fits: their own texts show the address, with its key."""
+_PIECE_BYTES = 1 << 16
+_PORTS = {"http": 80, "https": 443}
+
+
+class FetchError(Exception):
+    """The address did not answer as it should; the message names the reason and shows nothing of the answer."""
+
+    def __init__(self, reason: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+def main() -> None:
+    """Answers the question on standard input. SIGALRM ends the process at the deadline, whoever waits for it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted ends this process
+    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
+    signal.setitimer(signal.ITIMER_REAL, question.deadline_s)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    head, message = exchanged_here(question)
+    sys.stdout.buffer.write(msgspec.json.encode(head) + b"\n" + message)
+
+
+def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
+    """Answers a question as `exchanged` does, in this process and without a deadline."""
+    try:
+        return _answered(question)
+    except FetchError as error:
+        return ExchangeResult("failed", str(error), error.retry_after_s), b""
+    except tuple(kind for kind, _ in _REASONS) as error:
+        return ExchangeResult("failed", next(reason for kind, reason in _REASONS if isinstance(error, kind))), b""
+
+
+class _FinalResponse(HTTPResponse):
+    """The answer behind 102 and 103, which are said while it is made."""
+
+    def begin(self) -> None:
+        super().begin()
+        while 101 < self.status < 200:
+            self.headers = self.msg = None  # type: ignore[assignment]  # it then reads the next one
+            super().begin()
+
+
+HTTPConnection.response_class = _FinalResponse
+
+
+class _Session(requests.Session):
+    """Without a look at where a redirect leads, which fails on what is no address."""
+
+    def get_redirect_target(self, _answer: requests.Response) -> None:
+        return None
+
+
+def _answered(question: Question) -> tuple[ExchangeResult, bytes]:
+    with closing(_asked(question)) as answer:
+        if answer.status_code == requests.codes.not_modified:
+            return ExchangeResult("unchanged"), b""
+        if answer.status_code != requests.codes.ok:
+            raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
+        message = _body(answer)
+    from transforms.layouts.own.gtfs_realtime import is_feed  # Arrow with it, which an unchanged feed needs not
+
+    if not is_feed(message):
+        raise FetchError("the answer is not a GTFS-realtime message")
+    return ExchangeResult("new", conditions=_conditions(answer)), message
+
+
+def _asked(question: Question) -> requests.Response:
+    """Asks, and follows redirects that stay where they began."""
+    url, session = question.url, _Session()
+    session.headers["Accept-Encoding"] = "gzip"
+    for _ in range(REDIRECTS + 1):
+        answer = session.get(
+            url, headers=question.headers, timeout=(CONNECT_S, READ_S), stream=True, allow_redirects=False
+        )
+        if not answer.is_redirect:
+            return answer
+        answer.close()
+        try:
+            url = urljoin(url, answer.headers["Location"])
+            leaves = _origin(url) != _origin(question.url)
+        except ValueError:
+            raise FetchError("redirects to what is no address") from None
+        if leaves:
+            raise FetchError("redirects to another scheme, host or port: name the address where the feed is, if it is")
+    raise FetchError(f"redirects more than {REDIRECTS} times")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Reads scheme, host and port. Raises ValueError."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+
+
+def _body(answer: requests.Response) -> bytes:
+    encoding = answer.raw.headers.pop("Content-Encoding", "identity")  # what requests unpacks may have lost its end
+    size, pieces = 0, []
+    for piece in answer.iter_content(_PIECE_BYTES):
+        size += len(piece)
+        if size > FEED_BYTES:
+            raise FetchError(_TOO_LARGE)
+        pieces.append(piece)
+    if size == 0:
+        raise FetchError("an empty answer")
+    return _unpacked(b"".join(pieces), encoding.lower())
+
+
+def _unpacked(message: bytes, encoding: str) -> bytes:
+    """Unpacks the whole message, as it was before it was compressed."""
+    if encoding == "identity":
+        return message
+    if encoding not in ("gzip", "x-gzip"):
+        raise FetchError("the answer is compressed in another way than gzip")
+    try:
+        message = GzipFile(fileobj=BytesIO(message)).read(FEED_BYTES + 1)
+    except EOFError:
+        raise FetchError(_BROKEN_OFF) from None
+    except (OSError, zlib.error):
+        raise FetchError("the answer is not compressed as it says") from None
+    if len(message) > FEED_BYTES:
+        raise FetchError(_TOO_LARGE)
+    return message
+
+
+def _conditions(answer: requests.Response) -> dict[str, str]:
+    pairs = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
+    return {asked: answer.headers[said] for said, asked in pairs if said in answer.headers}
+
+
+def _retry_after_s(answer: requests.Response) -> float:
+    """Reads the wait that the service asks for, in seconds or as a date; 0 where it asks for nothing."""
+    text = answer.headers.get("Retry-After", "")
+    try:
+        wait_s = float(text) if text.isdigit() else (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+    return max(0.0, min(wait_s, 1e6))

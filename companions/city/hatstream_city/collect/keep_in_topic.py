@@ -1,0 +1,47 @@
+"""Where collected messages are kept: a message each of a Kafka topic."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from hatstream_city.collect.keep import Keep
+from pipelines.errors import InputError
+from transforms.sources.kafka_partition import KafkaSourceError, starts
+from transforms.sources.topic import Topic
+
+DELIVERY_S = 60.0
+
+
+@contextmanager
+def in_topic(topic: Topic) -> Iterator[Keep]:
+    """Sends each message, and waits until it is confirmed before the next question is asked."""
+    try:
+        starts(topic)
+    except KafkaSourceError as error:
+        raise InputError(str(error)) from None
+    producer = Producer(
+        {
+            "bootstrap.servers": topic.brokers,
+            "enable.idempotence": True,
+            "message.max.bytes": 64 << 20,
+            "delivery.timeout.ms": round(DELIVERY_S * 1_000),
+            "log_level": 2,  # of syslog's levels: the client's own lines would repeat while a broker is away
+        }
+    )
+
+    def keep(message: bytes) -> None:
+        failed: list[KafkaError] = []
+
+        def answered(error: KafkaError | None, _: Message) -> None:
+            failed.extend([error] if error else [])
+
+        try:
+            producer.produce(topic.name, message, on_delivery=answered)
+            left = producer.flush(DELIVERY_S + 5)
+        except KafkaException as error:
+            raise InputError(f"topic {topic.name} does not take the message: {error.args[0].str()}") from None
+        if failed or left:
+            raise InputError(f"topic {topic.name}: no broker confirmed the message")
+
+    yield keep

@@ -1,0 +1,120 @@
+"""`hatstream collect`: polls a GTFS-realtime address into a folder or a Kafka topic."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipelines.commands.interrupt import asked_to_stop, end_at_once
+from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import answer, json_option, kafka_topic
+from pipelines.commands.terminal import note
+from pipelines.errors import UsageError
+from pipelines.exit_codes import DONE, FAILED
+from pipelines.finite_range import FiniteRange
+
+if TYPE_CHECKING:
+    from hatstream_city.collect.keep import Keep
+    from hatstream_city.collect.poll import Poller
+    from transforms.sources.topic import Topic
+
+SAY_EVERY_S = 60.0
+STOP_S = 4.0
+"""From a signal to the end, whatever the address, the brokers or the disk do."""
+
+
+def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition(":") for value in values]
+    if any(not name.strip() or not equals_sign for name, equals_sign, _ in pairs):
+        raise click.BadParameter("a header is like 'X-Api-Key: secret'")
+    return {name.strip(): text.strip() for name, _, text in pairs}
+
+
+@click.command()
+@click.option("--url", required=True, help="Where the feed is: http:// or https://.")
+@click.option(
+    "--every",
+    "every_s",
+    default=30.0,
+    show_default=True,
+    type=FiniteRange(1, 86_400),
+    help="Seconds between questions.",
+)
+@click.option(
+    "--output", type=LocalPath(path_type=Path, file_okay=False), help="A folder that takes a file each message."
+)
+@click.option("--kafka", "topic", metavar="BROKERS/TOPIC", callback=kafka_topic, help="Or a Kafka topic.")
+@click.option("--header", "headers", multiple=True, callback=_headers, help="Sent with each question; may repeat.")
+@click.option("--for", "for_s", type=FiniteRange(0), help="Seconds after which it ends. [default: never]")
+@json_option
+def collect(
+    url: str,
+    every_s: float,
+    output: Path | None,
+    topic: Topic | None,
+    headers: dict[str, str],
+    for_s: float | None,
+    as_json: bool,
+) -> int:
+    """Ask a GTFS-realtime address again and again and keep each new message.
+
+    Asks with ETag and Last-Modified, keeps what decodes as GTFS-realtime, no message twice in a row, and waits longer
+    after each failure. An exchange has 60 s; redirects are followed to the same scheme, host and port. Ctrl-C ends it.
+
+    \b
+    Example:
+      hatstream collect --url https://agency.example/vehicle-positions.pb --every 15 --output feed
+    """
+    from hatstream_city.collect.poll import Poller
+
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
+    with asked_to_stop(STOP_S) as stop, _kept_in(output, topic) as keep:
+        counts = _poll(Poller(url, every_s, headers), keep, stop, for_s)
+    answer(as_json, {name: counts[name] for name in ("new", "unchanged", "failed")}, _line(counts))
+    code = DONE if counts["new"] or counts["unchanged"] else FAILED
+    if stop.is_set():
+        end_at_once(code)
+    return code
+
+
+def _kept_in(folder: Path | None, topic: Topic | None) -> AbstractContextManager[Keep]:
+    if folder is not None and topic is None:
+        from hatstream_city.collect.keep import in_folder
+
+        return in_folder(folder)
+    if topic is not None and folder is None:
+        from hatstream_city.collect.keep_in_topic import in_topic  # Kafka's client with it
+
+        return in_topic(topic)
+    raise UsageError("give either --output or --kafka")
+
+
+def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None) -> Counter[str]:
+    """Asks until somebody asks to stop or so many seconds are over, and counts the outcomes."""
+    counts, said = Counter[str](), time.monotonic()
+    until = said + (float("inf") if for_s is None else for_s)
+    while not stop.is_set() and time.monotonic() < until:
+        outcome, message = poller.poll(stop.is_set)
+        if stop.is_set() and outcome == "failed":
+            break  # it was given up
+        counts[outcome] += 1
+        if outcome == "new":
+            keep(message)
+        if outcome == "failed":
+            click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
+        if time.monotonic() - said >= SAY_EVERY_S:
+            note(_line(counts))
+            said = time.monotonic()
+        stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
+    return counts
+
+
+def _line(counts: Counter[str]) -> str:
+    return f"{counts['new']:,} messages kept, {counts['unchanged']:,} unchanged, {counts['failed']:,} failures"

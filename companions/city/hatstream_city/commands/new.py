@@ -1,0 +1,123 @@
+"""`hatstream spec new`: draft a specification from a sample of a feed, a timetable, or both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import json_option
+from pipelines.commands.terminal import note
+from pipelines.errors import UsageError
+
+if TYPE_CHECKING:
+    from hatstream_city.draft.draft import Draft
+
+
+@click.command()
+@click.option("--sample", type=click.Path(path_type=Path, exists=True), help="A file of the feed, or a folder of them.")
+@click.option(
+    "--gtfs",
+    type=click.Path(path_type=Path, exists=True),
+    help="The static timetable, a zip or folder: region, zone, hours, fleet and names of places, all public.",
+)
+@click.option(
+    "--adjacency",
+    type=click.Choice(["add-remove", "counts-public"]),
+    default="add-remove",
+    show_default=True,
+    help="Hide that a vehicle drove at all under one small total, or only its speeds.",
+)
+@click.option(
+    "--output",
+    type=LocalPath(path_type=Path, dir_okay=False),
+    help="The file to write; needed with --gtfs. [default: print it]",
+)
+@click.option(
+    "--streets",
+    is_flag=True,
+    help="With --gtfs and add-remove: also a file of segments from stop to stop, for a map of them (needs shapely).",
+)
+@json_option
+def new(
+    sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | None, streets: bool, as_json: bool
+) -> None:
+    """Draft a specification from a sample of a feed, a timetable, or both.
+
+    Layout, columns, units, time zone and cells are found; every guess has a comment to check.
+    What was found is said on standard error. Nothing is released, and no value of a row is shown.
+
+    \b
+    Examples:
+      hatstream spec new --gtfs static.zip --sample feed.csv --output town.toml
+      hatstream spec new --gtfs static.zip --sample feed.csv --streets --output town.toml
+      hatstream spec new --sample feed.csv
+    """
+    from hatstream_city.draft.draft import draft
+    from pipelines.specification import load
+
+    _check_files(sample, gtfs, output)
+    if streets:
+        _check_streets(gtfs, adjacency)
+    stem = output.stem if output else ""
+    made = draft(sample, adds_and_removes=adjacency == "add-remove", timetable=gtfs, stem=stem, streets=streets)
+    if not as_json:
+        _say(made)
+    spec_id = None
+    if output is not None:
+        _write(output, made)
+        spec_id = load(output).spec_id
+    if as_json:
+        told = {"found": made.found, "warnings": made.warnings, "files": list(made.files), "toml": made.toml}
+        click.echo(msgspec.json.encode({"output": output and str(output), "spec_id": spec_id, **told}).decode())
+    elif output is None:
+        click.echo(made.toml, nl=False)
+    else:
+        note(f"wrote {output} ({spec_id}). Read its comments, then: hatstream plan --spec {output}")
+
+
+def _check_files(sample: Path | None, gtfs: Path | None, output: Path | None) -> None:
+    if sample is None and gtfs is None:
+        raise UsageError("give --gtfs, --sample or both")
+    if gtfs is not None and output is None:
+        raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
+
+
+def _check_streets(gtfs: Path | None, adjacency: str) -> None:
+    from transforms.extras import require
+
+    if gtfs is None or adjacency != "add-remove":
+        raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
+    try:
+        require("shapely")
+    except ModuleNotFoundError as error:
+        raise UsageError(f"--streets: {error}") from None
+
+
+def _say(made: Draft) -> None:
+    for line in made.found:
+        note(f"found: {line}")
+    for line in made.warnings:
+        click.echo(f"WARNING: {line}", err=True)
+
+
+def _write(output: Path, made: Draft) -> None:
+    """Writes the files, the specification last, and nothing over what is there. Raises UsageError and OutputError."""
+    from pipelines.output_folder import OutputError
+
+    texts = {output.with_name(name): content for name, content in made.files.items()} | {output: made.toml.encode()}
+    there = next((path for path in (output, *texts) if path.exists()), None)
+    if there is not None:
+        raise UsageError(f"{there} is there already: name another file")
+    for path, content in texts.items():
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            if path.is_file():
+                path.unlink()  # of a full disk
+            raise OutputError(f"{path}: {error.strerror}") from None
+        if path != output:
+            click.echo(f"wrote {path}", err=True)

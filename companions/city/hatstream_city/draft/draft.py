@@ -1,0 +1,233 @@
+"""A drafted specification: TOML with a comment wherever a person has to decide, and what was found, in words."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from dpops.levels.defaults import Profile
+from hatstream_city.draft.by_file import BEWARE
+from hatstream_city.draft.feed import RESOLUTION, DraftedFeed, as_text, feed_of
+from hatstream_city.draft.streets import said
+from hatstream_city.draft.units import same_clock
+from hatstream_city.timetable.town import Town, read_town
+from pipelines.errors import InputError
+from transforms.layouts import FIXED
+from transforms.layouts.base import FIELDS, HEADING, with_heading
+from transforms.layouts.by_file import FILE
+from transforms.layouts.columns import TimeUnit
+from transforms.time.calendar import Timetable
+
+SPAN_VEHICLES = 150
+"""A limit for 28 days is drafted for fleets of at least so many vehicles."""
+MOST_TOO_FAST = 1.5
+"""Units differ by more but for knots and mph; ways are straight between positions, and speeds those of an instant."""
+
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("hatstream_city.draft"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_TEMPLATES.filters["toml"] = as_text
+
+
+@dataclass(frozen=True)
+class Draft:
+    """toml: the specification. found: what sample and timetable say, a line each. warnings: what a person must look at.
+
+    files: beside the specification, by name: of a timetable the region, names of places, and lines for maps; segments
+    and how many vehicles come to each.
+    """
+
+    toml: str
+    found: tuple[str, ...]
+    warnings: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def draft(
+    path: Path | None, *, adds_and_removes: bool, timetable: Path | None = None, stem: str = "", streets: bool = False
+) -> Draft:
+    """Drafts from a sample of the feed, a file or a folder, a GTFS timetable, or both: public facts are then its.
+
+    adds_and_removes: secret counts, with one small total; else public counts, with an epsilon for each HAT. stem: of
+    the names of files beside the specification. streets: whether segments of the timetable's lines are places, with
+    secret counts. Raises InputError where vehicles, times or positions are not found.
+    """
+    feed = None if path is None else feed_of(path)
+    heading = feed.heading if streets and feed else None
+    directed = heading is not None if streets else None
+    town = None if timetable is None else read_town(timetable, RESOLUTION, directed=directed)
+    if feed is not None and "speed" not in feed.columns.names and not adds_and_removes:
+        raise InputError(
+            f"{path}: no column of speeds. Speeds that are made from positions are for --adjacency add-remove: under "
+            "counts-public positions are public, and with them the speeds"
+        )
+    origins = [file.name for file in (timetable, path) if file is not None]
+    name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
+    toml = _toml(name, origins, stem or name, feed, town, secret=adds_and_removes, streets=streets)
+    files = town.files(stem or name) if town else {}
+    told = (
+        *(_said_of_town(town) if town else ()),
+        *(_said_of_feed(feed) if feed else ()),
+        *([said(town.segments, heading)] if town and streets else []),
+    )
+    return Draft(toml, told, _warnings(feed, town, adds_and_removes), files)
+
+
+def _toml(
+    name: str,
+    origins: Sequence[str],
+    stem: str,
+    feed: DraftedFeed | None,
+    town: Town | None,
+    *,
+    secret: bool,
+    streets: bool,
+) -> str:
+    """Fills in templates/specification.toml. stem: of the names of files beside it."""
+    zones = (town.zone,) if town else feed.zones if feed else ()
+    others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
+    zone = zones[0] if zones else "Etc/UTC"
+    return _TEMPLATES.get_template("specification.toml").render(
+        name=name,
+        origins=origins,
+        stem=stem,
+        feed=feed,
+        town=town,
+        secret=secret,
+        streets=streets,
+        zone=zone,
+        follows_hours=Timetable(zone, "vehicle-day", 60).never_released(date.today()) is None,
+        zone_is="of the timetable's agency" if town else f"the zone where the sample lies{others}: check",
+        resolution=RESOLUTION,
+        span_vehicles=SPAN_VEHICLES,
+        vehicles=town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0,
+        profile=_inline(asdict(town.service.profile if town else Profile(reports=20))),
+        **({} if feed is None else _columns(feed, headed=streets)),
+    )
+
+
+def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
+    """Gathers what is said of a feed's columns."""
+    drafted, heading = feed.columns, feed.heading if headed else None
+    columns = drafted.names if heading is None else {**drafted.names, HEADING: heading}
+    return {
+        "columns": _inline({field: as_text(columns[field]) for field in with_heading(FIELDS) if field in columns}),
+        "guessed": drafted.guessed,
+        "formats": drafted.time_formats,
+        "has_speed": "speed" in drafted.names,
+        "is_by_file": drafted.names["vehicle"] == FILE,
+        "is_fixed": feed.sample.layout in FIXED,
+    }
+
+
+def _inline(table: Mapping[str, Any]) -> str:
+    """Writes what stands between the braces of a table on one line."""
+    return ", ".join(f"{name} = {value}" for name, value in table.items() if value)
+
+
+def _roughly(number: int) -> int:
+    """Rounds a number up to one digit."""
+    power = 10 ** (len(str(number)) - 1)
+    return int(-(-number // power) * power)
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def _said_of_town(town: Town) -> tuple[str, ...]:
+    service = town.service
+    days = "every day" if len(service.weekdays) == 7 else ", ".join(service.weekdays)
+    hours = "{:02d}:00 to {:02d}:00".format(*service.hours)
+    return (
+        f"timetable {town.origin}: {service.first} to {service.last}, {days}, {hours} {town.zone}",
+        f"{service.vehicles:,} vehicles under way at once, {service.blocks:,} duties on {service.day}",
+        f"{len(town.cells):,} cells of resolution {town.resolution} with lines or stops",
+    )
+
+
+def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
+    unit: TimeUnit = feed.columns.time_unit
+    names = ", ".join(f"{field} = {name}" for field, name in feed.columns.names.items())
+    written = feed.columns.time_formats[0] if feed.columns.time_formats else unit
+    clock = f"as {written}{', without an offset' if feed.zone_needed else ''}"
+    rows = len(next(iter(feed.sample.columns.values())))
+    lines = [
+        f"layout {feed.sample.layout}; {rows:,} rows looked at, {feed.usable:.0%} with vehicle, time and position",
+        f"columns: {names}",
+        f"times {clock}; time zone {' or '.join(feed.zones) or 'unknown'}",
+        f"{len(feed.cells):,} cells of resolution {RESOLUTION}",
+    ]
+    if "speed" in feed.columns.names and feed.sample.layout not in FIXED:
+        lines.append(f"speeds in {feed.unit}, {feed.unit_why}")
+    if "speed" not in feed.columns.names:
+        lines.append("no column of speeds: they will be derived from consecutive positions (input.derived_speed)")
+    return tuple(lines)
+
+
+def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tuple[str, ...]:
+    warnings = [] if town is None else list(town.left_out)
+    if feed is None:
+        return (*warnings, "No sample was given: [input] is a guess.")
+    warnings += [] if town is None else _disagreements(feed, town)
+    if secret and town is None:
+        warnings += _of_sample(feed)
+    if feed.with_speed < 0.9 and "speed" in feed.columns.names:
+        how = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
+        warnings.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
+    if feed.too_fast is not None and not 1 / MOST_TOO_FAST < feed.too_fast < MOST_TOO_FAST:
+        warnings.append(f"Speeds are {feed.too_fast:.2g} times what the ways between positions take: check their unit.")
+    if feed.columns.time_formats[1:]:
+        both = " or ".join(feed.columns.time_formats)
+        warnings.append(f"Day and month cannot be told apart in this sample: times may be {both}. Give a later sample.")
+    if feed.columns.guessed:
+        warnings.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
+    if feed.columns.names["vehicle"] == FILE:
+        warnings.append(BEWARE)
+    if feed.columns.is_doubtful:
+        warnings.append(
+            f"Column {feed.columns.names['vehicle']} looks like no vehicle: its rows are far from each other, or "
+            "one a day. What is protected is what one id does: name the column that stays the same for a vehicle."
+        )
+    elif feed.columns.comes_once:
+        warnings.append(
+            f"No id of column {feed.columns.names['vehicle']} comes twice: whether it stays the same for a vehicle "
+            "cannot be seen. What is protected is what one id does: draft from several snapshots, or check it."
+        )
+    others = [name for name in feed.sample.columns if name not in (*feed.columns.names.values(), feed.heading)]
+    if "speed" not in feed.columns.names and others:
+        warnings.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
+    return tuple(warnings)
+
+
+def _of_sample(feed: DraftedFeed) -> list[str]:
+    """Says what a sample is worth as a source of public facts."""
+    warnings = [
+        "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
+        "from reports that are to be protected: replace them, unless the sample is older than the account."
+    ]
+    if feed.is_cut:
+        warnings.append("Not all rows of the sample were looked at: what comes later is in neither.")
+    return warnings
+
+
+def _disagreements(feed: DraftedFeed, town: Town) -> list[str]:
+    """Says where the sample is not as the timetable has it."""
+    warnings = []
+    outside = len(set(feed.cells) - town.cells)
+    if outside:
+        warnings.append(
+            f"{outside:,} of the sample's {len(feed.cells):,} cells are not in the timetable's region: reports there "
+            "are refused. Depots and detours are no loss; a line that is missing is."
+        )
+    if feed.zones and not any(same_clock(town.zone, zone) for zone in feed.zones):
+        warnings.append(f"The sample lies in {' or '.join(feed.zones)}, and the timetable says {town.zone}.")
+    return warnings

@@ -1,0 +1,80 @@
+"""Vehicles and cells of a whole file, of which the first rows said what its columns hold."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops.types import Int64s
+from hatstream_city.draft.columns import DraftedColumns
+from hatstream_city.draft.sample import Sample
+from hatstream_city.draft.units import are_positions, cells_in
+from pipelines.errors import InputError
+from transforms.layouts import FIXED, UnreadableFile, layout
+from transforms.layouts.base import Layout
+from transforms.layouts.columns import nulls
+from transforms.layouts.decoder_process import read_apart
+
+MOST_ROWS = 2_000_000
+
+
+class WholeFile(NamedTuple):
+    """vehicles: how many ids there are beside a position. cells: of positions, sorted. is_cut: it has more rows."""
+
+    vehicles: int
+    cells: Int64s
+    is_cut: bool
+
+
+def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
+    """Computes which part of a file's first rows has a vehicle, a time and a position as a release reads them.
+
+    Raises InputError where it cannot read the file at all, and says why.
+    """
+    source = _layout(sample, columns)
+    try:
+        batch = next(read_apart(source, path), None)
+    except UnreadableFile as error:
+        raise InputError(str(error)) from None
+    if batch is None or not batch.rows:
+        return 0.0
+    vehicle, time, lat, lon = (batch.table.column(field) for field in ("vehicle", "time", "lat", "lon"))
+    fits = are_positions(source.units.numbers(lat), source.units.longitudes(lon)) & source.units.instants(time).valid
+    return float((fits & ~nulls(vehicle)).sum() / batch.rows)
+
+
+def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int) -> WholeFile | None:
+    """Counts in all rows, or some more than MOST_ROWS; None where the file cannot be read so far."""
+    ids, cells, rows = set[object](), np.empty(0, np.int64), 0
+    source = _layout(sample, columns)
+    try:
+        for batch in read_apart(source, path):  # further than the sample it was not read: it may be damaged there
+            lat = source.units.numbers(batch.table.column("lat"))
+            lon = source.units.longitudes(batch.table.column("lon"))
+            fits = are_positions(lat, lon)
+            ids.update(batch.table.column("vehicle").filter(fits).unique().to_pylist())
+            cells = np.union1d(cells, cells_in(lat.values[fits], lon.values[fits], resolution))
+            rows += batch.rows
+            if rows >= MOST_ROWS:
+                break
+    except (UnreadableFile, OSError):
+        return None
+    return WholeFile(len(ids - {None}), cells, rows >= MOST_ROWS)
+
+
+def _layout(sample: Sample, columns: DraftedColumns) -> Layout:
+    if sample.layout in FIXED:
+        return FIXED[sample.layout].layout
+    form = next(iter(columns.time_formats), None)
+    return layout(
+        sample.layout,
+        columns.names,
+        None if form else columns.time_unit,
+        None,
+        decimal=sample.decimal,
+        delimiter=sample.delimiter,
+        header=sample.header,
+        records=sample.records,
+        time_zone="UTC" if columns.time_unit == "iso" else None,  # of local times any will do
+        time_format=form,
+        with_value="speed" in columns.names,
+    )

@@ -1,0 +1,276 @@
+"""A static GTFS feed: the tables that say where and when vehicles are to drive. All of it is public.
+
+Source: GTFS Schedule Reference, https://gtfs.org/documentation/schedule/reference/
+"""
+
+import codecs
+import csv
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from dpops.types import Float64s, Int64s
+from hatstream_city.timetable.positions import Middle, middle_of
+from pipelines.errors import InputError
+
+MOST_BYTES = 4 << 30
+"""Of one table, expanded."""
+SMALL_BYTES, EXPANSION = 64 << 20, 100
+"""A table of a zip that is larger may expand to so many times what it takes there: real ones do to 20."""
+
+WEEKDAYS = tuple(f"{day}day" for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun"))
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "agency": ("agency_name", "agency_timezone"),
+    "stops": ("stop_id", "stop_name", "stop_lat", "stop_lon"),
+    "routes": ("route_id", "route_short_name", "route_long_name", "route_color"),
+    "trips": ("trip_id", "route_id", "service_id", "shape_id", "block_id", "direction_id"),
+    "stop_times": ("trip_id", "stop_sequence", "stop_id", "arrival_time", "departure_time"),
+    "shapes": ("shape_id", "shape_pt_sequence", "shape_pt_lat", "shape_pt_lon"),
+    "calendar": ("service_id", "start_date", "end_date", *WEEKDAYS),
+    "calendar_dates": ("service_id", "date", "exception_type"),
+    "frequencies": ("trip_id", "start_time", "end_time", "headway_secs"),
+}
+_NEEDED = {
+    "agency": ("agency_timezone",),
+    "stops": ("stop_id", "stop_lat", "stop_lon"),
+    "routes": ("route_id",),
+    "trips": ("trip_id", "route_id", "service_id"),
+    "stop_times": ("trip_id", "stop_id"),
+}
+"""Tables, and columns of theirs, that every feed has."""
+
+
+@dataclass(frozen=True)
+class StopTimes:
+    """One entry a stop of a trip, by trip and in order. trip, stop: rows of these tables. s: since the service day's
+    midnight (12 hours before noon), possibly beyond a day; of arrivals, or departures where there are none."""
+
+    trip: Int64s
+    stop: Int64s
+    s: Int64s
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Shapes, or for trips without one the stops one after the other. starts: where each line's positions begin, and
+    an end behind the last. lon: goes on across the antimeridian. of_trip: each trip's line, -1 for none."""
+
+    starts: Int64s
+    lat: Float64s
+    lon: Float64s
+    of_trip: Int64s
+
+
+@dataclass(frozen=True)
+class Gtfs:
+    """tables: by name, without ending; columns of text, null where a feed has none. skipped: rows that are no rows."""
+
+    tables: Mapping[str, pa.Table]
+    skipped: int
+
+    @property
+    def zone(self) -> str:
+        return self.tables["agency"]["agency_timezone"][0].as_py() or ""
+
+    def numbers(self, table: str, column: str) -> Float64s:
+        """Reads a column as numbers, NaN where there is none."""
+        texts = pc.utf8_trim_whitespace(self.tables[table][column])
+        is_number = pc.match_substring_regex(texts, r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
+        values: Float64s = pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy()
+        return values
+
+    def seconds(self, table: str, column: str) -> Float64s:
+        """Reads times like "25:30:00", NaN where there is none."""
+        parts = pc.extract_regex(self.tables[table][column], r"^\s*(?P<h>\d{1,3}):(?P<m>\d\d):(?P<s>\d\d)\s*$")
+        h, m, s = (pc.struct_field(parts, part).cast(pa.float64()).to_numpy() for part in "hms")
+        times: Float64s = 3_600.0 * h + 60.0 * m + s
+        return times
+
+    def rows_of(self, table: str, column: str, of: str) -> Int64s:
+        """Finds for each row's id in a column the row of the table `of` that has it; -1 for none."""
+        places = pc.index_in(self.tables[table][column], self.tables[of][column].combine_chunks())
+        rows: Int64s = pc.fill_null(places, -1).to_numpy().astype(np.int64)
+        return rows
+
+    @cached_property
+    def middle(self) -> Middle:
+        """The middle of all stops."""
+        return middle_of(self.numbers("stops", "stop_lat"), self.numbers("stops", "stop_lon"))
+
+    @cached_property
+    def stop_positions(self) -> tuple[Float64s, Float64s]:
+        """Latitude and longitude of each stop; NaN where there is none, or one that cannot be."""
+        return self._positions("stops", "stop_lat", "stop_lon")
+
+    @cached_property
+    def shape_positions(self) -> tuple[Float64s, Float64s]:
+        """Likewise of each point of a shape."""
+        return self._positions("shapes", "shape_pt_lat", "shape_pt_lon")
+
+    def _positions(self, table: str, *columns: str) -> tuple[Float64s, Float64s]:
+        lat, lon = (self.numbers(table, column) for column in columns)
+        fits = self.middle.holds(lat, lon)
+        return np.where(fits, lat, np.nan), np.where(fits, lon, np.nan)
+
+    @cached_property
+    def stop_times(self) -> StopTimes:
+        """Orders the stop times; those that a feed leaves out between others lie evenly between them."""
+        trip, stop = (self.rows_of("stop_times", f"{of}_id", f"{of}s") for of in ("trip", "stop"))
+        arrival, departure = (self.seconds("stop_times", f"{of}_time") for of in ("arrival", "departure"))
+        s = np.where(np.isnan(arrival), departure, arrival)
+        order = np.lexsort((self.numbers("stop_times", "stop_sequence"), trip))
+        order = order[(trip[order] >= 0) & (stop[order] >= 0)]
+        trip, stop, s = trip[order], stop[order], _between(trip[order], s[order])
+        is_known = ~np.isnan(s)
+        return StopTimes(trip[is_known], stop[is_known], s[is_known].astype(np.int64))
+
+    @cached_property
+    def are_frequencies(self) -> NDArray[np.bool_]:
+        """Tells which rows say how often a trip runs, and until when at most four days later."""
+        start, end = self.seconds("frequencies", "start_time"), self.seconds("frequencies", "end_time")
+        headway, trip = self.numbers("frequencies", "headway_secs"), self.rows_of("frequencies", "trip_id", "trips")
+        fits: NDArray[np.bool_] = (trip >= 0) & (headway >= 1) & (start < end) & (end <= 4 * 86_400)
+        return fits
+
+    @cached_property
+    def lines(self) -> Lines:
+        """A line for each shape, and one for each trip without: the first such trip of a route stands for all."""
+        shapes = self.tables["shapes"]
+        ids = pc.unique(shapes["shape_id"]).drop_null()
+        of_point = pc.fill_null(pc.index_in(shapes["shape_id"], ids), -1).to_numpy()
+        lat, lon = self.shape_positions
+        order = np.lexsort((self.numbers("shapes", "shape_pt_sequence"), of_point))
+        order = order[(of_point[order] >= 0) & ~np.isnan(lat[order])]
+        of_trip = pc.fill_null(pc.index_in(self.tables["trips"]["shape_id"], ids), -1).to_numpy().astype(np.int64)
+        line, lat, lon = of_point[order].astype(np.int64), lat[order], lon[order]
+        bare = np.append(np.bincount(line, minlength=len(ids)), 0)[of_trip] < 2
+        stop_lat, stop_lon = self.stop_positions
+        times = self.stop_times
+        rows = np.flatnonzero(bare[times.trip] & ~np.isnan(stop_lat[times.stop]))
+        line = np.concatenate([line, len(ids) + times.trip[rows]])
+        lat, lon = np.concatenate([lat, stop_lat[times.stop[rows]]]), np.concatenate([lon, stop_lon[times.stop[rows]]])
+        numbers, starts = np.unique(line, return_index=True)
+        lon = np.concatenate([lon[:0], *(np.unwrap(part, period=360) for part in np.split(lon, starts[1:]))])
+        position = np.full(len(ids) + len(of_trip) + 1, -1)
+        position[numbers] = np.arange(numbers.size)
+        wanted = np.where(bare, len(ids) + np.arange(of_trip.size), of_trip)
+        return Lines(np.append(starts, line.size), lat, lon, position[wanted])
+
+
+def read_gtfs(path: Path) -> Gtfs:
+    """Reads a feed, a zip or a folder. Raises InputError."""
+    tables, skipped = {}, 0
+    for name, columns in _COLUMNS.items():
+        try:
+            with _opened(path, f"{name}.txt") as file:
+                header = _header(file)
+            with _opened(path, f"{name}.txt") as file:
+                table, bad = _table(_Utf8(file), header, columns)
+        except FileNotFoundError:
+            if name in _NEEDED:
+                raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None
+            table, bad = pa.table({column: pa.array([], pa.string()) for column in columns}), 0
+        except (OSError, zipfile.BadZipFile, pa.ArrowException, UnicodeDecodeError, csv.Error, StopIteration):
+            raise InputError(
+                f"{path}: {name}.txt cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
+            ) from None
+        _check(path, name, table, bad)
+        tables[name], skipped = table, skipped + bad
+    return Gtfs(tables, skipped)
+
+
+def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
+    """Raises InputError for a table without rows, or without a column that every feed has."""
+    needed = _NEEDED.get(name, ())
+    if needed and table.num_rows == 0:
+        raise InputError(f"{path}: {name}.txt has no row{' with as many columns as its header' if bad else ''}")
+    for column in needed:
+        if table[column].null_count == table.num_rows:
+            raise InputError(f"{path}: {name}.txt has no {column}, which GTFS needs; commas are between columns")
+
+
+class _Utf8(io.RawIOBase):
+    """A file's bytes, read through: raises UnicodeDecodeError before any that are no UTF-8 are given."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file, self._decoder = file, codecs.getincrementaldecoder("utf-8")()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._file.read(size)
+        self._decoder.decode(piece, final=not piece)
+        return piece
+
+
+def _opened(path: Path, name: str) -> IO[bytes]:
+    """Raises FileNotFoundError, other OSError and BadZipFile, and InputError for a zip of several feeds."""
+    if path.is_dir():
+        return (path / name).open("rb")
+    with zipfile.ZipFile(path) as archive:
+        members = [member for member in archive.infolist() if member.filename.rpartition("/")[2] == name]
+        if not members:
+            raise FileNotFoundError(name)
+        if members[1:]:
+            raise InputError(f"{path} holds more than one {name}: unpack it, and name the folder of one feed")
+        if members[0].file_size > MOST_BYTES:
+            raise zipfile.BadZipFile(f"{name} expands to more than {MOST_BYTES} bytes")
+        if members[0].file_size > max(SMALL_BYTES, EXPANSION * members[0].compress_size):
+            raise zipfile.BadZipFile(f"{name} expands to more than {EXPANSION} times its size")
+        return archive.open(members[0])
+
+
+def _header(file: IO[bytes]) -> list[str]:
+    """Reads the names of a table's columns as they are written."""
+    return next(csv.reader(io.StringIO(file.readline(1 << 16).decode("utf-8-sig"))))
+
+
+def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
+    """Reads the columns that are wanted, as text; and counts the rows that were none."""
+    skipped = []
+
+    def skip(row: object) -> str:
+        skipped.append(row)
+        return "skip"
+
+    written = {name.strip(' "').lower(): name for name in header}
+    wanted = [written.get(column, column) for column in columns]
+    table = pyarrow.csv.read_csv(
+        file,
+        read_options=pyarrow.csv.ReadOptions(block_size=8 << 20),
+        parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(wanted, pa.string()),
+            include_columns=wanted,
+            include_missing_columns=True,
+            strings_can_be_null=True,
+            null_values=[""],
+        ),
+    )
+    return table.rename_columns(list(columns)), len(skipped)
+
+
+def _between(trip: Int64s, s: Float64s) -> Float64s:
+    """Fills missing times of a trip evenly between its known ones; NaN before the first and after the last."""
+    places = np.flatnonzero(~np.isnan(s))
+    if places.size == s.size or not places.size:
+        return s
+    rows = np.arange(s.size)
+    after = np.searchsorted(places, rows).clip(0, places.size - 1)
+    before = (after - (places[after] > rows)).clip(0)
+    low, high = places[before], places[after]
+    inside = (trip[low] == trip) & (trip[high] == trip) & (low <= rows) & (rows <= high)
+    part = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
+    return np.where(inside, s[low] + part * (s[high] - s[low]), s)

@@ -1,0 +1,273 @@
+"""Segments of a timetable: what lies between two stops one after the other, along the lines of its trips."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import h3.api.basic_int as h3_int
+import numpy as np
+
+from dpops.types import Float64s, Int64s
+from hatstream_city.timetable.gtfs import Gtfs
+from pipelines.errors import InputError
+from transforms.places.distance import EARTH_M
+from transforms.places.ground import SECTORS, sector_of
+from transforms.places.near import FINE
+from transforms.places.shapes import without_part
+
+FAR_M = 1_000.0
+"""A stop that lies farther from its line than this is taken to lie so far: else one in the wrong place moves all."""
+STEP_M, MOST_STEPS = 10.0, 20_000
+"""Between two places of a line where a stop may be; so many of a line at most."""
+LEAST_M, MOST_M, OFF_M = 50.0, 50_000.0, 150.0
+"""Shorter and longer segments are no places; nor is one whose stop lies so far from its line."""
+MOST_WORK = 3 * 10**9
+"""Stops times places of a line where each may be, of all lines together: a few ns each."""
+SMOOTH_M, SAMPLE_M = 2.0, 20.0
+COVERED = 0.5
+"""A segment of which so much lies along shorter ones is left out."""
+NAME_LETTERS = 90
+
+
+class Segment(NamedTuple):
+    """From a stop to the next, rows of the table. x, y: metres on the plane of `scale`, metres of a degree each."""
+
+    stops: tuple[int, int]
+    xy: Float64s
+    scale: Float64s
+
+    @property
+    def length_m(self) -> float:
+        return float(_along_m(self.xy)[-1])
+
+
+class Segments(NamedTuple):
+    """document: GeoJSON of lines with names. visits: how many vehicles come to each of them on a day, by name."""
+
+    document: dict[str, Any]
+    visits: dict[str, float]
+
+
+def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], int], *, directed: bool) -> Segments:
+    """Cuts the segments in a region's cells (sorted). directed: of one direction each; else of both. runs: of a day, by
+    stops.
+
+    Where several run along one street, the shorter ones stay. Raises InputError for a feed without any, or of lines
+    that are too long or too detailed, and ModuleNotFoundError without shapely.
+    """
+    segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
+    ways = [_ways(segment, directed=directed) for segment in segments]
+    numbers, taken = _apart(segments, ways, directed=directed)
+    kept = [segments[number] for number in numbers]
+    names = _names(feed, kept, directed=directed)
+    features = [_feature(segment, name, directed=directed) for segment, name in zip(kept, names, strict=True)]
+    if not features:
+        raise InputError(f"the timetable has no two stops that are {LEAST_M:g} m apart along a line")
+    document = {"type": "FeatureCollection", "features": features}
+    vehicles = _visits([runs.get(segment.stops, 0) for segment in segments], ways, numbers, taken, directed=directed)
+    try:
+        left_out = set(without_part(document, region))
+    except ValueError as error:
+        raise InputError(f"the timetable's segments can be no places: {error}; leave --streets out") from None
+    visits = {name: number for name, number in zip(names, vehicles, strict=True) if name not in left_out}
+    return Segments(
+        document | {"features": [feature for feature in features if feature["properties"]["name"] in visits]}, visits
+    )
+
+
+def _segments(feed: Gtfs) -> Iterator[Segment]:
+    """Cuts one segment for each pair of stops, along the line that most trips take between them."""
+    trips: dict[tuple[int, bytes], int] = {}
+    times = feed.stop_times
+    for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):
+        line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1
+        if line >= 0 and rows.size > 1:
+            pattern = line, times.stop[rows].tobytes()
+            trips[pattern] = trips.get(pattern, 0) + 1
+    pairs: set[tuple[int, int]] = set()
+    work = 0
+    for line, packed in sorted(trips, key=lambda pattern: (-trips[pattern], pattern)):
+        stops = np.frombuffer(packed, np.int64)
+        if not set(zip(stops[:-1].tolist(), stops[1:].tolist(), strict=True)) <= pairs:
+            track = _track(feed, line)
+            work += stops.size * track.steps_m.size
+            if work > MOST_WORK:
+                raise InputError("the timetable's lines are too long or too many for segments: leave --streets out")
+            yield from _cut(track, stops, feed, pairs)
+
+
+class _Track(NamedTuple):
+    """A line on a plane. along_m: of its positions; steps_m: where stops may be, and their positions."""
+
+    xy: Float64s
+    along_m: Float64s
+    scale: Float64s
+    steps_m: Float64s
+    steps_xy: Float64s
+
+
+def _track(feed: Gtfs, line: int) -> _Track:
+    rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
+    lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
+    metres = math.radians(1) * EARTH_M
+    scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])
+    xy = np.column_stack([lon, lat]) * scale
+    along_m = _along_m(xy)
+    steps_m = np.linspace(0, along_m[-1], min(int(along_m[-1] / STEP_M) + 2, MOST_STEPS))
+    return _Track(xy, along_m, scale, steps_m, _at(xy, along_m, steps_m))
+
+
+def _along_m(xy: Float64s) -> Float64s:
+    """Measures how far along a line each of its positions lies; the first at 0."""
+    return np.append(0.0, np.cumsum(np.hypot(*np.diff(xy, axis=0).T)))
+
+
+def _at(xy: Float64s, along_m: Float64s, m: Float64s) -> Float64s:
+    return np.column_stack([np.interp(m, along_m, column) for column in xy.T])
+
+
+def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) -> Iterator[Segment]:
+    """Cuts segments between stops one after another, but for the pairs that are known, to which they are added."""
+    lat, lon = feed.stop_positions
+    stops = stops[~np.isnan(lat[stops])]
+    rounds = np.rint((track.xy[0, 0] / track.scale[0] - lon[stops]) / 360)
+    where = np.column_stack([lon[stops] + 360 * rounds, lat[stops]]) * track.scale
+    step = _passed(track.steps_xy, where)
+    off_m = np.hypot(*(track.steps_xy[step] - where).T)
+    for number in range(stops.size - 1):
+        pair = int(stops[number]), int(stops[number + 1])
+        start_m, end_m = track.steps_m[step[number]], track.steps_m[step[number + 1]]
+        if pair in pairs or max(off_m[number], off_m[number + 1]) > OFF_M or end_m <= start_m:
+            continue
+        pairs.add(pair)
+        inside = (track.along_m > start_m) & (track.along_m < end_m)
+        m = np.concatenate([[start_m], track.along_m[inside], [end_m]])
+        for xy in _on_earth(_at(track.xy, track.along_m, m), track.scale):
+            yield Segment(pair, xy, track.scale)
+
+
+def _on_earth(xy: Float64s, scale: Float64s) -> Iterator[Float64s]:
+    """Cuts a line where it crosses the antimeridian: each part lies within 180 degrees of longitude."""
+    round_m = 360 * scale[0]
+    turn = np.rint(xy[:, 0] / round_m)
+    cut = np.flatnonzero(np.diff(turn))
+    (x, y), (next_x, next_y) = xy[cut].T, xy[cut + 1].T
+    edge_x = (turn[cut] + turn[cut + 1]) / 2 * round_m
+    edge = np.column_stack([edge_x, y + (edge_x - x) / (next_x - x) * (next_y - y)])
+    for number, rows in enumerate(np.split(np.arange(len(xy)), cut + 1)):
+        part = np.concatenate([edge[max(number - 1, 0) : number], xy[rows], edge[number : number + 1]])
+        yield part - np.array([turn[rows[0]] * round_m, 0.0])
+
+
+def _passed(steps: Float64s, stops: Float64s) -> Int64s:
+    """Finds where a line passes each stop, in their order: the steps with the least sum of squared distances, each of
+    FAR_M at most.
+
+    So a stop that a line passes twice, there and back, is where its neighbours say.
+    """
+    costs = np.empty((len(stops), len(steps)))
+    for number, stop in enumerate(stops):
+        costs[number] = np.minimum(np.square(steps - stop).sum(axis=1), FAR_M**2)
+        if number:
+            costs[number] += np.minimum.accumulate(costs[number - 1])
+    passed = np.empty(len(stops), np.int64)
+    end = len(steps)
+    for number in range(len(stops) - 1, -1, -1):
+        passed[number] = int(costs[number, :end].argmin())
+        end = int(passed[number]) + 1
+    return passed
+
+
+Way = tuple[int, int]
+"""A fine cell along a segment, and the sector of its direction there; 0 where segments are of both directions."""
+
+
+def _apart(
+    segments: Sequence[Segment], ways: Sequence[Sequence[Way]], *, directed: bool
+) -> tuple[list[int], dict[Way, int]]:
+    """Keeps segments of which enough lies where none before runs, in the same direction if they have one: their
+    numbers, and which of them runs where."""
+    taken: dict[Way, int] = {}
+    kept = []
+    for number, along in enumerate(ways):
+        if not LEAST_M <= segments[number].length_m <= MOST_M:
+            continue
+        covered = sum(_taken_by(way, taken, directed=directed) is not None for way in along)
+        if covered <= COVERED * len(along):
+            kept.append(number)
+            for way in along:
+                taken.setdefault(way, number)
+    return kept, taken
+
+
+def _taken_by(way: Way, taken: Mapping[Way, int], *, directed: bool) -> int | None:
+    """Finds what runs in a cell or beside it, in a direction that differs by about 45 degrees at most."""
+    cell, heading = way
+    headings = [(heading + turn) % SECTORS for turn in (0, -1, 1, -2, 2)] if directed else [0]
+    if way in taken:
+        return taken[way]
+    nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in headings)
+    return next((taken[place] for place in nearby if place in taken), None)
+
+
+def _visits(
+    runs: Sequence[int],
+    ways: Sequence[Sequence[Way]],
+    kept: Sequence[int],
+    taken: Mapping[Way, int],
+    *,
+    directed: bool,
+) -> list[float]:
+    """Counts the vehicles that come to each kept segment on a day: its own, and what runs along it, as far as it
+    does."""
+    vehicles = dict.fromkeys(kept, 0.0)
+    for of_segment, along in zip(runs, ways, strict=True):
+        passed = Counter(_taken_by(way, taken, directed=directed) for way in along) if of_segment else Counter()
+        for number, cells in passed.items():
+            if number is not None:
+                vehicles[number] += of_segment * min(1.0, cells / len(ways[number]))
+    return [round(number, 1) for number in vehicles.values()]
+
+
+def _ways(segment: Segment, *, directed: bool) -> list[Way]:
+    """Finds the fine cells along a segment, and the sector of its direction in each."""
+    along_m = _along_m(segment.xy)
+    m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
+    before, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
+    x, y = (behind - before).T
+    ways = sector_of(np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360)
+    degrees = _at(segment.xy, along_m, m) / segment.scale
+    cells = (h3_int.latlng_to_cell(lat, lon, FINE) for lon, lat in degrees.tolist())
+    return [(cell, way if directed else 0) for cell, way in zip(cells, ways.tolist(), strict=True)]
+
+
+def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
+    """Names segments `A to B`, and where they are of both directions `A - B`; numbered from the second of a name on."""
+    texts = [_printable(name) for name in feed.tables["stops"]["stop_name"].to_pylist()]
+    many: dict[str, int] = {}
+    names: dict[str, None] = {}
+    for segment in segments:
+        first = name = (" to " if directed else " - ").join(texts[stop] or f"stop {stop + 1}" for stop in segment.stops)
+        while name in names:
+            many[first] = many.get(first, 1) + 1
+            name = f"{first} ({many[first]})"
+        names[name] = None
+    return list(names)
+
+
+def _printable(name: str | None) -> str:
+    return "".join(letter for letter in " ".join((name or "").split()) if letter.isprintable())[:NAME_LETTERS]
+
+
+def _feature(segment: Segment, name: str, *, directed: bool) -> dict[str, Any]:
+    import shapely
+
+    smooth = shapely.get_coordinates(shapely.simplify(shapely.linestrings(segment.xy), SMOOTH_M))
+    positions = np.round(smooth / segment.scale, 6).tolist()
+    properties = {"name": name, **({"directed": True} if directed else {})}
+    return {
+        "type": "Feature",
+        "properties": properties,
+        "geometry": {"type": "LineString", "coordinates": positions},
+    }

@@ -1,0 +1,277 @@
+"""What a timetable says of a fleet: days, hours, vehicles at once, and what one of them touches on a day."""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import h3.api.basic_int as h3_int
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpops.levels import Profile
+from dpops.types import Int64s
+from hatstream_city.timetable.gtfs import WEEKDAYS, Gtfs
+from pipelines.errors import InputError
+
+TURN_S = 600
+"""Between two duties of a vehicle."""
+LEAST_SHARE = 0.005
+"""Of a day's stops: an hour with fewer is none of service."""
+MOST_DATES = 50_000
+"""From the first on: what a calendar says of later ones is not read."""
+MOST_VISITS = 10_000_000
+"""Of stops, by all runs of a day."""
+_DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceDay:
+    """Service of the day with the most trips. hours: of service, first and last (excluded). weekdays: on which anything
+    runs.
+
+    outside: share of the day's stops outside of the hours. vehicles: most that are under way at once. blocks: duties in
+    all. profile: what the middle one of these vehicles touches. runs: how many vehicles go from a stop straight to
+    another, by rows of the table; only where they are above 0.
+    """
+
+    day: date
+    first: date
+    last: date
+    weekdays: tuple[str, ...]
+    hours: tuple[int, int]
+    outside: float
+    vehicles: int
+    blocks: int
+    profile: Profile
+    runs: Mapping[tuple[int, int], int]
+
+
+class _Visits(NamedTuple):
+    """Stops of the day's runs, an entry each. run: numbered from 0. s: since midnight, maybe beyond a day."""
+
+    run: Int64s
+    stop: Int64s
+    s: Int64s
+
+
+def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
+    """Finds the service of the busiest day. stop_cells: of each stop, 0 for none. Raises InputError if nothing runs."""
+    names, service = _services(feed)
+    calendar = _calendar(feed, names)
+    per_date = np.zeros(calendar.many, np.int64)
+    for number, trips in enumerate(np.bincount(service, minlength=len(names)).tolist()):
+        per_date[calendar.runs(number)] += trips
+    if not per_date.any():
+        raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
+    busiest, days = int(per_date.argmax()), [calendar.date_of(day) for day in np.flatnonzero(per_date).tolist()]
+    runs_then = np.array([calendar.runs(number)[busiest] for number in range(len(names))])
+    visits, block = _visits(feed, np.flatnonzero(runs_then[service]), calendar.date_of(busiest))
+    if not visits.s.size:
+        raise InputError("the timetable has no stop time of the day with the most trips")
+    vehicle, blocks = _vehicles(visits, block)
+    hours, outside = _hours(visits.s)
+    return ServiceDay(
+        day=calendar.date_of(busiest),
+        first=days[0],
+        last=days[-1],
+        weekdays=tuple(WEEKDAYS[date_number].capitalize() for date_number in sorted({day.weekday() for day in days})),
+        hours=hours,
+        outside=outside,
+        vehicles=int(vehicle.max()) + 1,
+        blocks=blocks,
+        profile=_profile(vehicle, stop_cells[visits.stop], visits.s // _HOUR_S),
+        runs=_runs(feed, visits),
+    )
+
+
+# --- days ---------------------------------------------------------------------------------------------------------
+
+
+def _services(feed: Gtfs) -> tuple[list[str], Int64s]:
+    """Lists the services, and numbers that of each trip."""
+    coded = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
+
+
+class _Calendar(NamedTuple):
+    """Services by day. many: days from the first on. weeks, exceptions: rows of the tables by service."""
+
+    first: date
+    many: int
+    weeks: Mapping[int, Sequence[Mapping[str, Any]]]
+    exceptions: Mapping[int, Sequence[Mapping[str, Any]]]
+
+    def date_of(self, day: int) -> date:
+        return self.first + timedelta(days=day)
+
+    def runs(self, service: int) -> NDArray[np.bool_]:
+        """Tells on which days a service runs."""
+        runs = np.zeros(self.many, np.bool_)
+        weekday = (np.arange(self.many) + self.first.weekday()) % 7
+        for row in self.weeks.get(service, ()):
+            start, end = _date(row["start_date"]), _date(row["end_date"])
+            on = np.array([str(row[name]).strip() == "1" for name in WEEKDAYS])
+            if start is not None and end is not None and start <= end:
+                days = slice((start - self.first).days, (end - self.first).days + 1)
+                runs[days] |= on[weekday[days]]
+        for row in self.exceptions.get(service, ()):
+            day = _date(row["date"])
+            if day is not None and (day - self.first).days < self.many:
+                runs[(day - self.first).days] = str(row["exception_type"]).strip() == "1"
+        return runs
+
+
+def _calendar(feed: Gtfs, names: list[str]) -> _Calendar:
+    """Reads the calendar of services, from the first date that it says to the last."""
+    number = {name: number_of_name for number_of_name, name in enumerate(names)}
+    tables = []
+    for name in ("calendar", "calendar_dates"):
+        rows: dict[int, list[Mapping[str, Any]]] = {}
+        for row in feed.tables[name].to_pylist():
+            if row["service_id"] in number:
+                rows.setdefault(number[row["service_id"]], []).append(row)
+        tables.append(rows)
+    said = {_date(row[name]) for rows in tables[0].values() for row in rows for name in ("start_date", "end_date")}
+    said |= {_date(row["date"]) for rows in tables[1].values() for row in rows}
+    days = sorted(day for day in said if day is not None) or [date.min]
+    return _Calendar(days[0], min((days[-1] - days[0]).days + 1, MOST_DATES), *tables)
+
+
+def _date(text: str | None) -> date | None:
+    """Reads a date like "20260513"."""
+    try:
+        return date.fromisoformat((text or "").strip())
+    except ValueError:
+        return None
+
+
+# --- the day's runs -----------------------------------------------------------------------------------------------
+
+
+def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
+    """Lists what runs on the day, a trip by frequency once a departure; and the block of each run, -1 for none.
+
+    Raises InputError for more than MOST_VISITS."""
+    times = feed.stop_times
+    begins, ends = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))
+    departures = _departures(feed)
+    stretches = [
+        (trip, start, end, shifts)
+        for trip, start, end in zip(trips.tolist(), begins.tolist(), ends.tolist(), strict=True)
+        for shifts in departures.get(trip, [(None,)])
+    ]
+    _check_visits(sum((end - start) * len(shifts) for _, start, end, shifts in stretches), day)
+    runs = [(trip, start, end, shift) for trip, start, end, shifts in stretches for shift in shifts]
+    sizes = np.array([end - start for _, start, end, _ in runs], np.int64)
+    run = np.repeat(np.arange(len(runs)), sizes)
+    row = (
+        np.arange(sizes.sum())
+        - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        + np.repeat([start for _, start, _, _ in runs], sizes)
+    )
+    shift = np.array(
+        [0 if asked is None or end == start else asked - times.s[start] for _, start, end, asked in runs], np.int64
+    )
+    blocks = feed.tables["trips"]["block_id"].dictionary_encode().combine_chunks()
+    block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)
+    of_run = np.array([block[trip] if asked is None else -1 for trip, _, _, asked in runs], np.int64)
+    return _Visits(run, times.stop[row], times.s[row] + shift[run]), of_run
+
+
+def _check_visits(visits: int, day: date) -> None:
+    if visits > MOST_VISITS:
+        raise InputError(
+            f"on {day} the timetable's vehicles stop {visits:,} times, more than {MOST_VISITS:,}: look for small "
+            "headway_secs in frequencies.txt, which are seconds; or give the timetable of a smaller area"
+        )
+
+
+def _runs(feed: Gtfs, visits: _Visits) -> dict[tuple[int, int], int]:
+    """Counts the runs by pairs of stops, one after the other, that have positions."""
+    there = ~np.isnan(feed.stop_positions[0][visits.stop])
+    run, stop = visits.run[there], visits.stop[there]
+    goes_on = run[1:] == run[:-1]
+    many = 1 + int(stop.max(initial=0))
+    pairs, count = np.unique(stop[:-1][goes_on] * many + stop[1:][goes_on], return_counts=True)
+    return dict(zip(map(divmod, pairs.tolist(), repeat(many)), count.tolist(), strict=False))
+
+
+def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
+    """Lists the departures of trips that run by frequency, in seconds; those of a row that says none are none."""
+    trip = feed.rows_of("frequencies", "trip_id", "trips")
+    start, end = feed.seconds("frequencies", "start_time"), feed.seconds("frequencies", "end_time")
+    headway = feed.numbers("frequencies", "headway_secs")
+    departures: dict[int, list[Sequence[int | None]]] = {}
+    for row in np.flatnonzero(feed.are_frequencies).tolist():
+        departures.setdefault(int(trip[row]), []).append(range(int(start[row]), int(end[row]), int(headway[row])))
+    return departures
+
+
+def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
+    """Gives each visit its vehicle, as few as can drive all duties; and how many duties there are.
+
+    A duty is a block; a trip without one is a duty of its own. Vehicles are numbered by who is free first.
+    """
+    is_own = block < 0
+    duty_of_run = np.where(is_own, block.max(initial=-1) + 1 + np.arange(block.size), block)
+    duties, duty = np.unique(duty_of_run[visits.run], return_inverse=True)
+    start, end = np.full(duties.size, np.iinfo(np.int64).max), np.full(duties.size, -1)
+    np.minimum.at(start, duty, visits.s)
+    np.maximum.at(end, duty, visits.s)
+    vehicle, free = np.empty(duties.size, np.int64), list[tuple[int, int]]()
+    many = 0
+    for trip in np.argsort(start, kind="stable").tolist():
+        if free and free[0][0] + TURN_S <= start[trip]:
+            _, vehicle[trip] = heapq.heappop(free)
+        else:
+            vehicle[trip], many = many, many + 1
+        heapq.heappush(free, (int(end[trip]), int(vehicle[trip])))
+    return vehicle[duty], int(duties.size)
+
+
+def _hours(s: Int64s) -> tuple[tuple[int, int], float]:
+    """Finds the shortest stretch of the clock that leaves out only hours with hardly a stop, and the share left out."""
+    per_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=24) / s.size
+    busy = np.flatnonzero(per_hour >= LEAST_SHARE)
+    first, last = int(busy[0]), int(busy[-1]) + 1
+    return (first, last), float(1 - per_hour[first:last].sum())
+
+
+def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> Profile:
+    """Counts what the middle vehicle touches, to one digit."""
+    placed = cell > 0
+    vehicle, hour = vehicle[placed], hour[placed]
+    cells, cell = np.unique(cell[placed], return_inverse=True)
+    parents, grandparents = (np.unique(_coarser(cells, up), return_inverse=True)[1][cell] for up in (1, 2))
+    none = np.zeros_like(hour)
+    touched = {
+        "hats": (cell, hour),
+        "cells": (cell, none),
+        "parents": (parents, none),
+        "grandparents": (grandparents, none),
+        "hours": (none, hour),
+        "parts": (none, hour // _PART_HOURS),
+    }
+    return Profile(**{name: _middle(vehicle, *columns) for name, columns in touched.items()})
+
+
+def _coarser(cells: Int64s, steps: int) -> Int64s:
+    resolution = h3_int.get_resolution(int(cells[0])) if cells.size else 0
+    return np.array([h3_int.cell_to_parent(cell, max(resolution - steps, 0)) for cell in cells.tolist()], np.int64)
+
+
+def _middle(vehicle: Int64s, first: Int64s, second: Int64s) -> int:
+    """Finds the middle number of different pairs of a vehicle. first, second: small numbers."""
+    many = [1 + int(column.max(initial=0)) for column in (first, second)]
+    pairs = np.unique((vehicle * many[0] + first) * many[1] + second)
+    counts = np.unique(pairs // (many[0] * many[1]), return_counts=True)[1]
+    return one_digit(float(np.median(counts))) if counts.size else 1
+
+
+def one_digit(number: float) -> int:
+    """Rounds to one digit, at least 1."""
+    return max(1, int(float(f"{number:.1g}")))

@@ -1,0 +1,173 @@
+"""What a timetable says of places: the cells of its lines and stops, their names, and its routes as lines."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import h3
+import h3.api.basic_int as h3_int
+import numpy as np
+import pyarrow.compute as pc
+
+from dpops.types import Float64s, Int64s
+from hatstream_city.timetable.gtfs import Gtfs
+from transforms.observe.hexagons import cells_at
+from transforms.observe.parse import E7
+from transforms.places.distance import EARTH_M, distance_m
+from transforms.places.hexagons import cell_text
+
+SAMPLE_M = 150.0
+"""Between two positions of a line that cells are looked up for."""
+SIMPLE_M = 15.0
+"""How far a drawn line may lie from the real one."""
+MOST_ROUTES_NAMED = 12
+
+Feature = dict[str, Any]
+
+
+def cells_or_none(lat: Float64s, lon: Float64s, resolution: int) -> Int64s:
+    """Finds the cell of each position, 0 where it is NaN. lon: may go on across the antimeridian."""
+    lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)
+    fits = ~np.isnan(lat) & ~np.isnan(lon)
+    cells = np.zeros(lat.size, np.int64)
+    lat_e7, lon_e7 = (np.rint(column[fits] * E7).astype(np.int64) for column in (lat, lon))
+    cells[fits] = cells_at(lat_e7, lon_e7, resolution)
+    return cells
+
+
+def cells_of_lines(feed: Gtfs, resolution: int) -> tuple[Int64s, Int64s]:
+    """Finds the cells that lines pass: line and cell, each pair once."""
+    lines = feed.lines
+    line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))
+    same = np.append(line[1:] == line[:-1], False)
+    following = np.minimum(np.arange(line.size) + 1, max(line.size - 1, 0))
+    step_m = np.where(same, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
+    many = np.maximum(1, np.ceil(np.minimum(step_m, 1e6) / SAMPLE_M)).astype(np.int64)
+    row = np.repeat(np.arange(line.size), many)
+    part = (np.arange(row.size) - np.repeat(np.cumsum(many) - many, many)) / many[row]
+    lat, lon = (column[row] + part * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
+    pairs = np.unique(np.column_stack([line[row], cells_or_none(lat, lon, resolution)]), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def region_document(cells: Int64s) -> dict[str, Any]:
+    """Draws the cells' outline as GeoJSON; at their resolution it holds exactly these cells."""
+    shape = h3.cells_to_geo([cell_text(cell) for cell in cells.tolist()])
+    return {"type": "Feature", "properties": {"cells": int(cells.size)}, "geometry": shape}
+
+
+def places_document(feed: Gtfs, cells: Int64s, of_line: tuple[Int64s, Int64s], resolution: int) -> dict[str, Any]:
+    """Names cells: by the stop there that is served most often, else the nearest one; and the routes that pass."""
+    lat, lon = feed.stop_positions
+    stop_cell = cells_or_none(lat, lon, resolution)
+    served = np.bincount(feed.stop_times.stop, minlength=lat.size)
+    names = feed.tables["stops"]["stop_name"].to_pylist()
+    best = {
+        int(stop_cell[stop]): int(stop) for stop in np.argsort(served, kind="stable") if stop_cell[stop] and names[stop]
+    }
+    routes = _routes_by_cell(feed, of_line)
+    features = []
+    for cell in cells.tolist():
+        stop = best.get(cell, _nearest(cell, lat, lon, served))
+        name = "" if stop is None else " ".join((names[stop] or "").split())
+        note = _routes_text(routes.get(cell, ()))
+        said = {"place": cell_text(cell), "name": name if cell in best else name and f"near {name}", "note": note}
+        features.append({"type": "Feature", "geometry": None, "properties": said})
+    return {"type": "FeatureCollection", "features": features}
+
+
+def _nearest(cell: int, lat: Float64s, lon: Float64s, served: Int64s) -> int | None:
+    if not (~np.isnan(lat)).any():
+        return None
+    here = h3_int.cell_to_latlng(cell)
+    far_m = distance_m(np.full(lat.size, here[0]), np.full(lat.size, here[1]), lat, lon)
+    return int(np.nanargmin(np.where(served > 0, far_m, far_m + 1e6)))
+
+
+def _routes_by_cell(feed: Gtfs, of_line: tuple[Int64s, Int64s]) -> dict[int, set[str]]:
+    route = feed.rows_of("trips", "route_id", "routes")
+    names = route_names(feed)
+    of_lines: dict[int, set[str]] = {}
+    for line, number in set(zip(feed.lines.of_trip.tolist(), route.tolist(), strict=True)):
+        if line >= 0 and number >= 0:
+            of_lines.setdefault(line, set()).add(names[number])
+    cells: dict[int, set[str]] = {}
+    for line, cell in zip(*(column.tolist() for column in of_line), strict=True):
+        cells.setdefault(cell, set()).update(of_lines.get(line, ()))
+    return cells
+
+
+def _routes_text(routes: Sequence[str] | set[str]) -> str:
+    names = sorted(filter(None, routes), key=_natural)
+    more = f" and {len(names) - MOST_ROUTES_NAMED} more" if len(names) > MOST_ROUTES_NAMED else ""
+    word = "route" if len(names) == 1 else "routes"
+    return f"{word} {', '.join(names[:MOST_ROUTES_NAMED])}{more}" if names else ""
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sorts route 9 before route 10."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", text)]
+
+
+def route_names(feed: Gtfs) -> list[str]:
+    routes = feed.tables["routes"]
+    names: list[str] = pc.coalesce(
+        routes["route_short_name"], routes["route_long_name"], routes["route_id"]
+    ).to_pylist()
+    return [" ".join((name or "").split())[:40] for name in names]
+
+
+def ground_document(feed: Gtfs) -> dict[str, Any]:
+    """Draws the line of each route that most trips take, for each direction; simplified."""
+    trips, route = feed.tables["trips"], feed.rows_of("trips", "route_id", "routes")
+    names, colours = route_names(feed), feed.tables["routes"]["route_color"].to_pylist()
+    ways = zip(route.tolist(), trips["direction_id"].to_pylist(), feed.lines.of_trip.tolist(), strict=True)
+    many = Counter(way for way in ways if way[0] >= 0 and way[2] >= 0)
+    chosen: dict[tuple[int, str | None], int] = {}
+    for (number, direction, line), _ in many.most_common():
+        chosen.setdefault((number, direction), line)
+    features = [
+        _line(feed, line, names[number], colours[number]) for (number, _), line in sorted(chosen.items(), key=str)
+    ]
+    return {"type": "FeatureCollection", "features": [feature for feature in features if feature]}
+
+
+def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> Feature | None:
+    rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
+    lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
+    kept = simplified(lat, lon)
+    if kept.size < 2:
+        return None
+    positions = np.round(np.column_stack([lon[kept], lat[kept]]), 5).tolist()
+    return {
+        "type": "Feature",
+        "geometry": {"type": "LineString", "coordinates": positions},
+        "properties": {"name": name, "colour": colour or ""},
+    }
+
+
+def simplified(lat: Float64s, lon: Float64s) -> Int64s:
+    """Chooses the positions of a line to keep, so that it moves by at most SIMPLE_M.
+
+    Source: Douglas and Peucker, Algorithms for the reduction of the number of points, 1973.
+    """
+    x = np.radians(lon) * math.cos(math.radians(float(lat.mean()))) * EARTH_M if lat.size else lon
+    y = np.radians(lat) * EARTH_M
+    kept = np.zeros(lat.size, np.bool_)
+    todo = [(0, lat.size - 1)] if lat.size else []
+    while todo:
+        first, last = todo.pop()
+        kept[[first, last]] = True
+        if last - first < 2:
+            continue
+        across = np.array([x[last] - x[first], y[last] - y[first]])
+        length = float(np.hypot(*across)) or 1.0
+        dx, dy = x[first + 1 : last] - x[first], y[first + 1 : last] - y[first]
+        along = np.clip((dx * across[0] + dy * across[1]) / length**2, 0, 1)
+        far = np.hypot(dx - along * across[0], dy - along * across[1])
+        worst = int(far.argmax())
+        if far[worst] > SIMPLE_M:
+            todo += [(first, first + 1 + worst), (first + 1 + worst, last)]
+    return np.flatnonzero(kept)

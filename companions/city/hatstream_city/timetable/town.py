@@ -1,0 +1,91 @@
+"""A town as its timetable has it: what a specification takes from there, and files for the region and for maps."""
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zoneinfo import available_timezones
+
+import h3
+import msgspec
+import numpy as np
+
+from hatstream_city.timetable.gtfs import read_gtfs
+from hatstream_city.timetable.left_out import left_out
+from hatstream_city.timetable.segments import read_segments
+from hatstream_city.timetable.service import ServiceDay, service_of
+from hatstream_city.timetable.surroundings import (
+    cells_of_lines,
+    cells_or_none,
+    ground_document,
+    places_document,
+    region_document,
+)
+from pipelines.errors import InputError
+from pipelines.specification.checks import OWN_ZONES
+
+REGION, PLACES, GROUND, SEGMENTS, VISITS = "region", "places", "ground", "segments", "visits"
+"""Of the files: the cells' outline, names of the cells, lines of the routes; lines from stop to stop, and how many
+vehicles come to each."""
+
+
+@dataclass(frozen=True)
+class Town:
+    """origin: the feed's name. cells: of the region, as text. documents: GeoJSON by REGION, PLACES, GROUND and, where
+    they are asked for, SEGMENTS. left_out: a sentence for each kind. visits: of the segments, vehicles a day by
+    name; none where no day has any."""
+
+    origin: str
+    zone: str
+    service: ServiceDay
+    resolution: int
+    cells: frozenset[str]
+    documents: Mapping[str, Mapping[str, Any]]
+    visits: Mapping[str, float]
+    left_out: list[str]
+
+    @property
+    def segments(self) -> int:
+        """Counts the segments, where they are asked for."""
+        return len(self.documents[SEGMENTS]["features"]) if SEGMENTS in self.documents else 0
+
+    def files(self, stem: str) -> dict[str, bytes]:
+        """Encodes all documents, by file name."""
+        files = {f"{stem}-{of}.geojson": msgspec.json.encode(document) for of, document in self.documents.items()}
+        return files | ({f"{stem}-{VISITS}.csv": _table(self.visits)} if self.visits else {})
+
+
+def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
+    """Reads a town from a GTFS zip or folder. Its region is the cells of all lines and stops. directed: whether
+    segments from stop to stop are of one direction; None: there are none. Raises InputError."""
+    feed = read_gtfs(path)
+    if feed.zone in OWN_ZONES or feed.zone not in available_timezones():
+        raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")
+    stop_cells = cells_or_none(*feed.stop_positions, resolution)
+    of_line = cells_of_lines(feed, resolution)
+    served = np.unique(feed.stop_times.stop)
+    cells = np.unique(np.concatenate([of_line[1], stop_cells[served]]))
+    cells = cells[cells > 0]
+    if not cells.size:
+        raise InputError(f"{path}: no stop that is served has a position")
+    documents = {
+        REGION: region_document(cells),
+        PLACES: places_document(feed, cells, of_line, resolution),
+        GROUND: ground_document(feed),
+    }
+    service, visits = service_of(feed, stop_cells), {}
+    if directed is not None:
+        segments = read_segments(feed, cells.tolist(), service.runs, directed=directed)
+        documents[SEGMENTS] = segments.document
+        visits = segments.visits if any(segments.visits.values()) else {}
+    texts = frozenset(map(h3.int_to_str, cells.tolist()))
+    return Town(path.name, feed.zone, service, resolution, texts, documents, visits, left_out(feed))
+
+
+def _table(visits: Mapping[str, float]) -> bytes:
+    """Writes the CSV that `[places] visits` names."""
+    text = io.StringIO()
+    csv.writer(text).writerows([("place", "vehicles"), *((name, f"{number:g}") for name, number in visits.items())])
+    return text.getvalue().encode()

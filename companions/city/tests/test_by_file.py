@@ -1,0 +1,95 @@
+"""`spec new` of a folder in which each file is of one vehicle, and of folders that only look like it."""
+
+import pytest
+
+from companions.city.tests.circles import rows
+from hatstream_city.draft import by_file
+from hatstream_city.draft.draft import draft
+from pipelines.errors import InputError
+from pipelines.specification import load
+
+NAMES = ["366", "9021", "B-7", "10", "11", "x y"]
+
+
+def folder_of(path, files, names):
+    """files: the rows of each file by its name; names: of the columns."""
+    path.mkdir()
+    for name, lines in files.items():
+        text = "\n".join([",".join(names), *(",".join(map(str, line)) for line in lines)])
+        (path / f"{name}.csv").write_text(text + "\n")
+    return path
+
+
+def by_bus():
+    """Rows without the bus, by another name for it."""
+    buses = sorted({row[0] for row in rows()})
+    return {name: [row[1:] for row in rows() if row[0] == bus] for name, bus in zip(NAMES, buses, strict=True)}
+
+
+def columns_of(path, tmp_path):
+    made = draft(path, adds_and_removes=True)
+    (tmp_path / "drafted.toml").write_text(made.toml)
+    return dict(load(tmp_path / "drafted.toml").input.columns), made
+
+
+def test_the_names_of_files_are_the_vehicles_where_each_is_of_one(tmp_path):
+    columns, made = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
+    assert columns["vehicle"] == "{file}"
+    assert "each file is of one vehicle and named by it: check" in made.toml
+    assert "vehicles = 6 " in made.toml
+    assert any("Which files there are is public" in warning for warning in made.warnings)
+
+
+@pytest.mark.parametrize("name", ["bus", "zone"])
+def test_an_id_that_is_a_column_too_is_taken_as_a_column(name, tmp_path):
+    files = {file: [(f"id {file}", *row) for row in lines] for file, lines in by_bus().items()}
+    columns, _ = columns_of(folder_of(tmp_path / "feed", files, (name, "ts", "lat", "lon", "v")), tmp_path)
+    assert columns["vehicle"] == name
+
+
+def test_a_flag_of_two_values_is_no_vehicle_where_files_are(tmp_path):
+    files = {file: [(number % 2, *row) for number, row in enumerate(lines)] for file, lines in by_bus().items()}
+    columns, _ = columns_of(folder_of(tmp_path / "feed", files, ("flag", "ts", "lat", "lon", "v")), tmp_path)
+    assert columns["vehicle"] == "{file}"
+
+
+def mixed():
+    lines = sorted(row[1:] for row in rows())
+    return {"north": lines[::2], "south": lines[1::2]}
+
+
+def dated():
+    return {f"2026-03-{day:02d}": lines for day, lines in enumerate(by_bus().values(), 1)}
+
+
+@pytest.mark.parametrize("files", [mixed, dated])
+def test_files_of_several_vehicles_or_of_days_are_no_vehicles(files, tmp_path):
+    feed = folder_of(tmp_path / "feed", files(), ("ts", "lat", "lon", "v"))
+    with pytest.raises(InputError, match="where each file is of one vehicle and named by it"):
+        draft(feed, adds_and_removes=True)
+
+
+def test_without_a_look_at_rows_files_of_several_would_be_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(by_file, "is_by_file", lambda sample: by_file.FILE in sample.columns)
+    monkeypatch.setattr("hatstream_city.draft.feed.is_by_file", by_file.is_by_file)
+    feed = folder_of(tmp_path / "feed", mixed(), ("ts", "lat", "lon", "v"))
+    assert columns_of(feed, tmp_path)[0]["vehicle"] == "{file}"
+
+
+def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):
+    """Each holds every bus once, 20 s after the one before; one of them cannot be read."""
+    times = sorted({row[1] for row in rows()})
+    files = {f"snapshot {index:02d}": [row for row in rows() if row[1] == time] for index, time in enumerate(times)}
+    folder = folder_of(tmp_path / "feed", files, ("bus", "ts", "lat", "lon", "v"))
+    (folder / "snapshot 02.csv").write_bytes(b"\x00\x01")
+    columns, made = columns_of(folder, tmp_path)
+    assert columns["vehicle"] == "bus"
+    assert f"{6 * (by_file.NEIGHBOURS - 1 + 5):,} rows looked at" in made.found[0]
+    assert not any("comes twice" in warning for warning in made.warnings)
+
+
+def test_snapshots_without_speeds_tell_how_long_lies_between_them(tmp_path):
+    times = sorted({row[1] for row in rows()})
+    files = {f"snapshot {index:02d}": [row[:4] for row in rows() if row[1] == time] for index, time in enumerate(times)}
+    _, made = columns_of(folder_of(tmp_path / "feed", files, ("bus", "ts", "lat", "lon")), tmp_path)
+    assert "derived_speed = { max_gap_s = 60," in made.toml

@@ -1,0 +1,376 @@
+"""`hatstream spec new`: what it drafts from a sample loads, reads the sample, and warns where it guessed."""
+
+import errno
+import gzip
+import json
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from companions.city.tests.circles import rows
+from hatstream_city.draft import whole
+from hatstream_city.draft.draft import draft
+from hatstream_city.draft.units import zones_at
+from pipelines.errors import InputError
+from pipelines.plan.feed import fullest_period
+from pipelines.specification import load
+from tests import city
+from tests.transforms.inputs import KMH
+
+NAMES = ("Vehicle_ID", "GPS Time", "Latitude", "Longitude", "speed")
+
+
+def as_csv(path, lines, delimiter=",", header=True):
+    texts = [delimiter.join(map(str, row)) for row in ([NAMES] if header else []) + lines]
+    path.write_text("\n".join(texts) + "\n")
+    return path
+
+
+def drafted(path, tmp_path, *, secret=True):
+    """The draft, and the specification that it is."""
+    made = draft(path, adds_and_removes=secret)
+    (tmp_path / "drafted.toml").write_text(made.toml)
+    return made, load(tmp_path / "drafted.toml")
+
+
+def in_form(form, folder, speed="speed"):
+    """The sample in a file of that form. speed: the name of the last column."""
+    records = [dict(zip(NAMES, row, strict=True)) for row in rows()]
+    path = folder / f"sample.{form}"
+    if form == "csv":
+        return as_csv(path, rows())
+    if form == "csv.gz":
+        path.write_bytes(gzip.compress(as_csv(folder / "plain.csv", rows()).read_bytes()))
+    elif form == "json":
+        nested = [
+            {"bus": {"id": bus}, "t": {"recordedAtTime": time}, "geo": {"coordinates": [lon, lat]}, speed: kmh}
+            for bus, time, lat, lon, kmh in rows()
+        ]
+        path.write_text(json.dumps(nested, indent=2))
+    elif form == "jsonl":
+        path.write_text("\n".join(map(json.dumps, records)))
+    elif form == "parquet":
+        pq.write_table(pa.Table.from_pylist(records), path)
+    else:
+        named = [{name.replace(" ", "_"): value for name, value in record.items()} for record in records]
+        types = {name: "double" if isinstance(value, float) else "string" for name, value in named[0].items()}
+        fields = [{"name": name, "type": kind} for name, kind in types.items()]
+        with path.open("wb") as file:
+            fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, named)
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "json", "jsonl", "parquet", "avro"])
+@pytest.mark.parametrize("secret", [True, False])
+def test_a_draft_reads_all_of_its_sample(form, secret, tmp_path):
+    path = in_form(form, tmp_path)
+    made, spec = drafted(path, tmp_path, secret=secret)
+    assert spec.input.name == form.removesuffix(".gz")
+    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    assert spec.timetable.zone == "America/Chicago"
+    assert spec.counts_are_public is not secret
+    assert any("must be public" in line for line in made.warnings) is secret
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "json", "jsonl", "parquet", "avro"])
+def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "NAMES", (*NAMES[:4], "occupancy"))
+    path = in_form(form, tmp_path, speed="occupancy")
+    made, spec = drafted(path, tmp_path)
+    assert spec.input.derived is not None
+    assert spec.input.derived.max_gap_s == 60, "at least twice the 20 s between reports"
+    assert "no column of speeds" in "\n".join(made.found)
+    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    with pytest.raises(InputError, match="positions are public"):
+        draft(path, adds_and_removes=False)
+
+
+@pytest.mark.parametrize(("buses", "days"), [(100, [1]), (101, [1, 28])])
+def test_a_fleet_that_is_large_enough_is_drafted_four_weeks_behind_one_total(buses, days, tmp_path):
+    positions = [(f"B-{bus}", *row[1:]) for bus in range(buses) for row in rows()[: 2 if bus else 40]]
+    made, spec = drafted(as_csv(tmp_path / "sample.csv", positions), tmp_path)
+    assert [span.days for span in spec.account.limit.spans] == days
+    assert ("# A limit for any 28 days is drafted from 150 vehicles on" in made.toml) == (days == [1])
+    assert spec.levels is not None
+    assert (spec.levels.span is None) == (days == [1])
+
+
+def snapshot(form):
+    """The sample's rows as all vehicles of one document; and the path of their array."""
+    vehicles = [dict(zip(("id", "t", "lat", "lon", "speed"), row, strict=True)) for row in rows()]
+    if form == "GTFS-realtime":
+        entities = [
+            {"id": str(number), "vehicle": {"vehicle": {"id": row["id"]}, "timestamp": row["t"],
+             "position": {"latitude": row["lat"], "longitude": row["lon"], "speed": row["speed"]}}}
+            for number, row in enumerate(vehicles)
+        ]  # fmt: skip
+        return {"header": {"gtfsRealtimeVersion": "2.0", "timestamp": "1772459000"}, "entity": entities}, "entity"
+    if form == "GeoJSON":
+        features = [
+            {"type": "Feature", "geometry": {"type": "Point", "coordinates": [row["lon"], row["lat"]]},
+             "properties": {"vehicle": row["id"], "time": row["t"], "speed": row["speed"]}}
+            for row in vehicles
+        ]  # fmt: skip
+        return {"type": "FeatureCollection", "features": features}, "features"
+    if form == "Swiftly":
+        return {"success": True, "data": {"agencyKey": "x", "vehicles": vehicles}}, "data.vehicles"
+    return {"result": vehicles}, "result"
+
+
+@pytest.mark.parametrize("form", ["GTFS-realtime", "GeoJSON", "Swiftly", "result"])
+@pytest.mark.parametrize("in_lines", [False, True])
+def test_of_a_snapshot_in_json_every_vehicle_is_read(form, in_lines, tmp_path):
+    document, place = snapshot(form)
+    path = tmp_path / "poll.json"
+    path.write_text(
+        json.dumps(document) + "\n" + (json.dumps(document | {place.split(".")[0]: None}) if in_lines else "")
+    )
+    made, spec = drafted(path, tmp_path)
+    assert f'records = "{place}"' in made.toml
+    assert spec.input.layout.records == place
+    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+    without = made.toml.replace(f'records = "{place}"', "")
+    (tmp_path / "other.toml").write_text(without)
+    assert load(tmp_path / "other.toml").spec_id != spec.spec_id
+
+
+@pytest.mark.parametrize(("per_mps", "unit"), [(1, "m/s"), (3.6, "km/h"), (2.237, "mph"), (1.944, "knots")])
+def test_the_unit_of_speeds_is_told_by_the_distances_between_positions(per_mps, unit, tmp_path):
+    made, spec = drafted(as_csv(tmp_path / "f.csv", rows(per_mps)), tmp_path)
+    assert f'speed_unit = "{unit}"' in made.toml
+    assert "by the distances" in made.toml
+    assert spec.input.layout.units.value_per_unit == pytest.approx(3.6 / per_mps, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [
+        ("%d.%m.%Y %H:%M:%S", "23.03.2026 08:05:00"),
+        ("%m/%d/%Y %I:%M:%S %p", "03/23/2026 08:05:00 AM"),
+        ("%d/%m/%Y %H:%M:%S", "23/03/2026 08:05:00"),
+    ],
+)
+def test_dates_of_any_country_and_decimal_commas_are_found(form, written, tmp_path):
+    lines = []
+    for bus, time, lat, lon, kmh in rows():
+        moment = datetime.fromisoformat(time).replace(day=23, tzinfo=None)
+        lines.append((bus, moment.strftime(form), *(f"{number}".replace(".", ",") for number in (lat, lon, kmh))))
+    path = as_csv(tmp_path / "f.csv", lines, ";")
+    made, spec = drafted(path, tmp_path)
+    assert f'time_format = "{form}"\n' in made.toml, written
+    assert 'decimal = ","' in made.toml
+    assert 'time_zone = "America/Chicago"' in made.toml
+    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+
+
+def test_days_and_months_that_cannot_be_told_apart_are_said(tmp_path):
+    texts = [(bus, f"02/03/2026 {time[11:19]}", *others) for bus, time, *others in rows()]
+    made, _ = drafted(as_csv(tmp_path / "f.csv", texts), tmp_path)
+    assert '# or "%m/%d/%Y %H:%M:%S"' in made.toml
+    assert any("cannot be told apart" in line for line in made.warnings)
+
+
+def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_path):
+    texts = [(bus, "yesterday", *others) for bus, _, *others in rows()]
+    path = as_csv(tmp_path / "f.csv", texts)
+    with pytest.raises(InputError, match=r"no column of time was made out\. time: looked for ISO 8601") as told:
+        draft(path, adds_and_removes=True)
+    assert "lat:" not in str(told.value)
+    assert "yesterday" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "rule"), [("utf-16", "the text is UTF-16: save it as UTF-8"), ("latin-1", "first line is not UTF-8")]
+)
+def test_letters_that_no_release_can_read_are_named(encoding, rule, tmp_path):
+    path = as_csv(tmp_path / "f.csv", rows())
+    path.write_bytes(path.read_text().replace("Longitude", "Länge").encode(encoding))
+    with pytest.raises(InputError, match=rule):
+        draft(path, adds_and_removes=True)
+
+
+def test_slots_follow_a_clock_that_changes_by_half_an_hour(tmp_path):
+    there = [(bus, time, lat - 61.8, lon + 256.83, speed) for bus, time, lat, lon, speed in rows()]
+    made, spec = drafted(as_csv(tmp_path / "f.csv", there), tmp_path)
+    assert (spec.timetable.zone, spec.timetable.slot_minutes) == ("Australia/Lord_Howe", 30)
+    assert "changes its clock by half hours" in made.toml
+
+
+def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, monkeypatch):
+    """As of a file that is sorted by vehicle: the rows from which the columns are told are of two vehicles."""
+    early = [row for row in rows() if row[0] in ("B-0", "B-1")] * 260
+    late = [(bus, time, lat + 0.3, *rest) for bus, time, lat, *rest in rows()]
+    assert len(early) > 20_000
+    path = as_csv(tmp_path / "f.csv", early + late)
+    of_early, of_all = (draft(sample, adds_and_removes=True) for sample in (as_csv(tmp_path / "e.csv", early), path))
+    assert "vehicles = 2 " in of_early.toml
+    assert "vehicles = 6 " in of_all.toml
+    assert of_all.toml.count("ffffff") > of_early.toml.count("ffffff")
+    told = "Not all rows of the sample were looked at"
+    assert not any(told in line for line in of_all.warnings)
+    monkeypatch.setattr(whole, "MOST_ROWS", 20_000)
+    assert any(told in line for line in draft(path, adds_and_removes=True).warnings)
+
+
+@pytest.mark.parametrize("damage", ["crash", "nonsense"])
+def test_a_sample_that_cannot_be_read_beyond_its_first_rows_is_not_counted(damage, tmp_path, monkeypatch):
+    """A file may end whoever reads it, or raise what it likes: in a process of its own."""
+    monkeypatch.setattr(whole, "_layout", lambda *_: Damaged(damage))
+    assert whole.counted(str(as_csv(tmp_path / "f.csv", rows())), None, None, 7) is None
+
+
+class Damaged:
+    units = KMH
+
+    def __init__(self, damage):
+        self.damage = damage
+
+    def read(self, _path):
+        if self.damage == "crash":
+            os.abort()
+        raise LookupError(self.damage)
+
+
+def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_path):
+    names = ("location_ping_id", "service_date", "event_timestamp", "vehicle_id", "latitude", "longitude", "speed")
+    for offset, layout in (("-06:00", "tides"), ("", "csv")):
+        lines = [(number, row[1][:10], row[1][:19] + offset, row[0], *row[2:]) for number, row in enumerate(rows(1))]
+        path = tmp_path / f"{layout}.csv"
+        path.write_text("\n".join(",".join(map(str, line)) for line in [names, *lines]))
+        _, spec = drafted(path, tmp_path)
+        assert spec.input.name == layout
+        assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_another_delimiter_and_no_header_are_found(delimiter, tmp_path):
+    made, spec = drafted(as_csv(tmp_path / "f.csv", rows(), delimiter, header=False), tmp_path)
+    assert json.loads(spec.text)["input"]["delimiter"] == delimiter
+    assert json.loads(spec.text)["input"]["columns"] == {
+        "vehicle": "1", "time": "2", "lat": "3", "lon": "4", "speed": "5",
+    }  # fmt: skip
+    assert any("by values alone" in line for line in made.warnings)
+
+
+@pytest.mark.parametrize("by_lon", [False, True])
+def test_which_of_two_numbers_is_the_latitude_is_told_by_where_land_is(by_lon, tmp_path):
+    moved = [(bus, time, lat - 53.8, lon + 51.0, speed) for bus, time, lat, lon, speed in rows()]  # Sao Paulo
+    lines = [(bus, time, lon, lat, speed) for bus, time, lat, lon, speed in moved] if by_lon else moved
+    columns = json.loads(drafted(as_csv(tmp_path / "f.csv", lines, header=False), tmp_path)[1].text)["input"]["columns"]
+    assert (columns["lat"], columns["lon"]) == (("4", "3") if by_lon else ("3", "4"))
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 10**9)])
+def test_times_in_numbers_are_told_by_their_size(unit, scale, tmp_path):
+    lines = [(bus, (1_770_000_000 + 20 * number) * scale, *rest) for number, (bus, _, *rest) in enumerate(rows())]
+    assert f'time_unit = "{unit}"' in drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)[0].toml
+
+
+def test_times_without_an_offset_get_a_zone_to_check(tmp_path):
+    lines = [(bus, time.removesuffix("-06:00"), *rest) for bus, time, *rest in rows()]
+    made, spec = drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)
+    assert 'time_zone = "America/Chicago"  # times have no offset' in made.toml
+    assert spec.input.layout.units.zone == "America/Chicago"
+
+
+def test_names_of_columns_may_be_of_another_language(tmp_path):
+    header = "Fahrzeug;Zeit;Breite;Länge;v_kmh"
+    (tmp_path / "feed.csv").write_text("\n".join([header, *(";".join(map(str, row)) for row in rows())]))
+    made, spec = drafted(tmp_path / "feed.csv", tmp_path)
+    assert dict(spec.input.columns) == {
+        "vehicle": "Fahrzeug", "time": "Zeit", "lat": "Breite", "lon": "Länge", "speed": "v_kmh"
+    }  # fmt: skip
+    assert not any("by values alone" in line for line in made.warnings)
+    assert any("speeds in km/h" in line for line in made.found)
+
+
+def test_columns_that_may_hold_speeds_are_named_where_none_was_found(tmp_path):
+    (tmp_path / "feed.csv").write_text("\n".join(["bus,t,lat,lon,tempo", *(",".join(map(str, row)) for row in rows())]))
+    made, _ = drafted(tmp_path / "feed.csv", tmp_path)
+    assert any("name it in input.columns: tempo." in line for line in made.warnings)
+
+
+def test_the_time_zone_is_that_of_the_place_and_not_of_the_nearest_city():
+    assert zones_at(28.6, 77.2) == ["Asia/Kolkata"]  # Delhi, though Kathmandu is nearer than Kolkata
+    assert zones_at(48.1, 11.6) == ["Europe/Berlin"]
+    assert zones_at(43.8, 87.6) == ["Asia/Shanghai", "Asia/Urumqi"]  # both clocks are in use
+
+
+def test_no_message_shows_a_value_of_a_row(tmp_path):
+    made, _ = drafted(as_csv(tmp_path / "f.csv", rows()), tmp_path)
+    said = "\n".join([*made.found, *made.warnings])
+    assert "B-1" not in said
+    assert "B-1" not in made.toml
+    assert "2026-03-02" not in said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"hello\n", b"a,b\n1,2\n", b"\x00\x01\x02", b"[]", b"{", b"[1,2]", b"PAR1", b"Obj\x01", b'{"a": 1}\n'],
+)
+def test_what_is_no_feed_is_refused(content, tmp_path):
+    path = tmp_path / "sample"
+    path.write_bytes(content)
+    with pytest.raises(InputError):
+        draft(path, adds_and_removes=True)
+
+
+def test_a_draft_that_the_disk_had_no_room_for_leaves_nothing_in_the_way(tmp_path, hatstream, monkeypatch):
+    def full(path, _content):
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    command = ["spec", "new", "--sample", city.write(tmp_path)[1], "--output", tmp_path / "new.toml"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        code, _, err = hatstream(*command)
+    assert (code, err.splitlines()[-1]) == (4, f"hatstream: {tmp_path / 'new.toml'}: No space left on device")
+    assert hatstream(*command)[0] == 0
+
+
+def test_a_draft_is_written_once_and_checked(tmp_path, hatstream):
+    sample = city.write(tmp_path)[1]
+    code, out, err = hatstream("spec", "new", "--sample", sample, "--output", tmp_path / "new.toml")
+    assert (code, out) == (0, "")
+    assert "WARNING: The region" in err
+    quiet = hatstream("--quiet", "spec", "new", "--sample", sample, "--output", tmp_path / "quiet.toml")[2]
+    assert all(line.startswith("WARNING: ") for line in quiet.splitlines())
+    assert hatstream("spec", "check", tmp_path / "new.toml")[0] == 0
+    opening = ["init", "--spec", tmp_path / "new.toml", "--ledger", tmp_path / "ledger.sqlite"]
+    code, _, err = hatstream(*opening)
+    assert (code, (tmp_path / "ledger.sqlite").exists()) == (2, False)
+    assert "the region was drafted from a sample of reports" in err
+    assert hatstream(*opening, "--region-is-public")[0] == 0
+    report = ["report", "--spec", tmp_path / "new.toml", *opening[3:], "--output", tmp_path / "report.html"]
+    assert hatstream(*report)[0] == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "from a sample of reports: where these vehicles drove is not hidden" in page
+    assert "Not protected: the region itself" in page
+    assert hatstream("spec", "new", "--sample", sample, "--output", tmp_path / "new.toml")[0] == 1
+
+
+def test_where_a_region_comes_from_decides_no_release_and_is_no_matter_where_driving_is_public(tmp_path, hatstream):
+    made, spec = drafted(as_csv(tmp_path / "f.csv", rows()), tmp_path)
+    other = tmp_path / "other.toml"
+    other.write_text(made.toml.replace('region_source = "sample"', 'region_source = "timetable"'))
+    assert (load(other).spec_id, spec.region_tells, load(other).region_tells) == (spec.spec_id, True, False)
+    assert hatstream("init", "--spec", other, "--ledger", tmp_path / "a.sqlite")[0] == 0
+    public, _ = drafted(tmp_path / "f.csv", tmp_path, secret=False)
+    other.write_text(public.toml.replace('region = "occupied"', 'region = "occupied"\nregion_source = "sample"'))
+    assert hatstream("init", "--spec", other, "--ledger", tmp_path / "b.sqlite")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "layout"),
+    [("capmetro/2016-11-24.csv", "capmetro"), ("surat/suratITMS.json", "iudx"), ("gtfs_rt/mbta.pb", "gtfs-realtime")],
+)
+def test_real_feeds_are_recognised(telemetry, file, layout, tmp_path):
+    _, spec = drafted(telemetry / file, tmp_path)
+    assert spec.input.name == layout
+    assert len(spec.cells.region) > 40

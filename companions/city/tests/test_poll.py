@@ -1,0 +1,314 @@
+"""Polling an address: a local server that fails, repeats, drips, redirects, lies, and asks for patience."""
+
+import gzip
+import signal
+import subprocess
+import sys
+import zlib
+
+import pytest
+from google.transit import gtfs_realtime_pb2
+
+from hatstream_city.collect import asking, exchange
+from hatstream_city.collect import poll as module
+from hatstream_city.collect.poll import Poller
+from tests.hostile.servers import ENDLESS, Service, answer, redirect
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Exchanges that end need no process of their own here, which takes half a second."""
+    monkeypatch.setattr(module, "exchanged", lambda question, _: asking.exchanged_here(question))
+
+
+@pytest.fixture
+def apart(monkeypatch):
+    """As it is in use."""
+    monkeypatch.setattr(module, "exchanged", exchange.exchanged)
+
+
+@pytest.fixture
+def service():
+    with Service() as running:
+        yield running
+
+
+def feed(timestamp):
+    """The smallest message that decodes."""
+    message = gtfs_realtime_pb2.FeedMessage()
+    message.header.gtfs_realtime_version = "2.0"
+    message.header.timestamp = timestamp
+    return message.SerializeToString()
+
+
+ONE, TWO = feed(1), feed(2)
+
+
+def breaks_off(handler):
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b"half")
+
+
+def outcomes(service, *answers):
+    service.answers = list(answers)
+    poller = Poller(service.url, 15)
+    return poller, [poller.poll() for _ in answers]
+
+
+def test_a_message_is_new_once_and_the_same_bytes_again_are_unchanged(service):
+    _, results = outcomes(service, answer(body=ONE), answer(body=ONE), answer(body=TWO))
+    assert results == [("new", ONE), ("unchanged", b""), ("new", TWO)]
+
+
+def test_it_asks_only_for_what_is_newer_than_what_it_has(service):
+    dated = {"ETag": '"7"', "Last_Modified": "Sun, 22 Nov 2026 00:00:00 GMT"}
+    _, results = outcomes(service, answer(body=ONE, **dated), answer(304))
+    assert [outcome for outcome, _ in results] == ["new", "unchanged"]
+    assert service.asked[1]["If-None-Match"] == '"7"'
+    assert service.asked[1]["If-Modified-Since"] == "Sun, 22 Nov 2026 00:00:00 GMT"
+
+
+def test_unchanged_is_no_answer_to_who_has_nothing(service):
+    poller, results = outcomes(service, answer(304))
+    assert [outcome for outcome, _ in results] == ["failed"]
+    assert poller.reason == "HTTP 304 to who has no message yet"
+    assert poller.wait_s() == 30
+
+
+@pytest.mark.parametrize("failure", [answer(500), answer(404), answer(200), breaks_off])
+def test_a_failure_keeps_nothing_and_the_next_message_is_still_new(service, failure):
+    _, results = outcomes(service, failure, answer(body=ONE))
+    assert results == [("failed", b""), ("new", ONE)]
+
+
+@pytest.mark.usefixtures("apart")
+def test_an_exchange_apart_gives_what_one_here_does(service):
+    dated = {"ETag": '"7"', "Last_Modified": "Sun, 22 Nov 2026 00:00:00 GMT"}
+    service.answers = [answer(body=ONE, **dated)] * 2 + [answer(503, Retry_After="90")] * 2
+    for _ in range(2):
+        question = exchange.Question(service.url, {}, 60)
+        assert exchange.exchanged(question, lambda: False) == asking.exchanged_here(question)
+
+
+@pytest.mark.usefixtures("apart")
+@pytest.mark.parametrize("name", sorted(ENDLESS))
+def test_an_exchange_that_has_no_end_is_given_up_at_its_deadline(service, monkeypatch, name):
+    monkeypatch.setattr(module, "WHOLE_S", 0.8)
+    poller, results = outcomes(service, ENDLESS[name])
+    assert results == [("failed", b"")]
+    assert poller.reason == "not complete after 0.8 s"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_the_middle_of_an_exchange(service, tmp_path, number):
+    service.answers = [ENDLESS["header"]]
+    command = [sys.executable, "-m", "pipelines.cli", "collect", "--url", service.url, "--output", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        assert service.was_asked.wait(60)
+        running.send_signal(number)
+        said, _ = running.communicate(timeout=30)
+    assert (running.returncode, said) == (4, "0 messages kept, 0 unchanged, 0 failures\n")
+
+
+def test_asking_loads_what_is_heavy_in_the_process_that_is_ended_alone(service, tmp_path):
+    service.answers = [redirect("http://[::1")]
+    asking = ["collect", "--url", service.url, "--output", str(tmp_path), "--for", "0.1", "--every", "1"]
+    program = f"""
+import sys
+from pipelines.cli import main
+assert main({asking!r}) == 4
+print(sorted({{"requests", "urllib3", "confluent_kafka", "numpy", "pyarrow"}} & sys.modules.keys()))
+"""
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert process.stdout.splitlines()[-1:] == ["[]"], process.stderr
+
+
+def hinted(*statuses):
+    """An answer behind others that are none yet."""
+
+    def send(handler):
+        for status in statuses:
+            handler.send_response_only(status)
+            handler.send_header("Link", "</style.css>; rel=preload")
+            handler.send_header("Connection", "close")
+            handler.end_headers()
+        answer(body=ONE)(handler)
+
+    return send
+
+
+def test_answers_that_only_say_that_one_will_come_are_no_failures(service):
+    _, told = outcomes(service, hinted(103), hinted(100, 102, 103, 103))
+    assert told == [("new", ONE), ("unchanged", b"")]
+    poller, told = outcomes(service, hinted(101))
+    assert (told, poller.reason) == ([("failed", b"")], "HTTP 101")
+
+
+def packed(body, encoding="gzip"):
+    return answer(body=body, Content_Encoding=encoding)
+
+
+def test_a_compressed_answer_is_kept_as_it_was_before(service):
+    _, told = outcomes(service, packed(gzip.compress(ONE)), packed(gzip.compress(TWO[:5]) + gzip.compress(TWO[5:])))
+    assert told == [("new", ONE), ("new", TWO)]
+    assert service.asked[0]["Accept-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "reason"),
+    [
+        (gzip.compress(ONE)[:-5], "gzip", "the answer broke off"),
+        (gzip.compress(ONE)[:-8] + bytes(8), "gzip", "the answer is not compressed as it says"),
+        (gzip.compress(ONE)[:10] + b"\x07" * 30, "gzip", "the answer is not compressed as it says"),
+        (ONE, "gzip", "the answer is not compressed as it says"),
+        (gzip.compress(bytes((64 << 20) + 1)), "gzip", "more than 64 MiB"),
+        (zlib.compress(ONE), "deflate", "the answer is compressed in another way than gzip"),
+    ],
+    ids=["cut", "another sum", "nonsense", "plain", "bomb", "deflate"],
+)
+def test_a_compressed_answer_without_its_end_is_not_kept(service, body, encoding, reason):
+    """Of a message that lost its end some decode, with fewer vehicles."""
+    poller, told = outcomes(service, packed(body, encoding))
+    assert (told, poller.reason) == ([("failed", b"")], reason)
+
+
+def test_an_answer_larger_than_any_feed_is_given_up(service):
+    poller, results = outcomes(service, answer(body=bytes((64 << 20) + 1)))
+    assert results == [("failed", b"")]
+    assert poller.reason == "more than 64 MiB"
+
+
+@pytest.mark.parametrize("every", ["inf", "1e10"])
+def test_a_wait_that_no_clock_can_wait_for_is_refused_at_once(hatstream, tmp_path, every):
+    code, _, err = hatstream("collect", "--url", "http://127.0.0.1:1/", "--output", tmp_path, "--every", every)
+    assert (code, "1<=x<=86400" in err) == (1, True), err
+
+
+@pytest.mark.parametrize("option", ["--every", "--for"])
+def test_a_wait_that_is_no_number_is_refused_at_once(hatstream, tmp_path, option):
+    """Every comparison with nan is false, those with the ends of a range too."""
+    code, _, err = hatstream("collect", "--url", "http://127.0.0.1:1/", "--output", tmp_path, "--for", 0, option, "nan")
+    assert (code, f"'{option}': nan is no finite number" in err) == (1, True), err
+
+
+@pytest.mark.parametrize("body", [b"<!DOCTYPE html><title>maintenance</title>", b"{}", ONE[:-1], b"\x00"])
+def test_what_is_no_feed_is_not_kept_whatever_the_status_says(service, hatstream, tmp_path, body):
+    service.answers = [answer(body=body)]
+    code, _, err = hatstream("collect", "--url", service.url, "--output", tmp_path, "--for", "0.1", "--every", "1")
+    assert (code, list(tmp_path.iterdir())) == (4, [])
+    assert "the answer is not a GTFS-realtime message" in err
+
+
+def test_a_redirect_to_the_same_place_is_followed(service):
+    _, results = outcomes(service, redirect("/elsewhere"), answer(body=ONE))
+    assert results[0] == ("new", ONE)
+    assert len(service.asked) == 3  # the second question asks once
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://127.0.0.2:{port}/", "https://127.0.0.1:{port}/", "http://localhost:{port}/", "http://127.0.0.1:1/",
+     "http://169.254.169.254/latest", "file:///etc/passwd", "//elsewhere.example/"],
+)  # fmt: skip
+def test_a_redirect_that_leaves_scheme_host_or_port_is_refused(service, location):
+    poller, results = outcomes(service, redirect(location))
+    assert results == [("failed", b"")]
+    assert poller.reason.startswith("redirects to another scheme, host or port")
+
+
+def test_a_secret_header_goes_nowhere_else(service):
+    with Service() as other:
+        other.answers = [answer(body=ONE)]
+        service.answers = [redirect(other.url)]
+        assert Poller(service.url, 15, {"X-Api-Key": "s3cret"}).poll() == ("failed", b"")
+        assert other.asked == []
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "http://127.0.0.1:port/", "http://127.0.0.1:99999999/"])
+def test_a_redirect_to_what_is_no_address_is_a_failure(service, location):
+    poller, results = outcomes(service, redirect(location))
+    assert (results, poller.reason) == ([("failed", b"")], "redirects to what is no address")
+
+
+def test_redirects_in_a_circle_are_given_up(service):
+    poller, _ = outcomes(service, redirect("/feed.pb"))
+    assert poller.reason == "redirects more than 5 times"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://127.0.0.1:1/feed?key=s3cret", "no connection"),
+        ("http://[::1/feed?key=s3cret", "the address or the answer is not HTTP"),
+    ],
+)
+def test_a_failure_is_told_in_words_that_do_not_show_the_address(url, reason):
+    poller = Poller(url, 15)
+    poller.poll()
+    assert poller.reason.startswith(reason)
+    assert "s3cret" not in poller.reason
+
+
+def test_an_answer_that_breaks_off_is_told_as_such(service):
+    poller, _ = outcomes(service, breaks_off)
+    assert poller.reason == "the answer broke off"
+
+
+def test_waits_double_with_each_failure_in_a_row_and_end_with_a_success(service):
+    service.answers = [answer(500), answer(500), answer(500), answer(body=ONE)]
+    poller, waits = Poller(service.url, 15), []
+    for _ in range(4):
+        poller.poll()
+        waits.append(poller.wait_s())
+    assert waits == [30, 60, 120, 15]
+
+
+def test_a_service_that_asks_for_patience_gets_it(service):
+    poller, _ = outcomes(service, answer(429, Retry_After="90"))
+    assert poller.wait_s() == 90
+
+
+def test_nobody_at_the_address_is_a_failure_like_any_other():
+    poller = Poller("http://127.0.0.1:9/feed.pb", 15)
+    assert poller.poll() == ("failed", b"")
+    assert poller.wait_s() == 30
+
+
+def test_a_service_s_key_is_sent_and_never_shown(service, hatstream, tmp_path):
+    service.answers = [answer(403)]
+    code, out, err = hatstream(
+        "collect",
+        "--url",
+        service.url,
+        "--output",
+        tmp_path,
+        "--header",
+        "X-Api-Key: s3cret",
+        "--for",
+        "0.1",
+        "--every",
+        "1",
+    )
+    assert code == 4
+    assert service.asked[0]["X-Api-Key"] == "s3cret"
+    assert "s3cret" not in out + err
+    assert "HTTP 403" in err
+
+
+def test_each_new_message_is_one_file_whose_name_sorts_by_time(service, hatstream, tmp_path):
+    service.answers = [answer(body=ONE), answer(body=ONE), answer(body=TWO)]
+    code, out, _ = hatstream("collect", "--url", service.url, "--output", tmp_path, "--for", "2.5", "--every", "1")
+    assert code == 0
+    assert [path.read_bytes() for path in sorted(tmp_path.glob("*.pb"))] == [ONE, TWO]
+    assert out.startswith("2 messages kept, ")
+    assert out.endswith(" unchanged, 0 failures\n")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--url", "ftp://a/b", "--output", "out"), ("--url", "http://127.0.0.1/"), ("--url", "http://a", "--kafka", "x")],
+)
+def test_wrong_options_are_refused(hatstream, options):
+    assert hatstream("collect", *options)[0] == 1

@@ -1,0 +1,250 @@
+"""What a timetable says: days, hours, vehicles at once, what they touch; the region, names of places, route lines."""
+
+import json
+import zipfile
+from dataclasses import astuple
+
+import h3
+import numpy as np
+import pytest
+
+from companions.city.tests.feeds import FEED, WEEKDAYS, write
+from hatstream_city.timetable.gtfs import read_gtfs
+from hatstream_city.timetable.surroundings import simplified
+from hatstream_city.timetable.town import read_town
+from hatstream_lab.demo.streets import streets
+from hatstream_lab.demo.timetable import write_timetable
+from hatstream_lab.made_up_fleet import MadeUpFleet
+from pipelines.errors import InputError
+from pipelines.specification import load
+from transforms.places.hexagons import cells_of_geojson
+
+
+def town(folder, **tables):
+    return read_town(write(folder / "feed.zip", {**FEED, **tables}), 7)
+
+
+def test_vehicles_hours_and_days_are_those_of_the_day_with_the_most_trips(tmp_path):
+    service = town(tmp_path).service
+    assert (service.vehicles, service.blocks, service.hours) == (2, 2, (6, 9))
+    assert (service.first.isoformat(), service.last.isoformat()) == ("2026-05-11", "2026-05-15")
+    assert service.weekdays == ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
+
+
+def test_two_duties_one_after_the_other_are_one_vehicle_s(tmp_path):
+    later = FEED["stop_times"].replace("T3,2,B,06:50", "T3,2,B,09:50").replace("T3,1,A,06:30", "T3,1,A,08:45")
+    assert (town(tmp_path, stop_times=later).service.vehicles, town(tmp_path).service.vehicles) == (1, 2)
+    at_once = later.replace("T3,1,A,08:45", "T3,1,A,08:35")  # less than ten minutes to turn
+    assert town(tmp_path, stop_times=at_once).service.vehicles == 2
+
+
+def test_trips_without_blocks_are_duties_of_their_own(tmp_path):
+    service = town(tmp_path, trips=FEED["trips"].replace("B1", "").replace("B2", "")).service
+    assert (service.vehicles, service.blocks) == (2, 3)
+
+
+def test_a_vehicle_touches_the_cells_and_hours_of_its_stops(tmp_path):
+    """Of two vehicles: one at three stops in three hours, one at two in one hour; the middle of 5 and 2 HATs is 3.5."""
+    profile = town(tmp_path).service.profile
+    assert astuple(profile)[1] == 2  # of 3 and 2 cells, 2.5, to one digit
+    assert (profile.hours, profile.parts) == (2, 2)
+
+
+def test_exceptions_take_days_away_and_add_others(tmp_path):
+    dates = "service_id,date,exception_type\n" + "".join(f"week,202605{day},2\n" for day in range(11, 16))
+    service = town(tmp_path, calendar_dates=dates + "week,20260516,1\n").service
+    assert (service.day.isoformat(), service.weekdays) == ("2026-05-16", ("Saturday",))
+    with pytest.raises(InputError, match="no trip on any day"):
+        town(tmp_path, calendar_dates=dates)
+
+
+def test_trips_by_frequency_run_once_for_each_departure(tmp_path):
+    every = "trip_id,start_time,end_time,headway_secs\nT1,06:00:00,08:00:00,600\n"
+    service = town(tmp_path, frequencies=every).service
+    assert service.blocks == 12 + 2
+    assert service.vehicles >= 7  # an hour's trip each ten minutes, and ten minutes to turn
+
+
+def test_hours_after_midnight_are_the_clock_s_and_what_is_left_out_is_said(tmp_path):
+    lines = [
+        f"N{number},{stop},A,{hour}:00:00,{hour}:00:00\n"
+        for number, hour in enumerate([5, 6, 25] * 1)
+        for stop in (1, 2)
+    ]
+    trips = "trip_id,route_id,service_id\n" + "".join(f"N{number},R1,week\n" for number in range(3))
+    service = town(tmp_path, trips=trips, stop_times=FEED["stop_times"].splitlines()[0] + "\n" + "".join(lines)).service
+    assert (service.hours, service.outside) == ((1, 7), 0.0)
+
+
+def test_the_region_is_the_cells_of_lines_and_stops_and_its_file_gives_exactly_these(tmp_path):
+    timetable = town(tmp_path)
+    for lat in (50.5, 50.475, 50.45, 50.4):  # stops, and the way between them
+        assert h3.latlng_to_cell(lat, -104.6, 7) in timetable.cells
+    document = json.loads(timetable.files("town")["town-region.geojson"])
+    assert {h3.int_to_str(cell) for cell in cells_of_geojson(document, 7)} == timetable.cells
+
+
+def test_shapes_lead_where_stops_do_not(tmp_path):
+    trips = "trip_id,route_id,service_id,shape_id\nT1,R1,week,S\nT2,R1,week,\nT3,R10,week,missing\n"
+    shapes = (
+        "shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence\nS,50.40,-104.6,30\nS,50.45,-104.9,20\nS,50.5,-104.6,1\n"
+    )
+    timetable = town(tmp_path, trips=trips, shapes=shapes)
+    assert h3.latlng_to_cell(50.45, -104.9, 7) in timetable.cells
+    assert h3.latlng_to_cell(50.475, -104.6, 7) in timetable.cells  # the trips without a shape go from stop to stop
+
+
+def test_places_are_called_by_their_busiest_stop_and_the_routes_that_pass(tmp_path):
+    named = {
+        feature["properties"]["place"]: (feature["properties"]["name"], feature["properties"]["note"])
+        for feature in json.loads(town(tmp_path).files("t")["t-places.geojson"])["features"]
+    }
+    assert named[h3.latlng_to_cell(50.45, -104.6, 7)] == ("Market", "routes 1, 10")
+    between = h3.latlng_to_cell(50.425, -104.6, 7)
+    assert named[between][0].startswith("near ")
+    assert named[between][1] == "route 1"
+
+
+def test_routes_may_be_called_by_what_is_a_digit_and_no_number(tmp_path):
+    names = town(tmp_path, routes=FEED["routes"].replace("R1,1,", "R1,²,")).documents["places"]["features"]
+    assert "route ²" in {feature["properties"]["note"] for feature in names}
+
+
+def test_the_ground_has_a_line_for_each_route_with_its_colour(tmp_path):
+    lines = json.loads(town(tmp_path).files("t")["t-ground.geojson"])["features"]
+    assert [(line["properties"]["name"], line["properties"]["colour"]) for line in lines] == [
+        ("1", "ff0000"),
+        ("10", ""),
+    ]
+
+
+def test_a_simplified_line_keeps_its_bends_and_its_ends():
+    lat, lon = np.zeros(101), np.linspace(0, 0.1, 101)
+    lat[50] = 0.001  # a hundred metres
+    assert simplified(lat, lon).tolist() == [0, 49, 50, 51, 100]
+
+
+def test_feeds_as_agencies_write_them_are_read(tmp_path):
+    stops = "\ufeff" + FEED["stops"].replace("stop_id,stop_name", 'stop_id , "stop_name"').replace(
+        "Market", '"Market, old"'
+    )
+    path = write(
+        tmp_path / "feed.zip",
+        {**FEED, "stops": stops + "D,Nowhere,,\nE,short\n", "frequencies": "trip_id\n"},
+        folder="gtfs/",
+    )
+    feed = read_gtfs(path)
+    assert feed.tables["frequencies"].num_rows == 0
+    assert feed.tables["stops"]["stop_name"].to_pylist()[1] == "Market, old"
+    assert feed.skipped == 1
+    assert np.isnan(feed.stop_positions[0]).tolist() == [False, False, False, True]
+    assert feed.stop_times.s.tolist() == [21600, 23400, 25200, 25800, 30600, 23400, 24600]
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path)
+    assert read_town(tmp_path / "gtfs", 7).cells == read_town(path, 7).cells
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"stops": None}, "no stops.txt"),
+        ({"stop_times": "trip_id\n"}, "stop_times.txt has no row"),
+        ({"stop_times": "trip_id,stop_id\nT1,A\n"}, "no stop"),
+        ({"stop_times": "trip_id,stop_id\nT1,A,\n"}, "has no row with as many columns as its header"),
+        ({"old/stops": FEED["stops"]}, "holds more than one stops.txt: unpack it, and name the folder of one feed"),
+        ({"stops": FEED["stops"].replace("50.", "150.")}, "no stop that is served has a position"),
+        ({"agency": "\x00\xff"}, "agency.txt"),
+        ({"routes": FEED["routes"].encode() + b"R9,\xd8,\n"}, "routes.txt cannot be read .* in UTF-8"),
+        ({"agency": FEED["agency"].replace("Regina", "Nowhere")}, "agency_timezone must be a name like"),
+        ({"agency": FEED["agency"].replace("America/Regina", "localtime")}, "agency_timezone must be a name like"),
+        ({"agency": FEED["agency"].replace("America/Regina", "")}, "agency.txt has no agency_timezone"),
+        ({name: text.replace(",", ";") for name, text in FEED.items()}, "agency.txt has no agency_timezone, .* commas"),
+        (
+            {"frequencies": "trip_id,start_time,end_time,headway_secs\n" + "T1,0:00:00,96:00:00,1\n" * 20},
+            "headway_secs",
+        ),
+    ],
+)
+def test_what_is_no_timetable_is_refused_in_a_sentence(tmp_path, tables, said):
+    kept = {name: text for name, text in {**FEED, **tables}.items() if text is not None}
+    with pytest.raises(InputError, match=said):
+        read_town(write(tmp_path / "feed.zip", kept), 7)
+
+
+def test_no_zip_is_refused(tmp_path):
+    (tmp_path / "feed.zip").write_bytes(b"PK nothing")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_gtfs(tmp_path / "feed.zip")
+
+
+def test_a_specification_is_drafted_from_a_timetable_alone(tmp_path, hatstream):
+    write(tmp_path / "feed.zip")
+    target = tmp_path / "town.toml"
+    code, _, err = hatstream("spec", "new", "--gtfs", tmp_path / "feed.zip", "--output", target)
+    assert (code, "2 vehicles under way at once" in err) == (0, True)
+    spec = load(target)
+    assert (spec.timetable.zone, spec.timetable.service_start_minute, spec.timetable.service_end_minute) == (
+        "America/Regina",
+        360,
+        540,
+    )
+    assert len(spec.cells.region or ()) == len(read_town(tmp_path / "feed.zip", 7).cells)
+    assert spec.levels is not None
+    assert spec.levels.fleet.vehicles == 2
+    for again in ("town.toml", "other.toml"):
+        (tmp_path / "other-places.geojson").write_text("mine")
+        code, _, err = hatstream("spec", "new", "--gtfs", tmp_path / "feed.zip", "--output", tmp_path / again)
+        assert (code, "is there already" in err) == (1, True)
+    assert (tmp_path / "other-places.geojson").read_text() == "mine"
+    assert not (tmp_path / "other.toml").exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--gtfs", "feed.zip"]])
+def test_a_draft_needs_a_source_and_a_timetable_s_files_a_place(tmp_path, hatstream, options, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "feed.zip")
+    assert hatstream("spec", "new", *options)[0] == 1
+
+
+def test_rows_that_are_left_out_are_told(tmp_path, hatstream):
+    write(tmp_path / "feed.zip", {**FEED, "stop_times": FEED["stop_times"] + "T3,3,C,06:55:00,06:55:00,\n"})
+    asked = ("spec", "new", "--gtfs", tmp_path / "feed.zip", "--output", tmp_path / "town.toml")
+    code, _, err = hatstream(*asked)
+    assert (code, "1 row of the timetable has more or fewer columns than its header, and is left out" in err) == (
+        0,
+        True,
+    ), err
+
+
+def test_a_sample_that_leaves_the_timetable_is_told(tmp_path, hatstream):
+    write(tmp_path / "feed.zip", {**FEED, "agency": FEED["agency"].replace("America/Regina", "America/Toronto")})
+    rows = "".join(
+        f"B{bus},2026-05-13T0{hour}:00:0{bus}-06:00,{lat},-104.6,{20 + bus}\n"
+        for hour in range(6, 9)
+        for bus in range(4)
+        for lat in (50.45, 51.0)
+    )
+    (tmp_path / "feed.csv").write_text("bus,time,lat,lon,speed_kmh\n" + rows)
+    files = ["--gtfs", tmp_path / "feed.zip", "--sample", tmp_path / "feed.csv", "--output", tmp_path / "town.toml"]
+    code, _, err = hatstream("spec", "new", *files)
+    assert code == 0
+    assert "1 of the sample's 2 cells are not in the timetable's region" in err
+    assert "the timetable says America/Toronto" in err
+    assert "made from the sample" not in err
+
+
+def test_the_made_up_town_has_a_timetable_that_its_fleet_keeps_to(tmp_path):
+    fleet = MadeUpFleet(vehicles=30, routes=4)
+    write_timetable(fleet, tmp_path / "town.zip")
+    written = (tmp_path / "town.zip").read_bytes()
+    write_timetable(fleet, tmp_path / "again.zip")
+    assert written == (tmp_path / "again.zip").read_bytes()
+    timetable = read_town(tmp_path / "town.zip", 7)
+    assert (timetable.zone, timetable.service.blocks, len(timetable.service.weekdays)) == (fleet.zone, 30, 7)
+    assert 15 <= timetable.service.vehicles <= 30
+    assert WEEKDAYS.count(",") == 6
+
+
+def test_streets_of_a_made_up_town_of_many_routes_have_names_of_their_own():
+    features = streets(MadeUpFleet(vehicles=30, routes=30))["features"]
+    assert len({feature["properties"]["name"] for feature in features}) == len(features)

@@ -1,0 +1,1 @@
+"""Evaluates mechanisms, simulates a bus fleet, and starts servers for tests."""

@@ -1,0 +1,213 @@
+"""`hatstream demo`: four days of a made-up bus fleet, released as a city would, and how near to the truth that is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import answer, console, json_option, progress_bars
+from pipelines.commands.terminal import table_of
+from pipelines.input_files import InputFiles
+from transforms.extras import lacking
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hatstream_lab.demo.by_runner import Agreement
+    from hatstream_lab.demo.truth import ClassError, StreetErrors
+    from hatstream_lab.made_up_fleet import MadeUpFleet
+    from pipelines.job import Outputs
+    from pipelines.specification import Specification
+
+DAYS = 4
+SAMPLE = "sample.parquet"
+"""The first day."""
+STREETS, STREETS_PAGE = "town-streets.geojson", "streets.html"
+_PLACES = f"""
+# Streets of the town for a share of the same total, and a map of what is usual on them (docs/streets.md).
+[places]
+file = "{STREETS}"
+
+[[output]]
+product = "place-standing"
+"""
+
+
+@click.command()
+@click.option(
+    "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the demo's files."
+)
+@json_option
+def demo(output: Path, as_json: bool) -> int:
+    """Make four days of a made-up bus fleet, release their mean speeds, and show how near to the truth they are.
+
+    Everything, the ledger and the key too, is kept in the output folder; running it again returns the same numbers.
+
+    \b
+    Example:
+      hatstream demo --output build/demo
+    """
+    return _run(output, as_json)
+
+
+def _run(output: Path, as_json: bool) -> int:
+    from hatstream_lab.demo.by_runner import released_again
+    from hatstream_lab.demo.truth import compared, compared_streets
+    from hatstream_lab.evaluation.feed import Feed
+    from hatstream_lab.evaluation.truth import read_city
+    from hatstream_publish.pages.rows import HATS, STANDING, read_results
+    from pipelines.account import location
+    from pipelines.account.guarantee import Loss, sentence
+    from pipelines.ranges import range_of
+    from pipelines.runs import release as scheduled
+
+    out = console()
+    out.quiet = as_json
+    output.mkdir(parents=True, exist_ok=True)
+    samples = _samples(out, output, fleets := made_up_fleets())
+    spec = _specification(out, output, fleets[0])
+    place = location.find(str(output / "ledger.sqlite"), None)
+    location.open_account(place, spec.account)
+    when = range_of(spec.timetable, str(fleets[0].day), str(fleets[-1].day))
+    with progress_bars(quiet=False) as report:
+        files, outputs = InputFiles(str(output / "sample*.parquet")), _outputs(output / "hats", spec)
+        done = scheduled.release(spec, when, files, outputs, place, report)
+        tables = read_results([str(path) for path in done.files])
+        agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
+        city = read_city(Feed(spec, samples), report)
+        street_errors = compared_streets(Feed(spec, samples), tables[STANDING], report) if spec.places else None
+    guarantee, classes = sentence(spec, Fraction(0), Loss()), compared(city, tables[HATS])
+    hexagons = _draw(tables, output, guarantee)
+    _tell(out, classes, city.mean_kmh, guarantee)
+    _say_more(out, street_errors, agreement)
+    _say_where(out, output, hexagons, done.files, has_streets=bool(spec.places))
+    if as_json:
+        document = _document(output, classes, city.mean_kmh, guarantee)
+        answer(True, document | {"again": agreement._asdict(), "streets": street_errors and street_errors._asdict()})
+    return 0
+
+
+def _outputs(folder: Path, spec: Specification) -> Outputs:
+    from pipelines.further_columns import shape_with
+    from pipelines.job import Outputs
+
+    return Outputs(folder, ("parquet",), shape=shape_with((), spec))
+
+
+def _draw(tables: Mapping[str, pa.Table], output: Path, guarantee: str) -> int:
+    """Draws the maps of hexagons and of streets; the number of hexagons."""
+    from hatstream_publish.pages.map import MapTexts, Surroundings, draw_map
+    from hatstream_publish.pages.places import read_ground, read_places
+    from hatstream_publish.pages.rows import HATS, STANDING
+
+    if STANDING in tables:
+        streets = MapTexts("Streets of a made-up town, as usual", guarantee)
+        draw_map(tables[STANDING], output / STREETS_PAGE, streets, Surroundings(read_places(output / STREETS)))
+    around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
+    return draw_map(tables[HATS], output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
+
+
+def _say_more(out: Console, errors: StreetErrors | None, agreement: Agreement) -> None:
+    out.print(
+        f"Its streets are left out: {lacking('shapely') or 'its specification was drafted without them'}"
+        if errors is None
+        else f"{errors.streets} streets: what is usual on them, of all days together, is missed by {errors.learned:.1f}"
+        f" km/h by reports; one value for all of them, their true mean, misses by {errors.constant:.1f} km/h."
+    )
+    name = agreement.runner
+    out.print(
+        f"The first day again by Beam's {name} (`hatstream release --runner {name}`): the ledger holds the same "
+        f"{agreement.digests} digests, and {agreement.files} files have the same bytes."
+    )
+
+
+def _say_where(out: Console, output: Path, hexagons: int, files: Sequence[Path], *, has_streets: bool) -> None:
+    pages = ["map.html", STREETS_PAGE] if has_streets else ["map.html"]
+    many = f"{hexagons:,} hexagons"
+    drawn = f"Maps of {many} and of streets open" if has_streets else f"A map of {many} opens"
+    listed = "\n".join(f"  {output / page}" for page in pages)
+    where = f"{listed}\n{len(files):,} result files:\n  {files[0].parent}"
+    out.print(f"{drawn} from disk in any browser:\n{where}", soft_wrap=True)
+    out.print("Next: README.md, 'Release a feed of your own', or docs/tutorial.md.")
+
+
+def _document(output: Path, classes: Sequence[ClassError], city_kmh: float, guarantee: str) -> dict[str, Any]:
+    document = {"output": str(output), "map": str(output / "map.html"), "city_kmh": city_kmh}
+    return document | {"guarantee": guarantee, "classes": [error._asdict() for error in classes]}
+
+
+def made_up_fleets() -> list[MadeUpFleet]:
+    """Makes up days in a row of the same town, which differ."""
+    from hatstream_lab.made_up_fleet import MadeUpFleet
+
+    first = MadeUpFleet(has_streets=True)
+    days = range(DAYS)
+    return [replace(first, seed=first.seed + day, town_seed=first.seed, day=first.day + timedelta(day)) for day in days]
+
+
+def _specification(out: Console, output: Path, fleet: MadeUpFleet) -> Specification:
+    """Writes the town's timetable, and drafts a specification from that and the first day, as `spec new` does."""
+    from hatstream_city.draft.draft import draft
+    from hatstream_lab.demo.streets import streets
+    from hatstream_lab.demo.timetable import write_timetable
+    from pipelines.specification import load
+
+    timetable, path = output / "town-gtfs.zip", output / "town.toml"
+    write_timetable(fleet, timetable)
+    if not path.exists():
+        made = draft(output / SAMPLE, adds_and_removes=True, timetable=timetable, stem=path.stem)
+        document = json.dumps(streets(fleet)).encode()
+        toml = made.toml + ("" if lacking("shapely") else _PLACES)
+        for name, content in (*made.files.items(), (STREETS, document), (path.name, toml.encode())):
+            (output / name).write_bytes(content)
+    out.print(
+        f"A timetable of the town, and the specification drafted from it:\n  {timetable}\n  {path}", soft_wrap=True
+    )
+    return load(path)
+
+
+def _samples(out: Console, output: Path, fleets: list[MadeUpFleet]) -> list[str]:
+    """Writes a file a day; the first is named without its date, as README.md's example releases it."""
+    from hatstream_lab.made_up_fleet import write_sample
+
+    paths, reports = [], 0
+    with progress_bars(quiet=False) as report:
+        for index, fleet in enumerate(fleets):
+            report("days driven by the made-up fleet", index, len(fleets))
+            path = output / (SAMPLE if index == 0 else f"sample-{fleet.day}.parquet")
+            reports += write_sample(fleet, path)
+            paths.append(str(path))
+        report("days driven by the made-up fleet", len(fleets), len(fleets))
+    buses = f"{fleets[0].vehicles} made-up buses on {len(fleets)} days"
+    out.print(f"{reports:,} reports of {buses}:\n  {output}/sample*.parquet", soft_wrap=True)
+    return paths
+
+
+def _tell(out: Console, classes: list[ClassError], city_kmh: float, guarantee: str) -> None:
+    numbers = ("HATs", "estimate", "constant", "interval", "holds the truth")
+    table = table_of("How far from the truth, by vehicles in the hexagon and hour", None, ("vehicles",), numbers)
+    for row in classes:
+        table.add_row(
+            row.name,
+            f"{row.hats:,}",
+            "none" if row.estimate is None else f"{row.estimate:.1f} km/h",
+            f"{row.constant:.1f} km/h",
+            "" if row.half_width is None else f"±{row.half_width:.0f} km/h",
+            "" if row.covered is None else f"{100 * row.covered:.0f} %",
+        )
+    out.print(table)
+    out.print(
+        f"Mean absolute errors. Constant: the town's true mean, {city_kmh:.1f} km/h, which only a made-up town tells. "
+        "Where few vehicles drive little is known, and the rows say so (status). Each further day teaches more, of the "
+        "days before too: `hatstream estimate --whole`."
+    )
+    out.print(f"Guarantee: {guarantee}")

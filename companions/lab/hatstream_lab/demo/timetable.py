@@ -1,0 +1,118 @@
+"""A made-up timetable (static GTFS) of the demo's town: the routes that its fleet drives, with stops and blocks."""
+
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+
+from hatstream_lab.made_up_fleet import STOP, TERMINUS, Duty, MadeUpFleet, Route, degrees, draw_town
+
+STREETS = (
+    *("Aspen Road", "Bluestem Avenue", "Chokecherry Street", "Dogwood Lane", "Elevator Road", "Foxtail Drive"),
+    *("Goldenrod Way", "Harvest Street", "Ironwood Avenue", "Juniper Street", "Kestrel Road", "Larkspur Drive"),
+    *("Meadowlark Way", "Northgate Road"),
+)
+"""Of the routes, in turn."""
+SPEED_MS, LAYOVER_S = 5.0, 240
+"""Halts included; and between two trips."""
+BLOCK_M = 400.0
+"""Between two numbered avenues or streets."""
+VALID_DAYS = 90
+_COLOURS = ("005A9C", "B3541E", "1B7837", "762A83", "8C510A", "01665E", "C51B7D")
+
+
+def street_name(route: int) -> str:
+    """Names the street that a route follows, numbered from the second of a name on."""
+    again, number = divmod(route, len(STREETS))
+    return STREETS[number] + (f" {again + 1}" if again else "")
+
+
+def write_timetable(fleet: MadeUpFleet, path: Path) -> None:
+    """Writes the town's feed as a zip: the same fleet gives the same bytes. May raise OSError."""
+    routes, duties = draw_town(np.random.default_rng(fleet.seed), fleet)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, lines in _tables(fleet, routes, list(duties)):
+            entry = zipfile.ZipInfo(f"{name}.txt", (2026, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, "".join(f"{line}\r\n" for line in lines))
+
+
+def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty]) -> Iterator[tuple[str, Iterable[str]]]:
+    first, last = fleet.day - timedelta(days=VALID_DAYS), fleet.day + timedelta(days=VALID_DAYS)
+    yield "agency", ["agency_name,agency_url,agency_timezone", f"Made-up Transit,https://transit.invalid,{fleet.zone}"]
+    days = "monday,tuesday,wednesday,thursday,friday,saturday,sunday"
+    yield "calendar", [f"service_id,{days},start_date,end_date", f"daily,1,1,1,1,1,1,1,{first:%Y%m%d},{last:%Y%m%d}"]
+    yield (
+        "routes",
+        [
+            "route_id,route_short_name,route_long_name,route_type,route_color",
+            *(
+                f"R{number},{number + 1},{street_name(number)},3,{_COLOURS[number % len(_COLOURS)]}"
+                for number in range(len(routes))
+            ),
+        ],
+    )
+    stops = [_stops(fleet, index, route) for index, route in enumerate(routes)]
+    yield "stops", ["stop_id,stop_name,stop_lat,stop_lon", *(line for lines, _ in stops for line in lines)]
+    yield "shapes", ["shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence", *_shapes(fleet, routes)]
+    trips, times = _trips(routes, [along_m for _, along_m in stops], duties)
+    yield "trips", ["route_id,service_id,trip_id,direction_id,block_id,shape_id", *trips]
+    yield "stop_times", ["trip_id,arrival_time,departure_time,stop_id,stop_sequence", *times]
+
+
+def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], list[float]]:
+    """Writes the lines of a route's stops, and says where they lie along it."""
+    along_m = route.halts_m[np.isin(route.kinds, (TERMINUS, STOP))]
+    east_m, north_m = route.place(along_m)
+    lat, lon = degrees(fleet, east_m, north_m)
+    lines = []
+    for index in range(along_m.size):
+        name = f"{street_name(number)} at {_crossing(float(east_m[index]), float(north_m[index]))}"
+        lines.append(f"S{number}-{index},{name},{lat[index]:.6f},{lon[index]:.6f}")
+    return lines, along_m.tolist()
+
+
+def _crossing(east_m: float, north_m: float) -> str:
+    """Names a crossing: a numbered avenue north or south of the centre, or street east or west of it, whichever is
+    farther."""
+    is_avenue = abs(north_m) >= abs(east_m)
+    metres, sides = (north_m, ("North", "South")) if is_avenue else (east_m, ("East", "West"))
+    number = round(abs(metres) / BLOCK_M) + 1
+    ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending} {'Avenue' if is_avenue else 'Street'} {sides[metres < 0]}"
+
+
+def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
+    """Writes the line of each route, there and back."""
+    for number, route in enumerate(routes):
+        lat, lon = degrees(fleet, route.line_m[:, 1], route.line_m[:, 2])
+        for direction, order in ((0, range(lat.size)), (1, range(lat.size - 1, -1, -1))):
+            yield from (
+                f"R{number}-{direction},{lat[position]:.6f},{lon[position]:.6f},{place}"
+                for place, position in enumerate(order)
+            )
+
+
+def _trips(
+    routes: Sequence[Route], stops_m: Sequence[Sequence[float]], duties: Sequence[Duty]
+) -> tuple[list[str], list[str]]:
+    """Writes a block for each duty: to and fro until it ends."""
+    trips, times = [], []
+    for duty in duties:
+        start_s, direction, length_m = round(duty.start_s), 0, routes[duty.route].length_m
+        while start_s + length_m / SPEED_MS <= duty.end_s or start_s == round(duty.start_s):
+            trip = f"T{duty.bus}-{start_s}"
+            trips.append(f"R{duty.route},daily,{trip},{direction},B{duty.bus},R{duty.route}-{direction}")
+            stops = list(enumerate(stops_m[duty.route]))[:: -1 if direction else 1]
+            for place, (stop, along_m) in enumerate(stops):
+                when = _clock(start_s + round((length_m - along_m if direction else along_m) / SPEED_MS))
+                times.append(f"{trip},{when},{when},S{duty.route}-{stop},{place}")
+            start_s += round(length_m / SPEED_MS) + LAYOVER_S
+            direction = 1 - direction
+    return trips, times
+
+
+def _clock(s: int) -> str:
+    return f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"

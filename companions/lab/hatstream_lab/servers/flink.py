@@ -1,0 +1,118 @@
+"""Beam's Flink job server on this machine, with a cluster inside of it or beside it.
+
+Two classes of Beam are replaced (java/): one keeps it on 127.0.0.1, where as Beam ships it anybody on the network may
+send it a program to run; the other keeps a source's polls from filling its memory.
+"""
+
+import os
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+from hatstream_lab.servers.maven import class_path, compiled
+from hatstream_lab.servers.process import LOOPBACK, Server, free_ports, is_open
+from pipelines.runs.flink.rest import Cluster
+
+READY_S = 300.0
+_MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+"""For a Java machine that is busy for seconds: its second compiler takes more than it brings."""
+_CONFIGURATION = """\
+rest:
+  port: {rest}
+  address: {host}
+  bind-address: {host}
+jobmanager:
+  bind-host: {host}
+  rpc:
+    address: {host}
+taskmanager:
+  bind-host: {host}
+  host: {host}
+  numberOfTaskSlots: {slots}
+metrics:
+  fetcher:
+    update-interval: 1000
+restart-strategy:
+  type: fixed-delay
+  fixed-delay:
+    attempts: 2147483647
+    delay: 1 s
+state:
+  checkpoints:
+    dir: {folder}/checkpoints
+  savepoints:
+    dir: {folder}/savepoints
+"""
+
+
+class JobServer(Cluster):
+    """`with JobServer(folder) as flink:` jobs are taken at `flink.address`. Raises MissingTool or ServerError.
+
+    cluster: runs the jobs; None: one inside of the job server, with `slots`.
+    """
+
+    def __init__(self, folder: Path, slots: int = 2, cluster: Cluster | None = None) -> None:
+        self._folder, self._slots, self._cluster = folder, slots, cluster
+        self._port, self._artifacts, self._rest_port = free_ports(3)
+        super().__init__(cluster.rest if cluster else f"{LOOPBACK}:{self._rest_port}")
+        self._server: Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self._port}"
+
+    def __enter__(self) -> "JobServer":
+        self._folder.mkdir(parents=True, exist_ok=True)
+        jar = str(job_server_jar(self._folder / "job-server.jar"))
+        # A cluster of its own is to run as it is configured: none of our configuration comes with a job.
+        master = [f"--flink-master={self.rest}"] if self._cluster else self._embedded()
+        quick = (
+            [SHORT_LIVED] if self._cluster else []
+        )  # else what its jobs read goes through it, for as long as they run
+        command = [*JAVA, *quick, "-jar", jar, *master]
+        command += [f"--job-host={LOOPBACK}", f"--job-port={self._port}", f"--artifact-port={self._artifacts}"]
+        command += ["--expansion-port=-1", f"--artifacts-dir={self._folder / 'artifacts'}"]
+        self._server = Server(command, self._folder / "job-server.log")
+        self._server.wait(lambda: is_open(self._port), READY_S)
+        return self
+
+    def _embedded(self) -> list[str]:
+        configuration = self._folder / "conf"
+        configuration.mkdir(exist_ok=True)
+        (configuration / "config.yaml").write_text(
+            _CONFIGURATION.format(host=LOOPBACK, rest=self._rest_port, slots=self._slots, folder=self._folder.as_uri())
+        )
+        return ["--flink-master=[local]", f"--flink-conf-dir={configuration}"]
+
+    def __exit__(self, *_: object) -> None:
+        if self._server is None:
+            return
+        with suppress(OSError):  # one that does not answer ends with its server
+            for job in self.jobs():
+                if self.is_running(job.jid):
+                    self.cancel(job.jid)
+        self._server.stop()
+
+
+def job_server_jar(path: Path) -> Path:
+    """Makes one file that `java -jar` takes, as Beam's job server is one: our classes, and where all others lie."""
+    others = " ".join(Path(jar).as_uri() for jar in class_path("flink").split(os.pathsep))
+    lines = ("Manifest-Version: 1.0", f"Main-Class: {_MAIN}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
+    ours = job_server_classes()
+    with zipfile.ZipFile(path, "w") as jar:
+        jar.writestr("META-INF/MANIFEST.MF", "".join(f"{_folded(line)}\n" for line in lines))
+        for class_file in sorted(ours.rglob("*.class")):
+            jar.write(class_file, class_file.relative_to(ours))
+    return path
+
+
+def _folded(line: str, most: int = 70) -> str:
+    """Folds a manifest's line: what goes on begins with a space."""
+    return "\n ".join(line[i : i + most] for i in range(0, len(line), most))
+
+
+def job_server_classes() -> Path:
+    """Compiles our own classes (java/) and names their folder. It may raise MissingTool or RuntimeError."""
+    return compiled(sorted(Path(__file__).with_name("java").glob("*.java")), class_path("flink"))

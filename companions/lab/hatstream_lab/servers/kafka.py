@@ -1,0 +1,106 @@
+"""A Kafka broker on this machine: one node, KRaft, its data in a folder of the caller's."""
+
+import subprocess
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from hatstream_lab.servers.maven import class_path
+from hatstream_lab.servers.process import LOOPBACK, Server, ServerError, free_ports
+
+READY_S = 300.0
+_CLUSTER = "aGF0c3RyZWFtLWxvY2FsMQ"
+_JAVA = ("java", "-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable=false
+log.retention.ms=-1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+num.network.threads=2
+num.io.threads=2
+"""
+
+
+class Kafka:
+    """`with Kafka(folder) as kafka:` a ready broker at `kafka.brokers`. Raises MissingTool or ServerError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port, self._controller = free_ports(2)
+        self._server: Server | None = None
+
+    @property
+    def brokers(self) -> str:
+        return f"{LOOPBACK}:{self._port}"
+
+    def __enter__(self) -> "Kafka":
+        self._format()
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the broker with the data that it has, and waits until it answers."""
+        self._server = Server(
+            [*_JAVA, "-cp", class_path("kafka"), "kafka.Kafka", str(self._properties)], self._folder / "broker.log"
+        )
+        self._server.wait(self._answers, READY_S)
+
+    def stop(self) -> None:
+        """Ends the broker; its data stay."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    def make_topic(self, name: str, partitions: int, settings: dict[str, str] | None = None) -> None:
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings or {})
+        self.admin.create_topics([topic])[name].result()
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """One for all calls: a client that is let go drops what it was asked for."""
+        return AdminClient({"bootstrap.servers": self.brokers, "log_level": 2})
+
+    @property
+    def _properties(self) -> Path:
+        return self._folder / "server.properties"
+
+    def _format(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        text = _PROPERTIES.format(
+            host=LOOPBACK, port=self._port, controller=self._controller, data=self._folder / "data"
+        )
+        self._properties.write_text(text)
+        command = [*_JAVA, "-cp", class_path("kafka"), "kafka.tools.StorageTool", "format", "--ignore-formatted"]
+        done = subprocess.run(
+            [*command, "-t", _CLUSTER, "-c", str(self._properties)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ServerError(f"Kafka's storage was not made:\n{(done.stdout + done.stderr)[-1_000:]}")
+
+    def _answers(self) -> bool:
+        """Says whether the broker is ready: an open port is not yet one that names itself."""
+        try:
+            topics: Any = self.admin.list_topics(timeout=1)
+        except KafkaException:
+            return False
+        return bool(topics.brokers)

@@ -1,0 +1,150 @@
+"""A PostgreSQL server on this machine, for a ledger: in a folder of the caller's, ended by its own process id."""
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+
+from hatstream_lab.servers.maven import MissingTool
+from hatstream_lab.servers.process import LOOPBACK, ServerError, free_ports
+
+START_S = 120
+GUARDED = "guarded"
+"""The one role, made by who wants it, that the server asks for a password."""
+
+
+class Postgres:
+    """One cluster: `start`, `stop`, `kill` as often as wanted; the port and the data stay."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._programs, self._folder, self._user = programs, folder, _unprivileged()
+        self._names = itertools.count()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_ports(1)[0]
+        if self._user:
+            shutil.chown(folder, self._user, self._user)
+        how = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
+        if code := self._call("initdb", *how).wait():
+            raise ServerError(f"PostgreSQL's initdb ended with {code}:\n{self._said()}")
+        rules = folder / "data" / "pg_hba.conf"
+        rules.write_text(f"host all {GUARDED} {LOOPBACK}/32 scram-sha-256\n{rules.read_text()}")
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@{LOOPBACK}:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """Makes an empty database, and gives its URL."""
+        name = f"ledger{next(self._names)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def execute(self, statement: str) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as db:
+            db.execute(statement)
+
+    def start(self) -> None:
+        """Starts the server and waits until it answers, also while it recovers from a kill."""
+        until = time.monotonic() + START_S
+        while True:
+            if self._process is None or self._process.poll() is not None:
+                # what a killed server leaves behind must have ended first: then it is tried again
+                chosen = ("unix_socket_directories=", "fsync=off", "track_commit_timestamp=on", "max_connections=50")
+                options = (f"listen_addresses={LOOPBACK}", *chosen)
+                self._process = self._call("postgres", f"-p{self.port}", *(f"-c{option}" for option in options))
+            try:
+                psycopg.connect(self.url()).close()
+            except psycopg.OperationalError:
+                if time.monotonic() > until:
+                    raise ServerError(f"PostgreSQL was not ready after {START_S} s:\n{self._said()}") from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def stop(self) -> None:
+        """Stops as `pg_ctl stop -m immediate` does: at once, without a checkpoint; the next start recovers."""
+        self._end(signal.SIGQUIT)
+
+    def kill(self) -> None:
+        """Kills the server with all that serve its connections: one of these alone would still finish a commit."""
+        serving = [] if self._process is None else _children(self._process.pid)
+        self._end(signal.SIGKILL)
+        for pid in serving:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _end(self, by: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(by)
+            self._process.wait(START_S)
+
+    def _said(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")[-2_000:]
+
+    def _call(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        # Popen's own `user` would fork where vfork does, and handlers of gRPC's threads can end a forked child
+        drop = ("setpriv", f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups", "--")
+        with (self._folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [
+                    *(drop if self._user else ()),
+                    str(self._programs / program),
+                    "-D",
+                    str(self._folder / "data"),
+                    *arguments,
+                ],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a terminal's Ctrl-C is for us
+            )
+
+
+def _children(pid: int) -> list[int]:
+    """Lists a process's children where Linux says them."""
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+@contextmanager
+def postgres_server() -> Iterator[Postgres]:
+    """Starts a server, which goes with its folder at the end. Raises MissingTool or ServerError."""
+    programs = _programs()
+    if programs is None:
+        raise MissingTool("; ".join(missing_programs()))
+    folder = Path(tempfile.mkdtemp(prefix="hatstream-postgres-"))
+    try:
+        server = Postgres(programs, folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder)
+
+
+def missing_programs() -> list[str]:
+    """Lists what must be installed before a server can be started; empty if nothing."""
+    return [] if _programs() else ["PostgreSQL (`initdb` and `postgres`; `make servers` installs it on Debian)"]
+
+
+def _programs() -> Path | None:
+    """Finds the folder of initdb and postgres; Debian keeps it out of PATH."""
+    if initdb := shutil.which("initdb"):
+        return Path(initdb).resolve().parent
+    return max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), default=None)
+
+
+def _unprivileged() -> str | None:
+    """Names whom PostgreSQL runs as if we are root, whom it refuses."""
+    return None if os.geteuid() else "postgres"

@@ -1,0 +1,100 @@
+"""`hatstream demo`, which is what `make run` runs, and the sentence that a newspaper could print."""
+
+from dataclasses import replace
+from datetime import date
+from fractions import Fraction
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dpops.allocation import Allocation
+from hatstream_lab.commands.demo import demo
+from hatstream_lab.made_up_fleet import MadeUpFleet
+from pipelines.account.guarantee import Loss, sentence
+from pipelines.cli import main
+from pipelines.input_files import InputFiles
+from pipelines.specification import load
+
+MEANS = Path(__file__).parents[3] / "examples" / "hourly-means.toml"
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Two days of a fleet that is soon driven."""
+    fleets = [MadeUpFleet(vehicles=12, report_every_s=60.0, seed=day, day=date(2026, 5, 13 + day)) for day in range(2)]
+    monkeypatch.setattr("hatstream_lab.commands.demo.made_up_fleets", lambda: fleets)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_demo_ends_with_truth_beside_estimate_beside_constant_the_guarantee_and_a_map(tmp_path, capsys):
+    assert main(["demo", "--output", str(tmp_path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "estimate",
+        "constant",
+        "holds the truth",
+        "epsilon 2.64",
+        "that it drove at all",
+        "hexagons and of streets open",
+        "streets: what is usual on them",
+        "the same 3 digests",
+    ):
+        assert part in shown
+    table = load(tmp_path / "town.toml").timetable
+    hours = (table.service_end_minute - table.service_start_minute) // 60
+    assert len(list((tmp_path / "hats").glob("hats-*"))) == 2 * hours
+    assert len(list((tmp_path / "hats").glob("place-standing-*"))) == 2
+    assert (tmp_path / "streets.html").stat().st_size < 500_000
+    assert "Road at" in (tmp_path / "town-places.geojson").read_text()
+    assert (tmp_path / "map.html").stat().st_size < 6_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_the_demo_twice_returns_the_same_numbers(tmp_path, capsys):
+    seen = []
+    for _ in range(2):
+        assert main(["demo", "--output", str(tmp_path)]) == 0
+        seen.append(({path.name: path.read_bytes() for path in (tmp_path / "hats").iterdir()}, capsys.readouterr().out))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(
+    ("hat", "spent", "said"),
+    [
+        (Fraction(1), Fraction(2), ["factor of 2.72 (epsilon 1)", "about one day", "factor of 7.39 (epsilon 2)"]),
+        (Fraction(1, 10), Fraction(141), ["factor of 1.11", "e^141 (epsilon 141, which is little protection)"]),
+    ],
+)
+def test_the_sentence_says_what_one_figure_and_all_of_them_give_away(hat, spent, said):
+    for part in said:
+        assert part in sentence(load(MEANS), hat, Loss(spent))
+
+
+def test_per_period_the_sentence_names_the_total_that_was_asked_for():
+    spec = load(MEANS)
+    spec = replace(spec, privacy=replace(spec.privacy, allocation=Allocation(epsilon=Fraction(3), per="period")))
+    assert "(epsilon 3)" in sentence(spec, Fraction(1, 100), Loss(Fraction(2)))
+
+
+def test_per_period_the_sentence_counts_what_other_specifications_of_the_account_spent():
+    spec = load(MEANS)
+    spec = replace(spec, privacy=replace(spec.privacy, allocation=Allocation(epsilon=Fraction(3), per="period")))
+    assert "(epsilon 5)" in sentence(spec, Fraction(1, 100), Loss(Fraction(5)))
+
+
+@pytest.mark.usefixtures("small")
+def test_the_demo_stops_where_another_runner_counts_otherwise(tmp_path, monkeypatch):
+    """The check must be able to fail: the second run is given the day's file without its last hundred reports."""
+    monkeypatch.setattr("hatstream_lab.demo.by_runner.InputFiles", lambda path: InputFiles(_shortened(Path(path))))
+    with pytest.raises(RuntimeError, match="3 of 3 digests and 0 of"):
+        demo.callback(output=tmp_path, as_json=False)
+
+
+def _shortened(sample):
+    table = pq.read_table(sample)
+    path = sample.parent / "shorter" / sample.name
+    path.parent.mkdir()
+    pq.write_table(table.slice(0, table.num_rows - 100), path)
+    return str(path)

@@ -1,0 +1,79 @@
+"""What the local servers need is named when it is missing, and a server that fails says its last words."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hatstream_lab.servers import maven, postgres
+from hatstream_lab.servers.process import Server, ServerError, free_ports, is_open
+
+
+def python(text):
+    return [sys.executable, "-c", text]
+
+
+def test_what_is_missing_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert len(maven.missing_tools()) == 2
+    with pytest.raises(maven.MissingTool, match=r"a JDK 17 or newer .*Maven"):
+        maven.class_path("kafka")
+
+
+def test_an_old_jdk_counts_as_missing(monkeypatch, tmp_path):
+    for name, said in (("java", ""), ("javac", "javac 11.0.2"), ("mvn", "")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {said}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    (missing,) = maven.missing_tools()
+    assert missing.startswith("a JDK 17")
+
+
+def test_the_cache_lies_where_the_variable_says(monkeypatch, tmp_path):
+    monkeypatch.delenv(maven.CACHE_VARIABLE, raising=False)
+    assert maven.cache_folder() == Path.cwd() / ".cache"
+    monkeypatch.setenv(maven.CACHE_VARIABLE, str(tmp_path))
+    assert maven.cache_folder() == tmp_path
+
+
+def test_a_server_that_ends_before_it_is_ready_says_its_last_words(tmp_path):
+    server = Server(python("print('no such file'); raise SystemExit(3)"), tmp_path / "log")
+    with pytest.raises(ServerError, match=r"(?s)ended with code 3:.*no such file"):
+        server.wait(lambda: False, 20)
+
+
+def test_a_server_that_is_not_ready_in_time_is_ended(tmp_path):
+    server = Server(python("import time; time.sleep(60)"), tmp_path / "log")
+    with pytest.raises(ServerError, match="was not ready after 0 s"):
+        server.wait(lambda: False, 0.3)
+    server.stop()
+
+
+def test_a_server_that_does_not_end_when_asked_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr("hatstream_lab.servers.process.STOP_S", 0.3)
+    stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    server = Server(python(stubborn), tmp_path / "log")
+    server.wait(lambda: server.said("up"), 20)
+    started = time.monotonic()
+    server.stop()
+    assert time.monotonic() - started < 10
+
+
+def test_free_ports_are_different_and_closed():
+    ports = free_ports(3)
+    assert len(set(ports)) == 3
+    assert not any(map(is_open, ports))
+
+
+def test_a_postgres_whose_initdb_fails_says_so_and_leaves_no_folder(monkeypatch, tmp_path):
+    (tmp_path / "initdb").write_text("#!/bin/sh\necho no room on the disk\nexit 3\n")
+    (tmp_path / "initdb").chmod(0o755)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(postgres.tempfile, "tempdir", None)
+    monkeypatch.setattr(postgres, "_programs", lambda: tmp_path)
+    monkeypatch.setattr(postgres, "_unprivileged", lambda: None)
+    with pytest.raises(ServerError, match="initdb ended with 3:\nno room on the disk"), postgres.postgres_server():
+        pass
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -1,0 +1,1 @@
+"""Fuses reports that vehicles perturbed themselves for several services."""

@@ -1,0 +1,140 @@
+"""`hatstream fuse` and `hatstream perturb`: several services' reports of the same vehicles, fused; and their making."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.commands.local_path import LocalPath
+from pipelines.commands.options import (
+    console,
+    formats_option,
+    json_option,
+    output_folder_option,
+    pattern_option,
+    progress_bars,
+    spec_option,
+)
+from pipelines.commands.terminal import table_of
+
+if TYPE_CHECKING:
+    from hatstream_local.fusion.fuse import Fused
+    from hatstream_local.specification import FusionSpecification
+
+MOST_GROUPS = 40
+"""Groups that the table on the terminal shows; the files hold all of them."""
+
+
+@click.command()
+@spec_option
+@pattern_option("The files of reports, as a quoted pattern.")
+@output_folder_option
+@formats_option
+@json_option
+def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], as_json: bool) -> None:
+    """Fuse what several services were told about the same vehicles. It costs no privacy beyond the reports' own.
+
+    \b
+    Example:
+      hatstream fuse --spec fusion.toml --input 'reports/*.csv' --output build/fused
+    """
+    from hatstream_local.specification import load_fusion
+
+    spec = load_fusion(spec_path)
+    from hatstream_local.fusion import fuse as fusing  # and Beam with it, once the specification is right
+
+    with progress_bars(quiet=as_json) as bars:
+        fused = fusing.run(spec, pattern, output, formats, bars)
+    if as_json:
+        click.echo(msgspec.json.encode(_document(spec, fused)).decode())
+        return
+    out = console()
+    out.print(_table(fused))
+    _tell_refused(out, fused.read, fused.refused)
+    out.print(
+        f"Every user gave away at most epsilon {spec.epsilon_of_all:g} with one value (the sum over services), and "
+        f"at most {fused.leakage:g} over all its reports; fusing them adds nothing."
+    )
+    for path in fused.files:
+        out.print(f"wrote {path}", soft_wrap=True)
+
+
+@click.command()
+@spec_option
+@pattern_option("The files of telemetry, as a quoted pattern.")
+@click.option(
+    "--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The file of reports to write."
+)
+@click.option(
+    "--key",
+    "key_path",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file with a secret of 32 bytes in hexadecimal, for no eyes but the owner's: it hides vehicle ids.",
+)
+@json_option
+def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json: bool) -> None:
+    """Make the reports that vehicles would send: of each one's mean speed per slot (and cell), one to each service.
+
+    \b
+    Example:
+      hatstream perturb --spec fusion.toml --input 'feed/*.csv' --output reports/day.csv --key reports.key
+    """
+    from hatstream_local.fusion import perturb as perturbing
+    from hatstream_local.specification import load_fusion
+    from pipelines.account.location import read_key
+
+    spec = load_fusion(spec_path)
+    with progress_bars(quiet=as_json) as bars:
+        made = perturbing.run(spec, pattern, output, read_key(key_path), bars)
+    if as_json:
+        click.echo(msgspec.json.encode(made).decode())
+        return
+    out = console()
+    _tell_refused(out, made.read, made.refused)
+    out.print(
+        f"{made.reports:,} reports of {made.vehicles:,} vehicles in {output}. A vehicle gives away epsilon "
+        f"{spec.epsilon_of_all:g} with each value (the sum over services), at most {made.leakage:g} over all of them."
+    )
+
+
+def _table(fused: Fused) -> Table:
+    """Tabulates the means of the first groups: fused, and each single service beside it."""
+    from hatstream_local.reports.fuse import FUSED
+
+    names = sorted({row["service"] for row in fused.rows} - {FUSED})
+    table = table_of("mean, km/h (95 % interval)", None, ("slot", "cell"), ("users", "fused", *names))
+    means = [row for row in fused.rows if row["statistic"] == "mean"]
+    places = list(dict.fromkeys((row["slot_start"], row["cell"]) for row in means))
+    by_place = {(row["slot_start"], row["cell"], row["service"]): row for row in means}
+    for slot, cell in places[:MOST_GROUPS]:
+        shown = [by_place.get((slot, cell, name)) for name in (FUSED, *names)]
+        texts = ["-" if r is None else f"{r['value']:.1f} ({r['lower95']:.1f} to {r['upper95']:.1f})" for r in shown]
+        table.add_row(slot[:16].replace("T", " "), cell, f"{by_place[slot, cell, FUSED]['users']:,}", *texts)
+    if len(places) > MOST_GROUPS:
+        table.caption = f"{len(places) - MOST_GROUPS:,} more in the files"
+    return table
+
+
+def _tell_refused(out: Console, read: int, refused: dict[str, int]) -> None:
+    out.print(f"{read:,} rows read, {sum(refused.values()):,} refused.")
+    for reason, count in sorted(refused.items()):
+        out.print(f"  {reason}: {count:,}")
+
+
+def _document(spec: FusionSpecification, fused: Fused) -> dict[str, object]:
+    return {
+        "spec_id": spec.spec_id,
+        "rows_read": fused.read,
+        "reports": fused.accepted,
+        "refused": fused.refused,
+        "users": fused.users,
+        "epsilon_user_value": spec.epsilon_of_all,
+        "epsilon_user_most": fused.leakage,
+        "files": [str(path) for path in fused.files],
+    }

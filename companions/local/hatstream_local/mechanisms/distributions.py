@@ -1,0 +1,150 @@
+"""ULE: the distribution of values that several services' reports speak for, by maximum likelihood or smoothed (EMS)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatstream_local.mechanisms.likelihood import Evaluation, ReportRows
+from hatstream_local.mechanisms.mechanism import Float64s
+
+TOLERANCE = 1e-9
+_MOST_STEPS = 200
+_SMALLEST = 1e-15
+"""Smallest share: beside it the differences that make up a Hessian keep their digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """shares: (buckets,), >= 0 with sum 1. log_likelihood: per user, up to a constant. gap: how far the steps got,
+    as the method that made it defines it; converged: whether it reached its tolerance."""
+
+    shares: Float64s
+    log_likelihood: float
+    gap: float
+    steps: int
+    converged: bool
+
+
+def maximum_likelihood(rows: ReportRows) -> Distribution:
+    """Finds the distribution that EM climbs to, by sequential quadratic programming instead.
+
+    gap: largest gradient - 1, in nats per user (see `Evaluation`): no distribution is likelier by more. It has no scale
+    of its own: the same for any number of users. Where several distributions are likeliest (SR reports alone say
+    the mean only) one with few atoms is returned. Source: Kim, Carbonetto, Stephens, Anitescu 2020, "A Fast Algorithm
+    for Maximum Likelihood Estimation of Mixture Proportions Using Sequential Quadratic Programming".
+    """
+    shares = np.full(rows.buckets, 1 / rows.buckets)
+    here = rows.evaluate(shares)
+    start = np.zeros(rows.buckets)
+    for step in range(_MOST_STEPS):
+        if here.gap <= TOLERANCE:
+            return Distribution(shares, here.log_likelihood, here.gap, step, converged=True)
+        target = _best_quadratic(here, shares, start)
+        shares, after = _line_search(rows, shares, target, here)
+        if after is here:
+            break
+        here, start = after, shares
+    return Distribution(shares, here.log_likelihood, here.gap, step, converged=False)
+
+
+def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
+    """Finds the fixed point of EMS: one EM step, then smoothing by (1, 2, 1) / 4, the ends by (2, 1) / 3.
+
+    EMS creeps towards it for thousands of steps; here each is an implicit step of growing length, a Newton step in the
+    end, in the logarithms of the shares. gap: mass that the next Newton step would move, so that the fixed
+    point itself is about that near; not a likelihood, which EMS does not maximise.
+    Source: Silverman et al. 1990, "A Smoothed EM Approach"; steps: Kelley, Keyes 1998, pseudo-transient continuation.
+    """
+    shares = np.full(rows.buckets, 1 / rows.buckets)
+    length, before = 1e3, np.inf
+    for step in range(_MOST_STEPS):
+        here = rows.evaluate(shares)
+        image, change = _smoothed_step(shares, here)
+        distance = float(np.abs(image - shares).sum())
+        length = length * 10 if distance < before else length / 4
+        before = distance
+        move = np.linalg.solve((1 + 1 / length) * np.eye(shares.size) - change, np.log(image / shares))
+        gap = float(np.abs(move) @ shares)
+        if gap <= tolerance:
+            return Distribution(shares, here.log_likelihood, gap, step, converged=True)
+        shares = shares * np.exp(move.clip(-2, 2))
+        shares = np.maximum(shares / shares.sum(), _SMALLEST)
+    return Distribution(shares, here.log_likelihood, gap, step, converged=False)
+
+
+def smooth(columns: Float64s) -> Float64s:
+    """Smooths the shares as EMS does after each EM step, before their sum is made 1; along the first axis."""
+    out = columns / 2
+    out[1:] += columns[:-1] / 4
+    out[:-1] += columns[1:] / 4
+    out[0] = (2 * columns[0] + columns[1]) / 3
+    out[-1] = (2 * columns[-1] + columns[-2]) / 3
+    return out
+
+
+def _smoothed_step(shares: Float64s, here: Evaluation) -> tuple[Float64s, Float64s]:
+    """Computes what one EMS step makes of the shares, and the derivative of its logarithms by those of the shares."""
+    moved = smooth(shares * here.gradient)
+    total = moved.sum()
+    image = np.maximum(moved / total, _SMALLEST)
+    derivative = smooth(np.diag(here.gradient) - shares[:, None] * here.curvature) / total
+    derivative -= np.outer(image, derivative.sum(axis=0))
+    return image, derivative * shares / image[:, None]
+
+
+def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
+    """Finds the first of the points target, half way, quarter way, .. that is likelier enough; else stays here."""
+    slope = float((here.gradient - 1) @ (target - shares))
+    part = 1.0
+    while part > 1e-6:
+        trial = shares + part * (target - shares)
+        trial /= trial.sum()
+        after = rows.evaluate(trial)
+        if after.log_likelihood >= here.log_likelihood + 1e-4 * part * slope - 1e-15:
+            return trial, after
+        part /= 2
+    return shares, here
+
+
+def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
+    """Finds the y >= 0 that minimises the second-order model of -log-likelihood + sum(y); a ridge keeps it well posed.
+
+    An active set grows by the local minima of the slope and shrinks by what turns negative (Lawson, Hanson 1974).
+    """
+    ridge = 1e-9 * float(np.trace(here.curvature)) / shares.size
+    matrix = here.curvature + ridge * np.eye(shares.size)
+    linear = 1 - 2 * here.gradient - ridge * shares
+    target, free = start.copy(), start > 1e-12
+    target[~free] = 0
+    tolerance = max(here.gap / 100, 1e-14)
+    if free.any():
+        _settle(matrix, linear, target, free)
+    for _ in range(_MOST_STEPS):
+        slope = matrix[:, free] @ target[free] + linear
+        enter = _low_points(np.where(free, 0.0, slope)) & (slope < -tolerance) & ~free
+        if not enter.any():
+            break
+        free |= enter
+        _settle(matrix, linear, target, free)
+    return target
+
+
+def _settle(matrix: Float64s, linear: Float64s, target: Float64s, free: NDArray[np.bool_]) -> None:
+    """Moves the target to the minimum over the free coordinates, letting go of those that would turn negative."""
+    while free.any():
+        places = np.flatnonzero(free)
+        best = np.linalg.solve(matrix[np.ix_(places, places)], -linear[places])
+        if (best > 0).all():
+            target[places] = best
+            return
+        now, falling = target[places], best <= 0
+        reach = np.where(falling, now / np.where(falling, now - best, 1.0), np.inf)
+        part = float(reach.min())
+        target[places] = np.where(reach <= part, 0.0, now + part * (best - now))
+        free[places[reach <= part]] = False
+
+
+def _low_points(slope: Float64s) -> NDArray[np.bool_]:
+    padded = np.concatenate([[np.inf], slope, [np.inf]])
+    return (slope <= padded[:-2]) & (slope <= padded[2:])

@@ -1,0 +1,127 @@
+"""The mean over users from several services' reports: UA, fixed weights and UWA."""
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatstream_local.mechanisms.mechanism import Float64s, LocalMechanism
+from hatstream_local.mechanisms.posterior import second_moments
+from hatstream_local.mechanisms.reports import Reports
+
+Method = Literal["fixed", "ua", "uwa"]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+_USERS = 1 << 14
+_THREADS = 2
+_FEW = 30
+"""Below that many users the spread among them is no measure of the noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class FusedMean:
+    """value: estimate of the mean over users, in the common domain. standard_error: of that estimate around the
+    true mean of these very users, at most; UWA's bias is not in it. users: with at least one report."""
+
+    value: float
+    standard_error: float
+    users: int
+
+
+def fused_mean(reports: Reports, method: Method) -> FusedMean:
+    """Averages `per_user` over users. Raises ValueError if nobody reported anything.
+
+    The standard error is the smaller of two bounds: the noise at the value where it is largest, and (from 30 users on)
+    the spread of the users' estimates, which holds the noise and the differences between users.
+    """
+    estimates = per_user(reports, method)
+    heard = ~np.isnan(estimates)
+    users = int(heard.sum())
+    if not users:
+        raise ValueError("a fused mean needs at least one report")
+    worst = _worst_variance(reports, method, heard)
+    spread = float(np.var(estimates[heard], ddof=1)) if users >= _FEW else math.inf
+    return FusedMean(float(estimates[heard].mean()), math.sqrt(min(worst, spread) / users), users)
+
+
+def per_user(reports: Reports, method: Method) -> Float64s:
+    """Estimates each user's value from its own reports: (users,), NaN for a user without any.
+
+    ua: the mean of its unbiased reports. fixed: weighted by 1 / variance, averaged over a uniform prior of the value;
+    weights depend on no report, so the estimate is exactly unbiased. uwa: weighted by 1 / variance, averaged
+    over the posterior that the same reports give; biased for that (algorithms 12.3).
+    """
+    if method == "uwa":
+        return _weighted(reports, lambda part: 1 / posterior_variances(part))
+    weights = fixed_weights(reports) if method == "fixed" else np.ones(len(reports.services))
+    return _weighted(reports, lambda _: weights[:, None])
+
+
+def fixed_weights(reports: Reports) -> Float64s:
+    """Weighs services by inverse variances at v^2 = 1/3, the mean of v^2 under a uniform prior: (services,), sum 1.
+
+    All variances are affine in v^2, so this is the variance averaged over the prior.
+    """
+    return _weights(tuple(service.mechanism for service in reports.services))
+
+
+@lru_cache(maxsize=1024)
+def _weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
+    """Weighs services; made once, as thousands of groups ask for the few there are."""
+    typical = np.array(1 / math.sqrt(3))
+    inverse = np.array([1 / float(mechanism.variance(typical)) for mechanism in mechanisms])
+    shares: Float64s = np.asarray(inverse / inverse.sum())
+    shares.flags.writeable = False
+    return shares
+
+
+def posterior_variances(reports: Reports) -> Float64s:
+    """Computes the variance of each service's unbiased report, averaged over each user's posterior: (services, users).
+
+    Source: Ye et al. 2025, "Privacy for Free", Algorithm 2, with weights that sum to 1 over services, and densities
+    throughout.
+    """
+    deviation = np.sqrt(second_moments(reports))
+    return np.stack([service.mechanism.variance(deviation) for service in reports.services])
+
+
+def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Float64s:
+    """Averages unbiased reports by weight over the services each user answered, a few thousand users at a time."""
+    starts = range(0, reports.users, _USERS)
+
+    def estimate(start: int) -> Float64s:
+        part = reports.of(start, start + _USERS)
+        heard = ~np.isnan(part.values)
+        pairs = zip(part.services, part.values, strict=True)
+        unbiased = np.stack([service.mechanism.unbiased(row) for service, row in pairs])
+        weights = heard * weights_of(part)
+        with np.errstate(invalid="ignore"):
+            return np.asarray((weights * np.where(heard, unbiased, 0)).sum(axis=0) / weights.sum(axis=0))
+
+    if len(starts) == 1:  # threads take longer to start than a few users
+        return estimate(0)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        parts = list(pool.map(estimate, starts))
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _worst_variance(reports: Reports, method: Method, heard: NDArray[np.bool_]) -> float:
+    """Averages over users the noise variance of their estimates, at the value of [-1, 1] where that is largest.
+
+    With weights that depend on no report it is affine in v^2, so largest at v = 0 or 1. A UWA estimate lies between the
+    unbiased reports, so the sum of their variances bounds its mean square error.
+    """
+    answered = ~np.isnan(reports.values[:, heard])
+    ends = np.array([0.0, 1.0])
+    variances = np.stack([service.mechanism.variance(ends) for service in reports.services])
+    if method == "uwa":
+        return float((answered.T @ variances).mean(axis=0).max())
+    weights = fixed_weights(reports) if method == "fixed" else np.ones(len(reports.services))
+    shares = answered * weights[:, None]
+    shares /= shares.sum(axis=0)
+    return float(((shares**2).T @ variances).mean(axis=0).max())

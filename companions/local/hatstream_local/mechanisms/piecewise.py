@@ -1,0 +1,23 @@
+"""PM, the piecewise mechanism: the window whose width gives the least variance at the ends of the range."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import ClassVar
+
+from hatstream_local.mechanisms.mechanism import EXACT
+from hatstream_local.mechanisms.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Piecewise(Window):
+    """Raw reports are unbiased and lie in [-C, C], C = (e^(epsilon / 2) + 1) / (e^(epsilon / 2) - 1).
+
+    The grid of the sampler and the epsilon that it really has: see `Window`.
+    Source: Wang et al. 2019, "Collecting and Analyzing Multidimensional Data with Local Differential Privacy",
+    Algorithm 2: l = (C + 1) v / 2 - (C - 1) / 2, which is a window of relative width e^(-epsilon / 2).
+    """
+
+    name: ClassVar[str] = "pm"
+
+    def exact_width(self) -> Decimal:
+        return EXACT.exp(EXACT.divide(Decimal(self.epsilon), -2))

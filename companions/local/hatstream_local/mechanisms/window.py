@@ -1,0 +1,133 @@
+"""What PM and SW share: the report falls into a window that slides with the value, or anywhere."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import numpy as np
+
+from dpops.noise import Noise
+from dpops.types import Int64s
+from hatstream_local.mechanisms.mechanism import (
+    COIN_BITS,
+    EXACT,
+    STEPS,
+    Float64s,
+    check_epsilon,
+    coin_below,
+    exp,
+    flip,
+    to_steps,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window(ABC):
+    """With probability `keep` the report is uniform in a window around the value, else uniform over the whole range.
+
+    Written in the common domain after unbiasing, PM and SW are this one family and differ in the window's width w
+    (in units of the distance 2 that its centre slides) and in how a raw report is written down:
+      keep = (e^epsilon - 1) w / (e^epsilon w + 1), so that the two densities have the ratio e^epsilon;
+      unbiased reports lie in [-C, C], C = (1 + w) / keep; value v's window has centre v / keep, half width w / keep;
+      variance at v = ((1 - keep) (1 + w)^2 + keep w^2) / (3 keep^2) + v^2 (1 - keep) / keep.
+    All terms are positive: nothing cancels at any epsilon.
+
+    The sampler's grid: STEPS cells of slide and W = ceil(w STEPS) cells of window, so STEPS + W cells in all, drawn by
+    whole numbers only; the coin for `keep` has 62 bits and is rounded down. Its real epsilon is
+    log(1 + T (STEPS + W) / (W (1 - T))), T the coin's exact probability for that W: at most the one claimed, and below
+    it by less than 1e-12 up to epsilon 20; the coin's grid leaves 49.9997 of 50. Reports stay exactly
+    unbiased; the window is wider than its formula by less than one cell (2e-6 of the range), which matters above
+    epsilon 20 only.
+    """
+
+    epsilon: float
+    width: float = field(init=False, repr=False)
+    keep: float = field(init=False, repr=False)
+    rest: float = field(init=False, repr=False)
+    """1 - keep, not by subtraction."""
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        width = self.exact_width()
+        grown = EXACT.multiply(exp(self.epsilon), width)
+        object.__setattr__(self, "width", float(width))
+        object.__setattr__(self, "keep", float(_keep(self.epsilon, width)))
+        object.__setattr__(self, "rest", float(EXACT.divide(EXACT.add(1, width), EXACT.add(grown, 1))))
+
+    @abstractmethod
+    def exact_width(self) -> Decimal:
+        """Computes w: the width of the window over the distance that it slides."""
+
+    @property
+    def raw_slope(self) -> float:
+        """A raw report is raw_middle + raw_slope * (unbiased report)."""
+        return 1.0
+
+    @property
+    def raw_middle(self) -> float:
+        return 0.0
+
+    @property
+    def bound(self) -> float:
+        """C, the largest unbiased report."""
+        return (1 + self.width) / self.keep
+
+    @property
+    def low(self) -> float:
+        return self.raw_middle - self.raw_slope * self.bound
+
+    @property
+    def high(self) -> float:
+        return self.raw_middle + self.raw_slope * self.bound
+
+    def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
+        """Takes one of two levels: log q outside the window, and epsilon more inside.
+
+        q is (1 - keep) / (length of the range).
+        """
+        outside = math.log(self.rest / (self.high - self.low))
+        inside = np.abs(self.centres(reports) - values) <= self.width
+        return np.asarray(outside + self.epsilon * inside)
+
+    def centres(self, reports: Float64s) -> Float64s:
+        """Finds the value whose window's centre is at a raw report; windows of values within `width` of it hold it."""
+        return self.unbiased(reports) * self.keep
+
+    def unbiased(self, reports: Float64s) -> Float64s:
+        return (reports - self.raw_middle) / self.raw_slope
+
+    def variance(self, values: Float64s) -> Float64s:
+        level = (self.rest * (1 + self.width) ** 2 + self.keep * self.width**2) / (3 * self.keep**2)
+        return np.asarray(level + values**2 * (self.rest / self.keep))
+
+    def sample(self, values: Float64s, noise: Noise) -> Float64s:
+        keep = EXACT.divide(self._coin(), 1 << COIN_BITS)
+        middle = (STEPS + self._cells() - 1) / 2
+        unbiased = (self._draw(to_steps(values), noise) - middle) * (2 / (STEPS * float(keep)))
+        return np.asarray(self.raw_middle + self.raw_slope * unbiased)
+
+    def real_epsilon(self) -> float:
+        coin, cells = Decimal(self._coin()), Decimal(self._cells())
+        lift = EXACT.divide(EXACT.multiply(coin, STEPS + cells), EXACT.multiply(cells, Decimal(1 << COIN_BITS) - coin))
+        return float(EXACT.ln(EXACT.add(1, lift)))
+
+    def _draw(self, steps: Int64s, noise: Noise) -> Int64s:
+        """Draws the cell 0..STEPS + W - 1 of each report."""
+        cells = self._cells()
+        kept = flip(self._coin(), steps.size, noise)
+        offset = noise.below(np.where(kept, cells, STEPS + cells))
+        return np.where(kept, steps, 0) + offset
+
+    def _cells(self) -> int:
+        """Computes W, the window's exact width in steps, rounded up."""
+        return math.ceil(EXACT.multiply(self.exact_width(), STEPS))
+
+    def _coin(self) -> int:
+        return coin_below(_keep(self.epsilon, EXACT.divide(self._cells(), STEPS)))
+
+
+def _keep(epsilon: float, width: Decimal) -> Decimal:
+    grown = exp(epsilon)
+    lift = EXACT.multiply(EXACT.subtract(grown, 1), width)
+    return EXACT.divide(lift, EXACT.add(EXACT.multiply(grown, width), 1))

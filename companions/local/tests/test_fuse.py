@@ -1,0 +1,195 @@
+"""`hatstream perturb` makes reports of telemetry, and `hatstream fuse` fuses them from any layout."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from hatstream_local.fusion.fuse import run
+from hatstream_local.specification import load_fusion
+from pipelines.cli import hatstream
+from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, WRONG_USE
+from pipelines.specification import SpecificationError
+from tests.kit import fusion_city
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "fusion.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    """A folder with a specification and the reports of 200 vehicles in two hours, all at 26 km/h, in every format."""
+    lines = ["bus,ts,lat,lon,v"]
+    for bus in range(200):
+        lines += [f"{bus},2026-03-01T{hour}:{minute}:00Z,30.1,-97.7,26" for hour in (17, 18) for minute in (10, 40)]
+    (tmp_path / "feed.csv").write_text("\n".join([*lines, "7,never,30,-97,1"]) + "\n")
+    key = tmp_path / "reports.key"
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    spec = write(tmp_path, fusion_city.spec())
+    for kind in ("csv", "jsonl", "parquet", "avro"):
+        arguments = ["perturb", "--spec", str(spec), "--input", str(tmp_path / "feed.csv"), "--key", str(key), "--json"]
+        done = CliRunner().invoke(hatstream, [*arguments, "--output", str(tmp_path / f"reports.{kind}")])
+        assert done.exit_code == DONE, done.output
+        made = json.loads(done.output)
+        assert (made["reports"], made["vehicles"], made["leakage"]) == (1_200, 200, 7.0)
+        assert made["refused"] == {"bad-time": 1}
+    return tmp_path
+
+
+def fused(folder: Path, kind: str) -> tuple[dict[str, object], list[dict[str, str]]]:
+    spec = write(folder, fusion_city.spec(layout=kind))
+    arguments = ["fuse", "--spec", str(spec), "--input", str(folder / f"reports.{kind}"), "--formats", "csv,parquet"]
+    done = CliRunner().invoke(hatstream, [*arguments, "--output", str(folder / "out"), "--json"])
+    assert done.exit_code == DONE, done.output
+    document = json.loads(done.output)
+    written, table = (Path(name) for name in document["files"])
+    with written.open() as file:
+        rows = list(csv.DictReader(file))
+    assert pq.read_table(table).num_rows == len(rows)
+    return document, rows
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "avro"])
+def test_reports_of_every_layout_are_fused_per_hour(reports: Path, kind: str) -> None:
+    document, rows = fused(reports, kind)
+    assert document["refused"] == {}
+    assert (document["reports"], document["users"]) == (1_200, 200)
+    assert (document["epsilon_user_value"], document["epsilon_user_most"]) == (3.5, 7.0)
+    means = [row for row in rows if row["statistic"] == "mean"]
+    assert [row["slot_start"] for row in means if row["service"] == "all"] == [
+        "2026-03-01T11:00:00-06:00",
+        "2026-03-01T12:00:00-06:00",
+    ]
+    for row in means:
+        assert float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"])
+    for row in means[::4]:
+        assert row["users"] == "200"
+        assert abs(float(row["value"]) - 26) < 15  # six standard errors
+        assert row["epsilon_user"] == "3.5"
+    assert len([row for row in rows if row["statistic"] == "share"]) == 2 * 16
+
+
+def test_bad_reports_are_counted_dead_letters_and_change_nothing_else(reports: Path) -> None:
+    _, before = fused(reports, "csv")
+    lines = (reports / "reports.csv").read_text().splitlines()
+    user, service, _, mechanism, time, cell, _ = lines[1].split(",")
+    bad = [
+        f"{user},{service},0.7,{mechanism},{time},{cell},0.1",
+        f"{user},spam,0.5,{mechanism},{time},{cell},0.1",
+        f"{user},{service},0.5,{mechanism},{time},{cell},1e9",
+        "half a line",
+        lines[1],
+    ]
+    (reports / "reports.csv").write_text("\n".join([*lines, *bad]) + "\n")
+    document, after = fused(reports, "csv")
+    assert after == before
+    assert document["refused"] == {
+        "read/malformed": 1,
+        "parse/other-epsilon": 1,
+        "parse/unknown-service": 1,
+        "parse/outside-range": 1,
+        "join/repeated": 1,
+    }
+
+
+def test_reports_of_a_whole_feed_can_be_fused_without_slots(reports: Path) -> None:
+    text = fusion_city.spec().replace('slot = { minutes = 60, timezone = "America/Chicago" }', "")
+    spec = write(reports, text.replace('time = "time"\n', ""))
+    first_hour = pyarrow.csv.read_csv(reports / "reports.csv").slice(0, 200)
+    pyarrow.csv.write_csv(first_hour, reports / "one.csv")
+    arguments = ["fuse", "--spec", str(spec), "--input", str(reports / "one.csv"), "--output", str(reports / "out")]
+    done = CliRunner().invoke(hatstream, arguments)
+    assert done.exit_code == DONE, done.output
+    assert "Every user gave away at most epsilon 3.5 with one value" in done.output
+
+
+def test_an_input_without_a_usable_report_is_a_failure(reports: Path) -> None:
+    spec = write(reports, fusion_city.spec())
+    (reports / "empty.csv").write_text("user,service,epsilon,mechanism,time,report\nu,maps,0.5,pm,never,0.1\n")
+    arguments = ["fuse", "--spec", str(spec), "--input", str(reports / "empty.csv"), "--output", str(reports / "out")]
+    from pipelines.cli import main
+
+    assert main(arguments) == FAILED
+    assert main([*arguments[:2], str(reports / "feed.csv"), *arguments[3:]]) == BAD_SPECIFICATION
+
+
+@pytest.mark.parametrize("layout", ["parquet", "jsonl", "csv"])
+def test_telemetry_without_a_row_makes_no_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    from pipelines.cli import main
+
+    text = fusion_city.spec().replace('[telemetry]\nlayout = "csv"', f'[telemetry]\nlayout = "{layout}"')
+    feed, key = tmp_path / "feed", tmp_path / "reports.key"
+    feed.write_text("bus,ts,lat,lon,v\n" if layout == "csv" else "")
+    if layout == "parquet":
+        pq.write_table(pa.table({name: pa.array([], pa.string()) for name in ("bus", "ts", "lat", "lon", "v")}), feed)
+    key.write_text("ab" * 32)
+    key.chmod(0o600)
+    arguments = ["--spec", str(write(tmp_path, text)), "--input", str(feed), "--output", str(tmp_path / "r.csv")]
+    assert main(["perturb", *arguments, "--key", str(key)]) == FAILED
+    assert "no row of the telemetry is usable, of 0 rows (there are none)" in capsys.readouterr().err
+
+
+def test_no_map_is_drawn_without_cells_and_no_reports_are_written_that_cannot_be_fused(
+    reports: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pipelines.cli import main
+
+    spec = write(reports, fusion_city.spec())
+    arguments = ["--spec", str(spec), "--input", str(reports / "reports.csv"), "--output", str(reports / "out")]
+    assert main(["fuse", *arguments, "--formats", "csv,geojson"]) == WRONG_USE
+    assert "the specification needs [cells]" in capsys.readouterr().err
+    assert not (reports / "out").exists()
+    arguments[-1] = str(reports / "more.geojson")
+    assert main(["perturb", *arguments, "--key", str(reports / "reports.key")]) == WRONG_USE
+    assert "--output must end in one of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("upper_kmh = 65", "upper_kmh = 0", "upper_kmh"),
+        ("minutes = 60", "minutes = 90", "slot.minutes must divide an hour"),
+        ('"America/Chicago"', '"Nowhere"', "slot.timezone"),
+        ('mechanism = "pm"', 'mechanism = "gauss"', "service.mechanism must be one of laplace, pm, sr, sw"),
+        ("epsilon = 0.5", "epsilon = 0", "service.epsilon"),
+        ('name = "traffic"', 'name = "maps"', "all different"),
+        ("buckets = 16", "buckets = 1", "fusion.buckets"),
+        ("buckets = 16", "bucket = 16", "bucket"),
+        ('time = "time"\n', "", "needs exactly"),
+        ('layout = "csv"', 'layout = "capmetro"', "input.layout"),
+    ],
+)
+def test_a_wrong_specification_is_refused_by_field_rule_and_value(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    text = fusion_city.spec()
+    assert old in text
+    text = text.replace(old, new, 1)
+    with pytest.raises(SpecificationError, match=message):
+        load_fusion(write(tmp_path, text))
+
+
+def test_what_decides_the_result_decides_the_spec_id(tmp_path: Path) -> None:
+    text = fusion_city.spec()
+    first = load_fusion(write(tmp_path, text)).spec_id
+    assert load_fusion(write(tmp_path, text.replace("three services", "others"))).spec_id == first
+    assert load_fusion(write(tmp_path, text.replace("epsilon = 2", "epsilon = 3"))).spec_id != first
+
+
+def test_a_fusion_says_how_many_rows_were_read_and_groups_fused(reports, tmp_path):
+    heard = []
+    spec = load_fusion(write(reports, fusion_city.spec()))
+    run(spec, str(reports / "reports.csv"), tmp_path / "fused", ("csv",), lambda *told: heard.append(told))
+    assert ("read rows", 1_200, None) in heard
+    assert heard[-1] == ("fuse groups", 2, None)

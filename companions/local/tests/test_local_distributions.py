@@ -1,0 +1,160 @@
+"""ULE: the fast likelihood is the dense one, the maximum is one, and EMS arrives where its small steps lead."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from companions.local.tests.worlds import beta_values, dense_em, dense_log_likelihood, reports_of
+from hatstream_local.mechanisms.aggregate import aggregate, middles
+from hatstream_local.mechanisms.distributions import maximum_likelihood, smooth, smoothed
+from hatstream_local.mechanisms.likelihood import ReportRows
+from hatstream_local.mechanisms.reports import Reports
+
+THREE = [("sr", 0.6), ("pm", 0.6), ("sw", 0.6)]
+
+
+def dense_mean(log_likelihood: np.ndarray, shares: np.ndarray) -> float:
+    """Mean log-likelihood of users, relative to a factor of each user."""
+    top = log_likelihood.max(axis=1, keepdims=True)
+    return float(np.mean(np.log(np.exp(log_likelihood - top) @ shares) + top[:, 0]))
+
+
+def assert_agrees(reports: Reports, rows: ReportRows) -> None:
+    """Log-likelihood up to a constant, gradient and negative Hessian at two distributions."""
+    dense = dense_log_likelihood(reports, rows.buckets)
+    dense = dense[~np.isnan(reports.values).all(axis=0)]
+    likelihood = np.exp(dense - dense.max(axis=1, keepdims=True))
+    constants = []
+    for seed in (1, 2):
+        shares = np.random.default_rng(seed).dirichlet(np.full(rows.buckets, 0.3)) + 1e-6
+        shares /= shares.sum()
+        evaluation = rows.evaluate(shares)
+        scaled = likelihood / (likelihood @ shares)[:, None]
+        assert evaluation.gradient == pytest.approx(scaled.mean(axis=0), rel=1e-9)
+        assert evaluation.curvature == pytest.approx(scaled.T @ scaled / len(scaled), rel=1e-8)
+        constants.append(evaluation.log_likelihood - dense_mean(dense, shares))
+    assert constants[0] == pytest.approx(constants[1], abs=1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["sr", "pm", "sw"]), st.sampled_from([1e-3, 0.5, 2.0, 6.0])), min_size=1, max_size=5
+    ),
+    st.integers(8, 40),
+    st.sampled_from([0.0, 0.4]),
+    st.integers(1, 10**6),
+)
+def test_the_fast_likelihood_is_the_dense_one(
+    kinds: list[tuple[str, float]], buckets: int, missing: float, seed: int
+) -> None:
+    """Any number of services, any epsilon whose window is wider than a bucket, missing reports."""
+    wide = [(kind, min(epsilon, 2.0) if kind != "sr" else epsilon) for kind, epsilon in kinds]
+    reports = reports_of(beta_values(200, seed), wide, missing=missing, seed=seed)
+    assert_agrees(reports, aggregate(reports, buckets))
+
+
+def test_equal_reports_are_one_row() -> None:
+    reports = reports_of(beta_values(20_000), THREE)
+    rows = aggregate(reports, 8)
+    assert rows.counts.size <= 2 * 17**2
+    assert rows.users == 20_000
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.6, 3.0])
+def test_the_maximum_meets_its_conditions_and_no_em_climbs_higher(epsilon: float) -> None:
+    reports = reports_of(beta_values(4_000), [(kind, epsilon) for kind, _ in THREE])
+    rows = aggregate(reports, 64)
+    maximum = maximum_likelihood(rows)
+    evaluation = rows.evaluate(maximum.shares)
+    assert maximum.converged
+    assert maximum.gap <= 1e-9
+    assert maximum.shares.sum() == pytest.approx(1)
+    assert evaluation.gradient.max() <= 1 + 1e-9
+    assert evaluation.gradient[maximum.shares > 1e-9] == pytest.approx(1, abs=1e-6)
+    dense = dense_log_likelihood(reports, 64)
+    by_em = dense_em(dense, 3_000)
+    best, reached = dense_mean(dense, maximum.shares), dense_mean(dense, by_em)
+    assert reached <= best + 1e-12
+    assert best - reached <= 1e-3
+    assert best - reached <= rows.evaluate(by_em).gap  # the gap bounds what is left to gain
+
+
+@pytest.mark.parametrize("epsilon", [0.6, 3.0])
+def test_ems_arrives_where_many_plain_steps_lead(epsilon: float) -> None:
+    reports = reports_of(beta_values(4_000), [(kind, epsilon) for kind, _ in THREE], missing=0.1)
+    heard = ~np.isnan(reports.values).all(axis=0)
+    fused = smoothed(aggregate(reports, 32))
+    plain = dense_em(dense_log_likelihood(reports, 32)[heard], 6_000, smooth(np.eye(32)))
+    assert fused.converged
+    assert fused.shares == pytest.approx(plain, abs=1e-7)
+
+
+def test_the_order_of_services_changes_no_bit() -> None:
+    reports = reports_of(beta_values(2_000), THREE, missing=0.2)
+    turned = Reports(list(reports.services)[::-1], reports.values[::-1])
+    for method in (maximum_likelihood, smoothed):
+        assert np.array_equal(method(aggregate(reports, 32)).shares, method(aggregate(turned, 32)).shares)
+
+
+def test_more_services_tell_more() -> None:
+    values = beta_values(50_000)
+    true = np.histogram(values, 64, (-1, 1))[0] / values.size
+    reports = reports_of(values, THREE)
+    distances = []
+    for services in (slice(0, 1), slice(1, 2), slice(2, 3), slice(0, 3)):
+        part = Reports(reports.services[services], reports.values[services])
+        distances.append(float(np.abs(smoothed(aggregate(part, 64)).shares - true).sum()))
+    assert min(distances[:3]) > distances[3]
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 10.0, 50.0])
+@pytest.mark.parametrize("method", [maximum_likelihood, smoothed])
+def test_extreme_epsilons_converge(epsilon: float, method: object) -> None:
+    """At 50 the reports are the values; the fused distribution is theirs."""
+    values = beta_values(3_000)
+    rows = aggregate(reports_of(values, [(kind, epsilon) for kind, _ in THREE]), 128)
+    fused = maximum_likelihood(rows) if method is maximum_likelihood else smoothed(rows)
+    assert fused.converged
+    assert np.isfinite(fused.shares).all()
+    if epsilon == 50:
+        true = np.histogram(values, 128, (-1, 1))[0] / values.size
+        assert np.abs(fused.shares - true).sum() < (0.15 if method is maximum_likelihood else 0.2)
+
+
+def test_sr_alone_tells_the_mean_only() -> None:
+    """The likelihood has rank 2: its maximum is not unique, but the mean of every maximum is the reports' own."""
+    reports = reports_of(beta_values(5_000), [("sr", 2.0)])
+    rows = aggregate(reports, 64)
+    mean = float(reports.values.mean())
+    assert float(maximum_likelihood(rows).shares @ middles(64)) == pytest.approx(mean, abs=1e-6)
+    assert smoothed(rows).converged
+
+
+def test_laplace_reports_and_silent_users_are_left_out() -> None:
+    reports = reports_of(beta_values(1_000), [("laplace", 1.0), ("pm", 1.0)], missing=0.3)
+    rows = aggregate(reports, 16)
+    assert rows.users == int((~np.isnan(reports.values[1])).sum())
+    with pytest.raises(ValueError, match="at least one SR, PM or SW report"):
+        aggregate(Reports(reports.services[:1], reports.values[:1]), 16)
+    with pytest.raises(ValueError, match="buckets"):
+        aggregate(reports, 1)
+
+
+def test_keys_too_many_for_a_table_are_sorted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = reports_of(beta_values(3_000), THREE, missing=0.2)
+    whole = aggregate(reports, 32)
+    monkeypatch.setattr(
+        sys.modules["hatstream_local.mechanisms.aggregate"], "_DENSE", 1
+    )  # the function has the module's name
+    monkeypatch.setattr(sys.modules["hatstream_local.mechanisms.aggregate"], "_USERS", 700)
+    parts = aggregate(reports, 32)
+    for one, other in zip(
+        (whole.curves, whole.edges, whole.levels, whole.counts),
+        (parts.curves, parts.edges, parts.levels, parts.counts),
+        strict=True,
+    ):
+        assert np.array_equal(one, other)

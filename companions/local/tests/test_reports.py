@@ -1,0 +1,184 @@
+"""Reports: each row is accepted or refused for one reason, and joined per user whatever their order."""
+
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpops.types import Grid
+from hatstream_local.mechanisms.means import fused_mean
+from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
+from hatstream_local.mechanisms.reports import Reports, Service
+from hatstream_local.reports import columns
+from hatstream_local.reports import fuse as fusing
+from hatstream_local.reports.columns import REASONS, Hours, Reported, ReportRules, parse_reports
+from hatstream_local.reports.fuse import FusionRules, fuse, join
+from hatstream_local.reports.perturb import perturb
+from tests.statistical.checks import seeded
+from transforms.observe.parse import FROM_US
+from transforms.observe.vehicle_hash import vehicle_hashes
+from transforms.records import Observations
+from transforms.value import Value
+
+SERVICES = [Service("maps", LOCAL_MECHANISMS["pm"](0.5)), Service("weather", LOCAL_MECHANISMS["sr"](2.0))]
+VALUE = Value(Grid(step=Fraction(1, 1000), upper_steps=65_000))
+RULES = ReportRules(SERVICES, Hours("America/Chicago", 3600), True, "iso")
+CELL = "872830828ffffff"
+GOOD = {
+    "user": "a1",
+    "service": "maps",
+    "epsilon": 0.5,
+    "mechanism": "pm",
+    "time": "2026-03-01T10:20:00-06:00",
+    "cell": CELL,
+    "report": 0.25,
+}
+
+
+def table(*rows: dict[str, object]) -> pa.RecordBatch:
+    columns = {name: pa.array([row[name] for row in rows]) for name in RULES.fields}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_a_good_row_is_placed_in_its_local_hour() -> None:
+    parsed, refused = parse_reports(table(GOOD), RULES)
+    assert refused == {}
+    assert parsed.slot_s.tolist() == [1772380800]  # 10:00 in Chicago
+    assert parsed.cell.tolist() == [int(CELL, 16)]
+    assert parsed.service.tolist() == [0]
+    assert parsed.report.tolist() == [0.25]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"user": None}, "missing-user"),
+        ({"user": ""}, "missing-user"),
+        ({"user": "x" * 300}, "bad-user"),
+        ({"service": "spam"}, "unknown-service"),
+        ({"service": None}, "unknown-service"),
+        ({"mechanism": "sr"}, "other-mechanism"),
+        ({"mechanism": "exponential"}, "other-mechanism"),
+        ({"epsilon": 0.6}, "other-epsilon"),
+        ({"epsilon": None}, "other-epsilon"),
+        ({"time": None}, "missing-time"),
+        ({"time": "yesterday"}, "bad-time"),
+        ({"time": "1999-01-01T00:00:00Z"}, "implausible-time"),
+        ({"cell": "nowhere"}, "bad-cell"),
+        ({"cell": None}, "bad-cell"),
+        ({"report": None}, "missing-report"),
+        ({"report": float("nan")}, "bad-report"),
+        ({"report": 8.2}, "outside-range"),
+        ({"service": "weather", "mechanism": "sr", "epsilon": 2.0, "report": 0.3}, "outside-range"),
+    ],
+)
+def test_each_bad_row_is_refused_for_its_reason_and_spares_the_others(change: dict[str, object], reason: str) -> None:
+    parsed, refused = parse_reports(table(GOOD, {**GOOD, **change}, GOOD), RULES)
+    assert refused == {reason: 1}
+    assert parsed.user.size == 2
+    assert reason in REASONS
+
+
+def test_a_user_of_any_length_that_is_refused_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[bytes] = []
+
+    def watched(key: bytes, periods: list[str], ids: list[bytes]) -> np.ndarray:
+        hashed.extend(ids)
+        return vehicle_hashes(key, periods, ids)
+
+    monkeypatch.setattr(columns, "vehicle_hashes", watched)
+    parsed, _ = parse_reports(table(GOOD, {**GOOD, "user": "x" * 60_000}), RULES)
+    assert parsed.user.size == 1
+    assert max(map(len, hashed)) == len("a1")
+
+
+def test_a_report_rounded_beyond_its_end_is_held_there() -> None:
+    high = SERVICES[1].mechanism.high
+    row = {**GOOD, "service": "weather", "mechanism": "sr", "epsilon": 2, "report": high + 1e-10}
+    parsed, refused = parse_reports(table(row), RULES)
+    assert refused == {}
+    assert parsed.report.tolist() == [high]
+
+
+def test_slots_follow_the_clock_of_the_zone() -> None:
+    """Half-hour offsets, and the hour that a clock change repeats."""
+    times_us = np.array([1_700_000_000_000_000, FROM_US, 1_793_511_000_000_000])
+    for zone in ("Asia/Kolkata", "America/Chicago", "Asia/Kathmandu"):
+        start = Hours(zone, 3600).starts_us(times_us)
+        assert ((times_us - start >= 0) & (times_us - start < 3_600_000_000)).all()
+    assert Hours("Asia/Kolkata", 3600).starts_us(times_us[:1])[0] % 3_600_000_000 == 1_800_000_000
+
+
+def reported(*rows: tuple[int, int, int, float, int]) -> Reported:
+    """Rows of (user, slot, service, report, time)."""
+    user, slot, service, report, time = (np.array(column) for column in zip(*rows, strict=True))
+    return Reported(user, slot, np.zeros_like(user), service, time, report.astype(float))
+
+
+def test_reports_are_joined_per_user_in_any_order_and_doubles_are_told_apart() -> None:
+    parts = [
+        reported((1, 0, 0, 0.1, 5), (2, 0, 0, 0.2, 5)).packed(),
+        reported((1, 0, 1, 1.0, 6), (1, 0, 0, 0.1, 5)).packed(),  # the second is a copy
+        reported((1, 0, 0, 0.9, 7), (1, 3600, 0, 0.3, 8)).packed(),  # the first is a second report, and leaks
+    ]
+    expected = join(parts, SERVICES)
+    assert (expected.repeated, expected.second, expected.users) == (1, 1, 2)
+    assert expected.leakage == 0.5 + 2.0 + 0.5 + 0.5
+    table_of_slot = np.frombuffer(dict(expected.groups)[0, 0], np.int64).reshape(3, 2)
+    assert table_of_slot[0].tolist() == [1, 2]
+    assert table_of_slot[1].view(np.float64).tolist() == [0.1, 0.2]
+    assert table_of_slot[2].view(np.float64)[0] == 1.0
+    assert np.isnan(table_of_slot[2].view(np.float64)[1])
+    for order in permutations(parts):
+        assert join(order, SERVICES) == expected
+
+
+def test_a_group_tells_the_fused_mean_and_beside_it_each_service() -> None:
+    values = np.linspace(-0.8, 0.2, 500)
+    noise = seeded(1)
+    reports = np.stack([service.mechanism.sample(values, noise) for service in SERVICES])
+    packed = np.concatenate([np.arange(500)[None], reports.view(np.int64)])
+    rules = FusionRules(SERVICES, VALUE, "fixed", "ems", 16)
+    rows = fuse([packed[:, :200].tobytes(), packed[:, 200:].tobytes()], rules)
+    assert fuse([packed[:, 200:].tobytes(), packed[:, :200].tobytes()], rules) == rows
+    means = {row["service"]: row for row in rows if row["statistic"] == "mean"}
+    fused = fused_mean(Reports(SERVICES, reports), "fixed")
+    assert set(means) == {"all", "maps", "weather"}
+    assert means["all"]["value"] == pytest.approx((fused.value + 1) / 2 * 65)
+    assert means["all"]["lower95"] < means["all"]["value"] < means["all"]["upper95"]
+    assert means["all"]["epsilon_user"] == 2.5
+    assert means["maps"]["epsilon_user"] == 0.5
+    shares = [row for row in rows if row["statistic"] == "share"]
+    assert sum(row["value"] for row in shares) == pytest.approx(1, abs=1e-6)
+    assert (shares[0]["from_kmh"], shares[-1]["to_kmh"]) == (0, 65)
+
+
+def test_perturbing_makes_one_report_for_each_service_vehicle_slot_and_cell() -> None:
+    ones = np.ones(4, np.int64)
+    slot = np.array([0, 0, 3_600_000_000, 0])
+    observed = Observations(np.array([7, 7, 7, 9]), slot, slot, ones, ones, np.array([0, 100, 100, 50]), -ones)
+    services = [Service("exact", LOCAL_MECHANISMS["pm"](50.0)), Service("other", LOCAL_MECHANISMS["sr"](1.0))]
+    rows = perturb(observed, np.zeros(4, np.int64), 100, services, seeded(3))
+    told = {(row["user"], row["time"]): row["report"] for row in rows if row["service"] == "exact"}
+    assert len(rows) == 6
+    assert told == {
+        (f"{7:016x}", "1970-01-01T00:00:00Z"): pytest.approx(0, abs=1e-5),
+        (f"{7:016x}", "1970-01-01T01:00:00Z"): pytest.approx(1, abs=1e-5),
+        (f"{9:016x}", "1970-01-01T00:00:00Z"): pytest.approx(0, abs=1e-5),
+    }
+
+
+@pytest.mark.parametrize("method", ["ml", "ems"])
+def test_what_small_groups_tell_is_remembered_and_is_what_each_tells_alone(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    rules = FusionRules(SERVICES, VALUE, "fixed", method, 16)
+    reports = [(value, sign) for value in np.linspace(-1.2, 1.2, 40).tolist() for sign in (-1.0, 1.0)]
+    groups = [np.concatenate([[[1]], np.array([[a], [b]]).view(np.int64)]).tobytes() for a, b in [*reports, *reports]]
+    together = [fuse([group], rules) for group in groups]
+    assert 0 < len(fusing._REMEMBERED) < len(reports)
+    for group, rows in zip(groups, together, strict=True):
+        monkeypatch.setattr(fusing, "_REMEMBERED", {})
+        assert fuse([group], rules) == rows

@@ -1,0 +1,48 @@
+"""Users whose values are known, their reports, and slow dense versions of what is computed fast."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatstream_local.mechanisms.aggregate import middles
+from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
+from hatstream_local.mechanisms.reports import Reports, Service
+from tests.statistical.checks import seeded
+
+Float64s = NDArray[np.float64]
+
+
+def beta_values(users: int, seed: int = 1) -> Float64s:
+    return 2 * np.random.default_rng(seed).beta(2, 5, users) - 1
+
+
+def reports_of(values: Float64s, kinds: Sequence[tuple[str, float]], *, missing: float = 0.0, seed: int = 2) -> Reports:
+    """One service for each (mechanism, epsilon), named by its place; that share of reports is missing."""
+    noise = seeded(seed)
+    services = [Service(f"{place:02d}-{kind}", LOCAL_MECHANISMS[kind](eps)) for place, (kind, eps) in enumerate(kinds)]
+    table = np.stack([service.mechanism.sample(values, noise) for service in services])
+    table[np.random.default_rng(seed).random(table.shape) < missing] = np.nan
+    return Reports(services, table)
+
+
+def dense_log_likelihood(reports: Reports, buckets: int) -> Float64s:
+    """(users, buckets) from the densities, one service after another; a missing report is a factor 1."""
+    values = middles(buckets)
+    total = np.zeros((reports.users, buckets))
+    for service, row in zip(reports.services, reports.values, strict=True):
+        heard = ~np.isnan(row)
+        total[heard] += service.mechanism.log_density(row[heard, None], values)
+    return total
+
+
+def dense_em(log_likelihood: Float64s, steps: int, smooth: NDArray[np.float64] | None = None) -> Float64s:
+    """Plain EM (EMS with a smoothing matrix) from the uniform distribution."""
+    rows = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    shares = np.full(rows.shape[1], 1 / rows.shape[1])
+    for _ in range(steps):
+        shares = shares * (rows.T @ (1 / (rows @ shares))) / len(rows)
+        if smooth is not None:
+            shares = smooth @ shares
+        shares /= shares.sum()
+    return shares

@@ -1,0 +1,1 @@
+"""Maps, reports, portal folders and travel times of released statistics."""

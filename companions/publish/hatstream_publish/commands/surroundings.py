@@ -1,0 +1,56 @@
+"""Options of what is publicly known around a release: names of places, and lines under a map."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipelines.commands.options import packed
+
+if TYPE_CHECKING:
+    from hatstream_publish.pages.map import Surroundings
+    from pipelines.specification import Specification
+
+
+def _read(places_path: Path | None, ground_path: Path | None) -> Surroundings:
+    from hatstream_publish.pages.map import Surroundings
+    from hatstream_publish.pages.places import read_ground, read_places
+
+    return Surroundings(read_places(places_path), read_ground(ground_path))
+
+
+def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
+    """Adds the shapes of places that the specification names by a file. path: of the specification."""
+    asked = spec.places
+    if asked is None or not asked.pieces.places.geometries:
+        return around
+    places = asked.pieces.places
+    shapes = dict(zip(places.names, places.geometries, strict=True))
+    return replace(around, places=around.places.with_shapes(shapes, path))
+
+
+tiles_option = click.option(
+    "--tiles",
+    metavar="URL",
+    help="Raster tiles to draw under the places, with {z}, {x} and {y}: the browser then loads them from there.",
+)
+credit_option = click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
+
+_file = click.Path(path_type=Path, dir_okay=False)
+surroundings_options = packed(
+    "around",
+    _read,
+    click.option(
+        "--places",
+        "places_path",
+        type=_file,
+        help="GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one.",
+    ),
+    click.option(
+        "--ground", "ground_path", type=_file, help="GeoJSON of lines to draw on the map; `spec new --gtfs` writes one."
+    ),
+)
+"""Give `around`, the Surroundings."""

@@ -1,0 +1,166 @@
+"""What one published folder is about: everything that its records say, all of it public."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hatstream_publish.pages.antimeridian import Box
+from pipelines.account.guarantee import said
+
+if TYPE_CHECKING:
+    from hatstream_publish.edition.licences import Licence
+    from hatstream_publish.pages.report import Odds, SpanOdds
+    from pipelines.account.cost import Cost
+    from pipelines.specification import Specification
+
+PERIODS = {
+    "vehicle-day": "one local day",
+    "vehicle-week": "one week, from Monday",
+    "vehicle-ever": "the account's life",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What whoever publishes wants to be said. url: where the folder will be found; empty: addresses are relative.
+
+    everything: values that are not to be used are published too.
+    """
+
+    title: str
+    description: str
+    publisher: str
+    contact: str
+    licence: "Licence"
+    url: str
+    everything: bool
+
+
+class Promise(NamedTuple):
+    """guarantee: in a sentence. epsilon, delta: most that a vehicle spent in a period. odds, costs: what that means.
+
+    spans: what limits of several days allow.
+
+    chance: that the odds change by more, see `pipelines.account.guarantee.Loss`.
+    """
+
+    guarantee: str
+    epsilon: float
+    delta: float
+    chance: float
+    odds: Sequence["Odds"]
+    spans: Sequence["SpanOdds"]
+    costs: Sequence["Cost"]
+
+    @property
+    def chance_said(self) -> str:
+        return said(self.chance)
+
+
+class Extent(NamedTuple):
+    """Slots: first start, last end, number, and starts of those that are due and not released."""
+
+    first: str
+    last: str
+    slots: int
+    missing: Sequence[str]
+    bbox: Box
+
+
+class Origin(NamedTuple):
+    """specification: its text. entry: hash of its newest release in the ledger, which tells all entries before it and
+    is the same whatever audit events follow. is_signed: the ledger's signatures were compared."""
+
+    specification: str
+    entry: str
+    is_signed: bool
+    version: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edition:
+    """All of a folder's facts."""
+
+    wishes: Wishes
+    spec: "Specification"
+    promise: Promise
+    covers: Extent
+    origin: Origin
+
+    @property
+    def protects(self) -> str:
+        """What is hidden, of whom, for how long."""
+        what = "that it drove at all, when, where and how fast" if self.hides_driving else "its speeds"
+        return f"everything that one vehicle does in {PERIODS[self.spec.account.unit]}: {what}"
+
+    @property
+    def hides_driving(self) -> bool:
+        return self.spec.account.adjacency == "add-remove"
+
+    @property
+    def not_protected(self) -> list[str]:
+        """What a reader might believe to be protected and is not."""
+        fleet = "" if self.spec.fleet is None else f", a fleet of about {self.spec.fleet.vehicles:,}"
+        driving = (
+            "That a vehicle reported, when, where, how often, and whether a report carried a speed: only speeds are."
+        )
+        traffic = "What is true of all traffic: that a street is slow at eight in the morning is what the data are for."
+        said = [
+            traffic if self.hides_driving else driving,
+            f"Public facts: the area, the hours of service{fleet}.",
+            "A driver who changes vehicles is protected once for each of them; what they give away multiplies.",
+            "What others publish about the same vehicles adds up with this, and no ledger knows of both.",
+        ]
+        if self.spec.account.unit != "vehicle-ever":
+            said.insert(2, "A habit of many days: the table says what such days cost together.")
+        return said
+
+    def privacy(self) -> Mapping[str, Any]:
+        """Says what the privacy card does, for programs."""
+        account = self.spec.account
+        return {
+            "guarantee": self.promise.guarantee,
+            "protects": self.protects,
+            "unit": account.unit,
+            "adjacency": account.adjacency,
+            "epsilon": shown(self.promise.epsilon),
+            "delta": self.promise.delta,
+            "chance_beyond_epsilon": self.promise.chance,
+            "odds": [odds._asdict() for odds in self.promise.odds],
+            "spans": [
+                {"days": span.days, "limit": span.said, "odds": span.odds._asdict()} for span in self.promise.spans
+            ],
+            "cost_of_days": [
+                {"days": cost.days, "epsilon": shown(float(cost.total.epsilon)), "delta": float(cost.total.delta)}
+                for cost in self.promise.costs
+            ],
+            "not_protected": self.not_protected,
+        }
+
+    def provenance(self) -> Mapping[str, Any]:
+        """Says where the values come from, for programs."""
+        return {
+            "software": "hatstream",
+            "version": self.origin.version,
+            "specification": self.spec.name,
+            "spec_id": self.spec.spec_id,
+            "ledger": {
+                "newest_release": self.origin.entry,
+                "whole": True,
+                "signatures_compared": self.origin.is_signed,
+            },
+            "slots": {
+                "first": self.covers.first,
+                "end": self.covers.last,
+                "number": self.covers.slots,
+                "missing": list(self.covers.missing),
+            },
+            "created": self.origin.created.isoformat(timespec="seconds"),
+        }
+
+
+def shown(epsilon: float) -> float:
+    """Rounds up to two digits after the point: never less than what is spent."""
+    return -(-round(epsilon * 100, 6) // 1) / 100

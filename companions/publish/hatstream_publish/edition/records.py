@@ -1,0 +1,195 @@
+"""The records of a published folder: a Data Package, a DCAT record, a dictionary, and a page for people."""
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from hatstream_publish.edition.dictionary import ColumnEntry
+from hatstream_publish.edition.edition import Edition
+from hatstream_publish.pages.words import STATUSES
+
+_TYPES = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer", pa.binary(): "any"}
+_INSTANT = "%Y-%m-%dT%H:%M:%S%z"
+
+
+class PublishedFile(NamedTuple):
+    """A file of the folder. schema: of a table."""
+
+    path: str
+    title: str
+    mediatype: str
+    size: int
+    sha256: str
+    schema: Mapping[str, Any] | None = None
+
+
+def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
+    """Describes the folder as a package. Source: Data Package 1.0, https://specs.frictionlessdata.io/data-package/."""
+    wishes = edition.wishes
+    licence = {"name": wishes.licence.name, "title": wishes.licence.title}
+    return {
+        "profile": "data-package",
+        "name": re.sub(r"[^a-z0-9._-]+", "-", edition.spec.name.lower()).strip("-") or "dataset",
+        "title": wishes.title,
+        "description": wishes.description,
+        **({"homepage": wishes.url} if wishes.url else {}),
+        "created": edition.origin.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "keywords": list(KEYWORDS),
+        "licenses": [licence | ({"path": wishes.licence.url} if wishes.licence.url else {})],
+        "contributors": [
+            {
+                "title": wishes.publisher,
+                "role": "publisher",
+                **({"email": wishes.contact} if "@" in wishes.contact else {}),
+            }
+        ],
+        "temporal": {"start": edition.covers.first, "end": edition.covers.last},
+        "bbox": list(edition.covers.bbox),
+        "privacy": edition.privacy(),
+        "provenance": edition.provenance(),
+        "resources": [_resource(part) for part in parts],
+    }
+
+
+KEYWORDS = ("speed", "public transport", "traffic", "differential privacy", "H3")
+
+
+def _resource(part: PublishedFile) -> dict[str, Any]:
+    stem, _, ending = part.path.rpartition(".")
+    resource: dict[str, Any] = {
+        "name": stem.lower() if ending == "csv" and part.schema else f"{stem}-{ending}".lower(),
+        "path": part.path,
+        "title": part.title,
+        "format": ending,
+        "mediatype": part.mediatype,
+    }
+    if ending != "parquet":  # whose bytes validators do not count: SHA256SUMS has them all
+        resource |= {"bytes": part.size, "hash": f"sha256:{part.sha256}"}
+    if part.schema is None:
+        return resource
+    of_csv = {"profile": "tabular-data-resource", "encoding": "utf-8"} if ending == "csv" else {}
+    return resource | of_csv | {"schema": part.schema}
+
+
+def table_schema(schema: pa.Schema, columns: Sequence[ColumnEntry]) -> dict[str, Any]:
+    """Describes a CSV or a Parquet file: without it validators guess types, and take a place's id for a date.
+
+    Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/
+    """
+    fields = [_field(schema.field(column.name), column) for column in columns]
+    return {"fields": fields, "primaryKey": ["slot_start", "cell", "statistic"], "missingValues": [""]}
+
+
+def _field(field: pa.Field, column: ColumnEntry) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": column.name, "description": column.meaning}
+    if column.unit:
+        said["unit"] = column.unit
+    if column.name in ("slot_start", "slot_end"):
+        said |= {"type": "datetime", "format": _INSTANT}
+    elif pa.types.is_timestamp(field.type):
+        said["type"] = "datetime"
+    elif pa.types.is_list(field.type):
+        said["type"] = "array"
+    else:
+        said["type"] = _TYPES[field.type]
+    constraints: dict[str, Any] = {"required": True} if not field.nullable else {}
+    if column.name == "status":
+        constraints["enum"] = sorted(STATUSES)
+    return said | ({"constraints": constraints} if constraints else {})
+
+
+def dictionary_csv(tables: Mapping[str, Sequence[ColumnEntry]]) -> bytes:
+    """Lists every column of every table with its meaning and unit."""
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(["table", "column", "meaning", "unit"])
+    for name, columns in tables.items():
+        writer.writerows([name, *column[:3]] for column in columns)
+    return sink.getvalue().encode()
+
+
+# --- DCAT ---------------------------------------------------------------------------------------------------------
+
+_CONTEXT = {
+    "dcat": "http://www.w3.org/ns/dcat#",
+    "dct": "http://purl.org/dc/terms/",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "locn": "http://www.w3.org/ns/locn#",
+    "prov": "http://www.w3.org/ns/prov#",
+    "spdx": "http://spdx.org/rdf/terms#",
+    "vcard": "http://www.w3.org/2006/vcard/ns#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+    "geosparql": "http://www.opengis.net/ont/geosparql#",
+}
+_MEDIA = "https://www.iana.org/assignments/media-types/"
+_TRANSPORT = "http://publications.europa.eu/resource/authority/data-theme/TRAN"
+
+
+def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
+    """Describes the folder as JSON-LD. Source: DCAT 3, https://www.w3.org/TR/vocab-dcat-3/, as DCAT-AP 3 asks for."""
+    wishes, (west, south, east, north) = edition.wishes, edition.covers.bbox
+    east += 360 if east < west else 0  # a ring across the antimeridian goes on beyond 180
+    ring = ", ".join(f"{x} {y}" for x, y in ((west, south), (east, south), (east, north), (west, north), (west, south)))
+    return {
+        "@context": _CONTEXT,
+        "@id": wishes.url or f"urn:hatstream:{edition.spec.spec_id}",
+        "@type": "dcat:Dataset",
+        "dct:title": wishes.title,
+        "dct:description": wishes.description,
+        "dct:identifier": edition.spec.spec_id,
+        "dct:publisher": {"@type": "foaf:Agent", "foaf:name": wishes.publisher},
+        **({"dcat:contactPoint": _contact(wishes.contact, wishes.publisher)} if wishes.contact else {}),
+        "dct:modified": _typed(edition.origin.created.isoformat(timespec="seconds"), "dateTime"),
+        "dct:license": _licence(edition),
+        "dct:accessRights": {"@id": "http://publications.europa.eu/resource/authority/access-right/PUBLIC"},
+        "dcat:keyword": list(KEYWORDS),
+        "dcat:theme": {"@id": _TRANSPORT},
+        "dct:temporal": {
+            "@type": "dct:PeriodOfTime",
+            "dcat:startDate": _typed(edition.covers.first, "dateTime"),
+            "dcat:endDate": _typed(edition.covers.last, "dateTime"),
+        },
+        "dct:spatial": {
+            "@type": "dct:Location",
+            "dcat:bbox": {"@type": "geosparql:wktLiteral", "@value": f"POLYGON(({ring}))"},
+        },
+        "dct:provenance": {"@type": "dct:ProvenanceStatement", "dct:description": edition.promise.guarantee},
+        "dcat:distribution": [_distribution(edition, part) for part in parts],
+    }
+
+
+def _typed(value: str, kind: str) -> dict[str, str]:
+    return {"@type": f"xsd:{kind}", "@value": value}
+
+
+def _contact(contact: str, publisher: str) -> dict[str, Any]:
+    reached = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
+    return {"@type": "vcard:Organization", "vcard:fn": publisher, **reached}
+
+
+def _licence(edition: Edition) -> Any:
+    licence = edition.wishes.licence
+    return {"@id": licence.url} if licence.url else licence.title
+
+
+def _distribution(edition: Edition, part: PublishedFile) -> dict[str, Any]:
+    base = edition.wishes.url.rstrip("/")
+    address = f"{base}/{part.path}" if base else part.path
+    return {
+        "@type": "dcat:Distribution",
+        "dct:title": part.title,
+        "dcat:accessURL": {"@id": edition.wishes.url or address},
+        "dcat:downloadURL": {"@id": address},
+        "dcat:mediaType": {"@id": f"{_MEDIA}{part.mediatype}"},
+        "dcat:byteSize": _typed(str(part.size), "nonNegativeInteger"),
+        "dct:license": _licence(edition),
+        "spdx:checksum": {
+            "@type": "spdx:Checksum",
+            "spdx:algorithm": {"@id": "spdx:checksumAlgorithm_sha256"},
+            "spdx:checksumValue": {"@type": "xsd:hexBinary", "@value": part.sha256},
+        },
+    }

@@ -1,0 +1,301 @@
+"""What a map's program reads, small: a line of JSON, then arrays byte by byte, compressed.
+
+`templates/map/unpack.js` reads it. An array of numbers of several bytes is stored as all their lowest bytes, then all
+the next ones: neighbours are alike, and compress.
+"""
+
+import gzip
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpops.types import Float64s
+from hatstream_publish.pages.antimeridian import middle_of, turns
+from hatstream_publish.pages.places import LINE, DrawnShape, GroundLine, NamedPlaces
+from hatstream_publish.pages.rows import LIVE_MECHANISM, STANDING
+from pipelines.errors import InputError
+
+Array = NDArray[Any]
+
+WIDE_KMH = 15.0
+"""An interval wider than this to either side is drawn as not known, whatever its status says."""
+
+KNOWN, AREA, FORECAST, UNKNOWN = "known", "area", "forecast", "unknown"
+"""How a value is drawn: known there; known of the area around or of the place's day; expected; not to be used."""
+_CLASSES = {"ok": KNOWN, "parent": AREA, "forecast": FORECAST}
+
+RELIABLE = tuple(status for status, drawn in _CLASSES.items() if drawn == KNOWN)
+
+MOST_FIELDS = 20_000_000
+"""Slots times places of one page: about 60 MB."""
+
+DEGREE = 1e5
+"""Positions are whole parts of a degree: about a metre."""
+_NONE, _NO_CODE = 65_535, 255
+_MARK = "\x1f"
+USUAL_KMH = 0.1
+"""What usual values are whole multiples of."""
+DAY = "day"
+"""In the place of a parent: what is known is the place's whole day."""
+_BOUNDS = ("lower95", "upper95")
+
+
+class _Grid(NamedTuple):
+    """Where rows stand in matrices of slots by places. starts, ends, ids: of these."""
+
+    starts: list[str]
+    ends: list[str]
+    ids: list[str]
+    slot: Array
+    place: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.starts), len(self.ids)
+
+
+class _Layer(NamedTuple):
+    """What can be shown: columns of a value and its bounds, and of its status. statistic: whose rows, None for all."""
+
+    title: str
+    columns: tuple[str, str, str]
+    status: str = "status"
+    statistic: str | None = None
+
+
+def packed(
+    rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
+) -> bytes:
+    """Packs a map's data. rows: of slots, see `read_rows`. standing: what places are usually; else other days say it.
+
+    Raises InputError where a place has no shape.
+    """
+    grid, codes = _grid(rows), _Codes()
+    of_grid = [places.place(place_id) for place_id in grid.ids]
+    arrays: dict[str, Array] = {
+        **_all_shapes([place.shape for place in of_grid if place.shape is not None], [line.shape for line in ground]),
+        **({} if standing is None else _usual(standing, grid)),
+        **_vehicles(rows, grid),
+    }
+    layers = [_packed_layer(rows, grid, *numbered, codes, arrays) for numbered in enumerate(_layers(rows))]
+    head = {
+        **_standing(rows, grid),
+        "slots": list(map(list, zip(grid.starts, grid.ends, strict=True))),
+        "places": {
+            "id": grid.ids,
+            "name": [place.name for place in of_grid],
+            "note": [place.note for place in of_grid],
+            "area": _areas(rows, grid),
+        },
+        "ground": [[line.name, line.colour] for line in ground],
+        "layers": layers,
+        "codes": [_code(text) for text in codes],
+        "wide": WIDE_KMH,
+        "degree": DEGREE,
+        "usualStep": USUAL_KMH,
+        "arrays": [[name, array.dtype.str[1:], array.size] for name, array in arrays.items()],
+    }
+    body = b"".join(_by_byte(array) for array in arrays.values())
+    return gzip.compress(msgspec.json.encode(head) + b"\n" + body, 6, mtime=0)
+
+
+def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
+    """Reads what each place is usually, by the newest map of it, in USUAL_KMH; and where that is the area's value."""
+    newest = max(standing["slot_start"].unique().to_pylist(), key=_instant)
+    rows = standing.filter(pc.equal(standing["slot_start"], newest))
+    value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
+    place = pc.index_in(rows["cell"], pa.array(grid.ids)).fill_null(-1).to_numpy()
+    beside = is_beside(rows)
+    numbers = _drawn(rows, "value", beside)
+    told = (place >= 0) & ~np.isnan(numbers) & (beside | pc.equal(rows["status"], "ok").to_numpy())
+    value[place[told]] = np.rint(numbers[told] / USUAL_KMH).astype(np.uint16)
+    is_area[place[told]] = beside[told]
+    return {"usual.value": value, "usual.area": is_area}
+
+
+def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
+    """Says whether values are those of all days until a slot's end, and how many days each rests on where rows say."""
+    is_standing = "product" in rows.column_names and set(rows["product"].unique().to_pylist()) == {STANDING}
+    if "days" not in rows.column_names:
+        return {"standing": is_standing, "days": []}
+    most = rows.group_by("slot_start").aggregate([("days", "max")])
+    days = dict(zip(most["slot_start"].to_pylist(), most["days_max"].to_pylist(), strict=True))
+    return {"standing": is_standing, "days": [days[start] for start in grid.starts]}
+
+
+def _vehicles(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
+    """Tells how many vehicles were at a place at least, where rows say it of any; 0 where they do not."""
+    if "vehicles_at_least" not in rows.column_names or not pc.any(pc.is_valid(rows["vehicles_at_least"])).as_py():
+        return {}
+    matrix = np.zeros(grid.shape, np.uint8)
+    matrix[grid.slot, grid.place] = pc.fill_null(rows["vehicles_at_least"], 0).to_numpy().clip(0, 255)
+    return {"vehicles": matrix}
+
+
+def _by_byte(array: Array) -> bytes:
+    width = array.dtype.itemsize
+    return array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, width).T.tobytes()
+
+
+def _grid(rows: pa.Table) -> _Grid:
+    """Raises InputError for slots that are no instants, and for a matrix that no page can hold."""
+    try:
+        starts = sorted(rows["slot_start"].unique().to_pylist(), key=_instant)
+    except ValueError:
+        raise InputError("slot_start must be a time with its offset, like 2026-05-13T06:00:00-06:00") from None
+    ids = sorted(rows["cell"].unique().to_pylist())
+    if len(starts) * len(ids) > MOST_FIELDS:
+        raise InputError(
+            f"{len(starts):,} slots of {len(ids):,} places: a map holds {MOST_FIELDS:,} fields; name fewer files"
+        )
+    spans = rows.group_by("slot_start").aggregate([("slot_end", "min")])
+    end = dict(zip(spans["slot_start"].to_pylist(), spans["slot_end_min"].to_pylist(), strict=True))
+    slot = pc.index_in(rows["slot_start"], pa.array(starts)).to_numpy()
+    return _Grid(
+        starts, [end[start] for start in starts], ids, slot, pc.index_in(rows["cell"], pa.array(ids)).to_numpy()
+    )
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError("no offset")
+    return instant
+
+
+def _areas(rows: pa.Table, grid: _Grid) -> list[str]:
+    """Lists the coarser cell of each place that has one."""
+    areas = [""] * len(grid.ids)
+    if "parent" in rows.column_names:
+        parent = pc.fill_null(rows["parent"], "")
+        is_cell = pc.and_(pc.not_equal(parent, ""), pc.not_equal(parent, DAY)).to_numpy()
+        for place, cell in zip(grid.place[is_cell], parent.filter(pa.array(is_cell)).to_pylist(), strict=True):
+            areas[place] = cell
+    return areas
+
+
+# --- how rows are drawn -------------------------------------------------------------------------------------------
+
+
+class _Codes(dict[str, int]):
+    """Numbers of the different ways of being known, in the order in which they are met."""
+
+    def of(self, texts: pa.ChunkedArray) -> Array:
+        for text in sorted(texts.unique().to_pylist()):
+            self.setdefault(text, min(len(self), _NO_CODE - 1))
+        numbers: Array = np.array(list(self.values()), np.uint8)[pc.index_in(texts, pa.array(list(self))).to_numpy()]
+        return numbers
+
+
+def _code(text: str) -> dict[str, Any]:
+    status, mechanism, about = text.split(_MARK)
+    drawn, live = _CLASSES.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
+    return {"status": status, "mechanism": mechanism, "about": about, "drawn": drawn, "live": live}
+
+
+def _layers(rows: pa.Table) -> Iterable[_Layer]:
+    """Lists what can be shown: each statistic's value, and whatever else has an interval of its own."""
+    for statistic in sorted(rows["statistic"].unique().to_pylist()):
+        yield _Layer(statistic, ("value", *_BOUNDS), statistic=statistic)
+    for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
+        if name == "model":
+            yield _Layer("mean, with the past", ("model_value", "model_lower95", "model_upper95"), "model_status")
+        elif name not in ("parent", "traffic"):
+            yield _Layer(name, (name, f"{name}_lower95", f"{name}_upper95"))
+
+
+def _packed_layer(
+    rows: pa.Table, grid: _Grid, number: int, layer: _Layer, codes: _Codes, arrays: dict[str, Array]
+) -> dict[str, Any]:
+    """Adds a layer's matrices; answers with what its head says. Numbers are stored as (number - origin) / step."""
+    name, chosen = f"layer{number}", _chosen(rows, layer)
+    some = rows.filter(pa.array(chosen))
+    slot, place = grid.slot[chosen], grid.place[chosen]
+    beside = is_beside(some) if layer.status == "status" else np.zeros(some.num_rows, np.bool_)
+    value, lower, upper = numbers = [_drawn(some, column, beside) for column in layer.columns]
+    finite = np.nan_to_num(numbers)
+    origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
+    step = _step(float(finite.max(initial=0.0)) - origin)
+    stored = [np.rint((column - origin) / step) for column in (value, lower, upper)]
+    for part, column in (("value", stored[0]), ("below", stored[0] - stored[1]), ("above", stored[2] - stored[0])):
+        matrix = np.full(grid.shape, _NONE, np.uint16)
+        matrix[slot, place] = np.where(np.isnan(column), _NONE, column.clip(0, _NONE - 1)).astype(np.uint16)
+        arrays[f"{name}.{part}"] = matrix
+    arrays[f"{name}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
+    arrays[f"{name}.code"][slot, place] = codes.of(_known(some, layer, beside))
+    unit = some["unit"][0].as_py() if some.num_rows else ""
+    return {"title": layer.title, "unit": unit, "step": step, "origin": origin, "arrays": name}
+
+
+def _chosen(rows: pa.Table, layer: _Layer) -> Array:
+    """Chooses the rows that a layer shows."""
+    if layer.statistic is None:
+        chosen: Array = pc.is_valid(rows[layer.columns[0]]).to_numpy()
+        return chosen
+    of_statistic: Array = pc.equal(rows["statistic"], layer.statistic).to_numpy()
+    return of_statistic
+
+
+def is_beside(rows: pa.Table) -> Array:
+    """Says of which rows the value of something coarser is drawn: only that is known."""
+    if "parent_value" not in rows.column_names:
+        return np.zeros(rows.num_rows, np.bool_)
+    beside: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
+    return beside
+
+
+def _drawn(rows: pa.Table, column: str, beside: Array) -> Array:
+    numbers: Array = rows[column].to_numpy().astype(np.float64)
+    coarser = {"value": "parent_value", "lower95": "parent_lower95", "upper95": "parent_upper95"}.get(column)
+    return np.where(beside, rows[coarser].to_numpy(), numbers) if beside.any() and coarser else numbers
+
+
+def _known(rows: pa.Table, layer: _Layer, beside: Array) -> pa.ChunkedArray:
+    """Says how each row is known: its status, its mechanism, and what its drawn value is about."""
+    about: pa.Array = pa.array([""] * rows.num_rows)
+    if beside.any():
+        which = pc.if_else(pc.equal(pc.fill_null(rows["parent"], ""), DAY), DAY, "area")
+        about = pc.if_else(pa.array(beside), which, "")
+    return pc.binary_join_element_wise(pc.fill_null(rows[layer.status], ""), rows["mechanism"], about, _MARK)
+
+
+def _step(span: float) -> float:
+    """Finds the unit of stored integers: the largest number fits into 16 bits."""
+    step = 0.1
+    while span / step >= _NONE - 1:
+        step *= 10
+    return round(step, 1)
+
+
+# --- shapes -------------------------------------------------------------------------------------------------------
+
+
+def _all_shapes(places: Sequence[DrawnShape], ground: Sequence[DrawnShape]) -> Mapping[str, Array]:
+    middle = middle_of(_firsts(places))
+    return {**_shapes("places", places, middle), **_shapes("ground", ground, middle)}
+
+
+def _firsts(shapes: Sequence[DrawnShape]) -> Float64s:
+    """Finds the longitude at which each shape begins."""
+    return np.array([shape.parts[0][0][0] for shape in shapes], np.float64)
+
+
+def _shapes(name: str, shapes: Sequence[DrawnShape], middle: float) -> Mapping[str, Array]:
+    """Lists kinds, numbers of parts and of positions, and positions as steps from the one before, near the middle."""
+    parts = [part for shape in shapes for part in shape.parts]
+    flat = np.array([position for part in parts for position in part], np.float64).reshape(-1, 2)
+    flat[:, 0] += np.repeat(turns(_firsts(shapes), middle), [sum(map(len, shape.parts)) for shape in shapes])
+    steps = np.diff(np.rint(flat * DEGREE).astype(np.int32), axis=0, prepend=np.zeros((1, 2), np.int32))
+    return {
+        f"{name}.line": np.array([shape.kind == LINE for shape in shapes], np.uint8),
+        f"{name}.parts": np.array([len(shape.parts) for shape in shapes], np.uint16),
+        f"{name}.positions": np.array([len(part) for part in parts], np.uint32),
+        f"{name}.x": steps[:, 0].astype(np.int32),
+        f"{name}.y": steps[:, 1].astype(np.int32),
+    }

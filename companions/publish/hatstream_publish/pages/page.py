@@ -1,0 +1,72 @@
+"""One HTML file from a template: data and program travel inside of it, and the browser may load nothing else."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import jinja2
+import msgspec
+
+from transforms.atomic_files import replacing
+
+_POLICY = "@policy@"
+_INLINE = {
+    "script-src": re.compile(r"<script>(.*?)</script>", re.DOTALL),
+    "style-src": re.compile(r"<style>(.*?)</style>", re.DOTALL),
+}
+
+
+def write_page(path: Path, template: str, **texts: Any) -> None:
+    """Renders `template` to `path`, whole or not at all. May raise OSError."""
+    page = render(template, **texts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(page)
+
+
+def render(template: str, *, images: str | None = None, connects: bool = False, **texts: Any) -> bytes:
+    """Makes a page whose Content-Security-Policy names the hashes of its own program and style, and nothing more.
+
+    images: an address that pictures may come from. connects: the program may ask the server that the page is from.
+    """
+    page = text_of(template, policy=_POLICY, **texts)
+    allowed = {name: " ".join(map(_hash, pattern.findall(page))) or "'none'" for name, pattern in _INLINE.items()}
+    allowed |= {
+        "img-src": f"data: blob: {_origin(images)}".strip(),
+        "connect-src": "'self'" if connects else "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    policy = "; ".join(["default-src 'none'", *(f"{name} {sources}" for name, sources in allowed.items())])
+    return page.replace(_POLICY, policy, 1).encode()
+
+
+def text_of(template: str, **texts: Any) -> str:
+    """Fills in a template; what is filled into HTML is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("hatstream_publish.pages"),
+        autoescape=jinja2.select_autoescape(),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=template.endswith(".md"),
+    )
+    return environment.get_template(template).render(**texts)
+
+
+def script_json(data: Mapping[str, Any]) -> str:
+    """Writes JSON that may stand inside a <script> element: no text of the data can end it."""
+    return msgspec.json.encode(data).decode().replace("<", "\\u003c")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _origin(address: str | None) -> str:
+    """Names scheme and host, as a policy names them: nothing of the address can add another rule."""
+    parts = urlsplit(address or "")
+    host = re.sub(r"[^A-Za-z0-9.:-]", "", parts.netloc.rpartition("@")[2])
+    return f"{parts.scheme}://{host}" if host and parts.scheme in ("http", "https") else ""

@@ -1,0 +1,185 @@
+"""The report: what is promised in plain words, what was spent, how good the figures are, what is missing."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpops.accountant import DeltaLimit, Limit
+from hatstream_publish.pages.pack import RELIABLE, WIDE_KMH
+from hatstream_publish.pages.page import write_page
+from hatstream_publish.pages.words import ADVICE, STATUSES
+from pipelines.account.cost import Cost
+from pipelines.account.guarantee import Loss, costs_at_places, said
+from pipelines.account.missing_slots import Gap
+from pipelines.account.record import LedgerRecord
+from pipelines.specification import Specification
+
+GUESSES = (0.5, 0.1, 0.01)
+"""How sure somebody was before, of anything about one vehicle."""
+
+PUBLIC, OPERATOR = "public", "the operator alone"
+
+CHANNELS = (
+    ("result rows, their files, Kafka messages", PUBLIC, PUBLIC),
+    ("debits, totals and the guarantee", PUBLIC, PUBLIC),
+    ("numbers of rows, refused rows by reason, lags, metrics, the most that a vehicle spent", PUBLIC, OPERATOR),
+    ("whatever says whether an input is the same as before", OPERATOR, OPERATOR),
+    ("the ledger itself, with its audit events", OPERATOR, OPERATOR),
+    ("logs and tracebacks, the engine's page and REST", OPERATOR, OPERATOR),
+    ("checkpoints, savepoints, temporary files, the database's own logs", OPERATOR, OPERATOR),
+    ("the key and its head file", OPERATOR, OPERATOR),
+)
+"""Every output channel, and who may see it under counts-public and under add-remove; docs/guarantee.md says more."""
+
+
+class Odds(NamedTuple):
+    """How sure somebody may be after seeing everything that was published, who was `before` sure."""
+
+    before: float
+    most: float
+    least: float
+
+
+class ReportFacts(NamedTuple):
+    """What a report is made of.
+
+    spent: by period, what somebody may learn from all claims on it. rows: result rows, see `read_rows`; None where
+    none were given. costs: of several days in a row; none where nothing was spent.
+    """
+
+    spec: Specification
+    guarantee: str
+    spent: Mapping[str, Loss]
+    limit: Limit
+    gaps: Sequence[Gap]
+    slots: int
+    rows: pa.Table | None
+    record: LedgerRecord
+    costs: Sequence[Cost]
+
+
+def odds(epsilon: float) -> list[Odds]:
+    """Bounds odds by Bayes' rule with a likelihood ratio of at most e^epsilon either way."""
+    factor = math.exp(min(epsilon, 700.0))
+    return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
+
+
+class SpanOdds(NamedTuple):
+    """What a limit of several days lets somebody learn who was as sure as not. said: the limit, in words."""
+
+    days: int
+    said: str
+    odds: Odds
+
+
+def span_odds(limit: Limit) -> list[SpanOdds]:
+    """Tells the odds in every span of more than one day that a limit has, shortest first."""
+    return [
+        SpanOdds(span.days, span.limit.said(), odds(float(span.limit.epsilon))[0])
+        for span in limit.spans
+        if span.days > 1
+    ]
+
+
+_IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
+
+
+def draw_report(facts: ReportFacts, path: Path) -> None:
+    """Writes the report. May raise OSError."""
+    spec, account = facts.spec, facts.spec.account
+    dearest = max(facts.spent.values(), default=Loss())
+    most, limit = float(dearest.epsilon), float(facts.limit.epsilon)
+    shown = {
+        "title": f"{spec.name}: what is published and what it protects",
+        "hides_driving": account.adjacency == "add-remove",
+        "span": account.unit.removeprefix("vehicle-"),
+        "in_span": _IN_SPAN[account.unit],
+        "most": most,
+        "delta": float(dearest.delta),
+        "chance": said(dearest.chance),
+        "odds": odds(most or limit),
+        "limit": limit,
+        "limit_said": facts.limit.said(),
+        "limit_has_delta": isinstance(facts.limit, DeltaLimit),
+        "spans": span_odds(facts.limit),
+        "standing": [_habit(cost) for cost in costs_at_places(spec, facts.limit)],
+        "costs": [_habit(cost) for cost in facts.costs],
+        "periods": {period: float(total.epsilon) for period, total in facts.spent.items()},
+        "classes": [] if facts.rows is None else reliability(facts.rows),
+        "statuses": [] if facts.rows is None else _statuses(facts.rows),
+        "channels": CHANNELS,
+        "wide": WIDE_KMH,
+        "region": _region(spec),
+        "version": version("hatstream"),
+        "created": datetime.now(UTC),
+    }
+    write_page(path, "report.html", **facts._asdict() | shown)
+
+
+_AS_GOOD_AS_CERTAIN = 1e-10
+"""In per cent; what is left of it is not said."""
+
+
+def _habit(cost: Cost) -> Mapping[str, Any]:
+    """Tells the odds of somebody who was as sure as not; rounded away from one half, for these are bounds."""
+    epsilon = float(cost.total.epsilon)
+    least = 1 / (1 + math.exp(min(epsilon, 700.0)))
+    digits = 0 if 100 * least < _AS_GOOD_AS_CERTAIN else 2 - math.floor(math.log10(100 * least))
+    least_said = math.floor(100 * least * 10**digits) / 10**digits
+    return {
+        "days": cost.days,
+        "epsilon": f"{math.ceil(epsilon * 100 - 1e-6) / 100:g}",
+        "most": f"{100 - least_said:.{digits}f} %",
+        "least": f"{least_said:.{digits}f} %",
+        "chance": said(cost.chance),
+    }
+
+
+def _statuses(rows: pa.Table) -> list[tuple[str, str]]:
+    """Tells what each status means that the rows have, and what helps."""
+    statuses = sorted(rows["status"].unique().to_pylist())
+    return [
+        (status, f"{STATUSES[status]} {ADVICE.get(status, '')}".strip()) for status in statuses if status in STATUSES
+    ]
+
+
+def _region(spec: Specification) -> str:
+    """Tells what the region is and where it comes from."""
+    if spec.cells.region is None:
+        return "every hexagon with reports"
+    source = {
+        "timetable": "the lines and stops of a timetable, which is public",
+        "sample": "a sample of reports: where these vehicles drove is not hidden",
+    }.get(spec.cells.source or "", "the specification, which does not say how it was made")
+    return f"{len(spec.cells.region):,} hexagons, from {source}"
+
+
+def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
+    """Sums up per statistic and status: rows, the share that is reliable, how wide intervals are (half-widths)."""
+    classes: list[Mapping[str, Any]] = []
+    for name in sorted(rows["statistic"].unique().to_pylist()):
+        of_name = rows.filter(pc.equal(rows["statistic"], name))
+        for status in sorted(of_name["status"].unique().to_pylist()):
+            some = of_name.filter(pc.equal(of_name["status"], status))
+            half = (some["upper95"].to_numpy() - some["lower95"].to_numpy()) / 2
+            half = half[~np.isnan(half)]
+            sure = float((half <= WIDE_KMH).mean()) if half.size and status in RELIABLE else 0.0
+            quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
+            classes.append(
+                {
+                    "statistic": name,
+                    "status": status,
+                    "rows": some.num_rows,
+                    "reliable": sure,
+                    "half": quantiles,
+                    "unit": some["unit"][0].as_py(),
+                }
+            )
+    return classes

@@ -1,0 +1,128 @@
+"""A city on both sides of the antimeridian: its places lie side by side on maps, tiles and in records."""
+
+import gzip
+import json
+
+import h3
+import mapbox_vector_tile
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from companions.city.tests import feeds as timetables
+from hatstream_city.timetable.town import read_town
+from hatstream_publish.pages.antimeridian import box_of, middle_of
+from hatstream_publish.pages.map import MapTexts, Surroundings
+from hatstream_publish.pages.pack import packed
+from hatstream_publish.pages.places import LINE, DrawnShape, GroundLine, NamedPlaces
+from hatstream_publish.serve.app import SnapshotServer
+from hatstream_publish.serve.snapshot import Follower
+from hatstream_publish.serve.tiles import tile
+from tests.kit.results import CELLS, row, write
+from transforms.places.hexagons import cells_of_geojson
+from transforms.sinks.rows import SCHEMA
+
+FIJI = sorted(h3.grid_disk(h3.latlng_to_cell(-16.85, 180.0, 7), 3))
+ROAD = GroundLine("to the east", "", DrawnShape(LINE, (((-179.8, -16.9), (-179.7, -16.9)),), {}))
+
+
+def degrees(cells, ground=()):
+    """Longitudes of all positions of a map, of its places and of the ground under them."""
+    rows = pa.Table.from_pylist([row(cell, 6, 12.0) for cell in cells], schema=SCHEMA)
+    head, body = gzip.decompress(packed(rows, NamedPlaces(), ground)).split(b"\n", 1)
+    longitudes, start = {}, 0
+    for name, kind, size in json.loads(head)["arrays"]:
+        width = int(kind[1:])
+        if name.endswith(".x"):
+            steps = (
+                np.frombuffer(body[start : start + width * size], np.uint8).reshape(width, size).T.copy().view("<i4")
+            )
+            longitudes[name.removesuffix(".x")] = steps.ravel().cumsum() / 1e5
+        start += width * size
+    return longitudes["places"], longitudes["ground"]
+
+
+def shapes(cells):
+    return [NamedPlaces().place(cell).shape for cell in cells]
+
+
+def test_neighbours_across_the_antimeridian_are_neighbours_on_a_map():
+    places, _ = degrees(FIJI)
+    assert np.ptp(places) < 0.3
+
+
+def test_a_line_beyond_the_places_stays_beside_them():
+    places, ground = degrees(FIJI, [ROAD])
+    assert np.abs(ground - places.mean()).max() < 0.5
+
+
+def test_an_ordinary_city_lies_where_it_lay():
+    places, _ = degrees(CELLS)
+    assert places.min() == pytest.approx(box_of(shapes(CELLS))[0], abs=1e-5)
+    assert -105 < places.min() < places.max() < -104
+
+
+def test_a_box_across_the_antimeridian_has_its_west_in_the_east():
+    west, south, east, north = box_of(shapes(FIJI))
+    assert (round(west), round(east)) == (180, -180)
+    assert 179.8 < west < 180
+    assert -180 < east < -179.8
+    assert south < -16.85 < north
+
+
+def test_the_box_of_an_ordinary_city_is_that_of_its_positions():
+    lons, lats = zip(*(position for shape in shapes(CELLS) for position in shape.parts[0]), strict=True)
+    assert box_of(shapes(CELLS)) == (min(lons), min(lats), max(lons), max(lats))
+    assert box_of([]) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_the_middle_is_opposite_to_the_widest_gap():
+    assert middle_of(np.array([170.0, -170.0])) == pytest.approx(-180)
+    assert middle_of(np.array([10.0, 30.0])) == pytest.approx(20)
+    assert middle_of(np.array([])) == 0
+
+
+def crossing(folder):
+    """A timetable of which one line leads from 179.95 east to 179.95 west, 10 km."""
+    stops = "stop_id,stop_name,stop_lat,stop_lon\nA,West,-16.85,179.95\nB,Middle,-16.85,-180\nC,East,-16.85,-179.95\n"
+    return timetables.write(folder / "feed.zip", {**timetables.FEED, "stops": stops})
+
+
+def test_a_timetable_s_line_across_the_antimeridian_does_not_lead_around_the_world(tmp_path):
+    town = read_town(crossing(tmp_path), 7)
+    assert 5 <= len(town.cells) <= 8
+    region = cells_of_geojson(msgspec.json.decode(town.files("t")["t-region.geojson"]), 7)
+    assert {h3.int_to_str(cell) for cell in region} == town.cells
+    lons = [lon for line in town.documents["ground"]["features"] for lon, _ in line["geometry"]["coordinates"]]
+    assert max(lons) - min(lons) == pytest.approx(0.1)
+
+
+def test_segments_across_the_antimeridian_are_as_long_as_they_are(tmp_path):
+    """Two, of 5.3 km each; a way around the world would be 40,000 km long."""
+    town = read_town(crossing(tmp_path), 7, directed=False)
+    for segment in town.documents["segments"]["features"]:
+        lons = [lon for part in _parts(segment["geometry"]) for lon, _ in part]
+        assert max(lons) - min(lons) < 0.06
+
+
+def _parts(geometry):
+    return geometry["coordinates"] if geometry["type"] == "MultiLineString" else [geometry["coordinates"]]
+
+
+def test_a_place_across_the_antimeridian_is_in_the_tiles_of_both_sides(tmp_path):
+    across = next(cell for cell in FIJI if box_of(shapes([cell]))[0] > box_of(shapes([cell]))[2])
+    write(tmp_path / "hats-0-1.parquet", [row(across, 6, 12.0)])
+    server = SnapshotServer(Follower(tmp_path, Surroundings(), 168), MapTexts("Town", ""))
+    server.look()
+    lat = h3.cell_to_latlng(across)[0]
+    zoom = 8
+    tile_row = int((0.5 - np.arcsinh(np.tan(np.radians(lat))) / (2 * np.pi)) * 2**zoom)
+    for column in (0, 2**zoom - 1):
+        content = tile(server.snapshot, zoom, column, tile_row, {}).content
+        (feature,) = mapbox_vector_tile.decode(content)["places"]["features"]
+        xs = [x for x, _ in feature["geometry"]["coordinates"][0]]
+        edge = 0 if column == 0 else 4096
+        assert min(xs) < edge < max(xs)
+        assert max(xs) - min(xs) < 300
+    assert tile(server.snapshot, zoom, 5, tile_row, {}).content == b""

@@ -1,0 +1,377 @@
+"""The map in a real browser: what is drawn, what pointer and keys do, and that nothing is asked for."""
+
+import json
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from tests.browser import browser
+from tests.kit.results import CELLS, PARENT, known_of, row, write
+
+HOURS = (6, 7)
+HOURS_BACK, OFFSETS_BACK = ("00", "01", "01", "02", "03"), ("01", "01", "00", "00", "00")
+NAMED = {CELLS[3]: "Market Square"}
+
+
+@pytest.fixture(scope="module")
+def page():
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def drawn(tmp_path, hatstream):
+    """Two slots: at 06:00 all 19 hexagons have a value, two of them an unreliable one; at 07:00 twelve."""
+    rows = [row(cell, 6, 10.0 + index, half_kmh=30.0 if index < 2 else 5.0) for index, cell in enumerate(CELLS)]
+    rows += [row(cell, 7, 33.0 if index < 12 else None) for index, cell in enumerate(CELLS)]
+    return mapped(tmp_path, hatstream, rows)
+
+
+def mapped(folder, hatstream, rows, *options):
+    write(folder / "hats.parquet", rows)
+    code, out, err = hatstream("map", "--input", folder / "*.parquet", "--output", folder / "map.html", *options)
+    assert (code, err) == (0, ""), out
+    return folder / "map.html"
+
+
+def opened(page, path, place_of_link=""):
+    page.driver.get("about:blank")
+    page.open(path, place_of_link)
+    return page
+
+
+def asked(page, script, *values):
+    return page.driver.execute_script(f"return {script}", *values)
+
+
+def click_on(page, cell):
+    """As a finger does, in the middle of the hexagon."""
+    page.click_at("#map", *asked(page, MIDDLE, CELLS.index(cell)))
+
+
+MIDDLE = "((x, y) => [screenX(x), screenY(y)])(...middle(arguments[0]))"
+PIXEL = (
+    "((x, y) => [...el('map').getContext('2d').getImageData(screenX(x) * devicePixelRatio, screenY(y) * "
+    "devicePixelRatio, 1, 1).data])(...middle(arguments[0]))"
+)
+DRAWN = "DATA.places.id.map((_, place) => drawnAs(state.slot, place))"
+
+
+def test_every_value_is_drawn_and_what_is_not_known_stands_out(page, drawn):
+    opened(page, drawn)
+    assert asked(page, DRAWN) == ["unknown"] * 2 + ["known"] * 17
+    page.one("#slot").send_keys(Keys.ARROW_RIGHT)
+    page.wait(lambda: asked(page, DRAWN) == ["known"] * 12 + ["none"] * 7)
+    ground = asked(page, "[...el('map').getContext('2d').getImageData(2, 2, 1, 1).data]")
+    page.wait(lambda: asked(page, PIXEL, 15) == ground)
+    assert asked(page, PIXEL, 3) != asked(page, PIXEL, 15)
+
+
+def test_the_slider_has_keys_and_says_its_time(page, drawn):
+    opened(page, drawn).one("#slot").send_keys(Keys.ARROW_RIGHT)
+    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
+    assert page.one("#slot").get_attribute("aria-valuetext") == "Wed 13 May 2026, 07:00 to 08:00"
+
+
+def test_arrow_keys_move_the_slots_where_the_map_has_no_focus(page, drawn):
+    opened(page, drawn).one("body").send_keys(Keys.ARROW_RIGHT)
+    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
+    page.one("body").send_keys(Keys.ARROW_LEFT)
+    page.wait(lambda: "06:00 to 07:00" in page.one("#when").text)
+
+
+def test_a_click_opens_what_is_known_of_a_place(page, drawn):
+    opened(page, drawn)
+    click_on(page, CELLS[3])
+    page.wait(lambda: page.all("#p-value"))
+    assert CELLS[3] in page.one("#panel").text
+    assert page.one("#p-value").text == "13.0 km/h"
+    assert page.one("#p-interval").text == "95 % interval: 8.0 to 18.0 km/h"
+
+
+def test_one_tab_stop_and_arrows_reach_every_place_and_speak(page, drawn):
+    opened(page, drawn)
+    assert len(page.all("canvas[tabindex='0']")) == 1
+    assert page.all("svg [tabindex], #panel [tabindex]") == []
+    page.one("#map").send_keys(Keys.ARROW_DOWN)
+    spoken = page.one("#live").get_attribute("textContent")
+    page.one("#map").send_keys(Keys.ARROW_LEFT)
+    page.wait(lambda: page.one("#live").get_attribute("textContent") != spoken)
+    page.one("#map").send_keys(Keys.ENTER)
+    page.wait(lambda: page.all("#p-value"))
+    assert "95 % interval" in page.one("#live").get_attribute("textContent")
+    reached = asked(
+        page,
+        "(() => { const seen = new Set([0]); for (const place of seen) for (const way of "
+        "Object.values(ARROWS)) { const next = neighbour(place, ...way); if (next >= 0) seen.add(next); } "
+        "return seen.size; })()",
+    )
+    assert reached == len(CELLS)
+
+
+def test_what_is_not_reliable_is_said_with_a_warning(page, drawn):
+    opened(page, drawn)
+    click_on(page, CELLS[0])
+    page.wait(lambda: page.all("#p-warn"))
+    assert "do not act on it" in page.one("#p-warn").text
+    assert "wider than 15 km/h" in page.one("#p-status").text
+
+
+def test_a_place_that_only_its_area_tells_shows_the_area_s_value(page, tmp_path, hatstream):
+    rows = [known_of(row(CELLS[0], 6, 30.0, half_kmh=25.0), PARENT, 21.0)]
+    rows += [known_of(row(CELLS[1], 6, 30.0, half_kmh=25.0), "day", 17.0), row(CELLS[2], 6, 20.0)]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    assert asked(page, DRAWN) == ["area", "area", "known"]
+    asked(page, "choose(0)")
+    assert page.one("#p-value").text == "21.0 km/h"
+    assert page.one("#p-interval").text == "95 % interval: 17.0 to 25.0 km/h"
+    assert PARENT in page.one("#p-status").text
+    asked(page, "choose(1)")
+    assert (page.one("#p-value").text, "whole day" in page.one("#p-status").text) == ("17.0 km/h", True)
+
+
+def test_forecasts_and_live_values_are_marked(page, tmp_path, hatstream):
+    rows = [row(CELLS[0], 6, 30.0, status="forecast"), row(CELLS[0], 7, 30.0) | {"mechanism": "levels-live"}]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    asked(page, "go(0)")
+    assert (page.one("#kind").text, asked(page, DRAWN)) == ("forecast", ["forecast"])
+    asked(page, "go(1)")
+    assert page.one("#kind").text == "live"
+
+
+def test_a_slot_without_any_value_says_why_and_what_to_do(page, tmp_path, hatstream):
+    opened(page, mapped(tmp_path, hatstream, [row(cell, 6, None, status="held-back") for cell in CELLS]))
+    assert "Held back" in page.one("#empty").text
+    assert "--whole" in page.one("#empty").text
+
+
+def test_a_difference_without_days_to_compare_says_so(page, tmp_path, hatstream):
+    """Two days and a forecast: a forecast is no day of its own."""
+    rows = [row(CELLS[0], 6, 20.0, day=day) for day in (13, 14)]
+    rows += [row(CELLS[0], 6, 20.0, day=15, status="forecast")]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    assert asked(page, "el('show').querySelector('[value=difference]').disabled")
+    asked(page, "(state.slot = 0, state.show = 'difference', showOther())")
+    assert "2 other days" in page.one("#empty").text
+
+
+def test_a_window_that_was_next_to_nothing_shows_the_whole_map_again(page, drawn):
+    opened(page, drawn)
+    whole = asked(page, "view.scale")
+    asked(page, "(el('map').style.height = '5px', drawNow())")
+    assert asked(page, "view.scale") > 0
+    asked(page, "(el('map').style.height = '', drawNow())")
+    assert asked(page, "view.scale") == pytest.approx(whole)
+
+
+def test_nothing_is_drawn_over_hours_of_which_nothing_is_known(page, tmp_path, hatstream):
+    values = {6: 20.0, 7: 21.0, 8: None, 9: 22.0, 10: None, 11: 23.0, 12: 24.0}
+    opened(page, mapped(tmp_path, hatstream, [row(CELLS[0], hour, value) for hour, value in values.items()]))
+    assert asked(page, "stretches([20, 21, null, 22, null, 23, 24])") == [[0, 1], [3], [5, 6]]
+    asked(page, "choose(0)")
+    path = page.one(".chart .values").get_attribute("d")
+    assert (path.count("M"), path.count("L")) == (3, 3)
+    assert page.one(".chart .band").get_attribute("d").count("Z") == 3
+
+
+def test_the_times_below_a_chart_are_not_cut_off(page, tmp_path, hatstream):
+    """21 hours, of which the last has a time below it."""
+    opened(page, mapped(tmp_path, hatstream, [row(CELLS[0], hour, 20.0) for hour in range(21)]))
+    asked(page, "choose(0)")
+    chart = page.one(".chart").rect
+    assert page.all(".chart .tick")[5].text == "20:00"
+    right = (
+        "Math.max(...[...document.querySelectorAll('.chart .tick')].map(tick => tick.getBoundingClientRect().right))"
+    )
+    assert asked(page, right) <= chart["x"] + chart["width"] + 0.5
+
+
+def test_the_hour_that_comes_twice_when_clocks_are_set_back_has_two_names(page, tmp_path, hatstream):
+    times = [f"2026-10-25T{time}:00:00+{offset}:00" for time, offset in zip(HOURS_BACK, OFFSETS_BACK, strict=True)]
+    rows = [row(CELLS[0], 0, 20.0) | {"slot_start": times[slot], "slot_end": times[slot + 1]} for slot in range(4)]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    asked(page, "(choose(0), go(2))")
+    assert page.one("#when").text == "Sun 25 Oct 2026, 01:00 again to 02:00"
+    assert [field.get_attribute("data-slot") for field in page.all(".week [data-slot]")] == ["0", "1", "2", "3"]
+
+
+def test_the_ear_is_told_the_place_when_the_time_changes_or_a_search_finds_it(page, drawn):
+    opened(page, drawn)
+    asked(page, "choose(3)")
+    page.one("#map").send_keys(Keys.PAGE_DOWN)
+    page.wait(lambda: page.one("#live").get_attribute("textContent") == f"{CELLS[3]}: 33.0 km/h")
+    page.one("#search").send_keys(CELLS[15], Keys.ENTER)
+    page.wait(lambda: page.one("#live").get_attribute("textContent") == f"{CELLS[15]}: no value")
+    assert page.one("#when").get_attribute("aria-live") is None
+    page.one("#play").click()
+    assert page.one("#when").get_attribute("aria-live") == "off"
+    page.one("#play").click()
+
+
+def test_closing_a_place_gives_the_keys_back_to_the_map(page, drawn):
+    opened(page, drawn)
+    asked(page, "choose(3)")
+    page.one("#close").send_keys(Keys.ENTER)
+    page.wait(lambda: asked(page, "[state.place, document.activeElement.id]") == [-1, "map"])
+
+
+def test_the_legend_tells_what_has_no_value(page, drawn, tmp_path, hatstream):
+    opened(page, drawn)
+    assert "no value" in page.one("#kinds").text
+    assert page.one("#kinds").get_attribute("class") == ""
+    asked(page, "(state.show = 'difference', showOther())")
+    assert "nothing to compare with" in page.one("#kinds").text
+    (tmp_path / "whole").mkdir()
+    opened(page, mapped(tmp_path / "whole", hatstream, [row(cell, 6, 20.0) for cell in CELLS]))
+    assert "no value" not in page.one("#kinds").text
+
+
+def test_search_finds_places_by_name_and_id_and_names_are_shown(page, tmp_path, hatstream):
+    features = [
+        {"type": "Feature", "geometry": None, "properties": {"place": cell, "name": name, "note": "route 4"}}
+        for cell, name in NAMED.items()
+    ]
+    (tmp_path / "places.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    rows = [row(cell, 6, 20.0) for cell in CELLS]
+    opened(page, mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
+    for wanted in ("market", CELLS[3], "route 4"):
+        asked(page, "choose(-1)")
+        page.one("#search").clear()
+        page.one("#search").send_keys(wanted, Keys.ENTER)
+        page.wait(lambda: page.one("#panel h2").text == "Market Square")
+    page.one("#search").clear()
+    page.one("#search").send_keys("nowhere", Keys.ENTER)
+    assert "No place" in page.one("#found").text
+
+
+def test_the_address_keeps_slot_place_and_what_is_shown(page, drawn):
+    opened(page, drawn)
+    asked(page, "(go(1), choose(5), state.show = 'uncertainty', showOther())")
+    page.wait(lambda: "uncertainty" in page.driver.current_url and CELLS[5] in page.driver.current_url)
+    link = page.driver.current_url.partition("#")[2]
+    opened(page, drawn, link)
+    assert asked(page, "[state.slot, state.place, state.show]") == [1, 5, "uncertainty"]
+    opened(page, drawn, "slot=nonsense&place=x&show=y&at=1,2")
+    assert asked(page, "[state.place, state.show]") == [-1, "value"]
+
+
+def test_the_usual_is_the_weighted_mean_of_the_other_days_of_its_kind(page, tmp_path, hatstream):
+    """13 May 2026 is a Wednesday: 16 and 17 are a weekend, and no day alike for the others."""
+    halves = {13: 5.0, 14: 2.0, 15: 4.0, 16: 5.0}
+    values = {13: 20.0, 14: 30.0, 15: 10.0, 16: 50.0}
+    rows = [row(CELLS[0], 6, values[day], half_kmh=halves[day], day=day) for day in values]
+    opened(page, mapped(tmp_path, hatstream, rows))
+    usual = (30 / 2**2 + 10 / 4**2) / (1 / 2**2 + 1 / 4**2)
+    assert asked(page, "usualAt(0, 0)") == pytest.approx(usual)
+    weights = {day: halves[day] ** -2 for day in (13, 14, 15)}
+    expected = sum(values[day] * weight for day, weight in weights.items()) / sum(weights.values())
+    assert asked(page, "usualAt(3, 0)") == pytest.approx(expected)
+    assert (asked(page, "isBeyondNoise(0, 0)"), asked(page, "differenceAt(0, 0)")) == (True, pytest.approx(20 - usual))
+
+
+def test_the_table_and_the_downloads_say_what_the_map_says(page, drawn):
+    opened(page, drawn).one("#as-table").click()
+    assert len(page.all("#table tbody tr")) == len(CELLS)
+    page.all("#table thead button")[1].click()
+    assert page.one("#table tbody th").text == CELLS[0]
+    lines = asked(page, "[...csvRows([0])]")
+    assert lines[0].startswith("slot_start,slot_end,place,name,statistic,value,lower95,upper95,unit,status,value_of")
+    assert f",{CELLS[4]},,mean,14,9,19,km/h,ok,place" in lines[5]
+    assert len(asked(page, "[...csvRows(DATA.slots.keys())]")) == 2 * len(CELLS) + 1
+    features = json.loads(asked(page, "geojson(0)"))["features"]
+    assert (len(features), features[4]["properties"]["value"]) == (len(CELLS), 14)
+
+
+def test_a_field_of_the_week_goes_to_its_slot(page, drawn):
+    opened(page, drawn)
+    asked(page, "choose(3)")
+    page.click(page.one(".week [data-slot='1']"))
+    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
+
+
+def test_streets_are_places_too(page, tmp_path, hatstream):
+    line = {"type": "LineString", "coordinates": [[-104.6, 50.45], [-104.59, 50.452], [-104.58, 50.45]]}
+    back = {"type": "LineString", "coordinates": line["coordinates"][::-1]}
+    features = [
+        {"type": "Feature", "geometry": shape, "properties": {"place": name, "name": f"Main Street {name}"}}
+        for name, shape in (("there", line), ("back", back))
+    ]
+    (tmp_path / "places.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    rows = [row("there", 6, 20.0), row("back", 6, 30.0)]
+    opened(page, mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
+    aside = "placeAt(screenX(DATA.shapes.x[4]) + 3 * arguments[0], screenY(DATA.shapes.y[4]) + 4 * arguments[0])"
+    assert {asked(page, aside, 1), asked(page, aside, -1)} <= {0, 1}
+    asked(page, "choose(1)")
+    assert page.one("#panel h2").text == "Main Street there"
+    assert page.one("#kinds").get_attribute("class") == "lines"
+    code, _, err = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")
+    assert (code, "no H3 cell and has no shape" in err) == (4, True)
+
+
+def test_the_page_asks_for_nothing_and_complains_of_nothing(page, drawn):
+    page.complaints(), page.requests()
+    opened(page, drawn)
+    click_on(page, CELLS[5])
+    assert (page.complaints(), page.requests()) == ([], [])
+
+
+def test_the_policy_lets_no_other_program_run(page, drawn):
+    opened(page, drawn)
+    asked(
+        page,
+        "document.body.append(Object.assign(document.createElement('script'), "
+        "{textContent: 'el(`when`).dataset.x = 1'}))",
+    )
+    assert asked(page, "el('when').dataset.x") is None
+    assert any("Content Security Policy" in complaint for complaint in page.complaints())
+
+
+def test_dark_is_followed_and_can_be_chosen(page, drawn):
+    opened(page, drawn)
+    light = asked(page, "getComputedStyle(document.body).backgroundColor")
+    page.one("#theme").click()
+    assert asked(page, "getComputedStyle(document.body).backgroundColor") != light
+    assert asked(page, "themeName()") == "dark"
+
+
+def test_print_shows_the_map_without_its_controls(page, drawn):
+    opened(page, drawn)
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert not page.one(".controls").is_displayed()
+        assert page.one("#map").is_displayed()
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_phone_shows_all_places_above_the_legend_and_the_panel_below(page, drawn):
+    with page.screen(390, 844):
+        opened(page, drawn)
+        wide, high = asked(page, "[view.width, view.height]")
+        boxes = asked(
+            page,
+            "DATA.shapes.shapes.map(s => [screenX(s.box[0]), screenY(s.box[1]), screenX(s.box[2]), screenY(s.box[3])])",
+        )
+        assert all(box[0] >= 0 and box[1] >= 0 and box[2] <= wide and box[3] <= high for box in boxes)
+        assert wide == 390
+        tops = [
+            asked(page, f"document.querySelector('{part}').getBoundingClientRect().top")
+            for part in (".legend", "#panel")
+        ]
+        bottom = asked(page, "el('map').getBoundingClientRect().bottom")
+        assert bottom <= tops[0] < tops[1]
+        assert asked(page, "document.documentElement.scrollWidth") == 390
+
+
+def test_texts_of_rows_cannot_leave_the_page_s_data(tmp_path, hatstream, page):
+    rows = [row(CELLS[0], 6, 10.0) | {"mechanism": "</script><script>document.title='x'</script>"}]
+    opened(page, mapped(tmp_path, hatstream, rows, "--title", "<b>t</b>"))
+    assert page.driver.title == "<b>t</b>"
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "hats.parquet", "hats.csv", "hats.avro", "hats.jsonl", "hats.geojson"])
+def test_a_file_without_result_rows_is_refused_by_its_name(tmp_path, hatstream, name):
+    (tmp_path / name).write_bytes(b"not a row\n")
+    code, _, err = hatstream("map", "--input", tmp_path / "*", "--output", tmp_path / "map.html")
+    assert code == 4
+    assert name in err

@@ -1,0 +1,94 @@
+"""Pages on paper: how many sheets they take, what only paper shows, and that the page is afterwards as before."""
+
+import base64
+
+import pytest
+
+from tests import city
+from tests.browser import browser
+from tests.kit.results import CELLS, row, write
+
+A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
+
+
+@pytest.fixture(scope="module")
+def page():
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def drawn(tmp_path, hatstream):
+    write(
+        tmp_path / "hats.parquet",
+        [row(cell, hour, 10.0 + index) for hour in (6, 7) for index, cell in enumerate(CELLS)],
+    )
+    assert hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")[0] == 0
+    return tmp_path / "map.html"
+
+
+def sheets(page):
+    """Of the page as a browser prints it into a PDF."""
+    pdf = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", A4)["data"])
+    assert pdf.startswith(b"%PDF-")
+    return pdf.count(b"/Type /Page\n")
+
+
+def seen(page, selector):
+    return page.driver.execute_script("return document.querySelector(arguments[0]).checkVisibility()", selector)
+
+
+def shown_on_paper(page, *selectors):
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        return [seen(page, selector) for selector in selectors]
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_map_is_one_sheet_that_says_its_time_and_no_control(page, drawn):
+    page.open(drawn)
+    assert sheets(page) == 1
+    assert shown_on_paper(page, "#printed", "#map", ".legend") == [True] * 3
+    assert shown_on_paper(page, ".controls", "#theme", ".zoom", "#panel .hint") == [False] * 4
+    assert page.one("#printed").get_attribute("textContent") == page.one("#when").text
+    assert not seen(page, "#printed")
+
+
+def test_the_legend_keeps_its_colours_where_the_printer_is_told_to_leave_backgrounds_out(page, drawn):
+    page.open(drawn)
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    said = "return [...document.querySelectorAll('#scale, .key')].map(key => getComputedStyle(key).printColorAdjust)"
+    try:
+        assert set(page.driver.execute_script(said)) == {"exact"}
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_map_with_a_place_takes_two_sheets_at_most(page, drawn):
+    page.open(drawn, f"place={CELLS[0]}")
+    assert sheets(page) <= 2
+
+
+def test_paper_is_light_and_the_screen_afterwards_as_dark_as_before(page, drawn):
+    page.open(drawn)
+    page.one("#theme").click()
+    page.driver.execute_script(
+        "window.seen = []; addEventListener('beforeprint', () => seen.push(themeName()));"
+        "addEventListener('afterprint', () => seen.push(themeName()))"
+    )
+    sheets(page)
+    assert page.driver.execute_script("return seen") == ["light", "dark"]
+
+
+def test_a_report_is_three_sheets_with_the_table_open_and_a_line_to_sign(page, tmp_path, hatstream):
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert hatstream(*city.release(tmp_path, end=city.DAYS[0]))[0] == 0
+    place = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite")
+    assert hatstream("report", *place, "--output", tmp_path / "report.html")[0] == 0
+    page.open(tmp_path / "report.html")
+    assert sheets(page) <= 3
+    assert shown_on_paper(page, ".sign", "details summary", ".on-screen") == [True, False, False]
+    assert not seen(page, "details table")
+    assert shown_on_paper(page, "details table") == [True]

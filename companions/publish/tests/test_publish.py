@@ -1,0 +1,294 @@
+"""The published folder: usable values alone, each column described, records that agree with the files."""
+
+import csv
+import hashlib
+import io
+import json
+import re
+import shutil
+import sqlite3
+from functools import partial
+
+import h3
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shapely
+import shapely.geometry
+
+from hatstream_publish.edition.tables import wkb
+from hatstream_publish.pages.places import NamedPlaces
+from hatstream_publish.pages.usable import published
+from pipelines.account.cost import periods_in
+from pipelines.cli import main
+from tests import city, levels_city
+from tests.kit.results import CELLS, PARENT, WITH_PARENTS, known_of, row
+
+SPEC = levels_city.SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }").replace(
+    "epsilon = 2.64\nper", "epsilon = 2.64\ndelta = 1e-6\nper"
+)
+TEXTS = ("--publisher", "City of Town", "--contact", "data@town.example", "--licence", "cc-by-4.0")
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """A city of which two days are released, with a forecast of the next."""
+    folder = tmp_path_factory.mktemp("city")
+    levels_city.write(folder, spec=SPEC, lines=levels_city.rows(buses=20))
+    again = ["estimate", *place(folder), "--from", "2022-01-01", "--to", "2022-01-02", "--output", folder / "whole"]
+    again += ["--whole", "--forecast", 1, "--product", "city-hour"]
+    for command in (city.init(folder), city.release(folder, end=levels_city.DAYS[1]), again):
+        assert main(list(map(str, command))) == 0
+    return folder
+
+
+def place(folder):
+    return ["--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite"]
+
+
+@pytest.fixture
+def publish(hatstream, tmp_path):
+    def run(folder, *options, pattern="whole/*.parquet"):
+        target = tmp_path / "portal"
+        arguments = [*place(folder), "--input", folder / pattern, *TEXTS, *options, "--output", target]
+        code, out, err = hatstream("publish", *arguments)
+        return target, code, out + err
+
+    return run
+
+
+@pytest.fixture
+def portal(publish, released):
+    """Of the city with all its values: so few buses are held back."""
+    return partial(publish, released, "--all")
+
+
+def test_only_values_that_may_be_used_are_published(publish, town, hatstream):
+    """HAT by HAT, of which some have no data."""
+    assert hatstream(*city.release(town, end=city.DAYS[0]))[0] == 0
+    rows = [row for path in (town / "out").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    folder, code, said = publish(town, pattern="out/*.parquet")
+    assert code == 0, said
+    shown = pq.read_table(folder / "hats.parquet").to_pylist()
+    usable = {(row["slot_start"], row["cell"], row["value"]) for row in rows if row["status"] == "ok"}
+    assert {(row["slot_start"], row["cell"], row["value"]) for row in shown} == usable
+    assert {row["status"] for row in shown} == {"ok"}
+    assert "counts-public" in (folder / "privacy.json").read_text()
+
+
+def test_all_publishes_what_is_held_back_and_forecasts_with_their_status(portal):
+    folder, code, said = portal()
+    assert code == 0, said
+    rows = pq.read_table(folder / "hats.parquet").to_pylist()
+    assert len(rows) == 3 * 4 * len(levels_city.CELLS)
+    assert {row["slot_start"][:10] for row in rows} == set(levels_city.DAYS)
+    assert (folder / "city-hour.csv").exists()
+
+
+def test_a_city_of_which_nothing_is_known_publishes_nothing(publish, released):
+    (first, *_) = (released / "whole").glob("hats-*.parquet")
+    rows = [row | {"status": "unreliable"} for row in pq.read_table(first).to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(first)), released / "unknown.parquet")
+    folder, code, said = publish(released, pattern="unknown.parquet")
+    assert (code, "What helps: more days" in said) == (4, True), said
+    assert not folder.exists()
+
+
+def test_the_folder_s_readme_tells_days_and_who_publishes(portal):
+    folder, code, said = portal()
+    assert code == 0, said
+    text = (folder / "README.md").read_text()
+    assert re.search(r"are alike: 1 day 2\.64, 7 days [0-9.]+, 30 days [0-9.]+\. Not protected", text)
+    assert "\nPublisher: City of Town data@town.example\n" in text
+
+
+def test_every_record_agrees_with_the_files(portal):
+    folder, code, said = portal("--url", "https://data.town.example/speeds")
+    assert code == 0, said
+    package = json.loads((folder / "datapackage.json").read_text())
+    for resource in package["resources"]:
+        content = (folder / resource["path"]).read_bytes()
+        if "hash" in resource:
+            assert (resource["bytes"], resource["hash"]) == (
+                len(content),
+                f"sha256:{hashlib.sha256(content).hexdigest()}",
+            )
+        if "schema" in resource:
+            is_csv = resource["format"] == "csv"
+            names = (
+                next(csv.reader(io.StringIO(content.decode()))) if is_csv else pq.read_schema(io.BytesIO(content)).names
+            )
+            assert names == [field["name"] for field in resource["schema"]["fields"]]
+    assert {resource["format"] for resource in package["resources"] if "schema" in resource} == {"csv", "parquet"}
+    assert package["licenses"][0]["name"] == "CC-BY-4.0"
+    dcat = json.loads((folder / "dcat.jsonld").read_text())
+    paths = {part["dcat:downloadURL"]["@id"] for part in dcat["dcat:distribution"]}
+    assert paths == {f"https://data.town.example/speeds/{resource['path']}" for resource in package["resources"]}
+    sums = dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
+    assert sums.keys() == {path.name for path in folder.iterdir()} - {"SHA256SUMS"}
+    assert all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
+
+
+def test_every_column_of_every_table_is_described_in_the_dictionary_and_in_the_file(portal):
+    folder, _, _ = portal()
+    described = {
+        (entry["table"], entry["column"])
+        for entry in csv.DictReader(io.StringIO((folder / "dictionary.csv").read_text()))
+    }
+    for path in folder.glob("*.parquet"):
+        schema = pq.read_schema(path)
+        assert all(field.metadata and field.metadata[b"description"] for field in schema)
+        assert {(path.stem, name) for name in schema.names if not re.search("_at$|^geometry$", name)} <= described
+    value = pq.read_schema(folder / "hats.parquet").field("value").metadata[b"description"].decode()
+    assert "n^0.75" in value  # which mean it is
+
+
+def test_geoparquet_says_where_places_are(portal):
+    folder, _, _ = portal()
+    table = pq.read_table(folder / "hats.parquet")
+    geo = json.loads(table.schema.metadata[b"geo"])
+    assert geo["columns"]["geometry"]["geometry_types"] == ["Polygon"]
+    west, south, east, north = geo["columns"]["geometry"]["bbox"]
+    assert west < 72.83 < east
+    assert south < 21.17 < north
+    assert table["geometry"][0].as_py()[:5] == b"\x01\x03\x00\x00\x00"
+    assert table.schema.field("slot_start_at").type == pa.timestamp("us", "Asia/Kolkata")
+
+
+def test_the_card_tells_the_promise_and_what_days_cost_together(portal):
+    folder, _, _ = portal()
+    card = json.loads((folder / "privacy.json").read_text())
+    assert [(cost["days"], cost["epsilon"]) for cost in card["cost_of_days"]] == [(1, 2.64), (7, 7.89), (30, 18.96)]
+    assert (card["epsilon"], card["delta"], card["adjacency"]) == (pytest.approx(2.64), 1e-6, "add-remove")
+    assert card["chance_beyond_epsilon"] == pytest.approx(2.07e-6, rel=1e-2)
+    text = (folder / "privacy.html").read_text()
+    assert "that it drove at all" in text
+    assert "18.96" in text
+    assert "93.3 %" in text
+
+
+def test_provenance_names_the_newest_release_and_no_number_that_audit_events_move(portal, released, hatstream):
+    folder, _, _ = portal()
+    before = json.loads((folder / "provenance.json").read_text())
+    assert re.fullmatch("[0-9a-f]{64}", before["ledger"]["newest_release"])
+    other = levels_city.rows(buses=199)
+    (released / "other.csv").write_text(city.HEADER + "".join(other))
+    again = city.release(released, end=levels_city.DAYS[1])
+    again[again.index("--input") + 1] = released / "other.csv"
+    hatstream(*again)
+    after = json.loads((portal()[0] / "provenance.json").read_text())
+    assert after["ledger"] == before["ledger"]
+    assert "entries" not in json.dumps(after)
+
+
+def test_a_ledger_that_is_not_whole_publishes_nothing(released, tmp_path, publish):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in released.iterdir():
+        if path.is_file():
+            (copy / path.name).write_bytes(path.read_bytes())
+    with sqlite3.connect(copy / "ledger.sqlite") as db:
+        db.execute("update entry set period = '2022-01-09' where seq = (select max(seq) from entry)")
+    shutil.copytree(released / "whole", copy / "whole")
+    folder, code, said = publish(copy, "--all")
+    assert code == 4, said
+    assert not folder.exists()
+
+
+def test_rows_of_another_specification_are_refused(portal, released):
+    rows = [row(CELLS[0], 6, 20.0)]
+    pq.write_table(pa.Table.from_pylist(rows), released / "foreign.parquet")
+    _, code, said = portal(pattern="foreign.parquet")
+    (released / "foreign.parquet").unlink()
+    assert (code, "hold rows of 0000000000000000" in said) == (4, True)
+
+
+def test_a_folder_of_something_else_is_left_alone_and_an_older_edition_is_replaced(portal, tmp_path):
+    (tmp_path / "portal").mkdir()
+    (tmp_path / "portal" / "notes.txt").write_text("mine")
+    _, code, said = portal()
+    assert (code, "holds other files" in said) == (1, True)
+    assert (tmp_path / "portal" / "notes.txt").read_text() == "mine"
+    (tmp_path / "portal" / "notes.txt").unlink()
+    assert portal()[1] == 0
+    folder, code, _ = portal("--from", "2022-01-02", "--to", "2022-01-02")
+    assert code == 0
+    days = {row["slot_start"][:10] for row in pq.read_table(folder / "hats.parquet").to_pylist()}
+    assert days == {"2022-01-02"}
+    assert [path.name for path in tmp_path.iterdir()] == ["portal"]
+
+
+@pytest.mark.parametrize("day", ["20220101", "2021-W52-6"])
+def test_a_day_in_another_form_of_iso_is_that_day(portal, day):
+    folder, code, said = portal("--to", day)
+    assert code == 0, said
+    days = {row["slot_start"][:10] for row in pq.read_table(folder / "hats.parquet").to_pylist()}
+    assert days == {"2022-01-01"}
+
+
+@pytest.mark.parametrize("options", [["--from", "yesterday"], ["--from", "2023-01-01"]])
+def test_a_range_without_rows_is_refused(portal, options):
+    assert portal(*options)[1] in (1, 4)
+
+
+def test_what_only_the_area_or_day_tells_is_published_as_the_area_s_or_day_s():
+    rows = [known_of(row(CELLS[0], 6, 30.0), PARENT, 21.0), known_of(row(CELLS[1], 6, 30.0), "day", 17.0)]
+    rows += [row(CELLS[2], 6, 12.0), row(CELLS[3], 6, 9.0, status="unreliable"), row(CELLS[4], 6, None)]
+    table = pa.Table.from_pylist(rows, schema=WITH_PARENTS)
+    said = published(table, NamedPlaces(), everything=False).to_pylist()
+    assert [(row["value"], row["lower95"], row["value_of"], row["area"]) for row in said] == [
+        (21.0, 17.0, "area", PARENT),
+        (17.0, 13.0, "day", None),
+        (12.0, 7.0, "place", None),
+    ]
+    whole = published(table, NamedPlaces(), everything=True).to_pylist()
+    assert [row["own_value"] for row in whole] == [30.0, 30.0, 12.0, 9.0, None]
+
+
+def test_a_shape_s_binary_is_what_simple_features_says():
+    ring = [list(reversed(corner)) for corner in h3.cell_to_boundary(CELLS[0])]
+    ring.append(ring[0])
+    binary = wkb("MultiPolygon", [[ring], [ring]])
+    assert len(binary) == 9 + 2 * (9 + 4 + 16 * len(ring))
+    assert wkb("LineString", [[1.0, 2.0], [3.0, 4.0]]).hex() == (
+        "010200000002000000000000000000f03f000000000000004000000000000008400000000000001040"
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "days", "periods"),
+    [("vehicle-day", 7, 7), ("vehicle-ever", 30, 1)]
+    + [("vehicle-week", days, weeks) for days, weeks in ((1, 1), (2, 2), (7, 2), (8, 2), (9, 3), (30, 6))],
+)
+def test_days_in_a_row_touch_so_many_periods_at_most(unit, days, periods):
+    assert periods_in(unit, days) == periods
+
+
+STREETS = {
+    "First": {"type": "LineString", "coordinates": [[72.83, 21.165, 7.5], [72.83, 21.176, 8.0]]},
+    "Square": {
+        "type": "MultiPolygon",
+        "coordinates": [[[[72.828, 21.188], [72.832, 21.188], [72.832, 21.192], [72.828, 21.188]]]],
+    },
+}
+
+
+def test_geoparquet_has_the_lines_and_polygons_of_the_specifications_file(publish, tmp_path):
+    features = [{"type": "Feature", "properties": {"name": name}, "geometry": STREETS[name]} for name in STREETS]
+    spec = SPEC + '[places]\nfile = "streets.geojson"\n[[output]]\nproduct = "place-standing"\n'
+    levels_city.write(tmp_path, spec=spec, lines=levels_city.rows(levels_city.DAYS[:1], buses=20))
+    (tmp_path / "streets.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    for command in (city.init(tmp_path), city.release(tmp_path, end=levels_city.DAYS[0])):
+        assert main(list(map(str, command))) == 0
+    folder, code, said = publish(tmp_path, "--all", pattern="out/*.parquet")
+    assert code == 0, said
+    table = pq.read_table(folder / "place-standing.parquet")
+    assert set(table["place"].to_pylist()) == set(STREETS)
+    geo = json.loads(table.schema.metadata[b"geo"])["columns"]["geometry"]
+    assert geo["geometry_types"] == ["LineString", "MultiPolygon"]
+    assert geo["bbox"] == [72.828, 21.165, 72.832, 21.192]
+    drawn = dict(zip(table["place"].to_pylist(), table["geometry"].to_pylist(), strict=True))
+    for name, geometry in STREETS.items():
+        assert shapely.from_wkb(drawn[name]).equals(shapely.force_2d(shapely.geometry.shape(geometry)))
+    listed = json.loads((folder / "places.geojson").read_text())["features"]
+    assert set(STREETS) <= {feature["id"] for feature in listed}

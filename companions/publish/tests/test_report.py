@@ -1,0 +1,142 @@
+"""The report in a real browser, and the odds that it states."""
+
+import math
+import re
+import sqlite3
+from fractions import Fraction
+
+import pytest
+
+from dpops.claims import ApproxDP
+from hatstream_publish.pages.report import GUESSES, _habit, odds, reliability
+from hatstream_publish.pages.rows import read_rows
+from pipelines.account import location
+from pipelines.account.cost import Cost
+from pipelines.specification import load
+from tests import city, levels_city
+from tests.browser import browser
+from tests.kit.results import CELLS, row, write
+
+
+@pytest.fixture
+def released(tmp_path, hatstream):
+    """A city of which the first of two days is released."""
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert hatstream(*city.release(tmp_path, end=city.DAYS[0]))[0] == 0
+    return tmp_path
+
+
+def report_of(folder, hatstream, *more):
+    place = ["--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite"]
+    code, _, err = hatstream("report", *place, "--output", folder / "report.html", *more)
+    assert (code, err) == (0, "")
+    return folder / "report.html"
+
+
+def test_the_report_says_what_is_promised_spent_good_and_missing(released, hatstream):
+    more = ["--input", released / "out" / "*.parquet", "--from", city.DAYS[0], "--to", city.DAYS[1]]
+    path = report_of(released, hatstream, *more)
+    with browser() as page:
+        page.open(path)
+        text = page.one("main").text
+        assert len(page.all("#budget rect.bar")) == 1
+        assert "4 of 8 slots are due and not released whole" in text
+        assert "that a vehicle drove, when and where is treated as public" in text
+        assert "A driver of several is protected once for each" in text
+        assert city.DAYS[0] in page.one("details").get_attribute("textContent")
+        assert (page.complaints(), page.requests()) == ([], [])
+
+
+def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hatstream):
+    spec = levels_city.SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
+    levels_city.write(tmp_path, spec=spec.replace("epsilon = 2.64\nper", "epsilon = 2.64\ndelta = 1e-6\nper"))
+    hatstream(*city.init(tmp_path))
+    first = levels_city.DAYS[0]
+    assert hatstream(*city.release(tmp_path, start=first, end=first))[0] == 0
+    text = re.sub(r"\s+", " ", report_of(tmp_path, hatstream).read_text())
+    assert (
+        "At the epsilon of 2.64 that was spent on the day with the most, at a delta of 1e-06 (the noise carries each "
+        "number below further with a chance of 2.1e-06):" in text
+    )
+    assert '<td class="number">50 %</td><td class="number">93.3 %</td><td class="number">6.66 %</td>' in text
+    assert f'<td>{first}</td><td class="number">2.64</td>' in text
+    assert "an epsilon of 2.64 at delta 1e-06 may be spent" in text
+
+
+def test_the_report_ends_in_a_record_to_sign(released, hatstream):
+    """Of an epsilon of 9 for each day, as every limit without delta adds up: 1, 5, 7 and 30 days."""
+    text = re.sub(r"\s+", " ", report_of(released, hatstream).read_text())
+    spec = load(released / "spec.toml")
+    book = location.find(str(released / "ledger.sqlite"), None).reader()
+    newest = book.hash_of(book.last_of(spec.spec_id, city.DAYS[0])).partition(".")[0]
+    for said in (spec.spec_id, newest, "The signatures of all its entries were compared", "Signature", "kept until"):
+        assert said in text
+    spent = float(sum(debit.epsilon for debit in book.spent(spec.account.name)))
+    rows = re.findall(r'<tr><td class="number">(\d+)</td><td class="number">([\d.]+)</td>', text)
+    assert [(int(days), float(epsilon)) for days, epsilon in rows] == [(days, days * spent) for days in (1, 5, 7, 30)]
+
+
+def test_a_ledger_that_is_not_whole_has_no_report(released, hatstream):
+    with sqlite3.connect(released / "ledger.sqlite") as db:
+        db.execute("DROP TRIGGER IF EXISTS no_update")
+        db.execute("UPDATE entry SET period = '2022-01-09' WHERE seq = (SELECT max(seq) FROM entry)")
+    place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
+    assert hatstream("report", *place, "--output", released / "r.html")[0] == 4
+    assert not (released / "r.html").exists()
+
+
+@pytest.mark.parametrize(("epsilon", "most", "least"), [(2.64, "93.34 %", "6.66 %"), (30.0, "100 %", "0 %")])
+def test_bounds_are_rounded_away_from_one_half(epsilon, most, least):
+    habit = _habit(Cost(1, ApproxDP(Fraction(epsilon), Fraction(0))))
+    assert (habit["most"], habit["least"]) == (most, least)
+
+
+def test_an_account_without_releases_has_a_report_too(tmp_path, hatstream):
+    city.write(tmp_path)
+    hatstream(*city.init(tmp_path))
+    assert "Nothing has been released yet" in report_of(tmp_path, hatstream).read_text()
+
+
+def test_rows_of_another_specification_are_refused(released, hatstream):
+    (released / "spec.toml").write_text(city.SPEC.replace("upper_kmh = 65", "upper_kmh = 60"))
+    place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
+    files = ["--input", released / "out" / "*.parquet", "--output", released / "report.html"]
+    code, _, err = hatstream("report", *place, *files)
+    assert (code, "the result files hold rows of" in err) == (4, True), err
+
+
+def test_a_range_needs_both_ends(released, hatstream):
+    place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
+    assert hatstream("report", *place, "--output", released / "r.html", "--from", city.DAYS[0])[0] == 1
+
+
+def test_rows_are_counted_by_status_with_the_widths_of_their_intervals(tmp_path):
+    rows = [row(CELLS[0], 6, 20.0, half_kmh=5.0), row(CELLS[1], 6, 20.0, half_kmh=20.0), row(CELLS[2], 6, None)]
+    counted = reliability(read_rows([str(write(tmp_path / "hats.parquet", rows))]))
+    assert [(row["status"], row["rows"], row["reliable"]) for row in counted] == [("no-data", 1, 0.0), ("ok", 2, 0.5)]
+    assert counted[0]["half"] is None
+
+
+def test_the_odds_are_bayes_rule_at_the_worst_likelihood_ratio():
+    for guess in odds(1.0):
+        assert guess.most / (1 - guess.most) == pytest.approx(math.e * guess.before / (1 - guess.before))
+        assert guess.least / (1 - guess.least) == pytest.approx(guess.before / (1 - guess.before) / math.e)
+    assert [guess.before for guess in odds(1.0)] == list(GUESSES)
+
+
+def test_no_budget_moves_no_guess_and_a_huge_one_no_further_than_certainty():
+    assert all(guess.most == pytest.approx(guess.before) for guess in odds(0.0))
+    assert all(guess.most == pytest.approx(1.0) and guess.least >= 0 for guess in odds(5_000.0))
+
+
+def test_with_places_the_report_says_what_they_tell_of_who_comes_every_day(tmp_path, hatstream):
+    levels_city.write(tmp_path, spec=levels_city.SPEC + "[places]\nresolution = 8\n")
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    text = re.sub(r"\s+", " ", report_of(tmp_path, hatstream).read_text())
+    assert "A place where somebody is every day" in text
+    rows = re.findall(
+        r'<td class="number">([\d.]+)</td><td class="number">([\d.]+)</td>', text.split('id="standing"')[1]
+    )
+    assert rows[:2] == [("1", "2.64"), ("28", "73.92")]
+    assert "little protection for who never moves" in text

@@ -1,0 +1,58 @@
+"""Companions: packages beside the core that bring commands and extensions by entry points."""
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from transforms.extras import MissingExtra, advice
+
+COMPANION_COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("lab", "Make days of a made-up bus fleet, release its speeds, draw a map."),
+    "collect": ("city", "Keep each new message of a GTFS-realtime address."),
+    "map": ("publish", "Draw result files as a map in one HTML file that needs no network."),
+    "travel-time": ("publish", "Say how long a route of places takes, with an interval."),
+    "publish": ("publish", "Write a folder for an open-data portal: tables, dictionary, privacy card, map."),
+    "serve": ("publish", "Serve result files read-only: a map that follows, an interface."),
+    "report": ("publish", "Write what is promised, spent and missing into one HTML page."),
+    "evaluate": ("lab", "Show what mechanisms are worth, on reference or real data."),
+    "perturb": ("local", "Make the reports that vehicles would send to several services."),
+    "fuse": ("local", "Fuse what several services were told about the same vehicles."),
+    "spec new": ("city", "Draft a specification from a sample of a feed, a timetable, or both."),
+}
+"""The project's own companions: the extra that brings a command, and what it does in one line."""
+
+COMMANDS_GROUP = "hatstream.commands"
+EXTENSIONS_GROUP = "hatstream.extensions"
+
+
+@cache
+def entries(group: str) -> dict[str, EntryPoint]:
+    """Returns the entry points of a group by name."""
+    return {entry.name: entry for entry in entry_points(group=group)}
+
+
+def companion_command(name: str) -> Any:
+    """Loads the command of a companion; None where nobody has such a one.
+
+    Raises:
+        MissingExtra: the project has it in a companion that is not installed.
+    """
+    entry = entries(COMMANDS_GROUP).get(name)
+    if entry is not None:
+        return entry.load()
+    if name not in COMPANION_COMMANDS:
+        return None
+    extra = COMPANION_COMMANDS[name][0]
+    raise MissingExtra(f"{name} is part of hatstream's {extra}, which is not installed: {advice(extra)}", name=extra)
+
+
+def extension(name: str, extra: str) -> Any:
+    """Loads what a companion brings for an option of the core.
+
+    Raises:
+        MissingExtra: the companion is not installed.
+    """
+    entry = entries(EXTENSIONS_GROUP).get(name)
+    if entry is None:
+        raise MissingExtra(f"this needs hatstream's {extra}, which is not installed: {advice(extra)}", name=extra)
+    return entry.load()

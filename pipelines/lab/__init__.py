@@ -1,1 +1,0 @@
-"""What is tried and shown, and never needed by who releases: evaluation, demo, their commands."""

@@ -1,0 +1,271 @@
+"""HATs of a plan: the epsilon that sealing would give each, and what adds up for a vehicle in all of them."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date, timedelta
+from fractions import Fraction
+from functools import cache
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from dpops.accountant import Accountant
+from dpops.mechanisms.constant import Constant
+from dpops.types import Int64s
+from pipelines.plan.counts import SampleCounts
+from pipelines.specification import Specification
+from transforms.count.tally import ContributionBound
+from transforms.order import changes, rank_in_group
+from transforms.releases.hats.draw import Divided, divide, hats_of
+from transforms.time.calendar import CalendarError, Timetable
+from transforms.wire import Tally, by_slot
+
+_SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
+
+
+class ComposedTotal(msgspec.Struct, frozen=True):
+    """An epsilon, and whether the counts tell it exactly, the specification bounds it, it is so if other days are like
+    the one that was counted, or nothing is known."""
+
+    epsilon: float | None
+    known: Literal["exact", "at most", "if alike", "unknown"]
+
+
+class Composed(msgspec.Struct, frozen=True, kw_only=True):
+    """What adds up. The debit is what the account is asked for: the sum over slots of the most any vehicle spends."""
+
+    epsilon_per_hat_least: float
+    epsilon_per_hat_most: float
+    most_hats_of_a_vehicle_in_a_slot: int | None
+    most_hats_of_a_vehicle_in_a_period: int | None
+    vehicle_and_slot: ComposedTotal
+    vehicle_and_period: ComposedTotal
+    debit_of_a_period: ComposedTotal
+    account_limit: float
+    within_limit: bool | None
+
+
+class PlannedHat(NamedTuple):
+    """kept: samples of its vehicles, descending. reported: all of them, before a cap. epsilon: of the whole HAT."""
+
+    kept: Int64s
+    reported: int
+    epsilon: Fraction
+
+
+def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
+    """Lays out the HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
+    hats, composed = zip(*(_lay_out(spec, period) for period in counts.by_period()), strict=True)
+    return [hat for some in hats for hat in some], _largest(composed)
+
+
+def _largest(composed: Sequence[Composed]) -> Composed:
+    """Picks, of what each of several periods would show alone, the largest of everything: a limit holds for each
+    period."""
+    first, *others = composed
+    if not others:
+        return first
+    dearest = max(composed, key=lambda period: _size(period.debit_of_a_period))
+    return Composed(
+        epsilon_per_hat_least=min(period.epsilon_per_hat_least for period in composed),
+        epsilon_per_hat_most=max(period.epsilon_per_hat_most for period in composed),
+        most_hats_of_a_vehicle_in_a_slot=max((period.most_hats_of_a_vehicle_in_a_slot or 0) for period in composed)
+        or None,
+        most_hats_of_a_vehicle_in_a_period=max((period.most_hats_of_a_vehicle_in_a_period or 0) for period in composed)
+        or None,
+        vehicle_and_slot=max((period.vehicle_and_slot for period in composed), key=_size),
+        vehicle_and_period=max((period.vehicle_and_period for period in composed), key=_size),
+        debit_of_a_period=dearest.debit_of_a_period,
+        account_limit=first.account_limit,
+        within_limit=dearest.within_limit,
+    )
+
+
+def _size(total: ComposedTotal) -> float:
+    return math.inf if total.epsilon is None else total.epsilon
+
+
+def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
+    """Lays out the counts of one period, as a release divides what it has counted."""
+    allocation, rows = spec.privacy.allocation, _counted(counts, spec.privacy.cap)
+    by_vehicle = rows
+    if not (counts.slots_named and counts.vehicles_named):
+        by_vehicle = replace(rows, vehicle=np.arange(rows.vehicle.size))
+        if spec.privacy.cap:
+            allocation = replace(allocation, most_hats=spec.privacy.cap.max_cells)
+    parts = [by_vehicle] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(by_vehicle)]
+    divided = [divide(part, allocation.plans(period_slots(spec) or 1), allocation) for part in parts]
+    rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]
+    stays = _stays(rows.slot_s, rows.vehicle, np.concatenate([part.kept for part, _ in divided]))
+    debit = sum((share.bound for _, share in divided), Fraction(0))
+    return [hat for part in divided for hat in _hats(part)], _composed(spec, counts, stays, rates, debit)
+
+
+def _counted(counts: SampleCounts, cap: ContributionBound | None) -> Tally:
+    """Tallies the counts by slot, place and vehicle. Slots are numbered from 0 in their order."""
+    kept, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
+    rows = Tally(slot, counts.vehicle, counts.place, kept, counts.samples - kept, sums={})
+    return rows.take(np.lexsort((counts.vehicle, counts.place, slot)))
+
+
+def _hats(divided: Divided) -> Iterator[PlannedHat]:
+    """Yields the HATs, but for those of which a cap left nothing, as in a release."""
+    for _, rows in by_slot(divided.rows):
+        for hat in hats_of(rows).with_users().each():
+            yield PlannedHat(hat.totals.counts, hat.reported, divided.share.epsilon_hat)
+
+
+class _Stays(NamedTuple):
+    """In how many HATs of which slot a vehicle takes part; one entry per (slot, vehicle)."""
+
+    slot: Int64s
+    vehicle: Int64s
+    cells: Int64s
+
+
+def _stays(slot: Int64s, vehicle: Int64s, kept: Int64s) -> _Stays:
+    vehicles = int(vehicle.max()) + 1
+    pairs, cells = np.unique((slot * vehicles + vehicle)[kept > 0], return_counts=True)
+    return _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
+
+
+def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
+    """Counts samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release's differ."""
+    if cap is None:
+        return counts.samples.copy()
+    kept = np.minimum(counts.samples, cap.max_samples)
+    if not (counts.slots_named and counts.vehicles_named):
+        return kept
+    order = np.lexsort((counts.slot, counts.vehicle))
+    group = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)
+    rank = rank_in_group(group, np.random.default_rng(0).random(kept.size)[order])
+    kept[order[rank >= cap.max_cells]] = 0
+    return kept
+
+
+def _composed(
+    spec: Specification, counts: SampleCounts, stays: _Stays, rates: list[Fraction], debited: Fraction
+) -> Composed:
+    in_slot = int(stays.cells.max()) if counts.vehicles_named and counts.slots_named else None
+    in_period = int(np.bincount(stays.vehicle, stays.cells).max()) if counts.vehicles_named else None
+    if in_slot is not None:
+        slot, period = _exactly(stays, rates)
+        debit = ComposedTotal(float(debited), "exact")
+        if counts.days is not None:
+            period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (period, debit))
+        elif of_several_periods(spec, counts):
+            period, debit = (ComposedTotal(total.epsilon, "at most") for total in (period, debit))
+        if may_have_constants(spec):
+            slot, period, debit = map(_at_most, (slot, period, debit))
+    else:
+        slot, debit = _bounds(spec, rates[0])
+        period = debit
+        if in_period is not None and spec.privacy.allocation.total is None:
+            period = ComposedTotal(float(rates[0] * in_period), "exact")
+            slot = slot if slot.epsilon is not None else ComposedTotal(period.epsilon, "at most")
+    is_told = debit.known != "if alike" and debit.epsilon is not None
+    fits = is_told and spec.account.limit.fits(Accountant(pure=Fraction(debit.epsilon or 0)))
+    return Composed(
+        epsilon_per_hat_least=float(min(rates)),
+        epsilon_per_hat_most=float(max(rates)),
+        most_hats_of_a_vehicle_in_a_slot=in_slot,
+        most_hats_of_a_vehicle_in_a_period=in_period,
+        vehicle_and_slot=slot,
+        vehicle_and_period=period,
+        debit_of_a_period=debit,
+        account_limit=float(spec.account.limit.epsilon),
+        within_limit=fits if fits or debit.known == "exact" else None,
+    )
+
+
+def may_have_constants(spec: Specification) -> bool:
+    """Says whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
+    return any(stat.mechanism.may_be_constant and stat.name in Constant.statistics for stat in spec.statistics)
+
+
+def _at_most(total: ComposedTotal) -> ComposedTotal:
+    return ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
+
+
+def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
+    """Says whether slots that are not named by their start are more than a period has."""
+    lengths = period_lengths(spec)
+    slots = int(np.unique(counts.slot).size)
+    return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
+
+
+def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> ComposedTotal:
+    """Estimates what a period of more days comes to if the others are like those that were counted."""
+    try:
+        whole_days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
+    except CalendarError:
+        return ComposedTotal(None, "unknown")
+    if counted.epsilon is None or days >= whole_days:
+        return counted
+    whole, total = whole_days * counted.epsilon / days, spec.privacy.allocation.total
+    return ComposedTotal(whole if total is None else min(whole, float(total)), "if alike")
+
+
+def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
+    """Computes what one vehicle spends in a slot and in all slots at most."""
+    seen = np.zeros(len(rates), np.int64)
+    np.maximum.at(seen, stays.slot, stays.cells)
+    slot = max(rate * cells for rate, cells in zip(rates, seen.tolist(), strict=True))
+    spent = np.bincount(stays.vehicle, stays.cells * np.array([float(rate) for rate in rates])[stays.slot])
+    is_of_vehicle = stays.vehicle == spent.argmax()
+    parts = zip(stays.slot[is_of_vehicle].tolist(), stays.cells[is_of_vehicle].tolist(), strict=True)
+    period = sum((rates[slot_number] * cells for slot_number, cells in parts), Fraction(0))
+    return ComposedTotal(float(slot), "exact"), ComposedTotal(float(period), "exact")
+
+
+def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, ComposedTotal]:
+    """Tells what the specification alone says of a vehicle's slot and period."""
+    lengths = period_lengths(spec)
+    if (total := spec.privacy.allocation.total) is not None:
+        plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])
+        return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
+    if spec.privacy.cap is None:
+        return ComposedTotal(None, "unknown"), ComposedTotal(None, "unknown")
+    slot = rate * spec.privacy.cap.max_cells
+    period = ComposedTotal(None, "unknown") if lengths is None else ComposedTotal(float(slot * lengths[1]), "at most")
+    return ComposedTotal(float(slot), "at most"), period
+
+
+def period_slots(spec: Specification) -> int | None:
+    """Counts the slots of service in a period of days of 24 hours; None for an account without a first or last day."""
+    table = spec.timetable
+    try:
+        days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
+    except CalendarError:
+        return None
+    return len(days) * ((table.service_end_minute - table.service_start_minute) // table.slot_minutes)
+
+
+@cache
+def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
+    """Counts the slots of each day; as on a day of 24 hours where slots cannot follow a change of the clock."""
+    usual = (table.service_end_minute - table.service_start_minute) // table.slot_minutes
+    slots = np.full(days, usual, np.int64)
+    for index in range(days):
+        with suppress(CalendarError):
+            slots[index] = len(table.day_slots(first + timedelta(days=index)))
+    return slots
+
+
+def period_lengths(spec: Specification) -> tuple[int, int] | None:
+    """Counts the fewest and the most slots of service that a period has, with days on which the clock changes; None as
+    above."""
+    table, account = spec.timetable, spec.account
+    if table.unit == "vehicle-ever":
+        if account.since is None or account.until is None:
+            return None
+        whole = int(_slots_of_days(table, account.since, (account.until - account.since).days).sum())
+        return whole, whole
+    monday = _SOME_DAY - timedelta(days=_SOME_DAY.weekday())
+    lengths = _slots_of_days(table, monday, 53 * 7)
+    if table.unit == "vehicle-week":
+        lengths = lengths.reshape(53, 7).sum(axis=1)
+    return int(lengths.min()), int(lengths.max())

@@ -1,0 +1,279 @@
+"""Counts of reports by vehicle, slot and cell, for planning: from a file, from the made-up fleet, or typical ones."""
+
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+from pipelines.companions import extension
+from pipelines.errors import InputError
+from pipelines.specification import Specification
+from transforms import wire
+from transforms.count.tally import tally
+from transforms.layouts.base import FIELDS, Units
+from transforms.observe.events import events_of
+from transforms.observe.parse import Rules
+from transforms.places.ground import Hexagons
+from transforms.time.calendar import Timetable, calendar
+from transforms.value import PER_UNIT
+
+MOST_SAMPLES = (1 << 31) - 1
+_FIRST_S, _LAST_S = 10**8, 10**10
+"""Whole numbers between are seconds since 1970, from 1973 to 2286; others are mere names of slots."""
+TYPICAL_VEHICLES = (1, 2, 5, 10, 20, 50)
+TYPICAL_COUNTS = (2, 40)
+_RULE = f"a whole number from 1 to {MOST_SAMPLES}"
+COLUMNS = ("hat", "slot", "cell", "vehicle", "count")
+
+
+class SampleCounts(NamedTuple):
+    """One entry per (HAT, vehicle), all int64 codes but `samples`, the vehicle's reports in the HAT, >= 1.
+
+    place: the cell, or whatever names a HAT within its slot. slots_named, vehicles_named: whether `slot` and `vehicle`
+    mean anything; where they do not, there is one slot, and every entry counts as another vehicle. origin: in words.
+    period: code of the period that the slot is in, and days: local days counted in each period; None where slots are
+    not named by their start, and all are taken as those of one period.
+    """
+
+    slot: Int64s
+    place: Int64s
+    vehicle: Int64s
+    samples: Int64s
+    slots_named: bool
+    vehicles_named: bool
+    origin: str
+    period: Int64s | None = None
+    days: tuple[int, ...] | None = None
+
+    def by_period(self) -> "list[SampleCounts]":
+        """Splits the counts by period."""
+        if self.period is None or self.days is None:
+            return [self]
+        return [self._of(self.period == index, days) for index, days in enumerate(self.days)]
+
+    def _of(self, chosen: NDArray[np.bool_], days: int) -> "SampleCounts":
+        columns = (self.slot[chosen], self.place[chosen], self.vehicle[chosen], self.samples[chosen])
+        period = np.zeros(int(chosen.sum()), np.int64)
+        return SampleCounts(*columns, self.slots_named, self.vehicles_named, self.origin, period, (days,))
+
+
+def typical_counts() -> SampleCounts:
+    """Makes up a few HATs whose vehicles report between 2 and 40 times each, spread geometrically."""
+    low, high = TYPICAL_COUNTS
+    spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
+    numbers = ", ".join(map(str, TYPICAL_VEHICLES))
+    origin = (
+        f"typical HATs of {numbers} vehicles, each vehicle with {low} to {high} reports; "
+        "--counts takes your own, --synthetic a made-up fleet"
+    )
+    return _unnamed(spreads, origin)
+
+
+def _unnamed(hats: list[Int64s], origin: str) -> SampleCounts:
+    count = np.concatenate(hats)
+    place = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
+    return SampleCounts(np.zeros(count.size, np.int64), place, np.arange(count.size), count, False, False, origin)
+
+
+class SampleDay(NamedTuple):
+    """One local day of reports: columns vehicle, time, lat, lon, speed."""
+
+    table: pa.Table
+    day: date
+    vehicles: int
+
+
+def sample_day(spec: Specification) -> SampleDay:
+    """Simulates a day of the lab's made-up fleet in the specification's time zone.
+
+    Raises:
+        MissingExtra: the companion that simulates is not installed.
+    """
+    return SampleDay(*extension("made-up-day", "lab")(spec.timetable.zone))
+
+
+def sample_counts(sample: SampleDay, spec: Specification) -> SampleCounts:
+    """Counts the fleet's day in the cells and slots of a specification, by the road's own steps.
+
+    Region and bounding box are left out: the made-up town lies elsewhere.
+    """
+    timetable = spec.timetable
+    end = timetable.midnight(sample.day + timedelta(days=1))
+    when = calendar(timetable, timetable.midnight(sample.day), end)
+    rules = Rules(
+        grid=spec.value.grid,
+        units=Units("us", PER_UNIT["km/h"]),
+        bbox=None,
+        calendar=when,
+        vehicle_key=b"made-up vehicles have no secrets",
+    )
+    whole = sample.table.rename_columns([*FIELDS]).combine_chunks()
+    parts = []
+    for slot_s, packed in events_of(whole.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
+        parts.append(tally(wire.unpack_events([packed]), slot_s, None, ()).tally)
+    if not parts:
+        raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
+    return tallied(wire.joined(parts), f"one day of {sample.vehicles} made-up buses in a made-up town", 1)
+
+
+def tallied(tally: wire.Tally, origin: str, days: int) -> SampleCounts:
+    """Makes counts of one period's tallies. days: of which there are some."""
+    vehicle = np.unique(tally.vehicle, return_inverse=True)[1]
+    period = np.zeros(vehicle.size, np.int64)
+    return SampleCounts(tally.slot_s, tally.cell, vehicle, tally.kept, True, True, origin, period, (days,))
+
+
+def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
+    """Reads a file of counts, told by the ending of its name. Raises InputError, which shows no name in the file.
+
+    .json: a list of whole numbers, or an object with such a list under "counts": the vehicles of one HAT. .csv, .jsonl,
+    .parquet: a table with the column `count` and either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are
+    the timetable's, where every slot is named by its start.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no file of counts at {path}")
+    if path.suffix == ".json":
+        return _listed(path)
+    return _tabled(path, _table(path), timetable)
+
+
+def _listed(path: Path) -> SampleCounts:
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise InputError(f"{path} is not JSON") from None
+    counts = document.get("counts") if isinstance(document, dict) else document
+    if not isinstance(counts, list) or not counts:
+        raise InputError(f'{path} must hold a list of counts, or an object with such a list under "counts"')
+    for index, count in enumerate(counts):
+        if type(count) is not int or not 1 <= count <= MOST_SAMPLES:
+            raise InputError(f"{path}: count number {index + 1} of the list must be {_RULE}")
+    _check_sum(path, sum(counts))
+    return _unnamed([np.array(counts, np.int64)], f"one HAT from {path}")
+
+
+def _check_sum(path: Path, most: int) -> None:
+    if most > MOST_SAMPLES:
+        raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")
+
+
+def _table(path: Path) -> pa.Table:
+    """Reads the known columns that hold anything, of a table in any of the three forms."""
+    try:
+        if path.suffix == ".csv":
+            options = pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(COLUMNS, pa.string()),
+                include_columns=list(COLUMNS),
+                include_missing_columns=True,
+                strings_can_be_null=True,
+                null_values=[""],
+            )
+            table = pyarrow.csv.read_csv(path, convert_options=options)
+        elif path.suffix in (".jsonl", ".ndjson"):
+            table = pyarrow.json.read_json(path)
+        elif path.suffix == ".parquet":
+            table = pq.read_table(path, columns=[name for name in pq.read_schema(path).names if name in COLUMNS])
+        else:
+            raise InputError(f"counts come from .json, .csv, .jsonl or .parquet files; this is {path}")
+    except (pa.ArrowException, KeyError):
+        raise InputError(f"{path} cannot be read as {path.suffix[1:]}") from None
+    if not table.num_rows:
+        raise InputError(f"{path} holds no rows")
+    columns = {name: table.column(name) for name in COLUMNS if name in table.column_names}
+    held = {name: column.combine_chunks() for name, column in columns.items() if column.null_count < len(column)}
+    for name, column in held.items():
+        if column.null_count:
+            row = pc.index(pc.is_null(column), True).as_py() + 1
+            raise InputError(f"{path}: column {name!r} is empty in row {row}")
+    return pa.table(held)
+
+
+def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
+    names = set(table.column_names)
+    if "count" not in names or not ({"hat"} <= names or {"slot", "cell"} <= names):
+        raise InputError(
+            f"{path} needs rows with the column `count`, and `hat` or else `slot` and `cell`; "
+            f"it has {', '.join(name for name in COLUMNS if name in names) or 'none of them'}"
+        )
+    count = _whole_numbers(path, table.column("count"))
+    nothing = np.zeros(count.size, np.int64)
+    slot = _codes(path, table, "slot") if "slot" in names else nothing
+    place = _codes(path, table, "hat" if "hat" in names else "cell")
+    vehicle = _codes(path, table, "vehicle") if "vehicle" in names else np.arange(count.size)
+    hat = np.unique(slot * (int(place.max()) + 1) + place, return_inverse=True)[1]
+    if np.unique(hat * (int(vehicle.max()) + 1) + vehicle).size < count.size:
+        raise InputError(f"{path}: a vehicle has more than one row in the same HAT")
+    # Counts are far below 2**31 and rows fit into memory: the float sum is near enough to find what is too large.
+    _check_sum(path, int(np.bincount(hat, count).max()))
+    counts = SampleCounts(slot, place, vehicle, count, "slot" in names, "vehicle" in names, str(path))
+    days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
+    return counts if days is None else _in_periods(counts, days, timetable)
+
+
+def _in_periods(counts: SampleCounts, days: list[date], timetable: Timetable) -> SampleCounts:
+    """Numbers the periods of the counts. days: the local day of each code of a slot."""
+    periods = [timetable.period_of(day) for day in days]
+    names = list(dict.fromkeys(periods))
+    numbers = tuple(len({day for day, period in zip(days, periods, strict=True) if period == name}) for name in names)
+    codes = np.array([names.index(name) for name in periods], np.int64)
+    return counts._replace(period=codes[counts.slot], days=numbers)
+
+
+def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
+    """Finds the local day of each slot in the order of codes; None where not all are named by their start."""
+    first = np.unique(slot, return_index=True)[1]
+    try:
+        days = [_day_of(value, ZoneInfo(timetable.zone)) for value in column.take(pa.array(first)).to_pylist()]
+    except (ValueError, OverflowError):  # no time at all, or beyond all calendars
+        return None
+    days_read = [day for day in days if day is not None]
+    return days_read if len(days_read) == len(days) else None
+
+
+def _day_of(name: Any, zone: ZoneInfo) -> date | None:
+    """Reads a slot's start: ISO 8601, of which the account's clock is meant without an offset; or seconds since 1970.
+
+    Raises ValueError or OverflowError for other names.
+    """
+    if isinstance(name, str):
+        name = int(name) if name.isdecimal() else datetime.fromisoformat(name)
+    if isinstance(name, int) and _FIRST_S <= name < _LAST_S:
+        return datetime.fromtimestamp(name, zone).date()
+    if isinstance(name, datetime):
+        return (name if name.tzinfo is None else name.astimezone(zone)).date()
+    return None
+
+
+def _whole_numbers(path: Path, column: Any) -> Int64s:
+    try:
+        if pa.types.is_boolean(column.type):
+            raise pa.ArrowInvalid("no numbers")
+        values: Int64s = pc.cast(column, pa.int64()).combine_chunks().to_numpy(zero_copy_only=False)
+    except pa.ArrowException:
+        raise InputError(f"{path}: every count must be {_RULE}") from None
+    wrong = np.flatnonzero((values < 1) | (values > MOST_SAMPLES))
+    if wrong.size:
+        raise InputError(f"{path}: the count in row {wrong[0] + 1} must be {_RULE}")
+    return values
+
+
+def _codes(path: Path, table: pa.Table, name: str) -> Int64s:
+    """Numbers the distinct values of a column in the order of first appearance."""
+    column = table.column(name).combine_chunks()
+    if not pa.types.is_dictionary(column.type):
+        try:
+            column = column.dictionary_encode()
+        except pa.ArrowException:
+            raise InputError(f"{path}: column {name!r} must hold text or numbers") from None
+    codes: Int64s = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes

@@ -1,0 +1,384 @@
+"""What a specification would give, from counts and other public knowledge alone: nothing is released or spent."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from dpops.accountant import Accountant
+from dpops.allocation import Allocation
+from dpops.forecast import Prior
+from dpops.mechanism import Mechanism, Plan, forecast_of_one, plan_of_one
+from dpops.mechanisms.auto import Auto
+from dpops.statistics import RequestedStatistic
+from dpops.types import CountsKnown
+from pipelines.account.guarantee import NOT_PROTECTED
+from pipelines.errors import InputError
+from pipelines.plan.composed import Composed, PlannedHat, lay_out, may_have_constants, of_several_periods
+from pipelines.plan.counts import SampleCounts
+from pipelines.plan.guarantees import Guarantee, translated
+from pipelines.plan.needs import MechanismNeeds
+from pipelines.plan.wanted import FACTORS
+from pipelines.progress import Report
+from pipelines.specification import Specification
+from transforms.releases.hats.policy import weights_of
+from transforms.time.calendar import DAY_MINUTES
+
+CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))
+PER_CLASS = 250
+"""Most HATs of a class that are planned, taken evenly: ten thousand HATs with ten candidates each take too long."""
+PER_CHOICE = 300
+"""Most HATs that are planned for each other choice."""
+RUNNERS_UP = 2
+AS_IS = " (now)"
+
+Recount = Callable[[Specification], SampleCounts]
+"""The counts that another specification would see."""
+
+
+class ChosenShare(msgspec.Struct, frozen=True):
+    mechanism: str
+    share: float
+
+
+class RunnerUp(msgspec.Struct, frozen=True):
+    mechanism: str
+    forecast_error: float
+
+
+class HatClass(msgspec.Struct, frozen=True, kw_only=True):
+    """HATs of about as many vehicles; the numbers are medians over those that were planned, in the statistic's unit."""
+
+    vehicles: str
+    hats: int
+    hats_planned: int
+    chosen: list[ChosenShare]
+    m_ub: float | None
+    noise_scale: float
+    bias_bound: float
+    forecast_error: float
+    runners_up: list[RunnerUp]
+
+
+class StatisticPlan(msgspec.Struct, frozen=True):
+    statistic: str
+    unit: str
+    mechanism: str
+    classes: list[HatClass]
+
+
+class OtherChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """What another choice would give. forecast_error: the median over HATs, by statistic."""
+
+    choice: str
+    as_specified: bool
+    epsilon: float
+    resolution: int
+    slot_minutes: int
+    hats: int
+    hats_planned: int
+    median_vehicles: float
+    forecast_error: dict[str, float]
+    composed: Composed
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """All that `hatstream plan` shows."""
+
+    name: str
+    spec_id: str
+    counts: str
+    forecast: str
+    hats: int
+    statistics: list[StatisticPlan]
+    composed: Composed
+    guarantees: list[Guarantee]
+    not_protected: str
+    choices: list[OtherChoice]
+    notes: list[str]
+    needs: MechanismNeeds | None = None
+
+
+class Candidate(NamedTuple):
+    """A mechanism for a HAT with its plan and forecast error."""
+
+    label: str
+    plan: Plan
+    error: float
+
+
+class Forecaster:
+    """Ranks mechanisms for HATs; equal counts share the answer."""
+
+    def __init__(self, spec: Specification) -> None:
+        self._grid, self._prior = spec.value.grid, spec.prior
+        self._known: dict[tuple[str, Fraction, int, bytes], list[Candidate]] = {}
+
+    def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[Candidate]:
+        """Ranks candidates, the best forecast first; only `auto` has more than one."""
+        key = (stat.name, hat.epsilon * stat.share, hat.reported, hat.kept.tobytes())
+        if key not in self._known:
+            try:
+                self._known[key] = self._rank(stat.mechanism, hat, hat.epsilon * stat.share)
+            except ValueError as error:
+                raise InputError(f"{stat.name}: a HAT cannot be planned: {error}") from None
+        return self._known[key]
+
+    def _rank(self, mechanism: Mechanism, hat: PlannedHat, epsilon: Fraction) -> list[Candidate]:
+        counts = CountsKnown(hat.kept, hat.reported)
+        if isinstance(mechanism, Auto):
+            ranking = mechanism.ranking(counts, self._grid, epsilon)
+            return [Candidate(label(ranked.mechanism), ranked.plan, ranked.error) for ranked in ranking]
+        plan = plan_of_one(mechanism, counts, self._grid, epsilon)
+        prior = self._prior
+        error = plan.error() if prior is None else forecast_of_one(mechanism, counts, self._grid, epsilon, prior)
+        return [Candidate(label(mechanism), plan, error)]
+
+
+def label(mechanism: Mechanism) -> str:
+    """Names a mechanism, with those of its own options that are not the default."""
+    own = [f for f in fields(mechanism) if f.name not in ("statistic", "prior")]  # type: ignore[arg-type]
+    given = [(f.name, getattr(mechanism, f.name)) for f in own if getattr(mechanism, f.name) != f.default]
+    return " ".join([mechanism.name, *(f"{name}={value}" for name, value in given)])
+
+
+def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report) -> Planned:
+    """Forecasts by class of HAT, what adds up, and what other choices would give.
+
+    recount: where positions are known, so that other cells and slots can be counted. Raises InputError.
+    """
+    hats, composed = lay_out(spec, counts)
+    if not hats:
+        raise InputError("the counts hold no HAT")
+    forecaster = Forecaster(spec)
+    classes = [[hat for hat in hats if low <= hat.kept.size <= (high or hat.kept.size)] for low, high in CLASSES]
+    named = counts.slots_named and counts.vehicles_named
+    others, impossible = _other_choices(spec, named=named, positions=recount is not None)
+    statistics = _statistics(spec, classes, forecaster, progress)
+    choices = []
+    for index, (name, other, same_hats) in enumerate(others, 1):
+        try:
+            counted = counts if same_hats or recount is None else recount(other)
+        except InputError as error:  # slots that cannot follow the zone's clock on that day
+            impossible.append(str(error))
+        else:
+            choices.append(_choice(name, other, counted, forecaster))
+        progress("other choices planned", index, len(others))
+    return Planned(
+        name=spec.name,
+        spec_id=spec.spec_id,
+        counts=counts.origin,
+        forecast=_forecast_basis(spec.prior),
+        hats=len(hats),
+        statistics=statistics,
+        composed=composed,
+        guarantees=translated(spec, composed),
+        not_protected=NOT_PROTECTED,
+        choices=choices,
+        notes=[*_notes(spec, counts, statistics), *_notes_on_delta(spec, composed), *impossible],
+    )
+
+
+def _statistics(
+    spec: Specification, classes: list[list[PlannedHat]], forecaster: Forecaster, progress: Report
+) -> list[StatisticPlan]:
+    chosen = [_evenly(members, PER_CLASS) for members in classes]
+    whole, done = sum(map(len, chosen)) * len(spec.statistics), 0
+    statistics = []
+    for stat in spec.statistics:
+        shown = []
+        for bounds, members, some in zip(CLASSES, classes, chosen, strict=True):
+            planned = []
+            for hat in some:
+                planned.append(forecaster.candidates(stat, hat))
+                done += 1
+                progress("HATs planned", done, whole)
+            if planned:
+                shown.append(_hat_class(bounds, len(members), planned))
+        name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
+        statistics.append(StatisticPlan(stat.name, stat.statistic.plan_unit.format(spec.value.unit), name, shown))
+    return statistics
+
+
+def _forecast_basis(prior: Prior | None) -> str:
+    if prior is None:
+        return "worst case: noise and the largest clipping bias (the specification has no speed.prior)"
+    between = f", {prior.between:.0%} of the variance between vehicles" if prior.between else ""
+    return f"expected error if speeds are near {prior.mean:g} km/h, sd {prior.sd:g}{between} (speed.prior)"
+
+
+# --- classes of HATs -------------------------------------------------------------------------------------------------
+
+
+def _evenly(hats: list[PlannedHat], most: int) -> list[PlannedHat]:
+    """Takes so many of the HATs, evenly from the smallest to the largest."""
+    if len(hats) <= most:
+        return hats
+    ordered = sorted(hats, key=lambda hat: (hat.kept.size, hat.reported, hat.kept.tobytes()))
+    return [ordered[place] for place in np.linspace(0, len(hats) - 1, most).round().astype(int).tolist()]
+
+
+def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Candidate]]) -> HatClass:
+    low, high = bounds
+    best = [ranked[0] for ranked in planned]
+    lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]
+    chosen = Counter(candidate.label for candidate in best).most_common()
+    return HatClass(
+        vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
+        hats=hats,
+        hats_planned=len(planned),
+        chosen=[ChosenShare(name, times / len(planned)) for name, times in chosen],
+        m_ub=float(np.median(lengths)) if lengths else None,
+        noise_scale=float(np.median([float(candidate.plan.scale * candidate.plan.step) for candidate in best])),
+        bias_bound=float(np.median([candidate.plan.bias_bound for candidate in best])),
+        forecast_error=float(np.median([candidate.error for candidate in best])),
+        runners_up=_runners_up(chosen[0][0], planned),
+    )
+
+
+def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[RunnerUp]:
+    """Lists the next best if one candidate had to serve the whole class, by the median of their forecast errors.
+
+    Variants of one mechanism that forecast the same for every HAT of the class count once.
+    """
+    by_label: dict[str, list[float]] = {}
+    for ranked in planned:
+        for candidate in ranked:
+            by_label.setdefault(candidate.label, []).append(candidate.error)
+    seen = {(winner.split()[0], tuple(by_label.pop(winner)))}
+    rest = []
+    for name, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
+        variant = (name.split()[0], tuple(errors))
+        if variant not in seen:
+            seen.add(variant)
+            rest.append(RunnerUp(name, float(np.median(errors))))
+    return rest[:RUNNERS_UP]
+
+
+# --- other choices ---------------------------------------------------------------------------------------------------
+
+
+def _other_choices(
+    spec: Specification, *, named: bool, positions: bool
+) -> tuple[list[tuple[str, Specification, bool]], list[str]]:
+    """Lists name, specification and whether its HATs are the same; and which ones there cannot be, with the reason.
+
+    named: whether the counts tell vehicles and slots apart, so that composition can be planned.
+    """
+    choices = []
+    for factor in FACTORS:
+        epsilon = spec.privacy.allocation.epsilon * factor
+        said = f"epsilon {float(epsilon):g}" + (AS_IS if factor == 1 else "")
+        choices.append((said, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
+    if named and spec.privacy.cap is None:
+        if spec.privacy.allocation.suppress is None:
+            suppress = weights_of(spec.value.grid, spec.statistics)
+            choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
+        if not spec.privacy.allocation.whole_periods:
+            choices.append(("periods as a whole", _with(spec, spec.privacy.allocation.over_whole_periods()), True))
+    if not positions:
+        return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
+    impossible = []
+    for resolution in (spec.cells.resolution - 1, spec.cells.resolution + 1):
+        if 0 <= resolution <= 15:
+            cells = replace(spec.cells, resolution=resolution)
+            choices.append((f"resolution {resolution}", replace(spec, cells=cells), False))
+    table = spec.timetable
+    for minutes in (Fraction(table.slot_minutes, 2), Fraction(table.slot_minutes * 2)):
+        edges = (table.service_start_minute, table.service_end_minute, DAY_MINUTES)
+        if minutes.denominator == 1 and all(edge % minutes == 0 for edge in edges):
+            other = replace(spec, timetable=replace(table, slot_minutes=int(minutes)))
+            choices.append((f"{minutes}-minute slots", other, False))
+        else:
+            impossible.append(f"{float(minutes):g}-minute slots do not fit into slot.service or the day")
+    return choices, impossible
+
+
+def _with(spec: Specification, allocation: Allocation) -> Specification:
+    return replace(spec, privacy=replace(spec.privacy, allocation=allocation))
+
+
+def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Forecaster) -> OtherChoice:
+    hats, composed = lay_out(spec, counts)
+    some = _evenly(hats, PER_CHOICE)
+    errors = {
+        stat.name: float(np.median([forecaster.candidates(stat, hat)[0].error for hat in some]))
+        for stat in spec.statistics
+    }
+    return OtherChoice(
+        choice=name,
+        as_specified=name.endswith(AS_IS),
+        epsilon=float(spec.privacy.allocation.epsilon),
+        resolution=spec.cells.resolution,
+        slot_minutes=spec.timetable.slot_minutes,
+        hats=len(hats),
+        hats_planned=len(some),
+        median_vehicles=float(np.median([hat.kept.size for hat in hats])),
+        forecast_error=errors,
+        composed=composed,
+    )
+
+
+def _notes_on_delta(spec: Specification, composed: Composed) -> list[str]:
+    """Notes that pure claims are dear on an account that is kept in rho and sets no part apart for them."""
+    epsilon = composed.debit_of_a_period.epsilon
+    if epsilon is None:
+        return []
+    spent, limit = Accountant(pure=Fraction(epsilon)), spec.account.limit
+    if not limit.adds_up(spent):
+        return [f"the account adds up no pure claims such as this epsilon of {epsilon:g}"]
+    shown = limit.shown(spent)
+    if shown.epsilon <= Fraction(epsilon):
+        return []
+    return [
+        f"the account is kept in rho, where the pure epsilon of {epsilon:g} counts as {shown.said()}: "
+        "set a part of its limit apart (pure = ..), or use an account without delta"
+    ]
+
+
+def _note_on_periods(spec: Specification, counts: SampleCounts) -> str:
+    """Says which periods the slots of the counts were taken for."""
+    unit, period = spec.account.unit, spec.account.unit.removeprefix("vehicle-")
+    if of_several_periods(spec, counts):
+        return (
+            f"the counts name more slots than a {period} has: what adds up is of all of them, so at most that in one "
+            f"period ({unit}); slots named by their start, such as 2026-05-13T08:00, are told apart by period"
+        )
+    one = "one day" if unit == "vehicle-day" else f"one period ({unit})"
+    if counts.days is None:
+        return f"all slots of the counts are taken as those of {one}"
+    if len(counts.days) > 1:
+        return f"the counts are of {len(counts.days)} periods ({unit}); what adds up is of the one in which it is most"
+    if unit == "vehicle-day":
+        return "all slots of the counts are those of one day"
+    days = "one day" if counts.days == (1,) else f"{counts.days[0]} days"
+    return f"the counts are of {days}; what adds up in a period ({unit}) is so if days are alike"
+
+
+def _notes(spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan]) -> list[str]:
+    """Lists what a reader has to know to take the numbers for what they are."""
+    notes = []
+    hats = sum(hat_class.hats for hat_class in statistics[0].classes)
+    planned = sum(hat_class.hats_planned for hat_class in statistics[0].classes)
+    if planned < hats:
+        notes.append(f"{planned:,} of {hats:,} HATs were planned, taken evenly by size; what adds up counts them all")
+    if hats > PER_CHOICE:
+        notes.append(f"errors of other choices are medians of {PER_CHOICE} HATs, taken evenly by size")
+    if not (counts.slots_named and counts.vehicles_named):
+        missing = [n for n, named in (("vehicle", counts.vehicles_named), ("slot", counts.slots_named)) if not named]
+        notes.append(f"the counts name no {' and no '.join(missing)}, so not all of the composed total is known")
+        if spec.privacy.allocation.total is not None and spec.privacy.cap is None:
+            notes.append("epsilon per HAT is at best: as if a vehicle took part in one HAT of each slot")
+    else:
+        notes.append(_note_on_periods(spec, counts))
+    if any(hat_class.noise_scale == 0 for stat in statistics for hat_class in stat.classes):
+        notes.append("noise 0: for half or more of these HATs a constant is published, whatever was driven there")
+    if may_have_constants(spec):
+        notes.append("a constant costs nothing; what adds up counts each HAT as if something was drawn there")
+    if spec.privacy.cap is not None:
+        notes.append("which samples the cap keeps is drawn anew by a release")
+    return notes

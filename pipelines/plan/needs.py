@@ -1,0 +1,119 @@
+"""How many vehicles a HAT needs for an interval as narrow as wanted, where counts are public: by epsilon of the HAT."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from dpops.mechanism import Mechanism, plan_of_one
+from dpops.mechanisms import registered
+from dpops.mechanisms.auto import Auto
+from dpops.mechanisms.constant import Constant
+from dpops.statistics import RequestedStatistic
+from dpops.types import CountsKnown, Int64s
+from pipelines.plan.counts import TYPICAL_COUNTS
+from pipelines.plan.wanted import FACTORS, VEHICLES, fewest
+from pipelines.specification import Specification
+
+MOST_VEHICLES = 3_000
+MISS = 0.05
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """half_widths_kmh: of a HAT's 95 % interval, clipping at its worst, for each of VEHICLES. vehicles: the fewest for
+    the wanted one. best: the mechanism that needs fewest, and how many; None: of neither there is one."""
+
+    epsilon: float
+    as_specified: bool
+    half_widths_kmh: list[float]
+    vehicles: int | None
+    best: str | None
+    best_vehicles: int | None
+
+
+class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    mechanism: str
+    within_kmh: float
+    vehicles_in_a_hat: list[int]
+    by_epsilon: list[Need]
+    answers: list[str]
+
+
+def needs_of(spec: Specification, within_kmh: float, epsilon: Fraction) -> MechanismNeeds | None:
+    """Says how many vehicles the mean needs, if it is asked for. epsilon: of a whole HAT, of which the mean has its
+    share."""
+    stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
+    if stat is None:
+        return None
+    rows = [_need(spec, stat, epsilon * factor, factor == 1, within_kmh) for factor in FACTORS]
+    name = stat.mechanism.name
+    return MechanismNeeds(
+        mechanism=name,
+        within_kmh=within_kmh,
+        vehicles_in_a_hat=list(VEHICLES),
+        by_epsilon=rows,
+        answers=[_answer(name, rows, within_kmh)],
+    )
+
+
+def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now: bool, within: float) -> Need:
+    half = partial(_half_width, spec, stat.mechanism, epsilon * stat.share)
+    needs = {
+        name: _fewest(partial(_half_width, spec, cls(), epsilon * stat.share), within)
+        for name, cls in registered().items()
+        if stat.name in cls.statistics and "counts-public" in cls.adjacencies and not issubclass(cls, Auto | Constant)
+    }
+    able = {name: number for name, number in needs.items() if number is not None}
+    best = min(able, key=lambda name: able[name]) if able else None
+    return Need(
+        epsilon=float(epsilon),
+        as_specified=now,
+        half_widths_kmh=[half(number) for number in VEHICLES],
+        vehicles=_fewest(half, within),
+        best=best,
+        best_vehicles=None if best is None else able[best],
+    )
+
+
+def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, vehicles: int) -> float:
+    counts, grid = typical_hat(vehicles), spec.value.grid
+    plan = plan_of_one(mechanism, counts, grid, epsilon)
+    return min(plan.half_width(MISS), float(grid.upper))
+
+
+def typical_hat(vehicles: int) -> CountsKnown:
+    """Makes up a HAT of so many vehicles with 2 to 40 reports each, spread geometrically."""
+    low, high = TYPICAL_COUNTS
+    counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
+    return CountsKnown.all_of(counts)
+
+
+def _fewest(half: "partial[float]", within: float) -> int | None:
+    """Finds the smallest number of vehicles whose interval is as narrow as wanted, if all larger ones' are."""
+    return fewest(lambda vehicles: half(vehicles) <= within, MOST_VEHICLES)
+
+
+def _answer(name: str, rows: Sequence[Need], within: float) -> str:
+    now = next(row for row in rows if row.as_specified)
+    what = f"±{within:g} km/h for a HAT at epsilon {now.epsilon:g}"
+    if now.vehicles is not None:
+        better = now.best_vehicles is not None and now.best_vehicles < now.vehicles
+        tail = f"; mechanism {now.best!r} needs {now.best_vehicles:,}" if better else ""
+        return f"{what} needs {now.vehicles:,} vehicles in it with {name!r}{tail}."
+    if now.best_vehicles is not None:
+        return (
+            f"{what} is out of reach with {name!r}, whose clipping may move a mean by more: mechanism {now.best!r} "
+            f"needs {now.best_vehicles:,} vehicles in a HAT."
+        )
+    more = next((row for row in rows if row.epsilon > now.epsilon and row.best_vehicles is not None), None)
+    if more is not None:
+        return (
+            f"{what} is out of reach with any mechanism: epsilon {more.epsilon:g} has it with {more.best!r} from "
+            f"{more.best_vehicles:,} vehicles; so do longer slots and larger cells, which hold more vehicles."
+        )
+    return (
+        f"{what} is out of reach up to epsilon {rows[-1].epsilon:g}: ask for a wider interval (--within), longer slots "
+        "or larger cells."
+    )

@@ -1,0 +1,178 @@
+"""Whether a map of places smaller than cells is worth its share, and from which day on: from public facts alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
+from dpops.levels import BoundsOnly, Fleet, Stage, with_places
+from pipelines.plan.wanted import first_above
+from pipelines.specification import Specification
+from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.places import SHARE
+
+DAY_NUMBERS = (1, 2, 4, 7, 14, 28)
+MOST_DAYS = 365
+USEFUL, WELL = 1 / 3, 1 / 2
+"""A map is useful where this part of all reports is at places that are `ok`; where the traffic must be concentrated for
+that, it is worth its share if this part is."""
+FINER = (1, 2)
+"""How many resolutions finer than the cells' places are compared."""
+CROWDINGS = {"spread": SPREAD, "concentrated": CONCENTRATED}
+CROWDINGS_OF_FILES = {"spread": EVEN, "concentrated": SPREAD}
+"""Of hexagons, and of the places of a file, such as segments of streets: of these no few have most of the traffic."""
+MOST_FLEET = 1_000_000
+
+
+class PlacesWorth(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of places in a city whose traffic is spread over them, or concentrated in few.
+
+    half_width_kmh: half of all reports lie at places with a narrower interval; ok: part of all reports at places that
+    are; error_kmh, cell_error_kmh: of the map and of the cells' values: on each of the plan's released days.
+    useful_from: the first released day on which a third of all reports is at places that are ok.
+    """
+
+    what: str
+    places: int
+    traffic: str
+    as_specified: bool
+    half_width_kmh: list[float]
+    ok: list[float]
+    error_kmh: list[float]
+    cell_error_kmh: list[float]
+    useful_from: int | None
+
+
+class PlannedPlaces(msgspec.Struct, frozen=True, kw_only=True):
+    """share: of the total. is_asked: the specification has [places]. answers: what to do, in words."""
+
+    share: float
+    is_asked: bool
+    days: list[int]
+    kinds: list[PlacesWorth]
+    answers: list[str]
+
+
+class _Kind(NamedTuple):
+    """what: as a specification says it. cells: of the region that hold them. crowdings: by how traffic lies in them."""
+
+    what: str
+    places: int
+    cells: int
+    as_specified: bool = False
+    crowdings: Mapping[str, float] = CROWDINGS
+
+    def expected(self, stage: Stage, fleet: Fleet, crowding: float, days: Sequence[int]) -> list[ExpectedMap]:
+        return expected_maps(stage, fleet, places=self.places, cells=self.cells, crowding=crowding, days=days)
+
+
+def plan_places(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -> PlannedPlaces | None:
+    """Plans a map of places; None where a specification can have none: under public counts, and with live slots."""
+    if asked.counts_public or asked.live is not None:
+        return None
+    share = SHARE if asked.places is None else asked.places.share
+    stage = with_places(asked.recipe.later, share * asked.usual_part)[-1]
+    kinds = _kinds(spec, asked, bounds)
+    worth = [_worth(kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
+    return PlannedPlaces(
+        share=float(share),
+        is_asked=asked.places is not None,
+        days=list(DAY_NUMBERS),
+        kinds=worth,
+        answers=_answers(worth, kinds, stage, bounds.fleet),
+    )
+
+
+def _kinds(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -> list[_Kind]:
+    coarse, cells = spec.cells.resolution, bounds.hats.cells
+    own = None if asked.places is None else asked.places.pieces
+    named = None if own is None or own.places.geometries else own.resolution
+    finer = {coarse + more for more in FINER if coarse + more <= 15} | (set() if named is None else {named})
+    kinds = [
+        _Kind(f"resolution {resolution}", cells * 7 ** (resolution - coarse), cells, resolution == named)
+        for resolution in sorted(finer)
+    ]
+    if own is not None and named is None:
+        cell = own.places.cell
+        kinds.append(_Kind("the file's", cell.size, int(np.unique(cell).size), True, CROWDINGS_OF_FILES))
+    return kinds
+
+
+def _worth(kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:
+    maps = kind.expected(stage, fleet, kind.crowdings[traffic], range(1, MOST_DAYS + 1))
+    shown = [maps[day - 1] for day in DAY_NUMBERS]
+    return PlacesWorth(
+        what=kind.what,
+        places=kind.places,
+        traffic=traffic,
+        as_specified=kind.as_specified,
+        half_width_kmh=[expected.half_width_kmh for expected in shown],
+        ok=[expected.ok for expected in shown],
+        error_kmh=[expected.kmh for expected in shown],
+        cell_error_kmh=[expected.cell_kmh for expected in shown],
+        useful_from=next((expected.day for expected in maps if expected.ok >= USEFUL), None),
+    )
+
+
+# --- sentences ----------------------------------------------------------------------------------------------------
+
+
+def _answers(worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage, fleet: Fleet) -> list[str]:
+    """Says which hexagons are worth it, and what to expect of the specification's own places."""
+    of = {(kind.what, kind.traffic): kind for kind in worth}
+    hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
+    anyway = [what for what in hexagons if _is_useful(of[what, "spread"])]
+    perhaps = [what for what in hexagons if of[what, "concentrated"].ok[-1] >= WELL and what not in anyway]
+    said = [
+        f"Places of {what} are worth it: a third of all reports is expected at places known to ±8 km/h "
+        f"{_days(of[what, 'spread'].useful_from)}, however the traffic is spread."
+        for what in anyway[-1:]
+    ]
+    said += [
+        f"Places of {what} are worth it only where few of them have most of the traffic (stands, a few main streets): "
+        f"a third of all reports is then at known places {_days(of[what, 'concentrated'].useful_from)}; where it is "
+        f"spread, {_days(of[what, 'spread'].useful_from)}."
+        for what in perhaps[-1:]
+    ]
+    if not anyway and not perhaps:
+        said.append(_not_worth_it(kinds[0], stage, fleet))
+    own = [kind for kind in worth if kind.as_specified]
+    return said + ([_range(own)] if own else [])
+
+
+def _range(own: Sequence[PlacesWorth]) -> str:
+    """Tells what is expected of the specification's own places, however traffic lies there: plans cannot know that."""
+    after = DAY_NUMBERS.index(7)
+    least, most = (f"{bound(kind.ok[after] for kind in own):.0%}" for bound in (min, max))
+    useful = "; ".join(f"where traffic is {kind.traffic} {_days(kind.useful_from)}" for kind in own)
+    return (
+        f"Of {own[0].what} places, as specified: {least} to {most} of all reports at known places after 7 released "
+        f"days. A third of all reports {useful}. Public numbers do not tell which: `hatstream evaluate --places` on "
+        "days before the account began does."
+    )
+
+
+def _is_useful(worth: PlacesWorth) -> bool:
+    return worth.useful_from is not None and worth.useful_from <= DAY_NUMBERS[-1]
+
+
+def _not_worth_it(kind: _Kind, stage: Stage, fleet: Fleet) -> str:
+    def is_worth(vehicles: int) -> bool:
+        (last,) = kind.expected(stage, replace(fleet, vehicles=vehicles), CONCENTRATED, DAY_NUMBERS[-1:])
+        return last.ok >= WELL
+
+    needed = first_above(fleet.vehicles, MOST_FLEET, is_worth)
+    return (
+        "Places are not worth it for this fleet and total: even where few of them have most of the traffic, less than "
+        "half of all reports are at known places after four weeks. Leave [places] out, then hexagons and hours keep "
+        f"the whole total. At {kind.what} it needs some {needed:,} vehicles, or a larger total."
+    )
+
+
+def _days(number: int | None) -> str:
+    if number is None:
+        return "not within a year"
+    return "from the first released day on" if number == 1 else f"after {number} released days"

@@ -1,0 +1,1 @@
+"""What tests of several rooms share: small towns, feeds, result files."""
