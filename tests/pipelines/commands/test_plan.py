@@ -236,7 +236,7 @@ def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
     names = ["resolution 6", "resolution 8", "30-minute slots", "120-minute slots"]
     assert list(by_name)[-4:] == names
     spec = load(tmp_path / "spec.toml")
-    counts = sample_counts(*sample_day(spec), replace(spec, cells=replace(spec.cells, resolution=8)))
+    counts = sample_counts(sample_day(spec), replace(spec, cells=replace(spec.cells, resolution=8)))
     assert by_name["resolution 8"]["hats"] == len(set(zip(counts.slot.tolist(), counts.place.tolist(), strict=True)))
     assert by_name["120-minute slots"]["hats"] < document["hats"] < by_name["30-minute slots"]["hats"]
 
