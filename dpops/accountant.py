@@ -339,8 +339,9 @@ class SpanLimits(Limit):
         return max(span.limit.part(spent) for span in self.by_days)
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Says what was spent in the terms of the shortest span."""
-        return self.by_days[0].limit.shown(spent)
+        """Says what was spent in the terms of the shortest span that adds it up."""
+        able = (span.limit for span in self.by_days if span.limit.adds_up(spent))
+        return next(able, self.by_days[0].limit).shown(spent)
 
     def lowers(self, other: Limit) -> bool:
         """Says whether spans are only added: none may be taken away or raised."""

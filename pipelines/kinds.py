@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Said(NamedTuple):
     """Functions of a specification, as module:name; a module loads when its function is asked for.
 
-    promise(spec, hat, spent): the guarantee, as `guarantee.sentence` says. value(spec): which mean a mean is.
+    promise(spec, bounds, hat, spent): the guarantee, as `guarantee.sentence` says. value(spec): which mean a mean is.
     summary(spec, done, place): what a run did; shown(summary, console): the same as tables.
     plan(spec, within_kmh, given, progress): a `Made` of commands/plan.py.
     """

@@ -1,12 +1,11 @@
 """What somebody who drives on many days gives away: an account's spending over days in a row, by the accountant."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dpops.accountant import Accountant, Limit
 from dpops.claims import ApproxDP
 from dpops.loss import chance_beyond
-from transforms.ledger import Spent
 
 DAYS = (1, 7, 30)
 _WEEK = 7
@@ -18,14 +17,6 @@ class Cost(NamedTuple):
     days: int
     total: ApproxDP
     chance: float = 0.0
-
-
-def debits(spent: Iterable[Spent]) -> dict[str, Accountant]:
-    """Adds up the claims on each period, of every specification of the account."""
-    periods: dict[str, Accountant] = {}
-    for entry in spent:
-        periods[entry.period] = periods.get(entry.period, Accountant()) + entry.debited
-    return dict(sorted(periods.items()))
 
 
 def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ from pipelines.commands.options import account_options, answer, json_option, loa
 
 if TYPE_CHECKING:
     from pipelines.account import location
+
+
+SHOWN_WINDOWS = 8
 
 
 @click.command()
@@ -34,6 +38,8 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
       hatstream init --spec austin.toml --ledger austin.sqlite --key austin.key
     """
     from pipelines.account import location
+    from pipelines.account.guarantee import bounds_of_account
+    from pipelines.account.spending import fits_again
     from pipelines.specification import SpecificationError
     from pipelines.specification.foreseen import foreseen
 
@@ -45,12 +51,19 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
             "take cells.region_source out, or say --region-is-public if nobody in the sample is to be protected"
         )
     outcome = location.open_account(place, spec.account)
+    bounds = bounds_of_account(place.ledger, spec.account.name)
     document = {
         "account": spec.account.name,
         "outcome": str(outcome),
         "unit": spec.account.unit,
         "limit": spec.account.limit.said(),
         "adjacency": spec.account.adjacency,
+        "over": [
+            {"days": bound.days, "first": first, "epsilon": float(loss.epsilon), "delta": float(loss.delta)}
+            for bound in bounds
+            for first, loss in bound.over.items()
+        ],
+        "fits_again": fits_again(place.ledger, spec, bounds),
         "ledger": place.shown,
         "key": str(place.key),
         "head": str(place.head),
@@ -64,6 +77,7 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"account {document['account']!r}: {document['outcome']}"
     yield f"  unit {document['unit']}, limit {document['limit']}, adjacency {document['adjacency']}"
+    yield from _over(document["over"], document["fits_again"])
     yield f"  ledger  {document['ledger']}"
     yield f"  key     {document['key']} (secret: let nobody read it)"
     yield f"  head    {document['head']} (keep a copy of both, together)"
@@ -74,3 +88,14 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  beware  counts-public accounts publish who drove: about the same vehicles they void this one: {voids}"
     for told in document["beware"]:
         yield f"  beware  {told}"
+
+
+def _over(over: Sequence[Mapping[str, Any]], fits_again: str | None) -> Iterator[str]:
+    """Lists what spent more than the limit before it was set, and says when a release fits again."""
+    for days, group in groupby(over, key=lambda window: window["days"]):
+        windows = [f"{window['first']} ({window['epsilon']:g})" for window in group]
+        shown = windows if len(windows) <= SHOWN_WINDOWS else [*windows[: SHOWN_WINDOWS - 1], "..", windows[-1]]
+        which = "periods that" if days == 1 else f"spans of {days} days that begin on these dates"
+        yield f"  over    {len(windows)} {which} have spent more than the limit: {', '.join(shown)}"
+    if over:
+        yield f"  over    a release fits again on {fits_again}" if fits_again else "  over    nothing more fits in them"

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.account.guarantee import levels_sentence
+from pipelines.account.guarantee import bounds_of_account, levels_sentence
 from pipelines.account.location import AccountLocation
 from pipelines.commands.terminal import table_of
 from pipelines.outcome import Outcome
@@ -42,7 +42,7 @@ def summarise_levels(spec: Specification, done: FinishedRun, place: AccountLocat
             for period in done.calendar.periods
         ],
         "stages_new": done.new,
-        "guarantee": levels_sentence(spec),
+        "guarantee": levels_sentence(spec, bounds_of_account(place.ledger, spec.account.name)),
         "files": [str(path) for path in done.files],
         "kafka": None if done.topic is None else str(done.topic),
     }

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.account.guarantee import Loss, sentence
+from pipelines.account.guarantee import Loss, bounds_of_account, sentence
 from pipelines.account.location import AccountLocation
 from pipelines.account.spending import spending
 from pipelines.commands.levels_summary import (
@@ -60,7 +60,7 @@ def summarise(spec: Specification, done: FinishedRun, place: AccountLocation) ->
         "periods": periods,
         "slots_new": done.new,
         "slots_that_differ_now": outcome.units_changed,
-        "guarantee": sentence(spec, hat, bound),
+        "guarantee": sentence(spec, bounds_of_account(place.ledger, spec.account.name), hat, bound),
         "files": [str(path) for path in done.files],
         "kafka": None if done.topic is None else str(done.topic),
     }

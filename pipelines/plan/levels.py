@@ -17,7 +17,7 @@ from dpops.levels import BoundsOnly, Recipe, Stage, level, recipe
 from dpops.levels.defaults import spread_of
 from dpops.levels.strategy import ranked
 from dpops.types import Float64s, Int64s
-from pipelines.account.guarantee import levels_sentence
+from pipelines.account.guarantee import levels_sentence, span_bounds
 from pipelines.plan.counts import SampleCounts
 from pipelines.plan.distributions import of_distributions
 from pipelines.plan.places import PlannedPlaces, plan_places
@@ -108,7 +108,7 @@ def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | N
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
-        claim=levels_sentence(spec),
+        claim=levels_sentence(spec, span_bounds(spec.account.limit, {})),
         cells=bounds.hats.cells,
         slots=bounds.hats.slots,
         vehicles=bounds.fleet.vehicles,

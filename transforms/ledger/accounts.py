@@ -59,9 +59,10 @@ def known_account(db: sa.Connection, name: str) -> Account:
     return account
 
 
-def limit_in_force(db: sa.Connection, account: str, asked: Limit) -> Limit:
+def limit_in_force(db: sa.Connection, account: str, asked: Limit | None) -> Limit:
     """Gives the account's limit, or the one that a specification asks for where that is lower."""
-    return _lower(limit_of(known_account(db, account).limit), asked)
+    recorded = limit_of(known_account(db, account).limit)
+    return recorded if asked is None else _lower(recorded, asked)
 
 
 def _lower(recorded: Limit, asked: Limit) -> Limit:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import sqlalchemy as sa
 
-from dpops.accountant import Limit, limit_of
+from dpops.accountant import Accountant, Limit, limit_of
 from transforms.failpoints import failpoint
 from transforms.ledger import chain, databases, witness
 from transforms.ledger.accounts import (
@@ -37,6 +37,7 @@ from transforms.ledger.spending import (
     SpanUse,
     Spent,
     check_total,
+    debited,
     periods_over,
     spent_by_specification,
     spent_in_spans,
@@ -139,9 +140,13 @@ class Ledger:
             raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")
         check_match(recorded, account)
 
-    def limit(self, account: str, asked: Limit) -> Limit:
-        """Gives the limit in force now: a release's own or the account's, which may have been lowered since."""
+    def limit(self, account: str, asked: Limit | None = None) -> Limit:
+        """Gives the account's limit in force now, or a release's own where that is lower."""
         return self._run(lambda db: limit_in_force(db, account, asked))
+
+    def debited(self, account: str) -> dict[str, Accountant]:
+        """Adds up what every specification was debited, by period, sorted."""
+        return self._run(lambda db: debited(db, account))
 
     def accounts(self) -> list[Account]:
         """Lists all accounts with the limits now in force, oldest first."""

@@ -106,25 +106,28 @@ class SpanUse(NamedTuple):
 
 def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse]:
     """Tells how full each span of several days is, from the first day debited until no day counts any more."""
-    query = sa.select(ENTRY.c.period).where(ENTRY.c.kind == "release", ENTRY.c.account == account).distinct()
-    periods = sorted(db.execute(query).scalars())
-    if not periods or limit.spans[-1].days == 1:
-        return []
-    sums = {period: _sum(debits) for period, debits in _debits_of(db, account, periods).items()}
-    return [use for span in limit.spans if span.days > 1 for use in _uses(sums, span)]
+    sums = debited(db, account) if limit.spans[-1].days > 1 else {}
+    return [use for span in limit.spans if sums and span.days > 1 for use in _uses(sums, span)]
 
 
 def _uses(sums: dict[str, Accountant], span: Span) -> Iterator[SpanUse]:
     """Yields the stretches of days of which the fullest span is equally full. sums: by day, sorted."""
-    first, last = (date.fromisoformat(day) for day in (next(iter(sums)), next(reversed(sums))))
-    around = (last - first).days + 2 * span.days - 1
-    days = [(first + timedelta(days=index + 1 - span.days)).isoformat() for index in range(around)]
-    parts = [span.limit.part(spent) for spent in sums_over([sums.get(day, Accountant()) for day in days], span.days)]
+    parts = [span.limit.part(spent) for spent in windows(sums, span.days).values()]
     fullest = [max(parts[start : start + span.days]) for start in range(len(parts))]
-    begin = span.days - 1
+    first = date.fromisoformat(next(iter(sums)))
     for part, group in groupby(range(len(fullest)), key=fullest.__getitem__):
-        alike = list(group)
-        yield SpanUse(span.days, days[begin + alike[0]], days[begin + alike[-1]], part)
+        alike = [(first + timedelta(days=index)).isoformat() for index in group]
+        yield SpanUse(span.days, alike[0], alike[-1], part)
+
+
+def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
+    """Sums every so many periods in a row that hold a debited one, by the first of them. sums: by period, sorted."""
+    if days == 1 or not sums:
+        return {**sums}
+    first, last = (date.fromisoformat(day) for day in (min(sums), max(sums)))
+    around = range(1 - days, (last - first).days + days)
+    every = [(first + timedelta(days=step)).isoformat() for step in around]
+    return dict(zip(every, sums_over([sums.get(day, Accountant()) for day in every], days), strict=False))
 
 
 def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Accountant]:
@@ -134,6 +137,13 @@ def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot,
 
 def _debits(db: sa.Connection, account: str, period: str) -> list[Debit]:
     return _debits_of(db, account, [period])[period]
+
+
+def debited(db: sa.Connection, account: str) -> dict[str, Accountant]:
+    """Adds up what every specification was debited, by period, sorted."""
+    query = sa.select(ENTRY.c.period).where(ENTRY.c.kind == "release", ENTRY.c.account == account).distinct()
+    periods = sorted(db.execute(query).scalars())
+    return {period: _sum(debits) for period, debits in _debits_of(db, account, periods).items()}
 
 
 def _debits_of(db: sa.Connection, account: str, periods: Sequence[str]) -> dict[str, list[Debit]]:

@@ -69,19 +69,19 @@ def test_the_demo_twice_returns_the_same_numbers(tmp_path, capsys):
 )
 def test_the_sentence_says_what_one_figure_and_all_of_them_give_away(hat, spent, said):
     for part in said:
-        assert part in sentence(load(MEANS), hat, Loss(spent))
+        assert part in sentence(load(MEANS), (), hat, Loss(spent))
 
 
 def test_per_period_the_sentence_names_the_total_that_was_asked_for():
     spec = load(MEANS)
     spec = replace(spec, privacy=replace(spec.privacy, allocation=Allocation(epsilon=Fraction(3), per="period")))
-    assert "(epsilon 3)" in sentence(spec, Fraction(1, 100), Loss(Fraction(2)))
+    assert "(epsilon 3)" in sentence(spec, (), Fraction(1, 100), Loss(Fraction(2)))
 
 
 def test_per_period_the_sentence_counts_what_other_specifications_of_the_account_spent():
     spec = load(MEANS)
     spec = replace(spec, privacy=replace(spec.privacy, allocation=Allocation(epsilon=Fraction(3), per="period")))
-    assert "(epsilon 5)" in sentence(spec, Fraction(1, 100), Loss(Fraction(5)))
+    assert "(epsilon 5)" in sentence(spec, (), Fraction(1, 100), Loss(Fraction(5)))
 
 
 @pytest.mark.usefixtures("small")

@@ -7,18 +7,32 @@ import pytest
 
 from dpops.accountant import Accountant, DeltaLimit
 from dpops.claims import ApproxDP
-from pipelines.account.guarantee import costs_at_places, levels_sentence, loss_of, said, sentence, standing_costs
-from pipelines.specification import load
+from pipelines.account.guarantee import (
+    SpanBound,
+    costs_at_places,
+    levels_sentence,
+    loss_of,
+    said,
+    sentence,
+    span_bounds,
+    standing_costs,
+)
+from pipelines.specification import Specification, load
 from tests import city, levels_city
 
 LIMIT = DeltaLimit(Fraction("2.64"), Fraction(1, 10**6))
+
+
+def unspent(spec: Specification) -> tuple[SpanBound, ...]:
+    """Bounds of an account that has the specification's limit and spent nothing."""
+    return span_bounds(spec.account.limit, {})
 
 
 def levels_said(folder: Path, total: str, delta: str = "", adjacency: str = "add-remove") -> str:
     spec = levels_city.SPEC.replace("epsilon = 2.64", f"epsilon = {total}\n{delta}").replace("add-remove", adjacency)
     loaded = load(city.write(folder, spec=spec)[0])
     assert loaded.levels is not None
-    return levels_sentence(loaded)
+    return levels_sentence(loaded, unspent(loaded))
 
 
 @pytest.mark.parametrize(("total", "chance"), [("1", "5e-06"), ("2.64", "2.1e-06"), ("10", "7.2e-07")])
@@ -40,7 +54,7 @@ def test_a_pure_total_has_no_such_chance(tmp_path: Path) -> None:
 def test_claims_of_each_hat_on_an_account_with_delta_say_it_too(tmp_path: Path) -> None:
     spec = load(city.write(tmp_path)[0])
     spent = loss_of(Accountant(pure=Fraction("0.5")), LIMIT)
-    text = sentence(spec, Fraction("0.5"), spent)
+    text = sentence(spec, unspent(spec), Fraction("0.5"), spent)
     assert f"but for a chance of {said(spent.chance)} under the noise" in text
     assert "with any other speeds of it, plus 1e-06" in text
 
@@ -58,15 +72,15 @@ def test_of_a_total_that_the_limit_adds_up_none_of_nothing_is_said_of_places(tmp
         city.write(tmp_path, spec=levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2\ndelta = 1e-6") + PLACES)[0]
     )
     assert spec.levels is not None
-    assert "map of places" not in levels_sentence(spec)
-    assert costs_at_places(spec, spec.account.limit) == []
+    assert "map of places" not in levels_sentence(spec, unspent(spec))
+    assert costs_at_places(spec, unspent(spec)) == []
 
 
 def test_a_map_of_places_says_what_it_tells_of_a_van_in_its_depot(tmp_path: Path) -> None:
     """Without a delta 28 days add up to 28 totals; the sentence is there where there are places alone."""
     spec = load(city.write(tmp_path, spec=levels_city.SPEC + PLACES)[0])
     assert spec.levels is not None
-    said_of_places = levels_sentence(spec)
+    said_of_places = levels_sentence(spec, unspent(spec))
     assert said_of_places.endswith(
         "such as a van at its depot, 28 days change the odds of any guess by at most a factor of e^73.92 "
         "(epsilon 73.92, which is little protection)."
@@ -85,11 +99,12 @@ def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) 
     spec = levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6").replace("limit = 2.64", LIMITS)
     loaded = load(city.write(tmp_path, spec=spec + PLACES)[0])
     assert loaded.levels is not None
-    day, several = standing_costs(loaded.account, loaded.account.limit, loaded.levels.claim)
+    day, several = standing_costs("vehicle-day", unspent(loaded), loaded.levels.claim)
     assert (day.days, float(day.total.epsilon)) == (1, 2.64)
     assert (several.days, several.total) == (28, ApproxDP(Fraction(10), Fraction(1, 10**6)))
     assert several.chance >= 1e-7
-    assert "28 days raise the odds of a true guess by at most a factor of e^10" in levels_sentence(loaded)
-    free = loaded.account.limit.spans[0].limit
-    (_, unbounded) = standing_costs(loaded.account, free, loaded.levels.claim)
+    assert "28 days raise the odds of a true guess by at most a factor of e^10" in levels_sentence(
+        loaded, unspent(loaded)
+    )
+    (_, unbounded) = standing_costs("vehicle-day", unspent(loaded)[:1], loaded.levels.claim)
     assert 15 < float(unbounded.total.epsilon) < 28 * 2.64

@@ -66,7 +66,12 @@ def _run(output: Path, as_json: bool) -> int:
     from hatstream_lab.evaluation.truth import read_city
     from hatstream_publish.pages.rows import HATS, STANDING, read_results
     from pipelines.account import location
-    from pipelines.account.guarantee import Loss, sentence
+    from pipelines.account.guarantee import Loss, bounds_of_account, sentence
+    from hatstream_publish.pages.rows import HATS, STANDING, read_results
+    from hatstream_lab.demo.by_runner import released_again
+    from hatstream_lab.demo.truth import compared, compared_streets
+    from hatstream_lab.evaluation.feed import Feed
+    from hatstream_lab.evaluation.truth import read_city
     from pipelines.ranges import range_of
     from pipelines.runs import release as scheduled
 
@@ -85,7 +90,8 @@ def _run(output: Path, as_json: bool) -> int:
         agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
         city = read_city(Feed(spec, samples), report)
         street_errors = compared_streets(Feed(spec, samples), tables[STANDING], report) if spec.places else None
-    guarantee, classes = sentence(spec, Fraction(0), Loss()), compared(city, tables[HATS])
+    bounds = bounds_of_account(place.ledger, spec.account.name)
+    guarantee, classes = sentence(spec, bounds, Fraction(0), Loss()), compared(city, tables[HATS])
     hexagons = _draw(tables, output, guarantee)
     _tell(out, classes, city.mean_kmh, guarantee)
     _say_more(out, street_errors, agreement)

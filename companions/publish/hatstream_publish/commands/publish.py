@@ -180,8 +180,6 @@ def _edition(
     spec: Specification, spec_path: Path, place: AccountLocation, wishes: Wishes, rows: pa.Table, around: Surroundings
 ) -> Edition:
     """Walks the ledger. Raises LedgerError where it is not whole or has nothing of the specification."""
-    from hatstream_publish.edition.edition import Edition, Origin
-    from pipelines.account.cost import debits
     from pipelines.account.record import walked
     from transforms.ledger.head import LedgerError
 
@@ -191,11 +189,10 @@ def _edition(
         raise LedgerError(
             f"the ledger has no release of {spec.name} ({spec.spec_id}): name the one it was released with"
         )
-    by_period = debits(book.spent(spec.account.name))
     return Edition(
         wishes=wishes,
         spec=spec,
-        promise=_promise(spec, book.limit(spec.account.name, spec.account.limit), by_period),
+        promise=_promise(spec, book.limit(spec.account.name), book.debited(spec.account.name)),
         covers=_coverage(spec, book, rows, around),
         origin=Origin(text, record.newest, record.is_signed, version("hatstream"), datetime.now(UTC)),
     )
@@ -205,12 +202,15 @@ def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accounta
     from hatstream_publish.edition.edition import Promise
     from hatstream_publish.pages.report import odds, span_odds
     from pipelines.account.cost import costs
-    from pipelines.account.guarantee import Loss, loss_of, sentence
+    from pipelines.account.guarantee import Loss, loss_of, sentence, span_bounds
+    from hatstream_publish.pages.report import odds, span_odds
+    from hatstream_publish.edition.edition import Promise
 
     most = max((loss_of(total, limit) for total in by_period.values()), default=Loss())
-    guarantee = sentence(spec, spec.privacy.allocation.epsilon, most)
+    bounds = span_bounds(limit, by_period)
+    guarantee = sentence(spec, bounds, spec.privacy.allocation.epsilon, most)
     epsilon, total = float(most.epsilon), costs(spec.account.unit, limit, by_period)
-    return Promise(guarantee, epsilon, float(most.delta), most.chance, odds(epsilon), span_odds(limit), total)
+    return Promise(guarantee, epsilon, float(most.delta), most.chance, odds(epsilon), span_odds(bounds), total)
 
 
 def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroundings) -> Extent:

@@ -69,10 +69,8 @@ def report(
 
 def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, pattern: str | None) -> ReportFacts:
     """Walks the ledger. Raises LedgerError where there is none, or it is not whole."""
-    from hatstream_publish.pages.report import ReportFacts
-    from hatstream_publish.pages.rows import check_origin, read_rows
-    from pipelines.account.cost import costs, debits
-    from pipelines.account.guarantee import Loss, loss_of, sentence
+    from pipelines.account.cost import costs
+    from pipelines.account.guarantee import Loss, loss_of, sentence, span_bounds
     from pipelines.account.missing_slots import gaps
     from pipelines.account.record import walked
 
@@ -81,13 +79,15 @@ def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, p
         check_origin(rows, spec.name, spec.spec_id)
     book = place.read()
     record = walked(book, spec)
-    limit, by_period = book.limit(spec.account.name, spec.account.limit), debits(book.spent(spec.account.name))
+    limit, by_period = book.limit(spec.account.name), book.debited(spec.account.name)
+    bounds = span_bounds(limit, by_period)
     spent = {period: loss_of(total, limit) for period, total in by_period.items()}
     return ReportFacts(
         spec=spec,
-        guarantee=sentence(spec, spec.privacy.allocation.epsilon, max(spent.values(), default=Loss())),
+        guarantee=sentence(spec, bounds, spec.privacy.allocation.epsilon, max(spent.values(), default=Loss())),
         spent=spent,
         limit=limit,
+        bounds=bounds,
         gaps=gaps(spec, when, book, int(datetime.now(UTC).timestamp())) if when else [],
         slots=len(when.slots) if when else 0,
         rows=rows,

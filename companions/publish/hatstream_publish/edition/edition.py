@@ -40,7 +40,7 @@ class Wishes:
 class Promise(NamedTuple):
     """guarantee: in a sentence. epsilon, delta: most that a vehicle spent in a period. odds, costs: what that means.
 
-    spans: what limits of several days allow.
+    spans: what bounds several days.
 
     chance: that the odds change by more, see `pipelines.account.guarantee.Loss`.
     """
@@ -129,9 +129,7 @@ class Edition:
             "delta": self.promise.delta,
             "chance_beyond_epsilon": self.promise.chance,
             "odds": [odds._asdict() for odds in self.promise.odds],
-            "spans": [
-                {"days": span.days, "limit": span.said, "odds": span.odds._asdict()} for span in self.promise.spans
-            ],
+            "spans": [span._asdict() | {"odds": span.odds._asdict()} for span in self.promise.spans],
             "cost_of_days": [
                 {"days": cost.days, "epsilon": shown(float(cost.total.epsilon)), "delta": float(cost.total.delta)}
                 for cost in self.promise.costs

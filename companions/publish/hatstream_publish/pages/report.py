@@ -16,7 +16,7 @@ from hatstream_publish.pages.pack import RELIABLE, WIDE_KMH
 from hatstream_publish.pages.page import write_page
 from hatstream_publish.pages.words import ADVICE, STATUSES
 from pipelines.account.cost import Cost
-from pipelines.account.guarantee import Loss, costs_at_places, said
+from pipelines.account.guarantee import Loss, SpanBound, costs_at_places, said
 from pipelines.account.missing_slots import Gap
 from pipelines.account.record import LedgerRecord
 from pipelines.specification import Specification
@@ -50,7 +50,8 @@ class Odds(NamedTuple):
 class ReportFacts(NamedTuple):
     """What a report is made of.
 
-    spent: by period, what somebody may learn from all claims on it. rows: result rows, see `read_rows`; None where
+    spent: by period, what somebody may learn from all claims on it. limit: of the account, in force; bounds: what holds
+    of its spans. rows: result rows, see `read_rows`; None where
     none were given. costs: of several days in a row; none where nothing was spent.
     """
 
@@ -58,6 +59,7 @@ class ReportFacts(NamedTuple):
     guarantee: str
     spent: Mapping[str, Loss]
     limit: Limit
+    bounds: Sequence[SpanBound]
     gaps: Sequence[Gap]
     slots: int
     rows: pa.Table | None
@@ -72,19 +74,33 @@ def odds(epsilon: float) -> list[Odds]:
 
 
 class SpanOdds(NamedTuple):
-    """What a limit of several days lets somebody learn who was as sure as not. said: the limit, in words."""
+    """What several days let somebody learn who was as sure as not.
+
+    limit: in force, in words, of days that begin on the date `since` or later; of all where that is None. epsilon,
+    delta: bound all of them, and decide the odds.
+    """
 
     days: int
-    said: str
+    limit: str
+    since: str | None
+    epsilon: float
+    delta: float
     odds: Odds
 
 
-def span_odds(limit: Limit) -> list[SpanOdds]:
-    """Tells the odds in every span of more than one day that a limit has, shortest first."""
+def span_odds(bounds: Sequence[SpanBound]) -> list[SpanOdds]:
+    """Tells the odds in every span of more than one day that an account limits, shortest first."""
     return [
-        SpanOdds(span.days, span.limit.said(), odds(float(span.limit.epsilon))[0])
-        for span in limit.spans
-        if span.days > 1
+        SpanOdds(
+            bound.days,
+            bound.limit.said(),
+            bound.since or None,
+            float(bound.most.epsilon),
+            float(bound.most.delta),
+            odds(float(bound.most.epsilon))[0],
+        )
+        for bound in bounds
+        if bound.days > 1
     ]
 
 
@@ -107,9 +123,10 @@ def draw_report(facts: ReportFacts, path: Path) -> None:
         "odds": odds(most or limit),
         "limit": limit,
         "limit_said": facts.limit.said(),
-        "limit_has_delta": isinstance(facts.limit, DeltaLimit),
-        "spans": span_odds(facts.limit),
-        "standing": [_habit(cost) for cost in costs_at_places(spec, facts.limit)],
+        "limit_has_delta": any(isinstance(bound.limit, DeltaLimit) for bound in facts.bounds),
+        "full": [bound for bound in facts.bounds if bound.over],
+        "spans": span_odds(facts.bounds),
+        "standing": [_habit(cost) for cost in costs_at_places(spec, facts.bounds)],
         "costs": [_habit(cost) for cost in facts.costs],
         "periods": {period: float(total.epsilon) for period, total in facts.spent.items()},
         "classes": [] if facts.rows is None else reliability(facts.rows),
