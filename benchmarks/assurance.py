@@ -1,6 +1,7 @@
 """What stands behind each sentence of docs/guarantee.md, measured: `python -m benchmarks.assurance` (five minutes).
 
-Writes docs/assurance.json, and docs/assurance.md from it; with `--page` only the page, from results that are there.
+Writes docs/assurance.json, and docs/assurance.md from it and from the table of claims; with `--page` only the page,
+from results that are there.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-RESULTS, PAGE, GUARANTEE = DOCS / "assurance.json", DOCS / "assurance.md", DOCS / "guarantee.md"
+RESULTS, PAGE, CLAIMS = DOCS / "assurance.json", DOCS / "assurance.md", Path(__file__).with_name("claims.md")
 COPIES, DRAWS, NEIGHBOURS = 200_000, 1_000_000, 10_000
 TOTALS = [(Fraction(1, 2), -6), (Fraction(1), -6), (Fraction(66, 25), -6), (Fraction(66, 25), -9), (Fraction(10), -6)]
 """Epsilon, and the power of ten of delta."""
@@ -146,16 +147,16 @@ PARTS: dict[str, Callable[[], Any]] = {
 }
 
 
-def page(results: dict[str, Any], guarantee: str) -> str:
-    """docs/assurance.md."""
+def page(results: dict[str, Any], claims: str) -> str:
+    """Writes docs/assurance.md. claims: a table of sentences, with the code and the tests of each."""
     return "\n".join(
         [
             "# What stands behind the guarantee",
             "",
-            "Made by `python -m benchmarks.assurance` from what it measured (`docs/assurance.json`) and from the table",
-            "of [guarantee.md](guarantee.md). Seconds are of one processor.",
+            "Of [guarantee.md](guarantee.md). Made by `python -m benchmarks.assurance` from what it measured",
+            "(`docs/assurance.json`) and from `benchmarks/claims.md`. Seconds are of one processor.",
             "",
-            *_sentences(guarantee),
+            *_sentences(claims),
             *_mutants(results.get("mutants", [])),
             *_neighbours(results.get("neighbours")),
             *_audits(results.get("audits")),
@@ -166,15 +167,20 @@ def page(results: dict[str, Any], guarantee: str) -> str:
     )
 
 
-def _sentences(guarantee: str) -> Iterator[str]:
-    yield from ("## Each sentence and its tests", "", "| sentence | tests |", "|---|---|")
-    for line in guarantee.splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-        tests = re.findall(r"`((?:tests/)?[\w/]*(?:test_\w+\.py|/))`", cells[-1])
-        if len(cells) == 3 and tests:
-            yield f"| {cells[1]} | {', '.join(f'`{name}`' for name in dict.fromkeys(tests))} |"
-    yield "| all of them together, on every road and in histories of runs | `tests/noninterference/` |"
+def _sentences(claims: str) -> Iterator[str]:
+    yield from ("## Each sentence, its value in code and its tests", "", *claims.splitlines())
+    yield "| all of these | all together, on every road and in histories of runs | `tests/noninterference/` |"
     yield ""
+
+
+def tests_of(claim: str) -> list[str]:
+    """Lists the tests of a row of the table; those without a folder are in the one before."""
+    names = re.findall(r"`((?:tests/)?[\w/]*(?:test_\w+\.py|/))`", claim.rpartition(" | ")[2])
+    folder, tests = "", []
+    for name in names:
+        folder = name if name.endswith("/") else folder
+        tests.append(name if name.startswith("tests/") else folder + name)
+    return tests
 
 
 def _mutants(results: list[dict[str, Any]]) -> Iterator[str]:
@@ -281,7 +287,7 @@ def main() -> None:
     for name in [] if asked.page else asked.part or PARTS:
         results[name] = PARTS[name]()
         RESULTS.write_text(_a_line_each(results))
-    PAGE.write_text(page(results, GUARANTEE.read_text()))
+    PAGE.write_text(page(results, CLAIMS.read_text()))
 
 
 if __name__ == "__main__":

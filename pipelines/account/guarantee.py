@@ -55,7 +55,7 @@ class Loss(NamedTuple):
 
     def covering(self, other: "Loss") -> "Loss":
         """Takes the larger of both, part by part: it holds of whatever either holds of."""
-        return Loss(*map(max, self, other))
+        return Loss(max(self.epsilon, other.epsilon), max(self.delta, other.delta), max(self.chance, other.chance))
 
     def definition(self, other: str) -> str:
         """Says the definition in a further sentence where there is a delta. other: the inputs that are compared, in
@@ -140,7 +140,7 @@ def hats_sentence(spec: "Specification", bounds: Sequence[SpanBound], hat: Fract
         f"a factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures that the account has "
         f"released{_OF_RELEASE[spec.account.unit]} {changes} {period.most()}; "
         f"that a vehicle drove, when and where is treated as public.{period.definition(_OTHER_SPEEDS)}"
-        + _of_spans(bounds)
+        + _of_spans(spec, bounds)
     )
 
 
@@ -159,7 +159,7 @@ def levels_sentence(spec: "Specification", bounds: Sequence[SpanBound], *_: obje
     return (
         f"All figures of this release{_SPAN[spec.account.unit]} together {change} about {what} by {loss.most()}; "
         f"{hidden}.{loss.definition(_OTHER_SPEEDS if spec.counts_are_public else 'without it')}"
-        + _of_spans(bounds)
+        + _of_spans(spec, bounds)
         + _of_places(spec, bounds, levels)
         + _of_region(spec)
     )
@@ -216,19 +216,20 @@ def _bounded(cost: Cost, bounds: Sequence[SpanBound]) -> Cost:
     return Cost(cost.days, ApproxDP(least.epsilon, least.delta), least.chance)
 
 
-def _of_spans(bounds: Sequence[SpanBound]) -> str:
+def _of_spans(spec: "Specification", bounds: Sequence[SpanBound]) -> str:
     """Tells what bounds spans of several days, after a space; nothing where there are none."""
-    return "".join(_of_span(bound) for bound in bounds if bound.days > 1)
+    guess = "its speeds on them" if spec.counts_are_public else "them"
+    return "".join(_of_span(bound, guess) for bound in bounds if bound.days > 1)
 
 
-def _of_span(bound: SpanBound) -> str:
+def _of_span(bound: SpanBound, guess: str) -> str:
     change = "raises the odds of a true guess" if bound.most.delta else "changes the odds of any guess"
     since = (
         f"; about days that begin on {bound.since} or later, by {_most_loss(bound.limit).most()}" if bound.since else ""
     )
     return (
         f" Everything that the account releases about any {bound.days} consecutive days of one vehicle {change} about "
-        f"them by {bound.most.most()}, on however many of them it drove{since}."
+        f"{guess} by {bound.most.most()}, on however many of them it drove{since}."
     )
 
 
