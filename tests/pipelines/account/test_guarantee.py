@@ -108,3 +108,11 @@ def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) 
     )
     (_, unbounded) = standing_costs("vehicle-day", unspent(loaded)[:1], loaded.levels.claim)
     assert 15 < float(unbounded.total.epsilon) < 28 * 2.64
+
+
+@pytest.mark.parametrize(("adjacency", "guess"), [("add-remove", "them"), ("counts-public", "its speeds on them")])
+def test_a_span_hides_days_driven_only_where_counts_are_secret(tmp_path: Path, adjacency: str, guess: str) -> None:
+    spec = levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6").replace("limit = 2.64", LIMITS)
+    loaded = load(city.write(tmp_path, spec=spec.replace("add-remove", adjacency))[0])
+    said_of_span = levels_sentence(loaded, unspent(loaded)).partition("about any 28 consecutive days")[2]
+    assert f"raises the odds of a true guess about {guess} by at most a factor of e^10" in said_of_span
