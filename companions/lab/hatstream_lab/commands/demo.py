@@ -67,11 +67,6 @@ def _run(output: Path, as_json: bool) -> int:
     from hatstream_publish.pages.rows import HATS, STANDING, read_results
     from pipelines.account import location
     from pipelines.account.guarantee import Loss, bounds_of_account, sentence
-    from hatstream_publish.pages.rows import HATS, STANDING, read_results
-    from hatstream_lab.demo.by_runner import released_again
-    from hatstream_lab.demo.truth import compared, compared_streets
-    from hatstream_lab.evaluation.feed import Feed
-    from hatstream_lab.evaluation.truth import read_city
     from pipelines.ranges import range_of
     from pipelines.runs import release as scheduled
 

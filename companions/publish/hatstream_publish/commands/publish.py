@@ -203,8 +203,6 @@ def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accounta
     from hatstream_publish.pages.report import odds, span_odds
     from pipelines.account.cost import costs
     from pipelines.account.guarantee import Loss, loss_of, sentence, span_bounds
-    from hatstream_publish.pages.report import odds, span_odds
-    from hatstream_publish.edition.edition import Promise
 
     most = max((loss_of(total, limit) for total in by_period.values()), default=Loss())
     bounds = span_bounds(limit, by_period)
