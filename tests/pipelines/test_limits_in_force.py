@@ -20,8 +20,7 @@ from dpops.claims import ZCDP, Accounting, GaussianDP, PureDP
 from pipelines.account.guarantee import bounds_of_account, levels_sentence
 from pipelines.specification import Specification, load
 from tests import city, levels_city
-from tests.transforms.ledger.entries import ACCOUNT, opened, unit
-from tests.transforms.ledger.test_spans import day
+from tests.transforms.ledger.entries import ACCOUNT, day, opened, unit
 from transforms.ledger import AccountRefusal, Ledger
 
 Run = Callable[..., tuple[int, str, str]]

@@ -1,6 +1,7 @@
 """A ledger with one account, and entries for it."""
 
 from dataclasses import replace
+from datetime import date, timedelta
 from fractions import Fraction
 
 import sqlalchemy as sa
@@ -25,6 +26,12 @@ ACCOUNT = Account(
     key_check="00",
 )
 PLAN = {"epsilon": "1", "step": "1/100", "scale": "6500", "upper": "65", "bias_bound": 0.0, "facts": {}}
+
+FIRST_DAY = date(2028, 2, 20)  # nine days later comes a leap day
+
+
+def day(number: int) -> str:
+    return (FIRST_DAY + timedelta(days=number)).isoformat()
 
 
 def opened(url, head, *, limit="3", signature=None):

@@ -13,19 +13,14 @@ from hypothesis import strategies as st
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits, limit_of
 from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP, rho_within
-from tests.transforms.ledger.entries import ACCOUNT, opened, unit
+from tests.transforms.ledger.entries import ACCOUNT, day, opened, unit
 from transforms.ledger import AccountRefusal, Ledger, spending
 from transforms.recorded.units import Debit, UnitKey
 
-FIRST = date(2028, 2, 20)  # nine days later comes a leap day
 PURE = SpanLimits((Span(1, PureLimit(Fraction(3))), Span(4, PureLimit(Fraction(6))), Span(9, PureLimit(Fraction(10)))))
 
 Record = tuple[int, int]
-"""A day, counted from FIRST, and the epsilon that is asked for it."""
-
-
-def day(number: int) -> str:
-    return (FIRST + timedelta(days=number)).isoformat()
+"""A day, counted from entries.FIRST_DAY, and the epsilon that is asked for it."""
 
 
 def book_of(folder: Path, limit: Limit) -> Ledger:

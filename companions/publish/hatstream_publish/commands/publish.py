@@ -180,6 +180,7 @@ def _edition(
     spec: Specification, spec_path: Path, place: AccountLocation, wishes: Wishes, rows: pa.Table, around: Surroundings
 ) -> Edition:
     """Walks the ledger. Raises LedgerError where it is not whole or has nothing of the specification."""
+    from hatstream_publish.edition.edition import Edition, Origin
     from pipelines.account.record import walked
     from transforms.ledger.head import LedgerError
 

@@ -69,6 +69,8 @@ def report(
 
 def _facts(spec: Specification, place: AccountLocation, when: Calendar | None, pattern: str | None) -> ReportFacts:
     """Walks the ledger. Raises LedgerError where there is none, or it is not whole."""
+    from hatstream_publish.pages.report import ReportFacts
+    from hatstream_publish.pages.rows import check_origin, read_rows
     from pipelines.account.cost import costs
     from pipelines.account.guarantee import Loss, loss_of, sentence, span_bounds
     from pipelines.account.missing_slots import gaps
