@@ -19,29 +19,30 @@ class NoSnapshot(ValueError):
     """A document is no JSON, or something other than an array is where the records should be."""
 
 
-def records_of(data: bytes, place: Path) -> list[msgspec.Raw]:
+def records_of(data: bytes, places: tuple[Path, ...]) -> list[msgspec.Raw]:
     """Finds the records of a document, of an array of documents, or of one on each line. Raises NoSnapshot.
 
-    A document without the array holds none: that is how JSON made of protocol buffers says that there are none.
+    places: of arrays, all of which are read. A document without one holds none there: that is how JSON made of protocol
+    buffers says that there are none.
     """
     data = data.removeprefix(BOM)
     try:
         if data.lstrip()[:1] == b"[":
-            return [record for item in _decoder(place, in_array=True).decode(data) for record in _inside(item)]
-        return _inside(_decoder(place).decode(data))
+            return [record for item in _decoder(places, in_array=True).decode(data) for record in _inside(item)]
+        return _inside(_decoder(places).decode(data))
     except DAMAGE:
         pass
     try:
         return [
-            record for line in data.splitlines() if line.strip() for record in _inside(_decoder(place).decode(line))
+            record for line in data.splitlines() if line.strip() for record in _inside(_decoder(places).decode(line))
         ]
     except DAMAGE:
         raise NoSnapshot from None
 
 
-def batches_of_snapshot(data: bytes, place: Path, paths: Paths) -> Iterator[RawBatch]:
+def batches_of_snapshot(data: bytes, places: tuple[Path, ...], paths: Paths) -> Iterator[RawBatch]:
     """Reads a document's records; where it is JSON, a damaged one costs itself alone. Raises NoSnapshot."""
-    yield from batches_of_records(records_of(data, place), paths)
+    yield from batches_of_records(records_of(data, places), paths)
 
 
 def batches_of_records(records: Sequence[msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
@@ -50,7 +51,9 @@ def batches_of_records(records: Sequence[msgspec.Raw], paths: Paths) -> Iterator
         yield table_of_records(list(map(bytes, records[index : index + BATCH_RECORDS])), paths, {})
 
 
-def batches_of_snapshots(payloads: Sequence[bytes], most_bytes: int, place: Path, paths: Paths) -> Iterator[RawBatch]:
+def batches_of_snapshots(
+    payloads: Sequence[bytes], most_bytes: int, places: tuple[Path, ...], paths: Paths
+) -> Iterator[RawBatch]:
     """Reads messages, each a document: one that is too long, empty or no snapshot is one refused row."""
     for payload in payloads:
         try:
@@ -59,20 +62,27 @@ def batches_of_snapshots(payloads: Sequence[bytes], most_bytes: int, place: Path
             elif not payload.strip():
                 raise NoSnapshot
             else:
-                yield from batches_of_snapshot(payload, place, paths)
+                yield from batches_of_snapshot(payload, places, paths)
         except NoSnapshot:
             yield table_of_records([], paths, {"malformed": 1})
 
 
 def _inside(item: Any) -> list[msgspec.Raw]:
-    while isinstance(item, msgspec.Struct):
-        (item,) = msgspec.structs.astuple(item)
+    if isinstance(item, msgspec.Struct):
+        return [record for part in msgspec.structs.astuple(item) for record in _inside(part)]
     return item or []
 
 
 @cache
-def _decoder(place: Path, *, in_array: bool = False) -> msgspec.json.Decoder[Any]:
-    kind: Any = list[msgspec.Raw]
-    for key in reversed(place):
-        kind = msgspec.defstruct("Document", [("inside", kind | None, None)], rename={"inside": key})
+def _decoder(places: tuple[Path, ...], *, in_array: bool = False) -> msgspec.json.Decoder[Any]:
+    kind = _document(places)
     return msgspec.json.Decoder(list[kind] if in_array else kind)
+
+
+def _document(places: tuple[Path, ...]) -> Any:
+    """Makes the type of a document with arrays at these places, none of which is inside of another."""
+    if places == ((),):
+        return list[msgspec.Raw]
+    keys = {f"f{i}": key for i, key in enumerate(dict.fromkeys(place[0] for place in places))}
+    parts = {name: _document(tuple(place[1:] for place in places if place[0] == key)) for name, key in keys.items()}
+    return msgspec.defstruct("Document", [(name, part | None, None) for name, part in parts.items()], rename=keys)

@@ -31,6 +31,7 @@ BODIES = {
     "an agency's array": lambda rows: rows,
     "a provider's document": lambda rows: {"version": "2.0.0", "last_updated": 1, "ttl": 60, "telemetry": rows},
     "a document around data": lambda rows: {"version": "2.0.0", "data": {"telemetry": rows}, "links": {"next": None}},
+    "a document of both": lambda rows: {"data": {"telemetry": rows[2:]}, "telemetry": rows[:2]},
 }
 
 
@@ -51,6 +52,23 @@ def test_every_body_gives_the_same_rows_from_a_file_and_from_a_message(body, tmp
     assert refused == {}
     assert seen(MDS.from_messages([data])) == (rows, {})
     assert isinstance(MDS, MessageLayout)
+
+
+def test_no_row_at_one_place_takes_those_at_the_other(tmp_path):
+    bus, *others = objects(3)
+    for document in ({"data": {"telemetry": others}}, {"data": {"telemetry": others}, "telemetry": [bus]}):
+        data = json.dumps(document).encode()
+        (tmp_path / "in.json").write_bytes(data)
+        rows, _ = seen(MDS.read(str(tmp_path / "in.json")))
+        assert [row["time"] for row in rows][-2:] == [other["timestamp"] for other in others]
+        assert len(rows) == 2 + ("telemetry" in document)
+        assert seen(MDS.from_messages([data])) == (rows, {})
+
+
+@pytest.mark.parametrize("document", [{"telemetry": None, "data": None}, {"data": {}}, {"telemetry": []}])
+def test_a_document_without_objects_holds_none(document, tmp_path):
+    (tmp_path / "in.json").write_text(json.dumps(document))
+    assert seen(MDS.read(str(tmp_path / "in.json"))) == ([], {})
 
 
 def test_pages_one_a_line_are_read_all(tmp_path):

@@ -9,7 +9,7 @@ from transforms.layouts.json_array import ARRAY_BYTES, LOOK_BYTES, begins_array,
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.open_file import opened, opened_text
-from transforms.layouts.records import Paths, refuse_indexed_objects
+from transforms.layouts.records import Path, Paths, refuse_indexed_objects
 from transforms.layouts.snapshots import NoSnapshot, batches_of_snapshot, batches_of_snapshots
 
 MESSAGE_BYTES = 64 << 20
@@ -37,7 +37,7 @@ class JsonRecords(MappedLayout):
     def read(self, path: str) -> Iterator[RawBatch]:
         paths = Paths.dotted(self.columns, self.fields)
         if self.records is not None:
-            yield from self._read_snapshot(path, self.records, paths)
+            yield from read_document(path, (self.records,), paths)
             return
         with opened_text(path) as file:
             is_array = begins_array(file.read(LOOK_BYTES))
@@ -52,16 +52,28 @@ class JsonRecords(MappedLayout):
         if self.records is None:
             yield batch_of_messages(payloads, paths)
         else:
-            yield from batches_of_snapshots(payloads, MESSAGE_BYTES, tuple(self.records.split(".")), paths)
-
-    def _read_snapshot(self, path: str, records: str, paths: Paths) -> Iterator[RawBatch]:
-        try:
-            yield from batches_of_snapshot(_whole(path, "a JSON document"), tuple(records.split(".")), paths)
-        except NoSnapshot:
-            raise UnreadableFile(path, f"no JSON with an array of objects at {records!r} (input.records)") from None
+            yield from documents_of_messages(payloads, (self.records,), paths)
 
 
 LAYOUT = JsonRecords
+
+
+def read_document(path: str, records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
+    """Reads the objects of a document. records: the dotted paths of arrays, all of which are read."""
+    try:
+        yield from batches_of_snapshot(_whole(path, "a JSON document"), _places(records), paths)
+    except NoSnapshot:
+        named = " or ".join(map(repr, records))
+        raise UnreadableFile(path, f"no JSON with an array of objects at {named} (input.records)") from None
+
+
+def documents_of_messages(payloads: Sequence[bytes], records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
+    """Reads messages as `read_document` does files; what is no document is one refused row."""
+    return batches_of_snapshots(payloads, MESSAGE_BYTES, _places(records), paths)
+
+
+def _places(records: Sequence[str]) -> tuple[Path, ...]:
+    return tuple(tuple(path.split(".")) for path in records)
 
 
 def _whole(path: str, what: str, advice: str = "") -> bytes:

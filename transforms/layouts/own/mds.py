@@ -4,14 +4,14 @@ Source: Mobility Data Specification 2.0, data types (Telemetry, GPS Data), agenc
 objects are otherwise (`gps.lat` in an array `data`): they are read as `json` with `records`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from transforms.layouts.base import FIELDS, WHOLE_ARRAY, OwnLayout, RawBatch, Units, with_heading
 from transforms.layouts.json_array import LOOK_BYTES, begins_array
-from transforms.layouts.mapped.json import MESSAGE_BYTES, JsonRecords
+from transforms.layouts.mapped.json import MESSAGE_BYTES, JsonRecords, documents_of_messages, read_document
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
 from transforms.layouts.snapshots import DAMAGE, batches_of_records
@@ -20,7 +20,7 @@ from transforms.value import PER_UNIT
 COLUMNS: tuple[str, ...] = ("device_id", "timestamp", "location.lat", "location.lng", "location.speed")
 HEADED: tuple[str, ...] = (*COLUMNS[:4], "location.heading", *COLUMNS[4:])
 PLACES = ("telemetry", "data.telemetry")
-"""Where a document has its objects; an agency is sent the array alone."""
+"""Where a document has its objects, in one or both; an agency is sent the array alone."""
 UNITS = Units("ms", PER_UNIT["m/s"])
 
 
@@ -35,33 +35,24 @@ class MdsTelemetry:
     columns: tuple[str, ...] = COLUMNS
     fields: tuple[str, ...] = FIELDS
 
+    @property
+    def _paths(self) -> Paths:
+        return Paths.dotted(self.columns, self.fields)
+
     def read(self, path: str) -> Iterator[RawBatch]:
         with opened(path) as file:
             is_array = begins_array(file.read(LOOK_BYTES))
-        return self._at(None).read(path) if is_array else self._of_document(lambda layout: layout.read(path))
+        if is_array:
+            return JsonRecords(self.units, self.columns, self.fields).read(path)
+        return read_document(path, PLACES, self._paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         for payload in payloads:
-            yield from self._of_message(payload)
-
-    def _of_message(self, payload: bytes) -> Iterator[RawBatch]:
-        records = _array_of(payload)
-        if records is not None:
-            return batches_of_records(records, Paths.dotted(self.columns, self.fields))
-        return self._of_document(lambda layout: layout.from_messages([payload]))
-
-    def _of_document(self, read: Callable[[JsonRecords], Iterator[RawBatch]]) -> Iterator[RawBatch]:
-        """Yields what lies at the first of the places that holds anything."""
-        for place in PLACES:
-            rows = 0
-            for batch in read(self._at(place)):
-                rows += batch.rows
-                yield batch
-            if rows:
-                return
-
-    def _at(self, place: str | None) -> JsonRecords:
-        return JsonRecords(self.units, self.columns, self.fields, place)
+            records = _array_of(payload)
+            if records is not None:
+                yield from batches_of_records(records, self._paths)
+            else:
+                yield from documents_of_messages([payload], PLACES, self._paths)
 
 
 LAYOUT = OwnLayout(
