@@ -145,7 +145,12 @@ def show_check(checked: InputCheck, *, as_json: bool) -> None:
     """Shows what `--check-input` found, all of it for the operator alone."""
     refused = dict(sorted(checked.outcome.refused.items()))
     if as_json:
-        facts: dict[str, Fact] = {"periods": [period._asdict() for period in checked.periods], "refused": refused}
+        ids = checked.merged._asdict()
+        facts: dict[str, Fact] = {
+            "periods": [period._asdict() for period in checked.periods],
+            "refused": refused,
+            "vehicle_ids": ids,
+        }
         click.echo(Summary({}, Operator({"rows": checked.outcome.rows} | facts)).json())
         return
     has_places = any(period.at_places is not None for period in checked.periods)
@@ -159,3 +164,5 @@ def show_check(checked: InputCheck, *, as_json: bool) -> None:
     out.print(f"{checked.outcome.rows:,} rows read; nothing was released, recorded or spent")
     for reason, number in refused.items():
         out.print(f"  {number:,} refused: {reason}")
+    for line in checked.merged.advice:
+        out.print(f"  {line}", soft_wrap=True)

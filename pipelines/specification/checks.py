@@ -313,7 +313,7 @@ def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Inp
         )
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
-    return Input(table.layout, table.columns, chosen, derived, allowed_lateness_s, headed, turning)
+    return Input(table.layout, table.columns, chosen, derived, allowed_lateness_s, headed, turning, table.vehicle_form)
 
 
 def _derived(table: DerivedSpeedTable | None) -> SpeedLimits | None:

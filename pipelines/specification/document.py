@@ -27,6 +27,7 @@ from pipelines.specification.types_schema import about
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.mapped.csv import DELIMITERS
+from transforms.observe.vehicle_ids import VehicleForm
 from transforms.regular_files import read_text
 from transforms.releases.periods.products import ProductName
 from transforms.releases.registry import KINDS
@@ -200,7 +201,8 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         about(
             "the input's names of vehicle, time, lat, lon and speed; dots lead into JSON objects, numbers into arrays; "
             "numbers from 1 on where CSV has no header; longitudes are from -180 to 180 or from 0 to 360; "
-            "vehicle = '{file}' where each file is of one and named by it; "
+            "vehicle = '{file}' where each file is of one and named by it, which init refuses under add-remove unless "
+            "--files-are-public; "
             "and of heading, in degrees clockwise from north, where places are directed"
         ),
     ] = None
@@ -222,6 +224,13 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         about("with json: path of the array of objects in each document, such as entity; columns are named from there"),
     ] = None
     header: Annotated[bool | None, about("whether CSV's first line names the columns; true if left out")] = None
+    vehicle_form: Annotated[
+        VehicleForm,
+        about(
+            "which spellings name one vehicle: white space at the ends never counts; with integer 0100, 100.0 and 100 "
+            "are one, with casefold BUS-1 and bus-1",
+        ),
+    ] = "text"
 
 
 class OutputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

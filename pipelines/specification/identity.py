@@ -141,6 +141,8 @@ def _input(spec: "Specification") -> dict[str, Any]:
         plain["time_format"] = units.time_format.text
     if units.decimal != ".":
         plain["decimal"] = units.decimal
+    if spec.input.vehicle_form != "text":
+        plain["vehicle_form"] = spec.input.vehicle_form
     if spec.input.derived is not None:
         plain["derived_speed"] = {"max_gap_s": spec.input.derived.max_gap_s, "max_kmh": str(spec.input.derived.max_kmh)}
     if spec.input.turning is not None:

@@ -21,9 +21,11 @@ from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Layout
 from transforms.layouts.base import FIELDS, with_heading
+from transforms.layouts.by_file import ByFile
 from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.parse import Rules
+from transforms.observe.vehicle_ids import VehicleForm
 from transforms.places.ground import Ground, Hexagons
 from transforms.releases.periods.products import Product
 from transforms.releases.registry import KINDS
@@ -80,7 +82,7 @@ class Input:
     """The feed. name, columns: of the layout, as written. derived: limits of speeds that are made from positions.
 
     allowed_lateness_s: so long after a slot its reports are waited for. headed: whether rows say which way a vehicle
-    goes. turning: limits of headings that are made from positions.
+    goes. turning: limits of headings that are made from positions. vehicle_form: which spellings of an id are one.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Input:
     allowed_lateness_s: int = 0
     headed: bool = False
     turning: HeadingLimits | None = None
+    vehicle_form: VehicleForm = "text"
 
     @property
     def needs_whole_periods(self) -> str:
@@ -250,10 +253,18 @@ class Specification:
         """Whether the region, which is public, says what is to be hidden: it was made from reports."""
         return self.cells.source == "sample" and not self.counts_are_public
 
+    @property
+    def files_tell(self) -> bool:
+        """Whether the names of files, which are public, say what is to be hidden: each file is of one vehicle."""
+        return isinstance(self.input.layout, ByFile) and not self.counts_are_public
+
     def rules(self, calendar: Locator, vehicle_key: bytes) -> Rules:
         """Says which rows of its input become observations, with vehicles hashed by this key."""
-        grid, layout, box = self.value.grid, self.input.layout, self.cells.bbox
-        return Rules(grid, layout.units, box, calendar, vehicle_key, self.input.derived, self.input.turning)
+        source, box = self.input, self.cells.bbox
+        form = source.vehicle_form
+        return Rules(
+            self.value.grid, source.layout.units, box, calendar, vehicle_key, source.derived, source.turning, form
+        )
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
         """Lists all slots of the period that one is in; none where nothing depends on them."""

@@ -23,6 +23,9 @@ PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}
 _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FAR_US = 2**62
+_DECIMAL_DIGITS = 76
+_FLOATS_APART = 2.0**53
+"""Below, every whole number has a float of its own."""
 _LARGEST = np.finfo(np.float64).max
 
 _ISO_SHORTEST = len("2000-01-01T00:00")
@@ -151,6 +154,30 @@ def as_binary(column: pa.Array) -> pa.Array:
     if pa.types.is_string(kind):
         return column.view(pa.binary())
     return column.cast(pa.binary())
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Says whether a column of this type holds floats, or decimals with digits after the point or none."""
+    return bool(pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.scale >= 0))
+
+
+def widened(column: pa.Array) -> pa.Array:
+    """Turns a column of `is_number` into the widest type that holds all of its values."""
+    is_float = pa.types.is_floating(column.type)
+    return column.cast(pa.float64() if is_float else pa.decimal256(_DECIMAL_DIGITS, column.type.scale))
+
+
+def whole_number_texts(column: pa.Array) -> pa.Array:
+    """Writes floats or decimals as integers are written; null where one is no whole number, or a float from 2^53 on.
+
+    >>> whole_number_texts(pa.array([100.0, 0.5, 2.0**53])).to_pylist()
+    ['100', None, None]
+    """
+    values = widened(column)
+    is_whole, integer = pc.equal(pc.trunc(values), values), pa.decimal256(_DECIMAL_DIGITS, 0)
+    if pa.types.is_floating(values.type):
+        is_whole, integer = pc.and_(is_whole, pc.less(pc.abs(values), _FLOATS_APART)), pa.int64()
+    return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(integer).cast(pa.string())
 
 
 def nulls(column: pa.Array) -> Bools:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.layouts.base import FIELDS, RawBatch, raw_batch
-from transforms.layouts.columns import Bools, numbers
+from transforms.layouts.columns import Bools, numbers, whole_number_texts
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.utf8 import is_utf8
 from transforms.value import NAME
@@ -27,6 +27,7 @@ _STRING_OR_NUMBER = re.compile(
 _BAD = object()  # a value of a type that its field cannot have
 _BAD_TEXT = "?"  # is no instant
 _ID_TYPES = (str, int)
+_ID_FIELDS = ("vehicle", "user")
 
 
 class Paths(NamedTuple):
@@ -139,12 +140,15 @@ def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatc
 
 
 def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
-    """Makes a batch. columns: for each field, the id first, its Python values, or an Arrow array, taken as it is."""
+    """Makes a batch. columns: for each field, an id first if there is one, its Python values, or an Arrow array, taken
+    as it is."""
+    first = next(iter(columns))
+    if first in _ID_FIELDS:
+        columns = {**columns, first: _with_whole_numbers(columns[first])}
     arrays = {
         name: values if isinstance(values, pa.Array) else _CONVERT[name](values) for name, values in columns.items()
     }
-    first = next(iter(columns))
-    kept = _ids(columns[first])
+    kept = _ids(columns[first]) if first in _ID_FIELDS else np.ones(1, np.bool_)
     if kept.all():
         return raw_batch(arrays, refused)
     mask, bad = pa.array(kept), int(np.count_nonzero(~kept))
@@ -231,6 +235,14 @@ def _texts(values: Sequence[Any]) -> Any:
     if set(map(type, values)) <= {str, type(None)}:
         return pa.array(values, pa.string())
     return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())
+
+
+def _with_whole_numbers(values: Any) -> Any:
+    """Puts its text for each float that is a whole number, and leaves what is no float."""
+    if isinstance(values, pa.Array) or float not in set(map(type, values)):
+        return values
+    texts = iter(whole_number_texts(pa.array([value for value in values if type(value) is float])).to_pylist())
+    return [value if type(value) is not float or (text := next(texts)) is None else text for value in values]
 
 
 def _ids(values: Any) -> Bools:

@@ -75,7 +75,7 @@ def _inside(item: Any) -> list[msgspec.Raw]:
 
 @cache
 def _decoder(places: tuple[Path, ...], *, in_array: bool = False) -> msgspec.json.Decoder[Any]:
-    kind = _document(places)
+    kind: Any = _document(places)
     return msgspec.json.Decoder(list[kind] if in_array else kind)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +9,11 @@ from numpy.typing import NDArray
 
 from dpops.types import Grid, Int64s
 from transforms.layouts.base import HEADING, Units
-from transforms.layouts.columns import Bools, Floats, Numbers, as_binary, is_text, nulls
+from transforms.layouts.columns import Bools, Floats, Numbers
 from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.vehicle_hash import vehicle_hashes
+from transforms.observe.vehicle_ids import VehicleForm, used_places, vehicle_ids
 from transforms.records import NO_HEADING, Observations
 from transforms.time.calendar import Locator
 from transforms.value import NAME
@@ -39,12 +39,10 @@ REASONS = (
     MISSING_VALUE,
     BAD_VALUE,
 )
-VEHICLE_BYTES = 256
 E7 = 10_000_000
 
 FROM_US = 946_684_800_000_000  # 2000-01-01 UTC
 TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
-_DENSE_PAIRS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Rules:
 
     A box whose west is greater than its east crosses the antimeridian. derived: limits of speeds that are derived from
     positions; then no row needs a value, what it has is not looked at, and all values are 0 until they are derived.
-    turning: limits of headings that are derived; then no row has one until they are.
+    turning: limits of headings that are derived; then no row has one until they are. vehicle_form: of ids.
     """
 
     grid: Grid
@@ -63,20 +61,12 @@ class Rules:
     vehicle_key: bytes = field(repr=False)
     derived: SpeedLimits | None = None
     turning: HeadingLimits | None = None
+    vehicle_form: VehicleForm = "text"
 
     @property
     def need_whole_periods(self) -> bool:
         """Whether something is derived from a vehicle's consecutive rows, of all slots of a period."""
         return self.derived is not None or self.turning is not None
-
-
-class _Vehicles(NamedTuple):
-    """Per row: a code into `ids` (0 where there is none), and the two ways to be refused."""
-
-    code: NDArray[np.integer]
-    ids: list[bytes]
-    missing: Bools
-    bad: Bools
 
 
 class RowVerdicts:
@@ -102,7 +92,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     table: the columns of `RawBatch.table`. table.num_rows == observations + sum of the counts, whatever the table
     holds. Whether a row is accepted never depends on which finite value it has, nor on a heading.
     """
-    vehicles = _vehicles(table.column("vehicle"))
+    vehicles = vehicle_ids(table.column("vehicle"), rules.vehicle_form)
     time = rules.units.instants(table.column("time"))
     lat, lon = rules.units.numbers(table.column("lat")), rules.units.longitudes(table.column("lon"))
     value = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column(NAME))
@@ -183,67 +173,11 @@ def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
     return np.where(has_heading, np.rint(said.values) % 360, NO_HEADING).astype(np.int64)
 
 
-def _vehicles(column: pa.Array) -> _Vehicles:
-    """Lists each distinct id once. Integers become their decimal text; other types than text and integer are bad."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    rows = len(column)
-    if not (is_text(kind) or pa.types.is_integer(kind)):
-        missing = nulls(column)
-        return _Vehicles(np.zeros(rows, np.int64), [], missing, ~missing)
-    if not pa.types.is_dictionary(column.type):
-        column = (as_binary(column) if is_text(kind) else column).dictionary_encode()
-    absent = nulls(column.indices)
-    if absent.all():
-        return _Vehicles(np.zeros(rows, np.int64), [], absent, np.zeros(rows, np.bool_))
-    index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    used, code = _used(index, len(column.dictionary))
-    values = column.dictionary.take(pa.array(used))
-    if is_text(kind):
-        ids = [value or b"" for value in as_binary(values).to_pylist()]
-    else:
-        ids = [b"" if value is None else str(value).encode() for value in values.to_pylist()]
-    length = np.fromiter(map(len, ids), np.int64, len(ids))
-    bad = (length > VEHICLE_BYTES) | ~_are_texts(ids)
-    return _Vehicles(code, ids, absent | _spread(length == 0, code), _spread(bad, code))
-
-
-def _spread(of_values: Bools, code: NDArray[np.integer]) -> Bools:
-    return of_values[code] if of_values.any() else np.zeros(len(code), np.bool_)
-
-
-def _are_texts(ids: list[bytes]) -> Bools:
-    """Marks ids that are UTF-8."""
-    if b"".join(ids).isascii():
-        return np.ones(len(ids), np.bool_)
-    return np.fromiter(map(_is_text, ids), np.bool_, len(ids))
-
-
-def _is_text(vehicle: bytes) -> bool:
-    try:
-        vehicle.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _used(index: NDArray[np.integer], size: int) -> tuple[Int64s, Int64s]:
-    """Lists the distinct values of `index`, all in [0, size), ascending, and for each entry its place among them."""
-    if size > _DENSE_PAIRS:
-        distinct, place = np.unique(index, return_inverse=True)
-        return distinct.astype(np.int64), place.astype(np.int64)
-    seen = np.zeros(size, np.bool_)
-    seen[index] = True
-    distinct = np.flatnonzero(seen)
-    place_of = np.zeros(size, np.int64)
-    place_of[distinct] = np.arange(len(distinct))
-    return distinct, place_of[index]
-
-
 def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np.integer], ids: list[bytes]) -> Int64s:
     """Computes keyed hashes of the accepted rows, once for each distinct (period, id)."""
     if not len(code):
         return np.empty(0, np.int64)
-    pairs, place = _used(period * len(ids) + code, len(periods) * len(ids))
+    pairs, place = used_places(period * len(ids) + code, len(periods) * len(ids))
     names = [periods[i] for i in (pairs // len(ids)).tolist()]
     vehicles = [ids[i] for i in (pairs % len(ids)).tolist()]
     return vehicle_hashes(key, names, vehicles)[place]

@@ -74,6 +74,8 @@ def _text(value: str | bytes | bytearray | memoryview) -> Told:
 
 def _decimal(value: Decimal) -> Told:
     """Tells what a decimal is; a finite one beyond float64 is held at the largest float, as layouts hold numbers."""
+    if value.is_finite() and value.adjusted() < _DIGITS and value == value.to_integral_value():
+        return _whole(int(value))
     number = float(value)
     return "number", math.copysign(_LARGEST, number) if math.isinf(number) and value.is_finite() else number
 

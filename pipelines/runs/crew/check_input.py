@@ -15,10 +15,12 @@ from pipelines.progress import Report
 from pipelines.runs.crew import counting
 from pipelines.runs.crew.crew import crew_of
 from pipelines.runs.crew.spool import Spool
+from pipelines.runs.crew.tasks import SPELLINGS
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.observe.vehicle_hash import Secret
+from transforms.observe.vehicle_ids import MergedIds, merged
 from transforms.places.ground import NOWHERE as ELSEWHERE
 from transforms.places.ground import Pieces
 from transforms.time.calendar import Calendar, Slot
@@ -39,8 +41,11 @@ class PeriodInput(NamedTuple):
 
 
 class InputCheck(NamedTuple):
+    """merged: of the whole input, whatever its dates, the ids that another `input.vehicle_form` makes one."""
+
     outcome: Outcome
     periods: list[PeriodInput]
+    merged: MergedIds
 
     @property
     def is_complete(self) -> bool:
@@ -60,7 +65,7 @@ def check_input(
     paths = input_of(files.pattern)
     job = replace(job_of(spec, when, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
     outcome = Outcome()
-    with crew_of(counting.road_of(job), paths, workers) as crew:
+    with crew_of(replace(counting.road_of(job), spells=True), paths, workers) as crew:
         work = counting.CrewedJob(job, crew, outcome, progress)
         events = counting.observe_files(work, paths)
         pieces = None if spec.places is None else spec.places.pieces
@@ -68,7 +73,8 @@ def check_input(
             seen = _derived(work, when.slots, events, pieces)
         else:
             seen = _as_read(when.slots, events, pieces)
-        return InputCheck(outcome, [_of_period(period, when.slots, seen) for period in when.periods])
+        ids = [np.frombuffer(part, np.int64).reshape(-1, 3) for part in events.read(SPELLINGS)]
+        return InputCheck(outcome, [_of_period(period, when.slots, seen) for period in when.periods], merged(ids))
 
 
 class _Seen(NamedTuple):

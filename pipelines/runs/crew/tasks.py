@@ -20,6 +20,7 @@ from transforms.layouts.base import WHOLE, Layout, RawBatch, Share, UnreadableFi
 from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
+from transforms.observe.vehicle_ids import spellings
 from transforms.places.ground import Ground
 from transforms.recorded.codec import encode
 from transforms.records import SlotShard
@@ -27,6 +28,8 @@ from transforms.releases.base import NOTHING, ReleaseKind
 from transforms.releases.hats.policy import release_shard
 
 SEALED, EXPOSED = 0, 1
+SPELLINGS = (-1, 0)
+"""Where hashes of ids lie among events, which are of slots."""
 
 Told = Callable[[int], None]
 """Called with rows that were read."""
@@ -34,13 +37,14 @@ Told = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Road:
-    """What a process must know beforehand. skips_unreadable: see `Job`."""
+    """What a process must know beforehand. skips_unreadable: see `Job`. spells: whether ids are looked at too."""
 
     layout: Layout
     rules: Rules
     ground: Ground
     release: ReleaseKind
     skips_unreadable: bool = False
+    spells: bool = False
 
 
 class Entry(NamedTuple):
@@ -71,24 +75,34 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Observe:
-    """A file, or a share of it -> accepted events by slot; what is refused is counted."""
+    """A file, or a share of it -> accepted events by slot; what is refused is counted.
+
+    Where the road spells: the file's ids in several forms, hashed, by SPELLINGS.
+    """
 
     path: str
     share: Share = WHOLE
 
     def perform(self, road: Road, shelf: Shelf, told: Told) -> Done:
-        done = Done([], Counter())
+        done, ids = Done([], Counter()), []
         try:
             for batch in tasks.read(road.layout, self.path, self.share):
                 done.counts[counters.ROWS] += batch.rows
                 failpoint("read")
                 for part in _events(batch, road, done.counts):
                     done.entries.append(Entry((part.slot_s, 0), shelf.append(part.data), part.rows))
+                if road.spells:
+                    ids.append(
+                        spellings(batch.table.column("vehicle"), road.rules.vehicle_form, road.rules.vehicle_key)
+                    )
                 told(batch.rows)
         except UnreadableFile as error:
             if not road.skips_unreadable:
                 raise
             done.counts.update(unreadable(error))
+        if ids:
+            once = np.unique(np.concatenate(ids), axis=0)
+            done.entries.append(Entry(SPELLINGS, shelf.append(once.tobytes()), len(once)))
         return done
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpops.types import Grid
-from pipelines.specification import Specification, load
+from pipelines.specification import Specification, SpecificationError, load
 from tests import city
 
 
@@ -41,3 +41,13 @@ def test_a_copy_has_the_id_of_the_file_that_says_the_same(spec: Specification, t
 
 def test_what_decides_no_release_decides_no_id(spec: Specification) -> None:
     assert replace(spec, name="other", input=replace(spec.input, allowed_lateness_s=99)).spec_id == spec.spec_id
+
+
+def test_the_form_of_ids_decides_the_id_where_it_is_not_that_of_before(spec: Specification, tmp_path: Path) -> None:
+    layout = 'layout = "capmetro"'
+    forms = [loaded(tmp_path, layout, f'{layout}\nvehicle_form = "{form}"') for form in ("text", "integer", "casefold")]
+    assert "vehicle_form" not in spec.text
+    assert forms[0].spec_id == spec.spec_id
+    assert len({form.spec_id for form in forms}) == 3
+    with pytest.raises(SpecificationError, match="vehicle_form"):
+        loaded(tmp_path, layout, f'{layout}\nvehicle_form = "number"')

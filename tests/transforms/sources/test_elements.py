@@ -105,9 +105,9 @@ def test_an_element_more_leaves_all_others_as_they_were(rows: list[Any], more: A
 @pytest.mark.parametrize(
     ("field", "value", "units", "fate"),
     [
-        ("vehicle", 2.0, ISO, "bad-vehicle"),
+        ("vehicle", 2.5, ISO, "bad-vehicle"),
         ("vehicle", True, ISO, "bad-vehicle"),
-        ("vehicle", Decimal(7), ISO, "bad-vehicle"),
+        ("vehicle", Decimal("7.5"), ISO, "bad-vehicle"),
         ("vehicle", "\ud800", ISO, "bad-vehicle"),
         ("vehicle", 10**400, ISO, "bad-vehicle"),
         ("vehicle", None, ISO, "missing-vehicle"),
@@ -125,6 +125,16 @@ def test_an_element_more_leaves_all_others_as_they_were(rows: list[Any], more: A
 def test_what_no_field_has_is_refused_for_its_reason(field: str, value: Any, units: Units, fate: str) -> None:
     good = GOOD if units is not SECONDS else GOOD | {"time": 1_700_049_600}
     assert fates([good | {field: value}], units) == {fate: 1}
+
+
+def test_every_spelling_of_an_id_is_one_vehicle_in_a_pipeline_too() -> None:
+    spellings = [7, 7.0, np.float32(7), np.int8(7), Decimal(7), Decimal("7.00"), "7", " 7\u00a0", b"7\n"]
+    assert fates([GOOD | {"vehicle": each} for each in spellings], ISO) == {
+        fate: len(spellings) for fate in fates([GOOD | {"vehicle": "7"}], ISO)
+    }
+    long = 9_999_999_999_999_999_999_999
+    assert fates([GOOD | {"vehicle": Decimal(long)}], ISO) == fates([GOOD | {"vehicle": str(long)}], ISO)
+    assert fates([GOOD | {"vehicle": Decimal("1e999999")}], ISO) == {"bad-vehicle": 1}
 
 
 NESTED = ("vehicle", "time", "at.place.0", "at.place.1", "at.speed")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 from hatstream_city.draft.units import are_positions
 from transforms.layouts.columns import Floats, Instants, longitudes, numbers
+from transforms.observe.vehicle_ids import vehicle_ids
 from transforms.places.distance import distance_m
 
 MOST_MPS, ANYWAY_M = 45.0, 200.0
@@ -76,8 +77,8 @@ def best_time(times: Mapping[str, Instants], lat: Any, lon: Any, ids: Any) -> st
 
 
 def codes_of(ids: Any) -> Int64s:
-    texts = np.array([str(value) for value in ids.to_pylist()])
-    return np.unique(texts, return_inverse=True)[1].astype(np.int64)
+    """Numbers each row's id as a release reads it."""
+    return vehicle_ids(ids).code.astype(np.int64)
 
 
 def _mark(codes: Int64s, track: Track) -> int:

@@ -14,6 +14,7 @@ from hatstream_city.draft.candidates import Track, best_time, best_vehicle, is_d
 from hatstream_city.draft.units import is_at_sea
 from transforms.layouts.columns import Floats, Instants, TimeUnit, instants, is_text, numbers
 from transforms.layouts.time_format import TimeFormat
+from transforms.observe.vehicle_ids import vehicle_ids
 
 _SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -242,15 +243,14 @@ def _small_numbers(array: Any) -> bool:
 
 
 def _vehicles(array: Any) -> bool:
-    if not (is_text(array.type) or pa.types.is_integer(array.type)):
-        return False  # as `parse` has it
-    ids = int(len(array) - array.null_count)
-    return ids >= (1 - MOST_BAD) * len(array) and ids > 0
+    ids = vehicle_ids(array)
+    usable = int((~(ids.missing | ids.bad)).sum())
+    return usable >= (1 - MOST_BAD) * len(array) and usable > 0
 
 
 def _repeated(array: Any) -> bool:
-    """Says whether ids come again, and there are several."""
-    return _vehicles(array) and 1 < len(array.unique()) < 0.9 * len(array)
+    """Says whether ids come again, and there are several. Not of floats: without a name any whole numbers would do."""
+    return not pa.types.is_floating(array.type) and _vehicles(array) and 1 < len(array.unique()) < 0.9 * len(array)
 
 
 def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:

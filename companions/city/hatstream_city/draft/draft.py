@@ -192,6 +192,7 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
         warnings.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
     if feed.columns.names["vehicle"] == FILE:
         warnings.append(BEWARE)
+    warnings += [f"{told}." for told in feed.ids.advice]
     if feed.columns.is_doubtful:
         warnings.append(
             f"Column {feed.columns.names['vehicle']} looks like no vehicle: its rows are far from each other, or "

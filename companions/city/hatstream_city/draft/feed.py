@@ -16,12 +16,20 @@ from hatstream_city.draft.sample import ROWS, Sample
 from hatstream_city.draft.streets import find_heading
 from hatstream_city.draft.units import DraftPositions, are_positions, cells_in, speed_ratio, speed_unit, zones_at
 from hatstream_city.draft.whole import counted, usable_share
+from hatstream_city.draft.by_file import advice, find_by_file, is_by_file, read_folder
+from hatstream_city.draft.candidates import codes_of
+from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, as_array, find_columns, missing_fields
+from hatstream_city.draft.sample import ROWS, Sample
+from hatstream_city.draft.streets import find_heading
+from hatstream_city.draft.units import DraftPositions, are_positions, cells_in, speed_ratio, speed_unit, zones_at
+from hatstream_city.draft.whole import counted, usable_share
 from pipelines.errors import InputError
 from pipelines.input_files import paths_of
 from transforms.layouts import FIXED
 from transforms.layouts.base import FIELDS
 from transforms.layouts.by_file import FILE
 from transforms.layouts.columns import Floats, longitudes, numbers
+from transforms.observe.vehicle_ids import MergedIds, merged, spellings
 from transforms.places.hexagons import cell_text
 from transforms.value import PER_UNIT
 
@@ -38,7 +46,7 @@ class DraftedFeed:
     """What was made out of a sample. zone_needed: times have no offset. heading: the column, where there is one.
 
     is_cut: vehicles and cells are not those of all rows. too_fast: how many times as fast as their positions speeds are
-    in that unit; None where that cannot be told.
+    in that unit; None where that cannot be told. ids: of vehicles, by their spellings.
     """
 
     sample: Sample
@@ -49,6 +57,7 @@ class DraftedFeed:
     unit_why: str
     cells: tuple[str, ...]
     vehicles: int
+    ids: MergedIds
     usable: float
     with_speed: float
     max_gap_s: int
@@ -76,10 +85,10 @@ def feed_of(path: Path) -> DraftedFeed:
     moving = placed.where(np.isfinite(placed.speed))
     unit, why, too_fast = _unit_of(sample, columns.names.get("speed", ""), moving)
     cells = cells_in(placed.lat, placed.lon, RESOLUTION)
-    vehicles = len(files) if FILE in sample.columns else int(np.unique(placed.vehicle).size)
+    ids = merged([spellings(arrays["vehicle"].filter(pa.array(fits)), "text", b"")])
     is_cut = fits.size >= ROWS
     if is_cut and FILE not in sample.columns and (whole := counted(files[0], sample, columns, RESOLUTION)):
-        vehicles, cells, is_cut = whole
+        ids, cells, is_cut = whole
     return DraftedFeed(
         sample=sample,
         columns=columns,
@@ -88,7 +97,8 @@ def feed_of(path: Path) -> DraftedFeed:
         unit=unit,
         unit_why=why,
         cells=tuple(cell_text(cell) for cell in cells.tolist()),
-        vehicles=vehicles,
+        vehicles=len(files) if FILE in sample.columns else ids.ids,
+        ids=ids,
         usable=float(fits.mean()),
         with_speed=moving.us.size / placed.us.size,
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
@@ -123,8 +133,7 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
     time = columns.instants(arrays["time"], "UTC")
     lat, lon = numbers(arrays["lat"]), longitudes(arrays["lon"])
     fits = time.valid & are_positions(lat, lon)
-    ids = [str(value) for value in arrays["vehicle"].to_pylist()]
-    vehicle = np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    vehicle = codes_of(arrays["vehicle"])
     speed = numbers(arrays["speed"]) if "speed" in arrays else numbers(pa.nulls(fits.size, pa.float64()))
     speeds = np.where(speed.valid, speed.values, np.nan)
     return fits, DraftPositions(vehicle, time.us, lat.values, lon.values, speeds).where(fits)

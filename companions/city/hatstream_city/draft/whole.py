@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from dpops.types import Int64s
 from hatstream_city.draft.columns import DraftedColumns
@@ -11,16 +12,16 @@ from hatstream_city.draft.units import are_positions, cells_in
 from pipelines.errors import InputError
 from transforms.layouts import FIXED, UnreadableFile, layout
 from transforms.layouts.base import Layout
-from transforms.layouts.columns import nulls
 from transforms.layouts.decoder_process import read_apart
+from transforms.observe.vehicle_ids import MergedIds, merged, spellings, vehicle_ids
 
 MOST_ROWS = 2_000_000
 
 
 class WholeFile(NamedTuple):
-    """vehicles: how many ids there are beside a position. cells: of positions, sorted. is_cut: it has more rows."""
+    """ids: those beside a position, by their spellings. cells: of positions, sorted. is_cut: it has more rows."""
 
-    vehicles: int
+    ids: MergedIds
     cells: Int64s
     is_cut: bool
 
@@ -39,26 +40,28 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
         return 0.0
     vehicle, time, lat, lon = (batch.table.column(field) for field in ("vehicle", "time", "lat", "lon"))
     fits = are_positions(source.units.numbers(lat), source.units.longitudes(lon)) & source.units.instants(time).valid
-    return float((fits & ~nulls(vehicle)).sum() / batch.rows)
+    ids = vehicle_ids(vehicle)
+    return float((fits & ~(ids.missing | ids.bad)).sum() / batch.rows)
 
 
 def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int) -> WholeFile | None:
     """Counts in all rows, or some more than MOST_ROWS; None where the file cannot be read so far."""
-    ids, cells, rows = set[object](), np.empty(0, np.int64), 0
+    ids, cells, rows = np.empty((0, 3), np.int64), np.empty(0, np.int64), 0
     source = _layout(sample, columns)
     try:
         for batch in read_apart(source, path):  # further than the sample it was not read: it may be damaged there
             lat = source.units.numbers(batch.table.column("lat"))
             lon = source.units.longitudes(batch.table.column("lon"))
             fits = are_positions(lat, lon)
-            ids.update(batch.table.column("vehicle").filter(fits).unique().to_pylist())
+            there = batch.table.column("vehicle").filter(pa.array(fits))
+            ids = np.unique(np.concatenate([ids, spellings(there, "text", b"")]), axis=0)
             cells = np.union1d(cells, cells_in(lat.values[fits], lon.values[fits], resolution))
             rows += batch.rows
             if rows >= MOST_ROWS:
                 break
     except (UnreadableFile, OSError):
         return None
-    return WholeFile(len(ids - {None}), cells, rows >= MOST_ROWS)
+    return WholeFile(merged([ids]), cells, rows >= MOST_ROWS)
 
 
 def _layout(sample: Sample, columns: DraftedColumns) -> Layout:

@@ -14,7 +14,10 @@ from dpops.types import Int64s
 from hatstream_local.mechanisms.reports import Service
 from transforms.layouts.columns import Bools, Floats, Numbers, TimeUnit, as_binary, instants, is_text, nulls, numbers
 from transforms.observe.parse import FROM_US, TO_US, VEHICLE_BYTES, RowVerdicts
+from transforms.layouts.columns import Bools, Floats, Numbers, TimeUnit, as_binary, instants, is_text, numbers
+from transforms.observe.parse import FROM_US, TO_US, RowVerdicts
 from transforms.observe.vehicle_hash import vehicle_hashes
+from transforms.observe.vehicle_ids import vehicle_ids
 from transforms.time.calendar import Where
 
 NEEDED = ("user", "service", "epsilon", "mechanism")
@@ -181,14 +184,10 @@ def _texts(column: pa.Array) -> tuple[list[bytes | None], Int64s]:
 
 
 def _users(column: pa.Array) -> tuple[Int64s, Bools, Bools]:
-    """Hashes users, and marks rows that have none or a bad one."""
-    values, index = _texts(column)
-    empty = np.array([not value for value in values], np.bool_)
-    long = np.array([value is not None and len(value) > VEHICLE_BYTES for value in values], np.bool_)
-    ids = [b"" if value is None or is_long else value for value, is_long in zip(values, long.tolist(), strict=True)]
-    hashes = vehicle_hashes(_JOIN_KEY, [""] * len(ids), ids)  # which are remembered: what is refused must not be
-    missing = nulls(column) | (np.array([value == b"" for value in values], np.bool_)[index])
-    return hashes[index], missing, (empty | long)[index]
+    """Hashes users, whose ids are read as those of vehicles, and marks rows that have none or a bad one."""
+    users = vehicle_ids(column)
+    ids = users.ids or [b""]
+    return vehicle_hashes(_JOIN_KEY, [""] * len(ids), ids)[users.code], users.missing, users.bad
 
 
 def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:

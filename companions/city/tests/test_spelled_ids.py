@@ -1,0 +1,95 @@
+"""Feeds that spell the ids of twelve buses in two ways: `spec new` and `--check-input` count them, or warn."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.advice.draft.draft import draft
+from pipelines.advice.draft.feed import feed_of
+
+NAMES = ("vehicle", "time", "lat", "lon", "speed_kmh")
+DAY = "2026-03-10"
+
+
+def rows(spell):
+    """Ten reports of each of twelve buses. spell: writes the id of a bus in the first and in the second half."""
+    return [
+        (
+            spell(bus, step >= 5),
+            f"{DAY}T10:{step:02d}:{bus:02d}+01:00",
+            53.55 + 0.002 * bus,
+            10 + 0.003 * step,
+            20.0 + bus,
+        )
+        for step in range(10)
+        for bus in range(12)
+    ]
+
+
+SPELLINGS = {
+    "a blank after it": (lambda bus, late: f"bus-{bus}{' ' * late}", (12, 0, 0)),
+    "a no-break space before it": (lambda bus, late: "\u00a0" * late + f"bus-{bus}", (12, 0, 0)),
+    "as a float": (lambda bus, late: f"{100 + bus}{'.0' * late}", (24, 0, 12)),
+    "zeros in front": (lambda bus, late: f"{'0' * late}{100 + bus}", (24, 0, 12)),
+    "another case": (lambda bus, late: ("BUS-" if late else "bus-") + str(bus), (24, 12, 0)),
+}
+
+
+def checked(folder, hatstream, made, path):
+    (folder / "spec.toml").write_text(made)
+    options = [
+        "--spec",
+        folder / "spec.toml",
+        "--input",
+        path,
+        "--from",
+        DAY,
+        "--to",
+        DAY,
+        "--ledger",
+        folder / "l.sqlite",
+    ]
+    code, out, err = hatstream("release", *options, "--check-input", "--json")
+    assert code == 0, err
+    shown = hatstream("release", *options, "--check-input")[1]
+    return tuple(json.loads(out)["operator_only"]["vehicle_ids"].values()), " ".join(shown.split())
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_ids_in_two_spellings_are_one_vehicle_or_there_is_a_warning(spelling, tmp_path, hatstream):
+    spell, expected = SPELLINGS[spelling]
+    path = tmp_path / "feed.csv"
+    path.write_text("\n".join(",".join(map(str, row)) for row in [NAMES, *rows(spell)]) + "\n")
+    made = draft(path, adds_and_removes=True)
+    forms = [form for form, number in zip(("casefold", "integer"), expected[1:], strict=True) if number]
+    warned = [line for line in made.warnings if "vehicle ids differ" in line]
+    assert (feed_of(path).ids, len(warned)) == (expected, len(forms))
+    counts, shown = checked(tmp_path, hatstream, made.toml, path)
+    assert counts == expected
+    assert ("12 of 24 vehicle ids differ" in shown) == bool(forms)
+    for form in forms:
+        assert form in warned[0]
+        assert form in shown
+        formed = made.toml.replace("[input]\n", f'[input]\nvehicle_form = "{form}"\n')
+        assert checked(tmp_path, hatstream, formed, path)[0] == (12, 0, 0)
+
+
+def test_whole_numbers_that_a_table_holds_as_floats_are_ids(tmp_path, hatstream):
+    path = tmp_path / "feed.parquet"
+    columns = zip(*rows(lambda bus, _: 100.0 + bus), strict=True)
+    pq.write_table(pa.table(dict(zip(NAMES, map(list, columns), strict=True))), path)
+    made = draft(path, adds_and_removes=True)
+    assert 'vehicle = "vehicle"' in made.toml
+    assert feed_of(path).vehicles == 12
+    assert checked(tmp_path, hatstream, made.toml, path)[0] == (12, 0, 0)
+
+
+def test_a_column_of_fractions_is_no_vehicle_whatever_its_name(tmp_path):
+    path = tmp_path / "feed.parquet"
+    lines = rows(lambda bus, _: 100.5 + bus)
+    columns = {name: list(values) for name, values in zip(NAMES, zip(*lines, strict=True), strict=True)}
+    columns["bus"] = [f"b{row[0]}" for row in lines]
+    pq.write_table(pa.table(columns), path)
+    assert 'vehicle = "bus"' in draft(path, adds_and_removes=True).toml

@@ -1,0 +1,151 @@
+"""A vehicle is one text: every spelling of its id is read as that, and no other row has a say in it."""
+
+import sys
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.transforms.inputs import (
+    csv_line,
+    good_row,
+    json_line,
+    mapped,
+    rules,
+    run,
+    write_avro,
+    write_csv,
+    write_jsonl,
+    write_parquet,
+)
+from transforms.layouts import layout
+from transforms.layouts.base import FIELDS
+from transforms.observe.vehicle_hash import vehicle_hashes
+from transforms.observe.vehicle_ids import VEHICLE_BYTES, merged, spellings, vehicle_ids
+
+FORMS = ("text", "integer", "casefold")
+WHITE = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace() and not 0x1C <= code <= 0x1F]
+
+
+def read(column, form="text"):
+    """The id of each row, or why it has none."""
+    ids = vehicle_ids(column, form)
+    rows = zip(ids.code.tolist(), ids.missing.tolist(), ids.bad.tolist(), strict=True)
+    return ["missing" if missing else "bad" if bad else ids.ids[code].decode() for code, missing, bad in rows]
+
+
+def test_white_space_at_the_ends_of_an_id_says_nothing():
+    assert len(WHITE) == 25
+    texts = [f"{white}bus 1{white}{white}" for white in WHITE]
+    assert read(pa.array([*texts, "bus 1", "bus  1", "\x1cbus 1"])) == ["bus 1"] * 26 + ["bus  1", "\x1cbus 1"]
+    assert read(pa.array(["".join(WHITE), ""])) == ["missing", "missing"]
+    assert read(pa.array([" " * VEHICLE_BYTES + "x", " x" * VEHICLE_BYTES])) == ["x", "bad"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([100.0, -0.0, None, 0.5, float("nan"), float("inf"), 2.0**53, 1e300, -7.0]),
+        pa.array([Decimal(100), Decimal(0), None, Decimal("0.5"), *[Decimal("1e-3")] * 4, Decimal(-7)]),
+        pa.array([Decimal(100), Decimal(0), None, Decimal("0.5"), *[Decimal("1e-3")] * 4, Decimal(-7)]).cast(
+            pa.decimal64(18, 3)
+        ),
+    ],
+)
+def test_whole_numbers_of_every_type_are_the_integer(column):
+    expected = ["100", "0", "missing", "bad", "bad", "bad", "bad", "bad", "-7"]
+    assert read(column) == read(column, "integer") == expected
+    if not pa.types.is_decimal64(column.type):
+        assert read(column.dictionary_encode()) == expected
+
+
+def test_integers_and_narrow_floats_are_decimal_text():
+    for kind in (pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()):
+        assert read(pa.array([np.float16(100)], pa.float16()).cast(kind)) == ["100"]
+    assert read(pa.array([2**64 - 1], pa.uint64())) == ["18446744073709551615"]
+    assert read(pa.array([Decimal("9" * 38)], pa.decimal128(38, 0))) == ["9" * 38]
+    assert read(pa.array([True, None])) == read(pa.array([[1], None])) == ["bad", "missing"]
+
+
+def test_text_forms_say_which_spellings_are_one():
+    texts = pa.array(["0100", "100", "100.0", "+100.", "-0", "00", "1e2", "100.5", "BUS-1", "bus-1", "0x1", "-007"])
+    assert read(texts) == texts.to_pylist()
+    assert read(texts, "integer") == [*["100"] * 4, "0", "0", *texts.to_pylist()[6:11], "-7"]
+    assert read(texts, "casefold") == [text.lower() for text in texts.to_pylist()]
+    assert len(set(read(pa.array(["ΟΔΟΣ", "οδος", "οδοσ"]), "casefold"))) == 1
+
+
+def test_texts_without_white_space_hash_as_they_always_did():
+    texts = ["0100", "100.0", "BUS-1", "bus 1", "café", "x" * 256]
+    ids = vehicle_ids(pa.array(texts))
+    hashes = vehicle_hashes(b"k", ["2026-05-01"] * len(texts), [ids.ids[code] for code in ids.code])
+    assert hashes.tolist() == vehicle_hashes(b"k", ["2026-05-01"] * len(texts), [t.encode() for t in texts]).tolist()
+
+
+STRANGE = [b"\xff", b"\xc2\xa0A ", b"a", b"01.0", b"1", b" "]
+VALUES = {
+    pa.binary(): st.binary(max_size=4) | st.sampled_from(STRANGE),
+    pa.string(): st.text(max_size=3) | st.sampled_from(["ß", "İ", "ſ", "\u3000"]),
+    pa.float64(): st.floats() | st.integers(-3, 3).map(float),
+    pa.decimal128(38, 10): st.decimals(-(10**27), 10**27, places=10),
+}
+COLUMNS = st.one_of(
+    [st.lists(st.none() | values).map(lambda some, kind=kind: pa.array(some, kind)) for kind, values in VALUES.items()]
+)
+
+
+@given(COLUMNS, st.sampled_from(FORMS))
+def test_no_id_decides_how_another_is_read(column, form):
+    alone = [read(column[row : row + 1], form)[0] for row in range(len(column))]
+    assert read(column, form) == alone
+    ids = vehicle_ids(column, form)
+    assert len(set(ids.ids)) == len(ids.ids)
+
+
+@pytest.mark.parametrize("name", ["csv", "json", "jsonl", "parquet", "avro"])
+def test_each_layout_reads_an_id_with_blanks_and_a_whole_float_alike(name, tmp_path):
+    rows = [good_row(i) for i in range(60)]
+    kinds = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
+
+    def vehicles(ids, kind):
+        spelled = [row | {"vehicle": ids[i % len(ids)]} for i, row in enumerate(rows)]
+        path = tmp_path / f"in.{name}"
+        if name == "csv":
+            write_csv(path, map(csv_line, spelled))
+        elif name == "parquet":
+            write_parquet(path, {field: [row[field] for row in spelled] for field in FIELDS})
+        elif name == "avro":
+            write_avro(path, spelled, kinds | {"vehicle": kind})
+        else:
+            write_jsonl(path, map(json_line, spelled))
+        observed, refused, _ = run(mapped(name), str(path), rules())
+        assert not refused
+        return observed.vehicle.tolist()
+
+    plain = vehicles(["100", "101"], "string")
+    assert len(set(plain)) == 2
+    assert vehicles(["100 ", "101", " 100", "\u00a0101"], "string") == plain
+    if name != "csv":  # its floats are texts
+        assert vehicles([100.0, 101.0], "double") == plain
+
+
+def test_a_time_that_is_a_float_is_no_id_where_files_name_vehicles(tmp_path):
+    path = tmp_path / "7.jsonl"
+    path.write_text('{"t": 1700049600.5, "lat": 30.1, "lon": -97.1, "v": 1}\n')
+    columns = {"vehicle": "{file}", "time": "t", "lat": "lat", "lon": "lon", "speed": "v"}
+    named = layout("jsonl", columns, "s", None)
+    observed, refused, _ = run(named, str(path), rules(named.units))
+    assert (observed.event_us.tolist(), dict(refused)) == ([1_700_049_600_500_000], {})
+
+
+def test_ids_that_another_form_makes_one_are_counted_over_columns():
+    columns = [["BUS", "bus", "100"], ["bus ", "0100", None, ""], [100.0, 101.0]]
+    parts = [spellings(pa.array(part), "text", b"k") for part in columns]
+    counts = merged(parts)
+    assert counts == (5, 1, 1)
+    assert [line.split(" differ")[0] for line in counts.advice] == ["1 of 5 vehicle ids"] * 2
+    assert merged([spellings(pa.array(["BUS", "bus"]), "casefold", b"k")]) == (1, 0, 0)
+    assert (merged([]), merged([]).advice) == ((0, 0, 0), [])

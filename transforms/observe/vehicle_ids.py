@@ -1,0 +1,150 @@
+"""Which vehicle a row names: the one text of an id, whatever layout, type or white space it came in."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+from transforms import arrow_compute as pc
+from transforms.layouts.columns import Bools, as_binary, is_number, is_text, nulls, whole_number_texts, widened
+from transforms.layouts.utf8 import is_utf8
+from transforms.observe.vehicle_hash import vehicle_hashes
+
+VehicleForm = Literal["text", "integer", "casefold"]
+"""What else says nothing. text: nothing. integer: zeros in front of whole numbers, a plus and `.0`. casefold: case."""
+
+VEHICLE_BYTES = 256
+
+_WHITE_SPACE = "".join(
+    map(chr, [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000])
+)
+"""Unicode's property White_Space, spelled out: no version of a library decides which vehicle a row is of."""
+_ZERO, _WHOLE = r"^[+-]?0+(\.0*)?$", r"^\+?(-?)0*([1-9][0-9]*)(\.0*)?$"
+_DENSE_PAIRS = 1 << 22
+
+
+class VehicleIds(NamedTuple):
+    """Per row: a code into `ids`, and the two ways to be refused. ids: each text once; empty for those refused."""
+
+    code: NDArray[np.integer]
+    ids: list[bytes]
+    missing: Bools
+    bad: Bools
+
+
+class MergedIds(NamedTuple):
+    """ids: how many there are. by_case, by_zeros: how many fewer they were as `casefold`, and as `integer`."""
+
+    ids: int
+    by_case: int
+    by_zeros: int
+
+    @property
+    def advice(self) -> list[str]:
+        """Says what each form would make one, in a sentence; none where no id has another spelling."""
+        forms = {
+            ("case", "casefold"): self.by_case,
+            ("zeros in front, a plus or .0", "integer"): self.by_zeros,
+        }
+        return [
+            f"{number:,} of {self.ids:,} vehicle ids differ from another one by {difference} alone: if they are one "
+            f'vehicle, write input.vehicle_form = "{form}"'
+            for (difference, form), number in forms.items()
+            if number
+        ]
+
+
+def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
+    """Reads each row's id as a text, without white space at its ends; no other row has a say in it.
+
+    Integers, and floats and decimals that are whole numbers, are their decimal text. Every other type is bad, as are
+    fractions, floats from 2^53 on, texts that are no UTF-8, and texts of more than VEHICLE_BYTES.
+    """
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    rows = len(column)
+    if not (is_text(kind) or pa.types.is_integer(kind) or is_number(kind)):
+        missing = nulls(column)
+        return VehicleIds(np.zeros(rows, np.int64), [], missing, ~missing)
+    coded = column if pa.types.is_dictionary(column.type) else _plain(column).dictionary_encode()
+    absent = nulls(coded.indices)
+    if absent.all():
+        return VehicleIds(np.zeros(rows, np.int64), [], absent, ~absent)
+    used, code = used_places(coded.indices.fill_null(0).to_numpy(zero_copy_only=False), len(coded.dictionary))
+    values = coded.dictionary.take(pa.array(used))
+    texts = _formed(_texts(_plain(values)), form)
+    length = pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
+    empty = nulls(values) | (texts.is_valid().to_numpy(zero_copy_only=False) & (length == 0))
+    bad = (nulls(texts) & ~empty) | (length > VEHICLE_BYTES)
+    distinct = pc.if_else(pa.array(bad | empty), "", texts).dictionary_encode()
+    ids = distinct.dictionary.cast(pa.binary()).to_pylist()
+    missing, bad = absent | _of_rows(empty, code), _of_rows(bad, code)
+    if len(ids) < len(texts):
+        code = distinct.indices.to_numpy(zero_copy_only=False)[code]
+    return VehicleIds(code, ids, missing, bad)
+
+
+def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
+    """Hashes each id of a column once in three forms, int64 (ids, 3): as it is, as `casefold` and as `integer`."""
+    read = vehicle_ids(column, form)
+    good = np.unique(read.code[~(read.missing | read.bad)]).tolist()
+    texts = pa.array([read.ids[code] for code in good], pa.binary()).cast(pa.string())
+    forms = (texts, _formed(texts, "casefold"), _formed(texts, "integer"))
+    hashes = [vehicle_hashes(key, [""] * len(good), as_binary(spelled).to_pylist()) for spelled in forms]
+    return np.stack(hashes, axis=1)
+
+
+def merged(parts: Sequence[Int64s]) -> MergedIds:
+    """Counts the ids of several columns, and those that another form would make one. parts: by `spellings`."""
+    hashes = np.concatenate([*parts, np.zeros((0, 3), np.int64)])
+    ids, cases, numbers = (np.unique(column).size for column in hashes.T)
+    return MergedIds(ids, ids - cases, ids - numbers)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Widens a column to a type that Arrow's functions take."""
+    if is_text(column.type):
+        return as_binary(column)
+    return widened(column) if is_number(column.type) else column
+
+
+def _texts(values: pa.Array) -> pa.Array:
+    """Writes values as texts, null where one is no id."""
+    if pa.types.is_integer(values.type):
+        return values.cast(pa.string())
+    if not pa.types.is_binary(values.type):
+        return whole_number_texts(values)
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:  # some are no UTF-8
+        texts = [value if value is not None and is_utf8(value) else None for value in values.to_pylist()]
+        return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _formed(texts: pa.Array, form: VehicleForm) -> pa.Array:
+    """Writes what several spellings of an id have in common."""
+    texts = pc.utf8_trim(texts, characters=_WHITE_SPACE)
+    if form == "casefold":
+        return pc.utf8_lower(pc.utf8_upper(texts))  # both: some letters have two small forms
+    if form == "integer":
+        return pc.replace_substring_regex(pc.replace_substring_regex(texts, _ZERO, "0"), _WHOLE, r"\1\2")
+    return texts
+
+
+def _of_rows(of_values: Bools, code: NDArray[np.integer]) -> Bools:
+    return of_values[code] if of_values.any() else np.zeros(len(code), np.bool_)
+
+
+def used_places(index: NDArray[np.integer], size: int) -> tuple[Int64s, Int64s]:
+    """Lists the distinct values of `index`, all in [0, size), ascending, and for each entry its place among them."""
+    if size > _DENSE_PAIRS:
+        distinct, place = np.unique(index, return_inverse=True)
+        return distinct.astype(np.int64), place.astype(np.int64)
+    seen = np.zeros(size, np.bool_)
+    seen[index] = True
+    distinct = np.flatnonzero(seen)
+    place_of = np.zeros(size, np.int64)
+    place_of[distinct] = np.arange(len(distinct))
+    return distinct, place_of[index]
