@@ -162,6 +162,7 @@ def levels_sentence(spec: "Specification", bounds: Sequence[SpanBound], *_: obje
         + _of_spans(spec, bounds)
         + _of_places(spec, bounds, levels)
         + _of_region(spec)
+        + _of_files(spec)
     )
 
 
@@ -189,6 +190,16 @@ def _of_region(spec: "Specification") -> str:
     return (
         " Not protected: the region itself, whose cells were taken from a sample of reports; that a vehicle drove in a "
         "cell at the time of the sample can be seen from it."
+    )
+
+
+def _of_files(spec: "Specification") -> str:
+    """Tells what is not hidden where each input file, whose name is public, is of one vehicle."""
+    if not spec.files_tell:
+        return ""
+    return (
+        " Not protected: which input files there are; each is of one vehicle and named by it, so whether a release "
+        "fails for want of a file, or names one, can show that a vehicle drove."
     )
 
 

@@ -26,9 +26,16 @@ SHOWN_WINDOWS = 8
     is_flag=True,
     help="Take a region that was drafted from reports: they are older than the account, or public anyway.",
 )
+@click.option(
+    "--files-are-public",
+    is_flag=True,
+    help="Take files that are of one vehicle each: that such a file is there, or is not, is to hide nobody.",
+)
 @account_options
 @json_option
-def init(spec_path: Path, region_is_public: bool, place: location.AccountLocation, as_json: bool) -> None:
+def init(
+    spec_path: Path, region_is_public: bool, files_are_public: bool, place: location.AccountLocation, as_json: bool
+) -> None:
     """Open the specification's account: make the ledger and the secret key, once.
 
     Running it again changes nothing; a lower limit in the specification lowers the account's.
@@ -49,6 +56,12 @@ def init(spec_path: Path, region_is_public: bool, place: location.AccountLocatio
             f"{spec_path}: the region was drafted from a sample of reports (cells.region_source), and a region is "
             "public: it shows where those vehicles drove. Draft it with --gtfs, name a GeoJSON of the service area and "
             "take cells.region_source out, or say --region-is-public if nobody in the sample is to be protected"
+        )
+    if spec.files_tell and not files_are_public:
+        raise SpecificationError(
+            f"{spec_path}: input.columns.vehicle is '{{file}}', and which files there are is public: a file for each "
+            "vehicle shows that it drove. Bring reports together in files of a day or an hour with a column for the "
+            "vehicle, or say --files-are-public if that a vehicle drove is not to be hidden"
         )
     outcome = location.open_account(place, spec.account)
     bounds = bounds_of_account(place.ledger, spec.account.name)

@@ -1,8 +1,13 @@
 """`spec new` of a folder in which each file is of one vehicle, and of folders that only look like it."""
 
+from fractions import Fraction
+
 import pytest
 
 from companions.city.tests.circles import rows
+from hatstream_city.draft import by_file
+from hatstream_city.draft.draft import draft
+from pipelines.account.guarantee import Loss, sentence
 from hatstream_city.draft import by_file
 from hatstream_city.draft.draft import draft
 from pipelines.errors import InputError
@@ -93,3 +98,28 @@ def test_snapshots_without_speeds_tell_how_long_lies_between_them(tmp_path):
     files = {f"snapshot {index:02d}": [row[:4] for row in rows() if row[1] == time] for index, time in enumerate(times)}
     _, made = columns_of(folder_of(tmp_path / "feed", files, ("bus", "ts", "lat", "lon")), tmp_path)
     assert "derived_speed = { max_gap_s = 60," in made.toml
+
+
+def test_files_of_one_vehicle_each_are_confirmed_where_driving_is_hidden(tmp_path, hatstream):
+    """Which files there are is public, so presence is not hidden: init, sentence and report say so."""
+    columns, made = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
+    spec, place = tmp_path / "spec.toml", ["--ledger", tmp_path / "ledger.sqlite", "--json"]
+    spec.write_text(made.toml)
+    opening = ["init", "--spec", spec, *place, "--region-is-public"]
+    code, _, err = hatstream(*opening)
+    assert (columns["vehicle"], code, (tmp_path / "ledger.sqlite").exists()) == ("{file}", 2, False)
+    assert "which files there are is public" in err
+    assert hatstream(*opening, "--files-are-public")[0] == 0
+    assert "Not protected: which input files there are" in sentence(load(spec), Fraction(0), Loss())
+    page = tmp_path / "report.html"
+    assert hatstream("report", "--spec", spec, *place, "--output", page)[0] == 0
+    assert "but for what the names of input files show" in page.read_text()
+    assert "Not protected: which input files there are" in page.read_text()
+
+
+def test_files_of_one_vehicle_each_are_no_matter_where_driving_is_public(tmp_path, hatstream):
+    feed = folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v"))
+    spec = tmp_path / "spec.toml"
+    spec.write_text(draft(feed, adds_and_removes=False).toml)
+    assert (load(spec).input.columns["vehicle"], load(spec).files_tell) == ("{file}", False)
+    assert hatstream("init", "--spec", spec, "--ledger", tmp_path / "ledger.sqlite")[0] == 0
