@@ -8,8 +8,6 @@ from companions.city.tests.circles import rows
 from hatstream_city.draft import by_file
 from hatstream_city.draft.draft import draft
 from pipelines.account.guarantee import Loss, sentence
-from hatstream_city.draft import by_file
-from hatstream_city.draft.draft import draft
 from pipelines.errors import InputError
 from pipelines.specification import load
 
@@ -110,7 +108,7 @@ def test_files_of_one_vehicle_each_are_confirmed_where_driving_is_hidden(tmp_pat
     assert (columns["vehicle"], code, (tmp_path / "ledger.sqlite").exists()) == ("{file}", 2, False)
     assert "which files there are is public" in err
     assert hatstream(*opening, "--files-are-public")[0] == 0
-    assert "Not protected: which input files there are" in sentence(load(spec), Fraction(0), Loss())
+    assert "Not protected: which input files there are" in sentence(load(spec), (), Fraction(0), Loss())
     page = tmp_path / "report.html"
     assert hatstream("report", "--spec", spec, *place, "--output", page)[0] == 0
     assert "but for what the names of input files show" in page.read_text()

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.advice.draft.draft import draft
-from pipelines.advice.draft.feed import feed_of
+from hatstream_city.draft.draft import draft
+from hatstream_city.draft.feed import feed_of
 
 NAMES = ("vehicle", "time", "lat", "lon", "speed_kmh")
 DAY = "2026-03-10"

@@ -23,7 +23,7 @@ CHOOSING = [
 GOOD = [
     *((path.name, path.read_text()) for path in sorted((ROOT / "examples").glob("*.toml"))),
     *((f"choosing {number}", text) for number, text in enumerate(CHOOSING)),
-    ("demo", (ROOT / "pipelines" / "lab" / "demo" / "demo.toml").read_text()),
+    ("demo", (ROOT / "companions" / "lab" / "hatstream_lab" / "demo" / "demo.toml").read_text()),
     ("city", city.SPEC),
     ("levels", levels_city.SPEC),
 ]

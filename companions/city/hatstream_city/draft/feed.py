@@ -11,12 +11,6 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from hatstream_city.draft.by_file import advice, find_by_file, is_by_file, read_folder
-from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, as_array, find_columns, missing_fields
-from hatstream_city.draft.sample import ROWS, Sample
-from hatstream_city.draft.streets import find_heading
-from hatstream_city.draft.units import DraftPositions, are_positions, cells_in, speed_ratio, speed_unit, zones_at
-from hatstream_city.draft.whole import counted, usable_share
-from hatstream_city.draft.by_file import advice, find_by_file, is_by_file, read_folder
 from hatstream_city.draft.candidates import codes_of
 from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, as_array, find_columns, missing_fields
 from hatstream_city.draft.sample import ROWS, Sample

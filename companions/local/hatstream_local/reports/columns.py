@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from dpops.types import Int64s
 from hatstream_local.mechanisms.reports import Service
-from transforms.layouts.columns import Bools, Floats, Numbers, TimeUnit, as_binary, instants, is_text, nulls, numbers
-from transforms.observe.parse import FROM_US, TO_US, VEHICLE_BYTES, RowVerdicts
 from transforms.layouts.columns import Bools, Floats, Numbers, TimeUnit, as_binary, instants, is_text, numbers
 from transforms.observe.parse import FROM_US, TO_US, RowVerdicts
 from transforms.observe.vehicle_hash import vehicle_hashes
