@@ -113,33 +113,6 @@ OTHERS = 2.0
 """Guessed; judged on cities of seeds 33 to 39 (docs/planning.md): a report's HAT holds its own vehicle and others, so
 many times as many as an average HAT of its cell."""
 
-# Means that are released HAT by HAT (docs/hats-measured.md).
-DWELL_KMH = -5.0
-"""Real and made-up: how much faster a HAT is where each vehicle reports e times as often, give or take as much. Learned
-are -7 to -11 in Austin."""
-PULL = 0.6
-"""Guessed: factor of the usual pull of releases, of which is learned how far released means rise with it; give or take
-as much."""
-MOST_HAT_UNKNOWN = 0.6
-"""Real, parts of it and made-up: beyond this part of a pattern that is not known, values are held back."""
-OF_RELEASED, OF_TRUE = 0.5, 0.7
-"""Real and made-up: what part of a bias's variance counts as noise of the release, and as lying in the true mean."""
-UNLIKE = 1.4
-"""Real, and its days taken for one: where nothing is released what describes a HAT is so much less
-sure, in variance."""
-UNEVEN = 0.3
-"""Real: of how much more the vehicle that reports most weighs than an even share, what comes to be variance."""
-SPREAD_SDS, LEAST_FACTORS, MOST_FACTORS = (1.5, 0.5, 3.0), (0.3, 0.3, 0.2), (8.0, 3.0, 20.0)
-"""Real and made-up: how far vehicles', reports' and the least variance may be from the usual ones before any release,
-as factors; and so far releases are believed."""
-OF_SQUARES = 4.0
-"""Between laws: variance of the square of what was missed, in squares of its variance: 2 of normal laws, 5 of Laplace.
-"""
-FEWEST = 0.05
-"""Guessed: vehicles in a HAT where none was seen, so that its traffic has a logarithm."""
-LITTLE_KMH = 0.5
-"""Guessed: a worst bias that clips next to nothing."""
-
 # Places inside cells (docs/streets.md).
 PLACE_SDS_KMH, PLACE_GROUP_SD_KMH = (0.5, 2.5, 6.0, 12.0, 20.0), 4.0
 """Guessed: how far places may lie from their cell, a mixture whose parts are learned (the first says that a place is as

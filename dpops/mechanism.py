@@ -13,7 +13,6 @@ from dpops.claims import Adjacency, PureDP
 from dpops.estimate import Estimates, noisy_queries
 from dpops.forecast import HatCounts, Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise.laplace import MOST_SCALE
-from dpops.pull import Pull
 from dpops.rationals import fraction, number, text
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
@@ -156,10 +155,6 @@ class Plan:
         noise = _noise_bound(self.scale.as_integer_ratio(), self.step.as_integer_ratio(), miss)
         return noise + self.bias_bound + self.rounding
 
-    def stated_bias(self) -> float:
-        """Computes what is published beside a value: its worst distance from the true one but for noise, in units."""
-        return self.bias_bound if self.version < 2 else min(self.bias_bound + self.rounding, number(self.upper))
-
     def error(self) -> float:
         """Forecasts the mean absolute error when the bias is at its worst, in units."""
         return mean_absolute_error(self.bias_bound, float(self.scale * self.step))
@@ -247,7 +242,6 @@ class Mechanism(Protocol):
     statistics: which it can release, by name (dpops.statistics). outputs: what it gives of them, by name and in order;
     none where it gives the one number of a statistic that has but one. may_be_constant: whether some of its plans draw
     nothing, and so cost nothing. chooses: whether a private choice decides its bias, so that its plans bound it by U.
-    pull: see `Pull`.
 
     >>> from dpops.mechanisms.baseline import Baseline
     >>> from dpops.noise import Noise
@@ -263,7 +257,6 @@ class Mechanism(Protocol):
     adjacencies: ClassVar[frozenset[Adjacency]]
     may_be_constant: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
-    pull: ClassVar[Pull] = Pull()
 
     @classmethod
     def examples(cls) -> Sequence[Self]:

@@ -53,13 +53,7 @@ class Spread:
 
 USUAL = Spread(vehicle=fitted.OF_VEHICLES, report=fitted.OF_REPORTS, least=fitted.LEAST_SPREAD)
 """Fitted on Austin's buses without noise, all of them and a third and a sixth of them. There reports' own variance is
-nearly all; where vehicles report every few seconds, vehicles' own is. Where reports are public, releases themselves
-tell (docs/hats-measured.md)."""
-
-
-def growth(kmh: Float64s | float) -> Float64s:
-    """Computes how much more vehicles differ where so many km/h are driven than at 20 km/h, in variance."""
-    return _relative(kmh) ** fitted.SPREAD_POWER
+nearly all; where vehicles report every few seconds, vehicles' own is."""
 
 
 def _relative(kmh: Float64s | float) -> Float64s:

@@ -65,7 +65,7 @@ def assemble(
     in_slots: bool = False,
 ) -> Job:
     """Makes of the specification what the road needs. in_slots: slots are released one by one, as they end."""
-    asked = asked_of(spec, slots, secret, account, learns=outputs.shape.model)
+    asked = asked_of(spec, slots, secret, account)
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
@@ -78,14 +78,7 @@ def assemble(
     )
 
 
-def asked_of(
-    spec: Specification,
-    slots: Mapping[int, SlotFacts],
-    secret: Secret,
-    account: LedgerAccount,
-    *,
-    learns: bool = False,
-) -> Asked:
+def asked_of(spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret, account: LedgerAccount) -> Asked:
     """Collects what the specification asks of its kind of release."""
     return Asked(
         spec_id=spec.spec_id,
@@ -100,7 +93,6 @@ def asked_of(
         slots=slots,
         account=account,
         digest_key=secret.derive("digest"),
-        learns=learns,
     )
 
 

@@ -117,7 +117,7 @@ def beats_of(job: Job) -> list[KeyedTally]:
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
-    """Turns what the ledger returned into values, intervals and status; if asked for, also what the past teaches."""
+    """Turns what the ledger returned into values, intervals and status."""
     name = "learn" if job.release.learns else "read integers"
     return recorded | "publish/estimate" >> Estimate(job.release, job.account, name)
 

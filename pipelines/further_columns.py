@@ -7,12 +7,12 @@ from pipelines.kinds import of_kind
 from pipelines.specification import Specification
 from transforms.sinks.rows import Shape
 
-FURTHER = ("times", "counts", "model", "traffic")
+FURTHER = ("times", "counts", "traffic")
 
 
 def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool = False) -> Shape:
     """Says what rows shall have. columns: of FURTHER. Raises UsageError for others, for counts where these are secret,
-    and for a model where nothing is learned beside what is released."""
+    and for traffic where nothing is learned."""
     if unknown := sorted(set(columns) - set(FURTHER)):
         raise UsageError(f"columns {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
     if "counts" in columns and not spec.counts_are_public:
@@ -20,8 +20,6 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
             f"columns counts goes with adjacency 'counts-public': under {spec.account.adjacency!r} how many vehicles "
             "reported is secret"
         )
-    if "model" in columns:
-        _check_model(spec)
     if "traffic" in columns and not spec.is_learned:
         raise UsageError("columns traffic goes with 'levels', which alone tells how far vehicles lie from the traffic")
     zone = spec.timetable.zone if "times" in columns else None
@@ -29,7 +27,6 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
         zone,
         counts="counts" in columns,
         by_date=by_date,
-        model="model" in columns,
         traffic="traffic" in columns,
         value_means=value_meaning(spec),
     )
@@ -69,19 +66,3 @@ def meaning_of_hats(spec: Specification) -> str:
     if names & {"mean", "mean-of-vehicles"}:
         return "Of the statistic mean: the mean speed of all reports, each counting once, slow vehicles more often"
     return "Value of the statistic"
-
-
-def _check_model(spec: Specification) -> None:
-    if spec.is_learned:
-        raise UsageError(
-            "columns model goes with means of HATs: by 'levels' every value is learned from the past already"
-        )
-    if not spec.counts_are_public:
-        raise UsageError("columns model goes with adjacency 'counts-public': else how many reported in a HAT is secret")
-    if all(statistic.name != "mean" for statistic in spec.statistics):
-        names = ", ".join(repr(statistic.name) for statistic in spec.statistics)
-        raise UsageError(
-            f"columns model and `hatstream estimate` go with the statistic 'mean'; the specification has {names}: "
-            'add a [[statistic]] with name = "mean" for days to come. Rows of released days without a model are made '
-            "again by `hatstream release`, which spends nothing on them"
-        )

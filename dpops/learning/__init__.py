@@ -6,8 +6,6 @@ day (`taken_in`), is fitted when asked (`learned`), and never needs the data aga
 
 from dpops.learning.coarser import SOURCES, Shown, coarser, with_coarser
 from dpops.learning.design import Design, Smoothness
-from dpops.learning.hat_model import HatBelief, LearnedHats, learned_hats
-from dpops.learning.hats import HatErrors, HatMeans, HatState
 from dpops.learning.interval import PublishedNumbers, Status, published
 from dpops.learning.learner import Field, Learned, learned, taken_in
 from dpops.learning.queries import Groups
@@ -22,12 +20,7 @@ __all__ = [
     "Facts",
     "Field",
     "Groups",
-    "HatBelief",
-    "HatErrors",
-    "HatMeans",
-    "HatState",
     "Learned",
-    "LearnedHats",
     "LevelValues",
     "Live",
     "PublishedNumbers",
@@ -38,7 +31,6 @@ __all__ = [
     "Status",
     "coarser",
     "learned",
-    "learned_hats",
     "live",
     "published",
     "taken_in",

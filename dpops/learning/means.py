@@ -136,27 +136,21 @@ def day_information(layout: EffectLayout, queries: Sequence[SpeedQueries]) -> Da
 def fit_means(
     layout: EffectLayout,
     days: Sequence[DayInformation],
-    more: Sequence[float] = (),
-    known: Smoothness | None = None,
     start: Smoothness | None = None,
     most_rounds: int = ROUNDS,
 ) -> Means:
     """Fits effects to all days' information.
 
-    Their smoothness is learned from it by EM, from the start or the default on. more: means, before any release, of
-    columns that stand before that of traffic; as theirs, give or take as much. known: the smoothness, where it is not
-    to be learned. most_rounds: of EM.
+    Their smoothness is learned from it by EM, from the start or the default on. most_rounds: of EM.
     """
     default = DEFAULT.of(layout.design)
-    smoothness, precision, value = known or start or default, np.zeros(layout.border.size), np.zeros(layout.border.size)
+    smoothness, precision, value = start or default, np.zeros(layout.border.size), np.zeros(layout.border.size)
     precision[0], value[0] = fitted.CITY_SPREAD**-2, USUAL_KMH * fitted.CITY_SPREAD**-2
-    for column, mean in enumerate((*more, fitted.SLOPE_KMH), -1 - len(more)):
-        precision[column], value[column] = mean**-2, 1 / mean
-    rounds = most_rounds if known is None else 1
+    precision[-1], value[-1] = fitted.SLOPE_KMH**-2, 1 / fitted.SLOPE_KMH
     system = system_of(layout, precision, value, [day.part for day in days])
-    for index in range(rounds):
+    for index in range(most_rounds):
         solved = system.solved(smoothness)
-        if index + 1 < rounds:
+        if index + 1 < most_rounds:
             lasting = learned_smoothness(solved, solved.effects, default)
             stronger = replace(lasting, days=_learned_days(solved, days)).beyond(smoothness)
             if stronger.is_near(smoothness, _SMALL_CHANGE):
@@ -189,27 +183,19 @@ class MeanUncertainty(NamedTuple):
 
 
 def spread_of(
-    means: Means,
-    deviations: Deviations,
-    hours: Int64s,
-    traffic: Float64s,
-    weights: Float64s,
-    more: Float64s | None = None,
+    means: Means, deviations: Deviations, hours: Int64s, traffic: Float64s, weights: Float64s
 ) -> MeanUncertainty:
     """Computes variances of the described means, and what part of the city's pattern is not known.
 
     The second is the expected squared error of the described means over that of one constant, the city's true mean:
     0 where all is known, 1 where one constant would do as well, above 1 where not even that is known.
-    more: (cells, slots, columns), how much each HAT has of the columns that stand before that of traffic.
     """
     solved, share = means.solved, weights / weights.sum()
-    last = traffic[..., None] if more is None else np.concatenate([more, traffic[..., None]], axis=-1)
+    last = traffic[..., None]
     own = variances_of(means, deviations, hours, last)
     with_mean = _with_mean(solved, deviations, hours, last, share)
     design = solved.system.layout.design
     values = means.described(design, hours, traffic) + deviations.values[hours]
-    if more is not None:
-        values = values + more @ means.effects[design.columns : -1]
     constant = (values - np.sum(share * values)) ** 2 + own - 2 * with_mean + np.sum(share * with_mean)
     of_constant = max(float(np.sum(share * constant)), 1e-9)
     return MeanUncertainty(own, float(np.sum(share * own)) / of_constant, of_constant)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.learning.design import Smoothness
-from dpops.learning.hats import HatDay, HatState, HatSums
 from dpops.learning.information import Information, Wide
 from dpops.learning.means import DayInformation
 from dpops.learning.releases import DayValues
@@ -23,7 +22,6 @@ VERSION = 13
 
 _INFORMATION = ("families", "mixed", "corner", "local", "border")
 _WIDE = ("local", "border", "precisions", "values")
-_SUMS = tuple(field.name for field in fields(HatSums))
 
 
 def arrays_of(state: State) -> dict[str, NDArray[Any]]:
@@ -62,27 +60,6 @@ def _start(new: State, arrays: Arrays) -> FitStart | None:
     if effects.shape != (new.rows.counts.layout.width,):
         raise ValueError("the effects are of another city")
     return FitStart(Start(effects, counts, NoisyTotals(*arrays["start.totals"].tolist())), means)
-
-
-def arrays_of_hats(state: HatState) -> dict[str, NDArray[Any]]:
-    arrays = {f"older.{name}": getattr(state.older, name) for name in _SUMS}
-    for index, day in enumerate(state.days):
-        arrays |= {f"{index}.{name}": getattr(day.sums, name) for name in _SUMS}
-    names = {"days": np.array([day.name for day in state.days], np.str_), "newest": np.array(state.newest)}
-    return arrays | names | {"older_names": np.array(sorted(state.older_names), np.str_)}
-
-
-def hats_taken_up(arrays: Arrays) -> HatState:
-    """Restores the state that gave these arrays. Raises KeyError or ValueError for others."""
-    days = [HatDay(str(name), _sums(str(index), arrays)) for index, name in enumerate(arrays["days"].tolist())]
-    older = frozenset(map(str, arrays["older_names"].tolist()))
-    newest = str(arrays["newest"])
-    return replace(HatState.new(), days=tuple(days), older=_sums("older", arrays), older_names=older, newest=newest)
-
-
-def _sums(of: str, arrays: Arrays) -> HatSums:
-    cells, slots, *columns = (arrays[f"{of}.{name}"] for name in _SUMS)
-    return HatSums(cells, slots, *columns)
 
 
 def _of_information(of: str, information: Information) -> dict[str, NDArray[Any]]:

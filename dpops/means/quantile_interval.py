@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from dpops.means.forecasts import (
 from dpops.means.quantile import private_quantiles
 from dpops.mechanism import Integers, Plan, Totals
 from dpops.noise import Noise
-from dpops.pull import Pull
 
 _POINTS = 16
 """A forecast stands each quantile's law by so many points of equal probability."""
@@ -34,8 +32,6 @@ class QuantileInterval(ClippedArrays):
 
     Released: the lower and the upper quantile, and the noisy sum of the clipped means, all in fine steps.
     """
-
-    pull: ClassVar[Pull] = Pull(0.2, 0.12, clips=True)
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:

@@ -15,7 +15,6 @@ from dpops.means.quantile import private_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
 from dpops.noise.exponential import MOST_CANDIDATES
-from dpops.pull import Pull
 from dpops.types import CountsKnown, Grid, Int64s
 
 _POINTS = 64
@@ -34,7 +33,6 @@ class Akmv(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
     chooses: ClassVar[bool] = True
-    pull: ClassVar[Pull] = Pull(-0.25, 0.15, clips=True)
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
         return [self._plan(hat, grid, epsilon) for hat in hats]

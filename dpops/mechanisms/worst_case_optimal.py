@@ -14,7 +14,6 @@ from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
 from dpops.means.forecasts import alike, chunks, groups_of, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
 from dpops.noise import Noise
-from dpops.pull import Pull
 from dpops.types import CountsKnown, Grid, Int64s
 
 
@@ -35,7 +34,6 @@ class WorstCaseOptimal(Mechanism):
     statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
     may_be_constant: ClassVar[bool] = True
-    pull: ClassVar[Pull] = Pull(1.5, 0.6, clips=True)
 
     tie: Literal["largest", "smallest"] = "largest"
     constant: bool = False

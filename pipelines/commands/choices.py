@@ -1,7 +1,7 @@
 """What options offer, said here so that `--help` imports nothing of what is done: a test holds it against the rooms."""
 
 FORMATS = ("parquet", "avro", "csv", "jsonl", "geojson")
-FURTHER = ("times", "counts", "model", "traffic")
+FURTHER = ("times", "counts", "traffic")
 """Further columns of rows."""
 PRODUCTS = (
     "cell-day", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"

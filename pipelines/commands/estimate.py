@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,26 +145,13 @@ def estimate(
     spec = loaded(spec_path, quiet=as_json)
     when = range_of(spec.timetable, days.start, days.end)
     with progress_bars(quiet=as_json) as report:
-        if not spec.is_learned:
-            outputs = _with_model(asked, products, is_more=released or days.forecast is not None).of(spec)
-            from pipelines.runs import past  # and Beam with it
-
-            written, missing = past.estimate_again(spec, place, when, outputs, report, whole=whole)
-        else:
-            outputs = asked.of(spec)
-            recorded = estimates.recorded(spec, place, products.of(spec.timetable))
-            written, missing = estimates.estimate_again(recorded, when, outputs, report, whole=whole, sums=released)
-            if days.forecast is not None:
-                written += estimates.forecast(recorded, days.after, days.forecast, outputs)
+        outputs = asked.of(spec)
+        recorded = estimates.recorded(spec, place, products.of(spec.timetable))
+        written, missing = estimates.estimate_again(recorded, when, outputs, report, whole=whole, sums=released)
+        if days.forecast is not None:
+            written += estimates.forecast(recorded, days.after, days.forecast, outputs)
     _tell(written, missing, outputs.folder, as_json=as_json)
     return DONE
-
-
-def _with_model(asked: AskedOutputs, products: AskedProducts, *, is_more: bool) -> AskedOutputs:
-    """Puts what is learned in columns of its own, beside what was released; other products there are none."""
-    if products.products or products.parts or is_more:
-        raise UsageError("--product, --part, --forecast and --released are for statistics by 'levels'")
-    return replace(asked, columns=asked.columns | {"model"})
 
 
 def _tell(written: Sequence[Path], missing: Sequence[str], folder: Path, *, as_json: bool) -> None:

@@ -155,8 +155,8 @@ _columns_option = click.option(
     "--columns",
     metavar="LIST",
     callback=_columns,
-    help="Further columns, of times,counts,model,traffic: slots as instants with their zone; where counts are public, "
-    "vehicles and reports, and what the account's past teaches of means.",
+    help="Further columns, of times,counts,traffic: slots as instants with their zone; where counts are public, "
+    "vehicles and reports; by 'levels', bounds of how fast the traffic is.",
 )
 _by_date_option = click.option(
     "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."

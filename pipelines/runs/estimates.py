@@ -59,7 +59,10 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
     Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger.
     """
     if not spec.is_learned:
-        raise UsageError("estimates are learned from statistics by 'levels'; other rows are what `release` writes")
+        raise UsageError(
+            "estimates are learned from statistics by mechanism = 'levels'; rows of others are made again by "
+            "`hatstream release`, which spends nothing on released days"
+        )
     if not location.ledger.exists():
         raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
     account = replace(ledger_account_of(spec, location, signs=False), signature=location.signature)

@@ -29,7 +29,6 @@ from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import KeyedEvents, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
-from transforms.releases.hats.past import MODEL
 from transforms.releases.periods.products import DISTRIBUTION
 from transforms.sinks.rows import NOTES, Shape, noted, schema_of
 from transforms.sinks.typed_rows import ToRows
@@ -77,9 +76,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
     vehicles reported (under secret counts) stays so; without it the next pipeline releases it, whatever it reads.
 
     columns: further ones that rows shall have, as `hatstream release --columns` has them: "times" (slots as instants
-    with their zone), and under public counts "counts" (vehicles and reports) and "model" (beside each released mean
-    what the ledger's entries up to it teach: `model_value`, `model_lower95`, `model_upper95`, `model_status`); by
-    `levels` "traffic" (`traffic_lower95`, `traffic_upper95`: of the mean that very many vehicles would have had).
+    with their zone), under public counts "counts" (vehicles and reports), and by `levels` "traffic" (`traffic_lower95`,
+    `traffic_upper95`: of the mean that very many vehicles would have had).
 
     A row's event time is the last instant of its slot, so that it can be windowed again: by the slot, an hour, a day.
     typed: rows are NamedTuples with a Beam schema, for `SqlTransform`, `to_dataframe` and files with columns.
@@ -174,8 +172,8 @@ def _heartbeat(
 def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:
     """Lists the columns that rows of the specification may have."""
     spread = DISTRIBUTION if spec.classes is None else ()
-    notes = [name for name in noted(NOTES, shape) if (name in MODEL) != spec.is_learned and name not in spread]
-    return schema_of([stat.name for stat in spec.statistics], shape, notes if spec.is_learned or shape.model else ())
+    notes = [name for name in noted(NOTES, shape) if spec.is_learned and name not in spread]
+    return schema_of([stat.name for stat in spec.statistics], shape, notes)
 
 
 def names_of(spec: Specification) -> tuple[str, ...]:

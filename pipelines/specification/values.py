@@ -224,12 +224,6 @@ class Specification:
         return None if self.levels is None else self.levels.span
 
     @property
-    def teaches_hats(self) -> bool:
-        """Whether means are released HAT by HAT under public counts: then a model is learned of them."""
-        has_mean = any(statistic.name == "mean" for statistic in self.statistics)
-        return self.levels is None and self.counts_are_public and has_mean
-
-    @property
     def has_live(self) -> bool:
         """Whether slots are released live, before their period as a whole."""
         return self.levels is not None and self.levels.live is not None

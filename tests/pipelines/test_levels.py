@@ -1,13 +1,16 @@
 """A release of levels by the command line: every key whatever the input, one value per stage, centres as recorded."""
 
 import json
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dpops.levels import count_stage
+from dpops.levels import UNIT, count_stage
+from dpops.levels.bounded import within
 from dpops.levels.stages import FIRST_CENTRE
 from pipelines.account import location
 from pipelines.further_columns import value_meaning
@@ -315,6 +318,29 @@ def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) 
     made(tmp_path, hatstream, spec=SPEC.replace('"add-remove"', '"counts-public"'))
     released(tmp_path, hatstream)
     assert all(numbers_of(entry.unit).counts_public for entry in entries(tmp_path))
+    first = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.csv")}
+    asked = ("estimate", "--spec", tmp_path / "spec.toml", "--from", DAYS[0], "--to", DAYS[-1], "--formats", "csv")
+    place = ("--ledger", tmp_path / "ledger.sqlite", "--key", tmp_path / "key", "--output", tmp_path / "again")
+    assert hatstream(*asked, *place)[0] == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()} == first != {}
+
+
+def test_public_counts_have_the_noise_of_secret_ones_and_half_the_reach(tmp_path: Path) -> None:
+    """The neighbours of public counts are vehicles at other speeds: their vectors may be opposite, so each is half."""
+    secret, public = (
+        load(levels_city.write(tmp_path, spec=spec)[0])
+        for spec in (SPEC, SPEC.replace('"add-remove"', '"counts-public"'))
+    )
+    assert secret.levels is not None
+    assert public.levels is not None
+    assert public.levels.claim == secret.levels.claim
+    assert public.levels.strategy.spread >= secret.levels.strategy.spread
+    policy = public.levels.policy("", (1,), public.value, b"")
+    assert sum(stage.share for stage in policy.first) == 1
+    for stage in (*policy.first, *policy.later):
+        reached = math.floor(stage.share * UNIT / 2)
+        kept = [within(np.zeros(1, np.int64), np.array([size]), stage).all() for size in (reached, reached + 1)]
+        assert (stage.kind, stage.spread, kept) == ("laplace", secret.levels.strategy.spread, [True, False])
 
 
 def test_a_fleet_too_small_for_its_cells_gets_coarser_levels(tmp_path: Path) -> None:

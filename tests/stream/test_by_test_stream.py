@@ -13,14 +13,12 @@ from pipelines.account import location
 from pipelines.assembly import job_of, ledger_account_of
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
-from pipelines.runs.past import estimate_again
 from pipelines.runs.stream.windows import stream
 from pipelines.specification import load
 from tests import city
 from tests.stream.by_hand import STEPS, Counters
 from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
-from transforms.sinks.rows import Shape
 
 HOUR_S = 3600
 
@@ -36,7 +34,7 @@ def released(tmp_path, monkeypatch):
     when = range_of(spec.timetable, "2022-01-01T08:00", "2022-01-01T10:00")
     secret = location.read_key(place.key)
     job = replace(
-        job_of(spec, when, secret, ledger_account_of(spec, place), with_model(tmp_path / "out")),
+        job_of(spec, when, secret, ledger_account_of(spec, place), Outputs(tmp_path / "out", ("csv",))),
         transaction="slot",
     )
     (tmp_path / "out").mkdir()
@@ -52,10 +50,6 @@ def released(tmp_path, monkeypatch):
         return units, counts, sorted(path.name for path in (tmp_path / "out").iterdir())
 
     return run
-
-
-def with_model(folder):
-    return Outputs(folder, ("csv",), shape=Shape(model=True))
 
 
 def instant_s(text):
@@ -100,22 +94,6 @@ def test_each_slot_is_released_once_with_the_rows_that_came_before_its_end(relea
         "09:00": (1, 2),
     }
     assert (counts[counters.new("2022-01-01")], len(files)) == (2, 2)
-
-
-def test_model_values_of_a_stream_are_what_the_ledger_gives_again(released, tmp_path):
-    _, _, files = released(
-        watermark("08:00"), rows("08:10", 30, 40), watermark("09:00"), rows("09:10", 25), watermark("10:00")
-    )
-    spec, place = (
-        load(tmp_path / "spec.toml"),
-        location.find(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key"),
-    )
-    when = range_of(spec.timetable, "2022-01-01T08:00", "2022-01-01T10:00")
-    estimate_again(spec, place, when, with_model(tmp_path / "again"), lambda *_: None, whole=False)
-    for name in files:
-        text = (tmp_path / "out" / name).read_text()
-        assert "model_status" in text
-        assert (tmp_path / "again" / name).read_text() == text
 
 
 def test_rows_that_come_after_their_minute_count_while_their_slot_is_open_but_their_copies_do_not(released):

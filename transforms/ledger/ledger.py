@@ -47,8 +47,6 @@ from transforms.ledger.witness import UNKNOWN_TO_HEAD
 from transforms.recorded.codec import LIVE_COLUMN, CountedPart, DrawnUnits, Encoded, column_of, decode
 from transforms.recorded.units import (
     Debit,
-    HatEntry,
-    HatUnit,
     LiveEntry,
     LiveUnit,
     Sequenced,
@@ -245,11 +243,6 @@ class Ledger:
     def live(self, account: str, spec_id: str, period: str) -> list[LiveEntry]:
         """Lists the recorded live slots of a period with their sequence numbers, in the order of the chain."""
         return self._entries(LiveUnit, account, spec_id, ENTRY.c.shard == LIVE_COLUMN, ENTRY.c.period == period)
-
-    def hats(self, account: str, spec_id: str, after: int = 0, last: int | None = None) -> list[HatEntry]:
-        """Lists a specification's slots of HATs by sequence number, in (after, last]. last: None for all."""
-        which = [ENTRY.c.seq > after] if last is None else [ENTRY.c.seq > after, ENTRY.c.seq <= last]
-        return self._entries(HatUnit, account, spec_id, *which)
 
     def last_of(self, spec_id: str, period: str) -> int:
         """Finds the sequence number of the last entry that a specification has of a period; 0 without one."""

@@ -194,7 +194,6 @@ class Sequenced(NamedTuple, Generic[_Kept]):
     unit: _Kept
 
 
-HatEntry = Sequenced[HatUnit]
 StageEntry = Sequenced[StageUnit]
 LiveEntry = Sequenced[LiveUnit]
 

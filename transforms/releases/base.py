@@ -99,8 +99,8 @@ class Estimator(Protocol):
 class Asked:
     """What a specification asks of a kind of release, and what is known of its slots and account.
 
-    options: the kind's own, None where it has none. learns: whether rows have model values besides. shards: into how
-    many parts the cells of a group are cut, each drawn by itself.
+    options: the kind's own, None where it has none. shards: into how many parts the cells of a
+    group are cut, each drawn by itself.
     """
 
     spec_id: str
@@ -115,7 +115,6 @@ class Asked:
     slots: Mapping[int, SlotFacts]
     account: LedgerAccount
     digest_key: bytes = field(repr=False)
-    learns: bool = False
 
 
 class ReleaseKind(Protocol):

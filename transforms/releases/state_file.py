@@ -33,7 +33,7 @@ WRONG = (ValueError, KeyError, TypeError, IndexError, EOFError, OverflowError, z
 
 
 class Kept(NamedTuple):
-    """rests_on: says of which entries the arrays are a function. number: of days, or of the last entry."""
+    """rests_on: says of which entries the arrays are a function. number: of days."""
 
     rests_on: str
     number: int

@@ -43,10 +43,9 @@ SCHEMA = pa.schema(
 
 TRAFFIC = ("traffic_lower95", "traffic_upper95")
 """Bounds of the mean that very many vehicles would have had in a row's place and time; on request alone."""
-_MODEL = ("model_value", "model_lower95", "model_upper95")
 
-_TEXTS = ("parent", "product", "place", "model_status", DISTRIBUTION_STATUS)
-_NUMBERS = ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *TRAFFIC, *_MODEL, *PERCENTILES)
+_TEXTS = ("parent", "product", "place", DISTRIBUTION_STATUS)
+_NUMBERS = ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *TRAFFIC, *PERCENTILES)
 _WHOLE = ("days", "vehicles_at_least")
 NOTES = {
     **dict.fromkeys(_TEXTS, pa.string()),
@@ -56,10 +55,8 @@ NOTES = {
 """Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
 parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that.
 product: what a row of a coarser product is. place: of a product of places which one, as in `cell`; days: on how
-many released days its row rests; vehicles_at_least: 4 where these prove it. model_value, ..:
-what the entry and those before it teach of a HAT's mean, beside what was released of it; model_status: ok, unreliable,
-or held-back where there is no value. p15, ..: of a cell's day or part of it, values that so many of a hundred reports
-do not exceed; distribution_status: likewise of these."""
+many released days its row rests; vehicles_at_least: 4 where these prove it. p15, ..: of a cell's day or part of it,
+values that so many of a hundred reports do not exceed; distribution_status: how well these are known."""
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}
 """Instants, and the texts that they are made of."""
@@ -76,15 +73,13 @@ class Shape:
 
     zone: of the columns slot_start_at and slot_end_at, which are instants; None: there are no such columns. counts:
     the columns vehicles and reports, for specifications whose counts are public. by_date: files lie in folders
-    date=2026-05-13, so that the output folder is one dataset. model: columns of what the past teaches of means.
-    traffic: the columns TRAFFIC of estimates.
+    date=2026-05-13, so that the output folder is one dataset. traffic: the columns TRAFFIC of estimates.
     value_means: what the column `value` is, in words, which Parquet files say in its description.
     """
 
     zone: str | None = None
     counts: bool = False
     by_date: bool = False
-    model: bool = False
     traffic: bool = False
     value_means: str = ""
 

@@ -91,7 +91,7 @@ def _count(outcome: Outcome, name: str, number: int) -> None:
 
 
 def _estimates(recorded: Iterable[RecordedSlot], job: Job) -> Iterator[SlotEstimates]:
-    """Yields values, intervals and status; where it is asked for, also what the past teaches."""
+    """Yields values, intervals and status."""
     estimator = job.release.estimator(job.account)
     for slot in recorded:
         yield from estimator.of(slot)

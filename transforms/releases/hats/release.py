@@ -20,20 +20,18 @@ from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.estimates import estimates_of
 from transforms.releases.hats.policy import Policy
 from transforms.releases.slots import SlotFacts
-from transforms.releases.state_file import StateFile
 from transforms.wire import joined
 
 
 @dataclass(frozen=True)
 class HatRelease:
-    """slots: facts of every slot; those of one `plan` are drawn together. learns: whether estimates have model values
-    besides, of what the ledger's entries up to theirs teach. cap: what is kept of a vehicle in a slot."""
+    """slots: facts of every slot; those of one `plan` are drawn together. cap: what is kept of a vehicle in a slot."""
 
     policy: Policy
     slots: Mapping[int, SlotFacts]
-    learns: bool = False
     cap: ContributionBound | None = None
     in_order = False
+    learns = False
     keeps_late = True
 
     @classmethod
@@ -47,7 +45,7 @@ class HatRelease:
             region=asked.region,
             digest_key=asked.digest_key,
         )
-        return cls(policy, asked.slots, asked.learns, asked.cap)
+        return cls(policy, asked.slots, asked.cap)
 
     @staticmethod
     def why_no_stream(asked: Allocation, _options: object) -> str | None:
@@ -99,8 +97,8 @@ class HatRelease:
         failpoint("after-noise")
         return [DrawnUnit(*unit) for unit in units]
 
-    def estimator(self, account: LedgerAccount) -> Estimator:
-        return _Learning(self.policy, account) if self.learns else _Plain(self.policy)
+    def estimator(self, _account: LedgerAccount) -> Estimator:
+        return _Plain(self.policy)
 
 
 class _Plain:
@@ -114,20 +112,3 @@ class _Plain:
 
     def keep(self) -> None:
         """Keeps nothing: nothing is learned."""
-
-
-class _Learning:
-    """Reads a slot together with the entries before it."""
-
-    def __init__(self, policy: Policy, account: LedgerAccount) -> None:
-        from transforms.releases.hats.past_reader import PastReader  # who learns nothing begins sooner without it
-
-        self._policy = policy
-        file = StateFile.beside(account.head, policy.spec_id, account.signature)
-        self._reader = PastReader(account.open(), account.name, policy.spec_id, file)
-
-    def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        yield self._reader.estimates_of(recorded, self._policy.names, self._policy.value.grid.upper)
-
-    def keep(self) -> None:
-        self._reader.keep()

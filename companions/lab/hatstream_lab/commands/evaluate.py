@@ -89,12 +89,7 @@ def evaluate(
 
 
 def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, results: Results) -> None:
-    from hatstream_lab.commands.evaluate_learned import (
-        evaluate_learned,
-        evaluate_live,
-        evaluate_past,
-        evaluate_spread,
-    )
+    from hatstream_lab.commands.evaluate_learned import evaluate_learned, evaluate_live, evaluate_spread
     from hatstream_lab.commands.evaluate_places import evaluate_places
 
     totals = comparison.totals
@@ -107,8 +102,6 @@ def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, res
     elif comparison.places is not None:
         asked = epsilons_of(totals or "2.64", "--totals")
         evaluate_places(feed, comparison.places, asked, runs or 1, results, comparison.days)
-    elif comparison.past:
-        evaluate_past(feed, epsilons_of(totals or "10,100", "--totals"), runs or 4, results)
     elif totals is not None:
         _compositions(feed, epsilons_of(totals, "--totals"), runs or 20, results)
     else:

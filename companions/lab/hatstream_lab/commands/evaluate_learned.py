@@ -1,4 +1,4 @@
-"""`hatstream evaluate --learned`, `--live` and `--past`: what `levels`, live slots and a past would be worth."""
+"""`hatstream evaluate --learned` and `--live`: what `levels` and live slots would be worth."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -16,6 +16,13 @@ from hatstream_lab.evaluation.live import evaluated_live, live_table
 from hatstream_lab.evaluation.truth import TrueCity, read_city
 from pipelines.commands.options import progress_bars
 from pipelines.errors import UsageError
+from hatstream_lab.commands.evaluation_results import Results
+from hatstream_lab.evaluation import learned_tables as tables
+from hatstream_lab.evaluation.classes import read_spread_city, spread_errors
+from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation.learned_errors import Evaluated, evaluated
+from hatstream_lab.evaluation.live import evaluated_live, live_table
+from hatstream_lab.evaluation.truth import TrueCity, read_city
 from pipelines.specification.classes import classes_asked
 
 
@@ -80,11 +87,3 @@ def evaluate_live(feed: Feed, totals: list[str], runs: int, results: Results) ->
         "storms": [asdict(storm) for storm in storms],
     }
     results.tell(plain, "live.json", live_table(errors, storms))
-
-
-def evaluate_past(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
-    """Shows what the ledger's past would be worth beside means that are released HAT by HAT; writes past.json."""
-    with progress_bars(quiet=results.as_json) as bars:
-        errors, coverage = past.evaluated(feed, totals, runs, bars)
-    plain = {"errors": [asdict(error) for error in errors], "coverage": [asdict(row) for row in coverage]}
-    results.tell(plain, "past.json", f"{runs} runs", past.error_table(errors), past.coverage_table(coverage))

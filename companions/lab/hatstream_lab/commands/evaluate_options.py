@@ -58,7 +58,6 @@ class AskedComparison:
     span_days: int
     learned: bool
     live: bool
-    past: bool
     places: str | None
     days: int | None
     distributions: bool
@@ -89,8 +88,8 @@ class AskedComparison:
         elif pattern is not None:
             if spec_path is None or not telemetry.not_private:
                 raise UsageError("--data needs --spec and --not-private: the output shows functions of true values")
-        elif self.totals is not None or self.learned or self.live or self.past or self.places is not None:
-            raise UsageError("--totals, --learned, --live, --past and --places go with --data")
+        elif self.totals is not None or self.learned or self.live or self.places is not None:
+            raise UsageError("--totals, --learned, --live and --places go with --data")
         elif spec_path is not None or telemetry.not_private != (sets.folder is not None):
             raise UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
 
@@ -140,7 +139,6 @@ comparison_options = packed(
     ),
     click.option("--learned", is_flag=True, help="With --data and --totals: what `levels` and a past would be worth."),
     click.option("--live", is_flag=True, help="With --data and --totals: what live slots would be worth, and a storm."),
-    click.option("--past", is_flag=True, help="With --data and --totals: what a past is worth beside means of HATs."),
     click.option(
         "--places",
         is_flag=False,

@@ -100,10 +100,6 @@ def _of_some(interval: str) -> list[ColumnEntry]:
         ColumnEntry("product", "Which coarser product the row is of"),
         ColumnEntry("distribution_status", "How well p15, p50 and p85 are known, as status has it of the value"),
         *_of_places(),
-        ColumnEntry("model_value", "Mean speed as this and earlier releases together say it", "km/h"),
-        ColumnEntry("model_lower95", f"Of model_value: lower {_LEARNED_INTERVAL}", "km/h"),
-        ColumnEntry("model_upper95", f"Of model_value: upper {_LEARNED_INTERVAL}", "km/h"),
-        ColumnEntry("model_status", "How well model_value is known: ok, unreliable, or held-back where there is none"),
     ]
 
 

@@ -204,9 +204,7 @@ def _layers(rows: pa.Table) -> Iterable[_Layer]:
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
         yield _Layer(statistic, ("value", *_BOUNDS), statistic=statistic)
     for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
-        if name == "model":
-            yield _Layer("mean, with the past", ("model_value", "model_lower95", "model_upper95"), "model_status")
-        elif name not in ("parent", "traffic"):
+        if name not in ("parent", "traffic"):
             yield _Layer(name, (name, f"{name}_lower95", f"{name}_upper95"))
 
 
