@@ -1,23 +1,21 @@
 """One file of a ledger, its key and its head at one instant, and putting back what of them was lost.
 
-The file is gzip of JSON lines: a header, then the ledger's entries in the order of the chain. Encrypted it is a token
-of Fernet (of the package cryptography), whose key scrypt makes of a password. It is held in memory as a whole.
+The file is a line that says what it is, and gzip of JSON lines: a header, then the ledger's entries in the order of the
+chain. It is held in memory as a whole.
 """
 
-import base64
 import gzip
 import io
-import secrets
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from pipelines.account.location import AccountLocation, read_key, read_secret, secret_of, signature_of, write_key
+from pipelines.account.location import AccountLocation, read_key, secret_of, signature_of, write_key
 from transforms.atomic_files import locked, replacing
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.chain import Signature
@@ -28,18 +26,13 @@ from transforms.regular_files import read_regular
 from transforms.sinks.published import published_slots, published_specifications
 from transforms.time.calendar import Timetable
 
-if TYPE_CHECKING:
-    from cryptography.fernet import Fernet
-
 MOST_BYTES = 4 << 30
 """Of a backup, and of what it holds."""
 MOST_EXPANDED = 100
 """Times its size, beside a MiB: entries, which hold digests, are packed to a third or so."""
 
-_BEGIN = b"hatstream backup 1"
-_PLAIN, _ENCRYPTED = _BEGIN + b"\n", _BEGIN + b", encrypted\n"
-_SALT_BYTES = 16
-_SCRYPT = {"length": 32, "n": 1 << 17, "r": 8, "p": 1}
+_NAME = b"hatstream backup 1"
+_BEGIN = _NAME + b"\n"
 _DAMAGE = (EOFError, OSError, zlib.error, msgspec.MsgspecError, KeyError, TypeError, ValueError)
 
 Entries = Sequence[Mapping[str, Any]]
@@ -100,27 +93,26 @@ class Evidence(NamedTuple):
     is_answered_for: bool
 
 
-def write_backup(place: AccountLocation, path: Path, password: Path | None) -> Backup:
+def write_backup(place: AccountLocation, path: Path) -> Backup:
     """Writes the file whole or not at all, for the user alone. Raises AccountRefusal, LedgerError, OSError."""
     _refuse_other_files(path)
-    word = None if password is None else _read_password(password)
     key, book = read_key(place.key), place.ledger
     remembered = dict(place.witness.read_all())  # before the ledger is read, which never lags behind it
     book.verify()
     entries, made = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
     backup = Backup(_BackupHeader(made, key.key.hex(), remembered), entries[:1]).with_entries(entries)
     with locked(path.absolute().parent), replacing(path, 0o600) as file:
-        file.write(_sealed(_packed(backup), word))
+        file.write(_BEGIN + _packed(backup))
     return backup
 
 
-def restore(place: AccountLocation, path: Path, password: Path | None, evidence: Evidence) -> tuple[Backup, list[str]]:
+def restore(place: AccountLocation, path: Path, evidence: Evidence) -> tuple[Backup, list[str]]:
     """Puts back what is lost of ledger, key and head; tells what that was. What is there stays, and must fit.
 
     Raises AccountRefusal where another look at released days could follow, LedgerError for a file or a ledger that is
     not whole.
     """
-    backup = read_backup(path, None if password is None else _read_password(password))
+    backup = read_backup(path)
     place.key.parent.mkdir(parents=True, exist_ok=True)
     with locked(place.key.parent):
         has_key, has_head = _has_same_key(place, backup), place.head.exists()
@@ -274,13 +266,17 @@ def _releases(entries: Entries) -> Iterator[Mapping[str, Any]]:
     return (entry for entry in entries if entry["kind"] == "release")
 
 
-def read_backup(path: Path, password: bytes | None) -> Backup:
-    """Raises LedgerError for what is no backup, is damaged, or has another password."""
+def read_backup(path: Path) -> Backup:
+    """Raises LedgerError for what is no backup, or is damaged."""
     try:
         data = read_regular(path, MOST_BYTES)
     except OSError as error:
         raise LedgerError(f"the backup {path} cannot be read: {error.strerror}") from None
-    packed = _opened(path, data, password)
+    if data.startswith(_NAME + b", encrypted"):
+        raise LedgerError(f"the backup {path} was encrypted by version 0.3: docs/runbook.md says how to make it plain")
+    if not data.startswith(_BEGIN):
+        raise LedgerError(f"{path} is no backup of hatstream")
+    packed = data.removeprefix(_BEGIN)
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             most = min(MOST_BYTES, MOST_EXPANDED * len(packed) + (1 << 20))
@@ -304,56 +300,12 @@ def _packed(backup: Backup) -> bytes:
     return content.getvalue()
 
 
-def _sealed(packed: bytes, password: bytes | None) -> bytes:
-    if password is None:
-        return _PLAIN + packed
-    salt = secrets.token_bytes(_SALT_BYTES)
-    token: bytes = _fernet(password, salt).encrypt(packed)
-    return _ENCRYPTED + salt + token
-
-
-def _opened(path: Path, data: bytes, password: bytes | None) -> bytes:
-    from cryptography.fernet import InvalidToken
-
-    if data.startswith(_PLAIN):
-        if password is not None:
-            raise LedgerError(f"the backup {path} is not encrypted: leave --password-file out")
-        return data[len(_PLAIN) :]
-    if not data.startswith(_ENCRYPTED):
-        raise LedgerError(f"{path} is no backup of hatstream")
-    if password is None:
-        raise LedgerError(f"the backup {path} is encrypted: name the file of its password (--password-file)")
-    rest = data[len(_ENCRYPTED) :]
-    try:
-        packed: bytes = _fernet(password, rest[:_SALT_BYTES]).decrypt(rest[_SALT_BYTES:])
-    except InvalidToken:
-        raise LedgerError(f"the backup {path} has another password, or is damaged") from None
-    return packed
-
-
-def _fernet(password: bytes, salt: bytes) -> "Fernet":
-    from cryptography.fernet import Fernet
-    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-
-    return Fernet(base64.urlsafe_b64encode(Scrypt(salt=salt, **_SCRYPT).derive(password)))
-
-
-def _read_password(path: Path) -> bytes:
-    try:
-        word = read_secret(path, "password")
-    except FileNotFoundError:
-        raise LedgerError(f"there is no password file {path}") from None
-    if not word:
-        raise LedgerError(f"the password file {path} is empty")
-    return word.encode()
-
-
 def _refuse_other_files(path: Path) -> None:
     """Refuses to replace what is no older backup."""
     if not path.exists():
         return
     if path.is_file():
         with path.open("rb") as file:
-            if file.read(len(_BEGIN)) == _BEGIN:
+            if file.read(len(_NAME)) == _NAME:
                 return
     raise LedgerError(f"{path} is there already and is no backup of hatstream: it stays as it is")

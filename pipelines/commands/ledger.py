@@ -209,37 +209,28 @@ def _show_gaps(summary: dict[str, Any], gaps_left: Sequence[Gap], shards: int) -
     )
 
 
-_password_option = click.option(
-    "--password-file",
-    "password",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="A file that holds the password of an encrypted backup, readable by its user alone.",
-)
-
-
 @ledger.command()
 @click.option("--to", "path", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The file to write.")
-@_password_option
 @account_options
 @json_option
-def backup(path: Path, password: Path | None, place: AccountLocation, as_json: bool) -> None:
-    """Write ledger, key and head as they are at one instant into one file; encrypted where a password is named.
+def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
+    """Write ledger, key and head as they are at one instant into one file, as secret as the key.
 
-    An older backup at the same path is replaced. Without a password the file is as secret as the key.
+    An older backup at the same path is replaced. Encrypt it with age or gpg before it leaves the machine.
 
     \b
     Example:
-      hatstream ledger backup --to /backup/austin.backup --ledger austin.sqlite --password-file /etc/hatstream/word
+      hatstream ledger backup --to /backup/austin.backup --ledger austin.sqlite
     """
     from pipelines.account.backup import write_backup
 
-    kept = write_backup(place, path, password)
+    kept = write_backup(place, path)
     document = {"file": str(path), "entries": len(kept.entries), "made": kept.header.made, "newest": kept.newest_said}
-    secrecy = "encrypted" if password else "not encrypted: keep it as secret as the key"
     answer(
         as_json,
-        document | {"encrypted": password is not None},
-        f"{path}: {len(kept.entries):,} entries, the newest release {kept.newest_said}; {secrecy}",
+        document,
+        f"{path}: {len(kept.entries):,} entries, the newest release {kept.newest_said}; "
+        "not encrypted: keep it as secret as the key",
     )
 
 
@@ -247,7 +238,6 @@ def backup(path: Path, password: Path | None, place: AccountLocation, as_json: b
 @click.option(
     "--from", "path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="What `backup` wrote."
 )
-@_password_option
 @click.option(
     "--results",
     multiple=True,
@@ -259,7 +249,6 @@ def backup(path: Path, password: Path | None, place: AccountLocation, as_json: b
 @json_option
 def restore(
     path: Path,
-    password: Path | None,
     results: tuple[Path, ...],
     nothing_since: bool,
     place: AccountLocation,
@@ -276,7 +265,7 @@ def restore(
     """
     from pipelines.account.backup import Evidence, restore
 
-    kept, put_back = restore(place, path, password, Evidence(results, nothing_since))
+    kept, put_back = restore(place, path, Evidence(results, nothing_since))
     document = {"restored": put_back, "made": kept.header.made, "newest": kept.newest_said}
     what = " and ".join(put_back)
     answer(

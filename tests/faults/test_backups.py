@@ -3,12 +3,15 @@
 Each test loses something of the small city after its first day, or after its second one, of which no backup was made.
 """
 
+import base64
 import gzip
 import json
 import sqlite3
+import textwrap
 import tracemalloc
 from itertools import combinations
-from shutil import copy2, rmtree
+from pathlib import Path
+from shutil import copy2
 
 import pytest
 
@@ -16,6 +19,7 @@ from pipelines.account.backup import read_backup
 from tests import city, levels_city
 from tests.faults.small_town import HEAD, KEY, LEDGER, lose, make_town, released, results, spent
 
+RUNBOOK = Path(__file__).parents[2] / "docs" / "runbook.md"
 FILES = (LEDGER, KEY, HEAD)
 LOSSES = [names for count in (1, 2, 3) for names in combinations(FILES, count)]
 
@@ -62,7 +66,7 @@ def test_a_machine_whose_clock_is_before_1970_makes_backups_too(town, hatstream,
     with monkeypatch.context() as patch:
         patch.setattr("time.time", lambda: -100_000_000.0)
         assert hatstream("ledger", "backup", "--to", town / "town.backup", "--ledger", town / LEDGER)[0] == 0
-    assert read_backup(town / "town.backup", None).last["seq"] > 0
+    assert read_backup(town / "town.backup").last["seq"] > 0
 
 
 def test_a_backup_older_than_the_head_is_refused(backed_up, hatstream):
@@ -120,25 +124,31 @@ def test_a_forged_entry_is_neither_kept_nor_put_back(backed_up, hatstream):
     assert restored(backed_up, hatstream)[0] == 4
 
 
-def test_an_encrypted_backup_opens_with_its_password_alone_and_shows_nothing(town, hatstream):
-    word, wrong, file = town / "word", town / "wrong", town / "town.backup"
-    for path, text in ((word, "correct horse\n"), (wrong, "battery\n")):
-        path.write_text(text)
-        path.chmod(0o600)
-    asked = ("ledger", "backup", "--to", file, "--ledger", town / LEDGER, "--password-file", word)
-    code, out, _ = hatstream(*asked, "--json")
-    assert (code, json.loads(out)["encrypted"]) == (0, True)
-    assert (town / KEY).read_text().strip().encode() not in file.read_bytes()
-    rmtree(town / "out")
-    for name in FILES:
-        lose(town, name)
-    for more in ((), ("--password-file", wrong), ("--password-file", town / "none")):
-        assert restored(town, hatstream, "--nothing-since", *more)[0] == 4
-    word.chmod(0o644)
-    assert restored(town, hatstream, "--nothing-since", "--password-file", word)[0] == 4
-    word.chmod(0o600)
-    assert restored(town, hatstream, "--nothing-since", "--password-file", word)[0] == 0
-    assert released(town, hatstream, city.DAYS[0])[0] == 0
+ENCRYPTED = (
+    "aGF0c3RyZWFtIGJhY2t1cCAxLCBlbmNyeXB0ZWQKy2kUfkxJ0uwUGlB1LxGkqGdBQUFBQUJyQ3VHX0s3MTBkWDAzX0lCWnE5SFdzRFd5XzIzVG"
+    "xjaTN0MDdlcGVTOTdSYzRDOVJoVlJndkVJMUFVYUptZlRTa0hsbllkWlhGM0RhYnNxOUUyN3M4M2dZSDliZkFNSlNiWG5Ic1JpU2xJS3MweGFv"
+    "ckl1VXVuek1DUzhqVF9UamVOX0V6T2FWQmR5RDlxQk4weUJZWFZ0ZkhIRjR6ZVZSM1JVTUxYUHVjU2hFVHZmY0tRU004V2NJQk5oNFlFc2Fydk"
+    "RYRTQ4RENqTXp5N0kwWnltVjdUT1Zyb196RFFtWWIwc0tFcm9yNzdvWDdGaTVONTFxQXVGRThMaE1DbHV6UHBUcGtoT1Q2c1ZYUVVSdTFhbXRV"
+    "NkRCTFE0OUtuNWtkUTZVSnA5UkJSXzRpZzJPRGJ1dTRkX2VoMk0tZ0x4c2M5QkpCTzl5amhRUU9fbVR0YWpUVmJ3eWdlWXZkQlJ0QVJqbS0xWE"
+    "5SdnVfcGM4MXg4Vi1NMDUyMVBHbkhjaHk0bDZDWDdSeEhvMk1BMVNwVjZNZmhjRXVuSW84XzdUTWhnQkJSSG50eFljd2dRQWdkVmpJX0FYVTB3"
+    "aVBLcF9hY3FHY1d3QVFJNzNvWl82aFgxUm9yTjVGcmJqMFVDc09uYWJPMzk3ZXFGb3JTVzlodFJBdXBTVGlZT1ZQUjZDcUVfdExUc3ZIMThyTG"
+    "R1REVrLW1pS19vdFV1cFk5djhoeFFvdFlGc0puVGVhc2NweXkxd25oMTVJWXBEcHYwdXFzRWhISFFKay1LNVFUYzFlcWNlQUx3dWhCa1Q3RVZP"
+    "OVJTTTNlMjY2TElzY19zS0tvUDhWeTJSbHBHS1V3NkthM1NiMDVNNms3OXd2YVVuNy0zR0xGV2M2ODFsLWRuVHh2Vi1FcmlTTHdTT0RnTXVrPQ"
+    "=="
+)
+"""What version 0.3 wrote of the small city's account, with the password "correct horse"."""
+
+
+def test_a_backup_that_an_older_version_encrypted_is_made_plain_as_the_runbook_says(tmp_path, monkeypatch, hatstream):
+    monkeypatch.chdir(tmp_path)
+    Path("old.backup").write_bytes(base64.b64decode(ENCRYPTED))
+    Path("word").write_text("correct horse\n")
+    code, _, err = restored(tmp_path, hatstream, "--nothing-since", file="old.backup")
+    assert (code, "docs/runbook.md" in err) == (4, True)
+    script = RUNBOOK.read_text().partition("```python\n")[2].partition("```")[0]
+    exec(textwrap.dedent(script), {})
+    assert restored(tmp_path, hatstream, "--nothing-since")[0] == 0
+    assert hatstream("ledger", "verify", "--ledger", tmp_path / LEDGER)[0] == 0
 
 
 def test_a_damaged_backup_is_refused_wherever_the_damage_is(backed_up, hatstream):
@@ -204,7 +214,7 @@ def test_whole_periods_under_secret_counts_are_told_from_those_of_the_backup(tmp
 
 def head_without_signature(town):
     """As who has no key can write it: a head that says what the backup says, and nothing of what was released since."""
-    backup = read_backup(town / "town.backup", None)
+    backup = read_backup(town / "town.backup")
     newest = {"sequence": backup.last["seq"], "hash": backup.last["hash"], "accounts": [backup.last["account"]]}
     return json.dumps({backup.genesis: newest})
 
