@@ -1,15 +1,12 @@
 """What a folder holds already of a release: slots that were published, and values that are never overwritten."""
 
-import csv
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
+from transforms.sinks.readers import DAMAGE, READERS
 
 SAME = 2e-6
 """Values are published with six digits after the point."""
@@ -18,7 +15,6 @@ DATES = "date=*"
 """The folders that a dataset has, as a pattern."""
 
 _NAME, _LIVE_NAME = "hats-{}-", "live-{}-"
-_DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, csv.Error, msgspec.MsgspecError, pa.ArrowException)
 
 Values = dict[tuple[str, str, str], float | None]
 """What was published, by cell, statistic and start."""
@@ -64,8 +60,9 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
     if not path.exists():
         return
     try:
-        before = _values([row[name] for name in (*_KEYS, "value")] for row in READERS[path.suffix[1:]](path))
-    except _DAMAGE:
+        table = READERS[path.suffix[1:]](path)
+        before = _values(zip(*(table[name].to_pylist() for name in (*_KEYS, "value")), strict=True))
+    except DAMAGE:
         raise OtherValues(path) from None
     now = _values(zip(*(columns[name] for name in (*_KEYS, "value")), strict=True))
     if before.keys() != now.keys() or not all(_same(before[key], now[key]) for key in now):
@@ -73,45 +70,10 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
 
 
 def _values(rows: Iterable[Iterable[Any]]) -> Values:
-    return {(cell, name, start): None if value in (None, "") else float(value) for cell, name, start, value in rows}
+    return {(cell, name, start): None if value is None else float(value) for cell, name, start, value in rows}
 
 
 def _same(before: float | None, now: float | None) -> bool:
     if before is None or now is None:
         return before is now
     return math.isclose(before, now, rel_tol=0, abs_tol=SAME)
-
-
-def _parquet(path: Path) -> Sequence[Mapping[str, Any]]:
-    return pq.read_table(path, columns=[*_KEYS, "value"]).to_pylist()
-
-
-def _avro(path: Path) -> Sequence[Mapping[str, Any]]:
-    import fastavro
-
-    with path.open("rb") as file:
-        return [row for row in fastavro.reader(file) if isinstance(row, dict)]
-
-
-def _csv(path: Path) -> Sequence[Mapping[str, Any]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _jsonl(path: Path) -> Sequence[Mapping[str, Any]]:
-    return [msgspec.json.decode(line, type=dict[str, Any]) for line in path.read_bytes().splitlines()]
-
-
-def _geojson(path: Path) -> Sequence[Mapping[str, Any]]:
-    features = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["features"]
-    return [feature["properties"] for feature in features]
-
-
-READERS: Mapping[str, Callable[[Path], Sequence[Mapping[str, Any]]]] = {
-    "parquet": _parquet,
-    "avro": _avro,
-    "csv": _csv,
-    "jsonl": _jsonl,
-    "geojson": _geojson,
-}
-"""Of each format that transforms/sinks/files.py writes."""

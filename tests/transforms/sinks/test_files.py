@@ -15,6 +15,7 @@ from dpops.statistics import SHARE, Moments, Output, Statistic
 from tests.transforms.sinks.units import slot_of, unit
 from transforms.records import HatColumns
 from transforms.sinks.files import FORMATS, file_stem, publish_slot
+from transforms.sinks.readers import READERS
 from transforms.sinks.rows import SCHEMA, rows_of, schema_of
 
 
@@ -47,6 +48,13 @@ def test_all_formats_hold_the_same_rows(tmp_path):
     assert [json.loads(line) for line in read[".jsonl"].splitlines()] == rows
     as_text = [{k: "" if v is None else str(v) for k, v in row.items()} for row in rows]
     assert list(csv.DictReader(io.StringIO(read[".csv"].decode()))) == as_text
+
+
+@pytest.mark.parametrize("integers", [(5_000_000, None, 9), ()], ids=["rows", "none"])
+def test_every_format_is_read_back_as_it_was_written(tmp_path, integers):
+    slot = slot_of(unit(*integers))
+    for path in publish_slot(slot, tmp_path, tuple(FORMATS)):
+        assert READERS[path.suffix[1:]](path).select(SCHEMA.names).to_pylist() == rows_of(slot), path
 
 
 def test_the_same_slot_twice_is_the_same_bytes(tmp_path):

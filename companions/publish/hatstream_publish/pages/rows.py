@@ -1,21 +1,15 @@
 """Result files read back: the rows that sinks wrote, of any format, as one table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet as pq
 
-from dpops import statistics
 from pipelines.errors import InputError
 from transforms.releases.periods.products import PRODUCTS
-from transforms.sinks.published import READERS
-from transforms.sinks.rows import NOTES, SCHEMA
+from transforms.sinks.readers import DAMAGE, READERS, TYPES, without_empty
+from transforms.sinks.rows import SCHEMA
 
 HATS = "hats"
 """What rows of slots are called, beside the names of coarser products."""
@@ -25,18 +19,8 @@ LIVE_MECHANISM = "-live"
 """Ends the mechanism's name of values that were published while their day lasted."""
 
 _KEY = ("slot_start", "cell", "statistic")
-_OUTPUTS = [output for statistic in statistics.registered().values() for output in statistic.extras]
-_EXTRAS: dict[str, pa.DataType] = {
-    **NOTES,
-    **{f"{output.name}{end}": pa.float64() for output in _OUTPUTS for end in ("", "_lower95", "_upper95")},
-    **{output.name: pa.list_(pa.float64()) for output in _OUTPUTS if output.is_list},
-    "vehicles": pa.int64(),
-    "reports": pa.int64(),
-}
-"""Columns that only some rows have. Instants (slot_start_at) are left out: they say what the texts say."""
 MOST = 1e9
 """No statistic of speeds is as far from 0."""
-TYPES: Mapping[str, pa.DataType] = {field.name: field.type for field in SCHEMA} | _EXTRAS
 
 
 def read_rows(paths: Sequence[str]) -> pa.Table:
@@ -81,7 +65,7 @@ def read_results(paths: Sequence[str]) -> dict[str, pa.Table]:
     of = pc.fill_null(table["product"], HATS)
     there = set(of.unique().to_pylist())
     names = [name for name in (HATS, *PRODUCTS) if name in there]
-    return {name: each_once(_without_empty(table.filter(pc.equal(of, name)))) for name in names}
+    return {name: each_once(without_empty(table.filter(pc.equal(of, name)))) for name in names}
 
 
 def check_origin(rows: pa.Table, name: str, spec_id: str) -> None:
@@ -94,12 +78,6 @@ def check_origin(rows: pa.Table, name: str, spec_id: str) -> None:
 def is_live(rows: pa.Table) -> pa.ChunkedArray:
     """Says of each row whether it was published while its day lasted."""
     return pc.ends_with(rows["mechanism"], LIVE_MECHANISM)
-
-
-def _without_empty(table: pa.Table) -> pa.Table:
-    """Leaves out the columns that another product's rows brought."""
-    there = [name for name in table.column_names if name not in _EXTRAS or table[name].null_count < table.num_rows]
-    return table.select(there)
 
 
 def each_once(table: pa.Table) -> pa.Table:
@@ -128,14 +106,14 @@ def _refuse_different(rows: pa.Table) -> None:
 def read_one(path: Path) -> pa.Table:
     """Reads a result file, or a table of a published folder. Raises InputError."""
     kind = path.suffix.removeprefix(".")
-    if kind not in _READERS:
-        raise InputError(f"{path} is no result file: it must end in {', '.join(f'.{name}' for name in _READERS)}")
+    if kind not in READERS:
+        raise InputError(f"{path} is no result file: it must end in {', '.join(f'.{name}' for name in READERS)}")
     try:
-        table = _READERS[kind](path)
+        table = READERS[kind](path)
         table = _as_released(table) if "value_of" in table.column_names else table
         names = [name for name in TYPES if name in SCHEMA.names or name in table.column_names]
         rows = pa.table({name: table[name].cast(TYPES[name]) for name in names})
-    except (pa.ArrowException, KeyError, ValueError, TypeError, AttributeError, msgspec.MsgspecError):
+    except DAMAGE:
         raise InputError(f"{path} is no result file of hatstream, or it is damaged") from None
     for name in rows.column_names:
         if pa.types.is_floating(TYPES[name]) and pc.any(pc.greater(pc.abs(rows[name]), MOST)).as_py():
@@ -154,37 +132,3 @@ def _as_released(table: pa.Table) -> pa.Table:
         columns[name] = columns.pop(f"own_{name}", table[name])
     missing = {name: pa.nulls(table.num_rows, TYPES[name]) for name in SCHEMA.names if name not in columns}
     return pa.table(columns | missing)
-
-
-def _of_rows(rows: Sequence[Any]) -> pa.Table:
-    names = rows[0].keys() if rows else SCHEMA.names
-    return pa.table({name: pa.array([row[name] for row in rows], TYPES.get(name)) for name in names if name in TYPES})
-
-
-def _csv(path: Path) -> pa.Table:
-    lists = [name for name, kind in TYPES.items() if pa.types.is_list(kind)]
-    types = {name: pa.string() if name in lists else kind for name, kind in TYPES.items()}
-    options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
-    table = pyarrow.csv.read_csv(path, convert_options=options)
-    for name in set(lists) & set(table.column_names):
-        decoded = [None if text is None else msgspec.json.decode(text) for text in table[name].to_pylist()]
-        table = table.set_column(table.column_names.index(name), name, pa.array(decoded, TYPES[name]))
-    return table
-
-
-def _jsonl(path: Path) -> pa.Table:
-    """Reads JSON lines, with types said beforehand: texts of times would become instants without their offset."""
-    options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(TYPES), unexpected_field_behavior="ignore")
-    table = pyarrow.json.read_json(path, parse_options=options)
-    if all(table[name].null_count == table.num_rows > 0 for name in _KEY):
-        raise ValueError("no result rows")
-    return _without_empty(table)
-
-
-_READERS: Mapping[str, Callable[[Path], pa.Table]] = {
-    "parquet": lambda path: pq.read_table(path, partitioning=None),
-    "csv": _csv,
-    "jsonl": _jsonl,
-    "avro": lambda path: _of_rows(READERS["avro"](path)),
-    "geojson": lambda path: _of_rows(READERS["geojson"](path)),
-}
