@@ -178,10 +178,10 @@ def _(_watermark: Any) -> Any:
     return lambda *given: replace(_watermark(*given), by_own_times=False)
 
 
-@mutant("file-time-of-the-producer", "live-folder", "transforms.sources.growing_folder:_at_ns")
-def _(_at_ns: Any) -> Any:
+@mutant("file-time-of-the-producer", "live-folder", "transforms.sources.growing_folder:_at_ms")
+def _(_at_ms: Any) -> Any:
     """Under secret counts a file of a growing folder came when its producer says, not when it was put there."""
-    return lambda entry, _by_kernel: _at_ns(entry, False)
+    return lambda entry, by_kernel: _at_ms(entry, by_kernel=False)  # noqa: ARG005
 
 
 @mutant("own-time-ends-the-pipeline", "library-unbounded", "transforms.sources.elements:_AsTheyCome._own_times")

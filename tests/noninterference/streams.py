@@ -38,6 +38,7 @@ from transforms.records import REFUSED, KeyedTally, TallyBytes
 from transforms.sources import growing_folder, kafka, kafka_clock, kafka_partition
 from transforms.sources.kafka_partition import PartitionStart, Poll
 from transforms.sources.topic import Topic
+from transforms.sources.unbounded import Names
 from transforms.steps.lateness import windows
 from transforms.time.stream_calendar import slots_from
 
@@ -90,7 +91,7 @@ class Stream:
         folder = town.folder / "growing"
         folder.mkdir()
         source = streaming.folder_source(spec, folder, start_s)
-        reader = ByHand(growing_folder._WatchFolder(source.watermark), growing_folder._Names(), str(source.folder))
+        reader = ByHand(growing_folder._WatchFolder(source.watermark), Names(), str(source.folder))
         clock = Clock()
         for at_s, reports in self._by_poll(feed, start_s):
             for name, part in _files(reports, at_s - self.poll_s, at_s):
@@ -99,9 +100,7 @@ class Stream:
                 patch.setattr(growing_folder, "time", SimpleNamespace(time_ns=lambda at_s=at_s: (at_s + 1) * 10**9))
                 patch.setattr(growing_folder, "os", SimpleNamespace(**{**vars(os), "scandir": scandir}))
                 clock = _played(clock, reader)
-        return Fed(
-            clock.advance_watermark_to_infinity(), beam.FlatMap(partial(growing_folder.read_file, layout=source.layout))
-        )
+        return Fed(clock.advance_watermark_to_infinity(), beam.FlatMap(source.read))
 
 
 def by_poll(feed: Feed, start_s: int, poll_s: int, hours: float) -> Iterator[tuple[int, list[Report]]]:
@@ -205,17 +204,17 @@ def _put(reports: Sequence[Report], path: Path, start_s: int) -> None:
 
 
 @contextmanager
-def scandir(folder: Path) -> Iterator[Iterator[Any]]:
+def scandir(folder: str) -> Iterator[Iterator[Any]]:
     """Files whose kernel's time is the one that begins their names."""
     yield (
         SimpleNamespace(
             name=path.name,
-            is_file=path.is_file,
+            path=path,
             stat=lambda path=path, **_: SimpleNamespace(
                 st_ctime_ns=int(path.stem.split("-")[0]) * 10**9, st_mtime_ns=path.stat().st_mtime_ns
             ),
         )
-        for path in folder.iterdir()
+        for path in Path(folder).iterdir()
     )
 
 

@@ -14,17 +14,22 @@ from tests.stream.by_hand import STEPS, ByHand, Counters
 from tests.transforms.inputs import good_row, json_line, mapped, table
 from transforms import counters
 from transforms.sources import growing_folder as growing
-from transforms.sources.growing_folder import VANISHED, NamesRead, _Names, _Tracker, _WatchFolder, read_file
+from transforms.sources.growing_folder import NamesRead, ReadGrowing, _WatchFolder
+from transforms.sources.unbounded import Names, NamesTracker
 from transforms.time.watermark import Watermark
 
 LAG_S = 5
 OLD_S = 1_700_000_000
 
 
+def read_file(path, layout):
+    return ReadGrowing(Path(), Watermark(0), mapped(layout)).read(path)
+
+
 class Folder:
     def __init__(self, path):
         self.path = path
-        self.reader = ByHand(_WatchFolder(Watermark(LAG_S)), _Names(), str(path))
+        self.reader = ByHand(_WatchFolder(Watermark(LAG_S)), Names(), str(path))
 
     def add(self, name, at_s=OLD_S, payload=b"{}\n"):
         part = self.path / f".{name}"
@@ -78,10 +83,10 @@ def test_a_name_that_is_not_utf8_is_a_name(tmp_path, layout):
     else:
         pq.write_table(pa.Table.from_batches([table([good_row()])]), tmp_path / "x")
         (tmp_path / "x").rename(os.fsdecode(path))
-    reader = ByHand(_WatchFolder(Watermark(LAG_S)), _Names(), str(tmp_path))
+    reader = ByHand(_WatchFolder(Watermark(LAG_S)), Names(), str(tmp_path))
     (element,) = reader.step()
     assert element.value == path
-    assert sum(batch.table.num_rows for batch in read_file(element.value, mapped(layout))) == 1
+    assert sum(batch.table.num_rows for batch in read_file(element.value, layout)) == 1
 
 
 def test_a_restored_checkpoint_hands_over_the_same_files_again(folder):
@@ -95,7 +100,6 @@ def test_a_restored_checkpoint_hands_over_the_same_files_again(folder):
 
 def test_many_files_come_a_few_at_a_time_without_a_pause(folder, monkeypatch):
     monkeypatch.setattr(growing, "POLL_FILES", 2)
-    monkeypatch.setattr(growing.look, "__defaults__", (2,))
     for i in range(5):
         folder.add(f"f{i}", OLD_S + i)
     assert folder.step() == ["f0", "f1"]
@@ -123,25 +127,31 @@ def test_under_secret_counts_a_files_time_is_the_kernels_whatever_its_producer_s
     """A file that was held up keeps its time of modification, by which others' files would decide whether it counts."""
     by_own = Folder(tmp_path / "own")
     by_own.path.mkdir()
-    by_own.reader = ByHand(_WatchFolder(Watermark(LAG_S, by_own_times=True)), _Names(), str(by_own.path))
+    by_own.reader = ByHand(_WatchFolder(Watermark(LAG_S, by_own_times=True)), Names(), str(by_own.path))
     before_s = time.time() - 1
     by_own.add("a", OLD_S)
     (tmp_path / "elsewhere").write_bytes(b"{}\n")
     (by_own.path / "link").symlink_to(tmp_path / "elsewhere")
-    times_ms = {file.name: file.at_ms for file in growing.look(by_own.path, frozenset(), by_kernel=True).unread}
+    with os.scandir(by_own.path) as entries:
+        there = {entry.name: entry for entry in entries}
+    times_ms = {name: growing._at_ms(entry, by_kernel=True) for name, entry in there.items()}
     assert set(times_ms) == {"a", "link"}
     assert all(before_s < at_ms / 1_000 <= time.time() for at_ms in times_ms.values())
-    assert growing.look(by_own.path, frozenset()).unread[0].at_ms == 1_000 * OLD_S
+    assert growing._at_ms(there["a"], by_kernel=False) == 1_000 * OLD_S
     (first, _) = by_own.reader.step()
     assert before_s - LAG_S - 10 < first.timestamp.micros / 1e6
 
 
 @pytest.mark.parametrize("of_link_and_file", [(5, 7), (7, 5)])
-def test_a_link_came_when_it_was_made_or_its_file_was_whatever_was_later(of_link_and_file):
+def test_a_link_came_when_it_was_made_or_its_file_was_whatever_was_later(of_link_and_file, tmp_path):
+    (tmp_path / "a").touch()
+    times_ns = [at_ms * 10**6 for at_ms in of_link_and_file]
     entry = SimpleNamespace(
-        stat=lambda follow_symlinks=True: SimpleNamespace(st_ctime_ns=of_link_and_file[follow_symlinks])
+        name="a",
+        path=tmp_path / "a",
+        stat=lambda follow_symlinks=True: SimpleNamespace(st_ctime_ns=times_ns[follow_symlinks]),
     )
-    assert growing._at_ns(entry, True) == 7
+    assert growing._at_ms(entry, by_kernel=True) == 7
 
 
 def test_a_folder_that_is_away_is_waited_for_said_once_and_is_not_silence(tmp_path, caplog):
@@ -174,7 +184,7 @@ def test_names_of_files_that_are_gone_are_forgotten_when_there_are_many(folder, 
 
 
 def test_a_split_leaves_nothing_to_the_part_that_is_done():
-    tracker = _Tracker(NamesRead(frozenset({"a"})))
+    tracker = NamesTracker(NamesRead(frozenset({"a"})))
     assert tracker.try_split(0.5) is None
     done, rest = tracker.try_split(0)
     assert (done.closed, rest) == (True, NamesRead(frozenset({"a"})))
@@ -183,13 +193,13 @@ def test_a_split_leaves_nothing_to_the_part_that_is_done():
 
 
 def test_a_file_that_cannot_be_decoded_or_has_gone_is_one_refused_row(tmp_path, monkeypatch):
-    counts = Counters(monkeypatch, "transforms.sources.growing_folder").counts
+    counts = Counters(monkeypatch, *STEPS).counts
     broken = tmp_path / "x.avro"
     broken.write_bytes(b"no Avro")
-    (refused,) = read_file(os.fsencode(broken), mapped("avro"))
+    (refused,) = read_file(os.fsencode(broken), "avro")
     assert (refused.value.reason, refused.value.rows) == (counters.UNREADABLE_FILE, 1)
-    (refused,) = read_file(os.fsencode(tmp_path / "absent"), mapped("avro"))
-    assert refused.value.reason == VANISHED
+    (refused,) = read_file(os.fsencode(tmp_path / "absent"), "avro")
+    assert refused.value.reason == counters.VANISHED_FILE
     assert counts["rows"] == 2
 
 
@@ -197,7 +207,7 @@ def test_a_good_file_gives_its_rows_and_counts_its_bad_ones(tmp_path, monkeypatc
     counts = Counters(monkeypatch, *STEPS).counts
     path = tmp_path / "x.jsonl"
     path.write_bytes(json_line(good_row()) + b"\nbroken\n")
-    refused, batch = read_file(os.fsencode(path), mapped("jsonl"))
+    refused, batch = read_file(os.fsencode(path), "jsonl")
     assert (refused.value.reason, refused.value.rows) == ("malformed", 1)
     assert batch.table.num_rows == 1
     assert counts["rows"] == 2

@@ -13,14 +13,13 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.restriction_trackers import OffsetRange
-from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.pvalue import PBegin, PCollection
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from transforms.records import KeyedTally, TallyBytes
 from transforms.sources.known_elements import KnownElements
-from transforms.sources.unbounded import UnboundedProvider
+from transforms.sources.unbounded import PROMISE, UnboundedProvider
 from transforms.steps.lateness import windows
 from transforms.time.calendar import Timetable
 from transforms.time.stream_calendar import slots_from
@@ -60,7 +59,6 @@ class _Slots(UnboundedProvider):
 
 
 _SLOTS = beam.DoFn.RestrictionParam(_Slots())
-_PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 
 class _Beat(beam.DoFn):
@@ -73,7 +71,7 @@ class _Beat(beam.DoFn):
         self,
         element: tuple[int, int],
         tracker: Any = _SLOTS,
-        estimator: Any = _PROMISE,
+        estimator: Any = PROMISE,
     ) -> Iterator[Any]:
         end_s = element[1]
         until_s = int(time.time()) - self._wait_s + 1

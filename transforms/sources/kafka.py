@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 from apache_beam.io.restriction_trackers import OffsetRange
-from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
@@ -25,7 +24,7 @@ from transforms.sources.kafka_clock import PRODUCER_TIME
 from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import NO_END, UnboundedProvider
+from transforms.sources.unbounded import NO_END, PROMISE, UnboundedProvider, late_from, move, promised_by
 from transforms.steps.observe import counted
 from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
@@ -72,7 +71,6 @@ class _Offsets(UnboundedProvider):
 
 
 _OFFSETS = beam.DoFn.RestrictionParam(_Offsets())
-_PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 
 class _ReadPartition(beam.DoFn):
@@ -91,7 +89,7 @@ class _ReadPartition(beam.DoFn):
         self,
         element: PartitionStart,
         tracker: Any = _OFFSETS,
-        estimator: Any = _PROMISE,
+        estimator: Any = PROMISE,
     ) -> Iterator[Any]:
         start = PartitionStart(*element)
         position = tracker.current_restriction().start
@@ -101,32 +99,22 @@ class _ReadPartition(beam.DoFn):
         _count(poll)
         pause_s = 0 if len(poll.payloads) >= self._most else PAUSE_S
         poll, refused = _stamped_by_broker(poll) if self._watermark.by_own_times else (poll, 0)
-        held = estimator.current_watermark()
-        promised = self._watermark.first if held is None else held
-        yield from self._handed_over(poll, promised)
+        yield from self._handed_over(poll, estimator)
         if refused:
-            yield TimestampedValue(Messages([], poll.timestamps_ms[:0], refused), element_time(promised))
-        newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms)
-        promise = self._watermark.after(promised, newest_ms, poll.at_ms, poll.idle) if poll.outage_over else promised
-        if promise is not None and promise != held:
-            estimator.set_watermark(promise)
+            yield TimestampedValue(
+                Messages([], poll.timestamps_ms[:0], refused), element_time(promised_by(estimator, self._watermark))
+            )
+        newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms) if poll.outage_over else None
+        move(estimator, self._watermark, newest_ms, poll.at_ms, idle=poll.idle and poll.outage_over)
         tracker.defer_remainder(Duration(seconds=pause_s))
 
-    def _handed_over(self, poll: Poll, promised: Timestamp | None) -> Iterator[Any]:
+    def _handed_over(self, poll: Poll, estimator: Any) -> Iterator[Any]:
         """Yields a poll's messages and from when on their events are late: one time for all, or each with its own."""
-        if not poll.payloads:
-            return
-        time = element_time(promised)
-        if not self._watermark.by_own_times:
-            yield TimestampedValue(Messages(poll.payloads, poll.timestamps_ms), time)
-            return
-        own_us = self._watermark.own_times(poll.timestamps_ms)
-        if behind := int(np.count_nonzero(self._watermark.is_behind(promised, own_us))):
-            Metrics.counter(counters.NAMESPACE, counters.OVERTAKEN).inc(behind)
-        for at_us in np.unique(own_us).tolist():
-            chosen = np.flatnonzero(own_us == at_us)
+        late_us = late_from(self._watermark, estimator, poll.timestamps_ms)
+        for at_us in np.unique(late_us).tolist():
+            chosen = np.flatnonzero(late_us == at_us)
             payloads = [poll.payloads[i] for i in chosen.tolist()]
-            yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), max(time, Timestamp(micros=at_us)))
+            yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
 
     def _partition(self, start: PartitionStart) -> Partition:
         if start.partition not in self._open:

@@ -1,12 +1,22 @@
-"""A restriction of positions without an end, for sources that an engine stops and starts but never divides."""
+"""Restrictions without an end, of positions or names, for sources that an engine stops and starts but never divides."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from apache_beam.io.iobase import RestrictionProgress
+import apache_beam as beam
+import numpy as np
+from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.utils.timestamp import Timestamp
+
+from dpops.types import Int64s
+from transforms import counters
+from transforms.steps.metrics import count
+from transforms.time.watermark import Watermark, element_time
 
 NO_END = 2**62
+PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 
 class UnboundedTracker(OffsetRestrictionTracker):
@@ -35,3 +45,78 @@ class UnboundedProvider(RestrictionProvider):
 
     def truncate(self, element: Any, restriction: Any) -> None:
         """Leaves nothing to be read after a drain."""
+
+
+class NamesRead(NamedTuple):
+    """A restriction. closed: of the part that a split left behind, which reads nothing more."""
+
+    names: frozenset[str]
+    closed: bool = False
+
+
+class NamesTracker(RestrictionTracker):
+    """Claims the set of names that are read after a look."""
+
+    def __init__(self, restriction: NamesRead) -> None:
+        self._restriction = restriction
+
+    def current_restriction(self) -> NamesRead:
+        return self._restriction
+
+    def try_claim(self, position: frozenset[str]) -> bool:
+        if not self._restriction.closed:
+            self._restriction = NamesRead(position)
+        return not self._restriction.closed
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[NamesRead, NamesRead] | None:
+        if fraction_of_remainder != 0 or self._restriction.closed:
+            return None
+        rest, self._restriction = self._restriction, self._restriction._replace(closed=True)
+        return self._restriction, rest
+
+    def check_done(self) -> None:
+        if not self._restriction.closed:
+            raise ValueError("a folder is never read to its end")
+
+    def current_progress(self) -> RestrictionProgress:
+        return RestrictionProgress(fraction=0.0)
+
+    def is_bounded(self) -> bool:
+        return False
+
+
+class Names(UnboundedProvider):
+    """Tracks the names that were read."""
+
+    def initial_restriction(self, element: str) -> NamesRead:  # noqa: ARG002
+        return NamesRead(frozenset())
+
+    def create_tracker(self, restriction: NamesRead) -> NamesTracker:
+        return NamesTracker(restriction)
+
+
+NAMES = beam.DoFn.RestrictionParam(Names())
+
+
+def promised_by(estimator: Any, rule: Watermark) -> Timestamp | None:
+    """Reads what a source has promised."""
+    return estimator.current_watermark() or rule.first
+
+
+def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *, idle: bool) -> None:
+    """Moves a source's promise, as its rule has it after a poll."""
+    promise = rule.after(promised_by(estimator, rule), newest_ms, now_ms, idle)
+    if promise is not None and promise != estimator.current_watermark():
+        estimator.set_watermark(promise)
+
+
+def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
+    """Finds from when on events of what was received then are late, in microseconds; counts what came behind."""
+    promised = promised_by(estimator, rule)
+    first_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
+    if not rule.by_own_times:
+        return first_us
+    own_us = rule.own_times(received_ms)
+    if behind := int(np.count_nonzero(rule.is_behind(promised, own_us))):
+        count(counters.OVERTAKEN, behind)
+    return np.maximum(own_us, first_us)

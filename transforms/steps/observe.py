@@ -52,6 +52,12 @@ def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
         failpoint("read")
 
 
+def refused_file(reason: str) -> Iterator[Refusal]:
+    """Yields the dead letter of a whole file, which counts as one row."""
+    count(counters.ROWS)
+    yield from dead_letters("read", {reason: 1})
+
+
 @dataclass
 class Parse(Parting[PCollection[RawBatch]]):
     """PCollection[RawBatch] -> main: Observations; refused: Refused."""
