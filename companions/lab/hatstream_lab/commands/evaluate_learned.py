@@ -8,7 +8,6 @@ from rich.table import Table
 
 from hatstream_lab.commands.evaluation_results import Results
 from hatstream_lab.evaluation import learned_tables as tables
-from hatstream_lab.evaluation import past
 from hatstream_lab.evaluation.classes import read_spread_city, spread_errors
 from hatstream_lab.evaluation.feed import Feed
 from hatstream_lab.evaluation.learned_errors import Evaluated, evaluated
@@ -16,13 +15,6 @@ from hatstream_lab.evaluation.live import evaluated_live, live_table
 from hatstream_lab.evaluation.truth import TrueCity, read_city
 from pipelines.commands.options import progress_bars
 from pipelines.errors import UsageError
-from hatstream_lab.commands.evaluation_results import Results
-from hatstream_lab.evaluation import learned_tables as tables
-from hatstream_lab.evaluation.classes import read_spread_city, spread_errors
-from hatstream_lab.evaluation.feed import Feed
-from hatstream_lab.evaluation.learned_errors import Evaluated, evaluated
-from hatstream_lab.evaluation.live import evaluated_live, live_table
-from hatstream_lab.evaluation.truth import TrueCity, read_city
 from pipelines.specification.classes import classes_asked
 
 
