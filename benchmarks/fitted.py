@@ -25,7 +25,7 @@ from hatstream_lab.evaluation.truth import TrueCity, read_city
 OF_ESTIMATES = (
     *("OVERDISPERSION", "ANCHOR_SD", "KEPT", "CITY_SPREAD", "SLOPE_KMH", "REPORTS", "SPREAD_POWER"),
     *("FLOOR_SD", "LEFT", "MORE_VEHICLES", "UNSAID"),
-    *("MOST_LOG_VARIANCE", "MOST_MISSED", "LEAST_EXPLAINED", "MOST_CITY_VARIANCE"),
+    *("MOST_LOG_VARIANCE", "MOST_MISSED", "LEAST_EXPLAINED", "MOST_CITY_VARIANCE", "MOST_OFF_CENTRE_KMH"),
 )
 """Those that are read where they are used; strengths and the law's variances are read once, when loaded."""
 

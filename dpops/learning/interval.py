@@ -89,9 +89,12 @@ def missed(field: Field) -> float:
 
 
 def held_back(field: Field) -> bool:
-    """Says whether too little is known of the whole city: of its speeds, of its weight, or whether it has a pattern."""
+    """Says whether too little is known of the whole city: of its speeds, of its weight, or whether it has a pattern.
+
+    Or whether its speeds lie far from where the day's last look expected them: sums divided by another day's weight do.
+    """
     seen = field.explained >= fitted.LEAST_EXPLAINED and field.city_variance <= fitted.MOST_CITY_VARIANCE
-    return not seen or missed(field) > fitted.MOST_MISSED
+    return not seen or missed(field) > fitted.MOST_MISSED or field.off_centre_kmh >= fitted.MOST_OFF_CENTRE_KMH
 
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:

@@ -52,6 +52,7 @@ class Field:
     repeats: of groups, in how many of their HATs one vehicle is. is_seen: of groups, whether what is released of them
     shows by itself that there are vehicles enough. misweighed: of groups, whether what vehicles that
     stand may weigh decides their mean more than all else does that is not known.
+    off_centre_kmh: how far the day's mean lies from that of the centres of its last look; 0 of a day to come.
     """
 
     values: Float64s
@@ -73,6 +74,7 @@ class Field:
     repeats: Float64s | float = 1.0
     is_seen: "np.typing.NDArray[np.bool_] | bool" = True
     misweighed: "np.typing.NDArray[np.bool_] | bool" = False
+    off_centre_kmh: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class Learned:
         usual = self.counts.hats(self.state.design, described.day.hours)
         deviations = self.means.deviations(len(self.means.own) - 1 - back)
         field = self._field(described.weights, usual, deviations, described.day.hours)
-        return _with_single_hats(field, described)
+        return _with_single_hats(replace(field, off_centre_kmh=_off_centre_kmh(field, described.day)), described)
 
     def _field(self, weights: Float64s, usual: Float64s, deviations: Deviations, hours: Int64s) -> Field:
         facts = self.state.facts
@@ -339,6 +341,13 @@ def _gain(variance: Float64s, precision: Float64s) -> Float64s:
     """Computes what part of an observation's surprise is believed."""
     part: Float64s = variance * precision / (1 + variance * precision)
     return part
+
+
+def _off_centre_kmh(field: Field, day: DayValues) -> float:
+    """Computes how far a day's believed mean lies from the mean of its last look's centres."""
+    if not day.looks:
+        return 0.0
+    return abs(float(np.average(field.values - day.looks[-1].centre, weights=field.weights)))
 
 
 def _with_single_hats(field: Field, described: _Day) -> Field:

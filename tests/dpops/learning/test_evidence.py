@@ -71,12 +71,12 @@ def with_two_at_night() -> State:
                 LevelValues(
                     groups=groups,
                     weights=groups.totals(weights) + noise[0],
-                    speeds=groups.totals(weights * (means - 20)) + 7 * noise[1],
+                    speeds=groups.totals(weights * (means - 25)) + 7 * noise[1],
                     weight_variance=1.0,
                     speed_variance=49.0,
                 )
             )
-        stage = StageValues(centre=np.full(weights.shape, 20.0), levels=tuple(levels))
+        stage = StageValues(centre=np.full(weights.shape, 25.0), levels=tuple(levels))
         state = after_day(state, DayValues(hours=HOURS, stages=(stage,)))
     return state
 

@@ -235,10 +235,22 @@ def field_of_four_days() -> Field:
     return learned(after(4, 0.1)).estimate()
 
 
-def seen(unknown: float, *, larger: float = 1.0, city_variance: float = 0.0, explained: float = 10.0) -> Field:
+def seen(
+    unknown: float,
+    *,
+    larger: float = 1.0,
+    city_variance: float = 0.0,
+    explained: float = 10.0,
+    off_centre_kmh: float = 0.0,
+) -> Field:
     """A city of which so much is known."""
     return replace(
-        field_of_four_days(), unknown=unknown, larger=larger, city_variance=city_variance, explained=explained
+        field_of_four_days(),
+        unknown=unknown,
+        larger=larger,
+        city_variance=city_variance,
+        explained=explained,
+        off_centre_kmh=off_centre_kmh,
     )
 
 
@@ -257,6 +269,38 @@ def test_a_city_that_looks_larger_than_was_declared_is_held_back_sooner() -> Non
 def test_a_city_whose_weight_is_hardly_known_is_held_back_however_sure_its_speeds_look() -> None:
     assert not held_back(seen(0.3, city_variance=0.14))
     assert held_back(seen(0.3, city_variance=0.16))
+
+
+def test_a_city_that_looks_far_from_its_last_centres_is_held_back() -> None:
+    assert not held_back(seen(0.3, off_centre_kmh=3.9))
+    assert held_back(seen(0.3, off_centre_kmh=4.0))
+
+
+def second_day(traffic: float, above_kmh: float) -> Field:
+    """Of a city whose first day had that part of its traffic, looked at around centres so far above the truth."""
+    of = design()
+    first, second = (released_day(of, 1.0, seed, truth(of)[1] + above) for seed, above in ((0, 0.0), (1, above_kmh)))
+    (stage,) = first.stages
+    levels = tuple(
+        replace(level, weights=traffic * level.weights, speeds=traffic * level.speeds) for level in stage.levels
+    )
+    quiet = replace(first, stages=(replace(stage, levels=levels),))
+    return learned(taken_in(taken_in(State.new(of, FACTS), quiet), second)).estimate()
+
+
+def bias(field: Field) -> float:
+    weights, means = truth(design())
+    return float(np.average(field.values - means, weights=weights))
+
+
+def test_a_day_that_another_days_weight_makes_wrong_is_held_back() -> None:
+    wrong, good, surprising = second_day(0.1, 6.0), second_day(1.0, 2.0), second_day(1.0, 6.0)
+    assert bias(wrong) < -1.5
+    assert max(abs(bias(good)), abs(bias(surprising))) < 0.3
+    assert not held_back(replace(wrong, off_centre_kmh=0.0)), "no other rule sees it"
+    assert held_back(wrong)
+    assert not held_back(good)
+    assert held_back(surprising), "the price: a day that really is so far from what was expected"
 
 
 def test_a_city_whose_pattern_may_be_noise_is_held_back() -> None:
