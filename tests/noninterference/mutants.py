@@ -1,5 +1,6 @@
 """Leaks, one by one: each is a wrong implementation that the gate must find, by the case that it names."""
 
+import hashlib
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -165,6 +166,36 @@ def _(seal_stage: Any) -> Any:
     def mutated(sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
         louder = stage.spread + int(np.abs(sums.weights).max() // 1000)
         return seal_stage(sums, replace(stage, spread=louder), *more, **named)
+
+    return mutated
+
+
+@mutant("noise-of-a-seed", "entropy", "tests.noninterference.sealed:PRELUDE")
+def _(_prelude: Any) -> Any:
+    """`dpops.noise.words` draws from a generator with a seed, in every process the same."""
+    return (
+        "import os, numpy; real = os.urandom; os.urandom = numpy.random.default_rng(7).bytes\n"
+        "import dpops.noise.words; os.urandom = real\n"
+    )
+
+
+@mutant("live-slots-forget-the-days-share", "shares-of-a-day", "transforms.releases.live.release:LiveRelease._stage")
+def _(_stage: Any) -> Any:
+    """Live slots of a day with a smaller part of the total are those of a whole one."""
+
+    def mutated(self: Any, *more: Any) -> Any:
+        return _stage(replace(self, policy=replace(self.policy, by_day=None)), *more)
+
+    return mutated
+
+
+@mutant("digest-without-a-key", "keyed-digests", "transforms.releases.periods.stages:drawn_facts")
+def _(drawn_facts: Any) -> Any:
+    """The digest of a stage's sums needs no key: who reads the ledger finds small sums by trying all."""
+
+    def mutated(sums: Any, *more: Any) -> Any:
+        plain = hashlib.sha256(b"".join(column.tobytes() for column in sums)).hexdigest()
+        return {**drawn_facts(sums, *more), "digest": plain}
 
     return mutated
 

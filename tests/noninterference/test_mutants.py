@@ -7,10 +7,11 @@ from tests.noninterference.cases import CASES, PAST, SLOW
 from tests.noninterference.machine import Found
 from tests.noninterference.mutating import MUTANTS, Mutant, broken
 from tests.noninterference.neighbours import heavy
+from tests.noninterference.sealed import SEALED
 from tests.noninterference.spans import Month
 
 REGISTERED = (mutants, mutants_published)
-ALL = {**CASES, **PAST, **SLOW, "neighbours": lambda: heavy("jsonl", 200), "machine": Found, "28-days": Month}
+ALL = {**CASES, **PAST, **SLOW, **SEALED, "neighbours": lambda: heavy("jsonl", 200), "machine": Found, "28-days": Month}
 QUICK = (
     "type-of-a-batch",
     "noise-by-the-data",
@@ -19,6 +20,8 @@ QUICK = (
     "row-order",
     "sums-in-float32",
     "sequence-numbers",
+    "live-slots-forget-the-days-share",
+    "digest-without-a-key",
 )
 
 

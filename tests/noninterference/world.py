@@ -134,7 +134,7 @@ def compared(world: World, history: History, *, is_apart: bool = False) -> tuple
 
 def watched(spec: str, feed: Feed, history: History) -> Town:
     """A history in a folder that has the same name every time, on an account that was opened once."""
-    folder = _place_of(spec)
+    folder = opened(spec)
     home = folder.with_name("town")
     shutil.rmtree(home, ignore_errors=True)
     town = Town(Path(shutil.copytree(folder, home)))
@@ -181,7 +181,7 @@ def still_clock() -> Iterator[None]:
 
 
 @cache
-def _place_of(spec: str) -> Path:
+def opened(spec: str) -> Path:
     """A folder with the specification, the account opened and its key made; to be copied."""
     kept = TemporaryDirectory(prefix="gate-", dir=IN_MEMORY)
     _KEPT.append(kept)

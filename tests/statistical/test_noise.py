@@ -6,7 +6,6 @@ Power: every wrong sampler named here is rejected with probability above 1 - 1e-
 """
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -253,8 +252,3 @@ def _masses(cells: Cells, scale: Fraction) -> NDArray[np.float64]:
     edges = cells.edges.tolist()
     inner = [laplace_mass(low, high - 1, scale) for low, high in pairwise(edges)]
     return np.array([laplace_below(edges[0], scale), *inner, laplace_below(1 - edges[-1], scale)])
-
-
-def test_noise_is_the_operating_system_s():
-    """Outside of this folder, tests draw noise that repeats: what runs in earnest must not."""
-    assert Noise()._entropy is os.urandom
