@@ -9,7 +9,7 @@ from tests.city import DAYS
 from tests.noninterference import feeds, local
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
 from tests.noninterference.published import portal, server
-from tests.noninterference.roads import Job, bounded_library, cluster, everything, reports
+from tests.noninterference.roads import Job, a_file_a_vehicle, bounded_library, cluster, everything, reports
 from tests.noninterference.streams import Stream, UnboundedLibrary
 from tests.noninterference.world import Feed, History, Report, World, differences
 
@@ -17,6 +17,14 @@ SECRET, OPEN = levels_city.SPEC, city.SPEC
 DELTA = SECRET.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }").replace(
     'per = "period"', 'per = "period"\ndelta = 1e-6'
 )
+GDP = DELTA.replace('adjacency = "add-remove"', 'adjacency = "add-remove"\naccounting = "gdp"')
+PRODUCTS = "".join(f'[[output]]\nproduct = "{name}"\n' for name in ("cell-day", "parent-hour", "city-hour")) + (
+    '[[output]]\nproduct = "cell-part"\nparts = ["08:00-10:00"]\n'
+)
+OF_PLACES = "".join(f'[[output]]\nproduct = "place-{name}"\n' for name in ("standing", "day", "slot")) + (
+    '[[output]]\nproduct = "place-part"\nparts = ["08:00-10:00"]\n'
+)
+BY_FILE = OPEN.replace('vehicle = "bus"', 'vehicle = "{file}"')
 PLACES = DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,") + "[places]\nresolution = 9\n"
 STREETS = PLACES.replace("resolution = 9", 'file = "streets.geojson"').replace(
     'speed = "v"', 'heading = "h", speed = "v"'
@@ -104,9 +112,11 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "only-refused-rows": lambda: Case(World(SECRET, STRANGE[3:6], []), Job()),
     "one-vehicle-alone": lambda: Case(World(SECRET, bus(), []), Job()),
     "with-delta": lambda: with_and_without(DELTA, bus(), Job()),
+    "gdp": lambda: with_and_without(GDP + PRODUCTS, bus(), Job()),
+    "a-file-a-vehicle-public-counts": lambda: at_other_speeds(BY_FILE, a_file_a_vehicle),
     "brief-days-weigh-less": lambda: with_and_without(REPORTED, bus(), Job()),
     "places": lambda: of_two_days(PLACES, Job(days=(DAYS[0], DAYS[1])), bus(9, day=DAYS[1])),
-    "places-told-and-learned": lambda: with_and_without(PLACES, bus(), everything),
+    "places-told-and-learned": lambda: with_and_without(PLACES + OF_PLACES, bus(), everything),
     "places-by-heading": lambda: with_and_without(
         STREETS, headed(bus(), 185, 359.6, "west"), Job(), headed(reports(60), 5, None, 0, "", 999, -1, "5", None)
     ),
@@ -125,6 +135,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "served-public-counts": lambda: at_other_speeds(OPEN, server),
     "perturbed-and-fused": lambda: local_reports(),
     "fused-beside-a-stranger": lambda: with_and_without(local.SPEC, bus(1), local.fused_beside_a_stranger, reports(9)),
+    "cluster": lambda: with_and_without(SECRET, bus(), cluster),
     "library": lambda: with_and_without(SECRET, STRANGE, bounded_library),
     "library-public-counts": lambda: at_other_speeds(OPEN, bounded_library),
     **{
@@ -138,8 +149,11 @@ STREAMED = (
 )
 LIVE = feeds.with_input(SECRET, "jsonl") + "[live]\nshare = 0.4\nday_lateness_s = 900\n"
 STREAM = feeds.with_input(OPEN, "jsonl")
+SPAN = "\nepsilon = 10\ndelta = 1e-6\nspan_days = 28"
+LIMITS = "limits = [{ days = 1, epsilon = 2.64, delta = 1e-6 }, { days = 28, epsilon = 10, delta = 1e-6 }]"
 for _old, _new in STREAMED:
     LIVE, STREAM = LIVE.replace(_old, _new), STREAM.replace(_old, _new)
+LIVE_UNDER_A_SPAN = LIVE.replace("\nepsilon = 2.64", SPAN).replace("limit = 2.64", LIMITS)
 
 
 def received(buses: int = 12, held_s: int = 200, kept_minute: int = 2) -> Feed:
@@ -162,9 +176,9 @@ def alone_in_polls() -> Feed:
     ]
 
 
-def live(source: str) -> Case:
+def live(source: str, spec: str = LIVE) -> Case:
     others = received() if source == "kafka" else received(held_s=260, kept_minute=1)
-    return with_and_without(LIVE, alone_in_polls(), Stream(source, before=OTHERS), others)
+    return with_and_without(spec, alone_in_polls(), Stream(source, before=OTHERS), others)
 
 
 def live_on_a_long_day() -> Case:
@@ -274,11 +288,11 @@ SLOW: Mapping[str, Callable[[], Case]] = {
         for name in feeds.WRITERS
     },
     "live-25-hours": lambda: live_on_a_long_day(),
-    "cluster": lambda: with_and_without(SECRET, bus(), cluster),
     "cluster-public-counts": lambda: at_other_speeds(OPEN, cluster),
     "library-unbounded": lambda: live_library(),
     "library-unbounded-public-counts": lambda: streamed_library(),
     "live-kafka": lambda: live("kafka"),
+    "live-under-a-span": lambda: live("kafka", LIVE_UNDER_A_SPAN),
     "live-folder": lambda: live("folder"),
     "stream-kafka": lambda: streamed("kafka"),
     "stream-folder": lambda: streamed("folder"),

@@ -47,6 +47,27 @@ def _iudx(feed: Sequence[Report], path: Path) -> None:
     path.write_text("[" + ",".join(json.dumps(row, default=str) for row in rows) + "]")
 
 
+def _mds(feed: Sequence[Report], path: Path) -> None:
+    rows = [
+        {"device_id": _strict(bus), "timestamp": 1_000 * _seconds(ts),
+         "location": {"lat": _strict(lat), "lng": _strict(lon), "speed": _strict(v)}}
+        for bus, ts, lat, lon, v, *_ in feed
+    ]  # fmt: skip
+    path.write_text(json.dumps({"telemetry": rows}, default=str))
+
+
+def _records(feed: Sequence[Report], path: Path) -> None:
+    rows = [{name: _strict(value) for name, value in _named(report).items()} for report in feed]
+    path.write_text(json.dumps({"header": {}, "entity": rows}, default=str))
+
+
+def _strict(value: Any) -> Any:
+    """What JSON can say: a document with anything else in it is damaged as a whole (docs/guarantee.md)."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return _text(value) if isinstance(value, str) else value
+
+
 def _under(*names: str) -> Writer:
     """CSV with a header of these names."""
 
@@ -135,11 +156,13 @@ WRITERS: Mapping[str, tuple[str, str, Writer]] = {
     "csv-gz": ('layout = "csv"\n' + COLUMNS, "csv.gz", _csv_gz),
     "jsonl": ('layout = "jsonl"\n' + COLUMNS, "jsonl", _jsonl),
     "json-array": ('layout = "json"\n' + COLUMNS, "json", _array),
+    "json-records": ('layout = "json"\nrecords = "entity"\n' + COLUMNS, "json", _records),
     "parquet": ('layout = "parquet"\n' + COLUMNS, "parquet", _parquet),
     "avro": ('layout = "avro"\n' + COLUMNS, "avro", _avro),
     "iudx": ('layout = "iudx"\n', "json", _iudx),
     "capmetro": ('layout = "capmetro"\n', "csv", _under("vehicle_id", "timestamp", "latitude", "longitude", "speed")),
     "tides": ('layout = "tides"\n', "csv", _under("vehicle_id", "event_timestamp", "latitude", "longitude", "speed")),
+    "mds": ('layout = "mds"\n', "json", _mds),
     "siri-vm": ('layout = "siri-vm"\n', "xml", _siri),
     "gtfs-realtime": ('layout = "gtfs-realtime"\n', "pb", _gtfs),
 }
@@ -153,6 +176,15 @@ def write(feed: Feed, folder: Path, layout: str, files: int = 1) -> str:
     for number in range(files):
         writer(feed[number::files], folder / f"{number}.{suffix}")
     return str(folder / f"*.{suffix}")
+
+
+def write_by_vehicle(feed: Feed, folder: Path) -> str:
+    """A CSV file for each vehicle, named by it, without a column of vehicles; returns the pattern of their names."""
+    folder.mkdir(exist_ok=True)
+    for vehicle in {report.vehicle for report in feed}:
+        lines = in_csv([report for report in feed if report.vehicle == vehicle]).splitlines()
+        (folder / f"{vehicle}.csv").write_text("".join(line.split(",", 1)[1] + "\n" for line in lines))
+    return str(folder / "*.csv")
 
 
 def with_input(spec: str, layout: str) -> str:

@@ -27,6 +27,17 @@ def estimated(town: Town) -> None:
     town.run("estimate", *town.ledger(), *days, "--released", "--output", town.folder / "public" / "again")
 
 
+def published_after_reruns(town: Town, feed: Feed) -> None:
+    """A day, a rerun of it with late rows, the next day: then the report and a portal of both."""
+    FIRST(town, timely(feed))
+    FIRST(town, feed)
+    replace(SECOND, formats=("csv", "parquet"))(town, feed)
+    folder, days = town.folder / "public", ("--from", DAYS[0], "--to", DAYS[1])
+    town.run("report", *town.ledger(), *days, "--input", f"{town.out}/hats-*.csv", "--output", folder / "report.html")
+    publisher = ("--publisher", "City of Town", "--licence", "CC-BY-4.0", "--all", "--output", folder / "portal")
+    town.run("publish", *town.ledger(), "--input", f"{town.out}/hats-*.csv", *publisher)
+
+
 def the_same_again(town: Town, feed: Feed) -> None:
     BOTH(town, feed)
     BOTH(town, feed)
@@ -126,6 +137,7 @@ class LiveThenEnd:
 
 HISTORIES: Mapping[str, Callable[[Town, Feed], None]] = {
     "the-same-again": the_same_again,
+    "published-after-reruns": published_after_reruns,
     "another-input": another_input,
     "another-input-told-to-people": another_input_told_to_people,
     "a-late-file": a_late_file,

@@ -39,10 +39,19 @@ class Job:
         ]  # fmt: skip
 
 
+def a_file_a_vehicle(town: Town, feed: Feed) -> None:
+    """A release of files that are named by their vehicles."""
+    job = Job(formats=("csv", "parquet"))
+    town.run(*job.command(town, feeds.write_by_vehicle(feed, town.folder / "in")))
+
+
+EVERY_FORMAT = (*FORMATS, "geojson")
+
+
 def everything(town: Town, feed: Feed) -> None:
     """A release in every format, said for people and for programs, and all that is made of it."""
-    Job(formats=(*FORMATS, "geojson"))(town, feed)
-    Job(formats=(*FORMATS, "geojson"), more=("--json",))(town, feed)
+    Job(formats=EVERY_FORMAT)(town, feed)
+    Job(formats=EVERY_FORMAT, more=("--json",))(town, feed)
     folder, days = town.folder / "public", ("--from", DAYS[0], "--to", DAYS[0])
     town.run("report", *town.ledger(), *days, "--input", f"{town.out}/hats-*.csv", "--output", folder / "report.html")
     town.run("map", "--input", f"{town.out}/hats-*.csv", "--output", folder / "map.html", *town.ledger()[:2])
