@@ -53,7 +53,9 @@ def _mds(feed: Sequence[Report], path: Path) -> None:
          "location": {"lat": _strict(lat), "lng": _strict(lon), "speed": _strict(v)}}
         for bus, ts, lat, lon, v, *_ in feed
     ]  # fmt: skip
-    path.write_text(json.dumps({"telemetry": rows}, default=str))
+    half = len(rows) // 2  # a document may have them at both places
+    document = {"data": {"telemetry": rows[:half]}, "telemetry": rows[half:]}
+    path.write_text(json.dumps(document, default=str))
 
 
 def _records(feed: Sequence[Report], path: Path) -> None:

@@ -55,8 +55,8 @@ def everything(town: Town, feed: Feed) -> None:
     folder, days = town.folder / "public", ("--from", DAYS[0], "--to", DAYS[0])
     town.run("report", *town.ledger(), *days, "--input", f"{town.out}/hats-*.csv", "--output", folder / "report.html")
     town.run("map", "--input", f"{town.out}/hats-*.csv", "--output", folder / "map.html", *town.ledger()[:2])
-    town.run("estimate", *town.ledger(), *days, "--output", folder / "again", "--formats", "csv", "--json")
     if '"levels"' in (town.folder / "spec.toml").read_text():
+        town.run("estimate", *town.ledger(), *days, "--output", folder / "again", "--formats", "csv", "--json")
         sums = ("--output", folder / "sums", "--formats", "jsonl", "--released", "--whole", "--forecast", "1")
         town.run("estimate", *town.ledger(), *days, *sums)
 

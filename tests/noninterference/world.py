@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hatstream_publish.commands import publish
 from hatstream_publish.pages import report as report_page
 from pipelines.account import record
 from pipelines.cli import main
-from pipelines.commands import publish
 from pipelines.commands.levels_summary import OPERATOR_ONLY
 from pipelines.specification import Specification
 from tests.noninterference.claims import beyond
