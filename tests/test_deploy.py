@@ -119,11 +119,28 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path):
     for path in SCHEDULE.glob("hatstream-*"):
         text = path.read_text().replace("/opt/hatstream/.venv/bin/hatstream", "/bin/true")
         (tmp_path / path.name).write_text(text)
-    units = ["hatstream-release.timer", "hatstream-release.service"]
+    units = ["hatstream-release.timer", *sorted(path.name for path in SCHEDULE.glob("hatstream-*[a-z].service"))]
     done = subprocess.run(
         ["systemd-analyze", "verify", *units], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert [line for line in done.stderr.splitlines() if "hatstream-" in line] == []
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+@pytest.mark.parametrize("unit", sorted(SCHEDULE.glob("*.service")), ids=lambda path: path.name)
+def test_a_unit_may_do_little_on_its_machine(unit):
+    command = ["systemd-analyze", "security", "--offline=yes", "--threshold=25", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-300:] + done.stderr
+
+
+@pytest.mark.parametrize("name", ["collect", "stream"])
+def test_what_runs_for_ever_is_begun_again_unless_somebody_must_mend_it(name):
+    settings = dict(re.findall(r"^(\w+)=(.*)$", (SCHEDULE / f"hatstream-{name}.service").read_text(), re.M))
+    final = {exit_codes.WRONG_USE, exit_codes.BAD_SPECIFICATION, exit_codes.REFUSED}
+    assert {int(code) for code in settings["RestartPreventExitStatus"].split()} == final
+    assert settings["Restart"] == "always"
+    assert not refused_options(settings["ExecStart"].split()[1:])
 
 
 @pytest.mark.parametrize("code", sorted(CODES.values()))
