@@ -111,6 +111,9 @@ docs: install
 # Maintainers: uv pip compile (uv comes from the Python package index).
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra dev pyproject.toml --output-file requirements.lock
+	mkdir -p build
+	grep -v '^ *--hash' requirements.lock | sed 's/ \\$$//' > build/constraints.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra images --constraint build/constraints.txt pyproject.toml --output-file requirements-images.lock
 
 clean:
 	rm -rf $(VENV) build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

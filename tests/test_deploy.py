@@ -42,13 +42,23 @@ def test_paths_that_containers_take_from_the_checkout_exist():
     folder = CONTAINERS / OURS["stream"]["build"]["context"]
     recipe = (folder / OURS["stream"]["build"]["dockerfile"]).read_text()
     copied = [word for line in re.findall(r"^COPY (?!--from)(.*)$", recipe, re.M) for word in line.split()[:-1]]
-    assert {"requirements.lock", "pipelines", "hatstream"} <= set(copied)
+    assert {"requirements-images.lock", "pipelines", "hatstream"} <= set(copied)
     mounted = [
         text.partition(":")[0] for service in COMPOSE["services"].values() for text in service.get("volumes", ())
     ]
     files = [CONTAINERS / text for text in mounted if text.startswith("./")]
     assert all(path.exists() for path in [*files, *(folder / word for word in copied)])
     assert {text for text in mounted if re.fullmatch(r"\w+", text)} == set(COMPOSE["volumes"])
+
+
+def test_images_hold_the_locked_versions_and_nothing_of_the_tests():
+    def locked(name):
+        return set(re.findall(r"^([\w.-]+==[^\s;\\]+)", (ROOT / name).read_text(), re.M))
+
+    images = locked("requirements-images.lock")
+    assert images < locked("requirements.lock")
+    assert len(images) < 68
+    assert not {name.partition("==")[0] for name in images} & {"moto", "flask", "selenium", "pytest", "mypy", "boto3"}
 
 
 def test_variables_are_those_that_the_code_and_compose_read():
