@@ -257,7 +257,6 @@ NOTHING_CHECKS = (
     "  runner does is shown by `tests/stream`, for the roads' results, not by comparing neighbours there.",
     "* The laws of private choices (bins, quantiles, bounds) by replay: with frozen draws another one may be chosen,",
     "  and no norm says how likely that was. They are audited in `tests/dpops/mechanisms/test_private_choices.py`.",
-    "* Integers that other processes draw (two workers): what is published is compared there, vectors are not.",
     "* What vehicles said before they perturbed it: the gate masks local reports, and their laws are audited in",
     "  `companions/local/tests`.",
     "* Health lines, metrics and logs of engines under secret counts: they are the operator's, and hold counts. That",

@@ -48,7 +48,7 @@ class Day(NamedTuple):
     @classmethod
     def made(cls, top: Path, number: int, events: int, cells: int) -> "Day":
         feed = top / f"feed-{number}.parquet"
-        generate(Case("parquet", events, cells, 1, False, 0, False, 2_000), feed)
+        generate(Case("parquet", events, cells, 1, False, False, 2_000), feed)
         return cls(feed, top / f"here-{number}", events)
 
 
@@ -120,7 +120,7 @@ def benchmark(millions, cells):
 
         days = [Day.made(top, number, million * 1_000_000, cells) for number, million in enumerate(millions)]
         for day in days:
-            measured("here, --workers 2", day, day.here, "--workers", "2")
+            measured("here", day, day.here)
         cluster = Standalone(top / "cluster", CONFIGURATION, SETTINGS, task_managers=2, java=[SHORT_LIVED])
         stack.enter_context(cluster)
         flink = stack.enter_context(JobServer(top / "job-server", cluster=cluster))

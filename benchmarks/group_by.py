@@ -50,7 +50,7 @@ def by_polars(feed, folder):
     return taken([python_of(ENVIRONMENT), side, feed, folder / "means.parquet"])
 
 
-def by_hatstream(feed, folder, workers):
+def by_hatstream(feed, folder):
     """A release on a ledger of its own; opening its account is not counted."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         here = Path(place)
@@ -59,7 +59,7 @@ def by_hatstream(feed, folder, workers):
         account = ["--spec", here / "spec.toml", "--ledger", here / "ledger.sqlite"]
         taken([*hatstream, "init", *account])
         range_ = ["--from", DAY, "--to", DAY, "--input", feed, "--output", here / "out", "--formats", "parquet"]
-        return taken([*hatstream, "release", *account, *range_, "--workers", workers, "--json"])
+        return taken([*hatstream, "release", *account, *range_, "--json"])
 
 
 def _numbers(_context, _parameter, value):
@@ -69,24 +69,20 @@ def _numbers(_context, _parameter, value):
 @click.command()
 @click.option("--millions", default="16", callback=_numbers, help="Millions of events.")
 @click.option("--cells", default="40,4000", callback=_numbers)
-@click.option("--workers", default="1", callback=_numbers)
 @click.option("--rounds", default=2, show_default=True)
-def benchmark(millions, cells, workers, rounds):
+def benchmark(millions, cells, rounds):
     """Print a table: CPU and wall seconds of both, and the ratio of their CPU seconds."""
-    titles = "events", "cells", "workers", "polars CPU s", "release CPU s", "ratio", "polars wall s", "release wall s"
+    titles = "events", "cells", "polars CPU s", "release CPU s", "ratio", "polars wall s", "release wall s"
     table = Table(*titles, title="The same means, without privacy by polars and with it by hatstream")
     python_of(ENVIRONMENT)
     for size, cell in ((size, cell) for size in millions for cell in cells):
         with tempfile.TemporaryDirectory() as place:
             folder, feed = Path(place), Path(place, "feed.parquet")
-            generate(Case("parquet", size * 1_000_000, cell, 1, False, 1, False, 2_000), feed)
-            for number in workers:
-                pairs = [(by_polars(feed, folder), by_hatstream(feed, folder, number)) for _ in range(rounds)]
-                theirs, ours = (min(timings) for timings in zip(*pairs, strict=True))
-                cpu = f"{theirs[0]:.1f}", f"{ours[0]:.1f}", f"{ours[0] / theirs[0]:.2f}"
-                table.add_row(
-                    f"{size * 1_000_000:,}", f"{cell:,}", str(number), *cpu, f"{theirs[1]:.1f}", f"{ours[1]:.1f}"
-                )
+            generate(Case("parquet", size * 1_000_000, cell, 1, False, False, 2_000), feed)
+            pairs = [(by_polars(feed, folder), by_hatstream(feed, folder)) for _ in range(rounds)]
+            theirs, ours = (min(timings) for timings in zip(*pairs, strict=True))
+            cpu = f"{theirs[0]:.1f}", f"{ours[0]:.1f}", f"{ours[0] / theirs[0]:.2f}"
+            table.add_row(f"{size * 1_000_000:,}", f"{cell:,}", *cpu, f"{theirs[1]:.1f}", f"{ours[1]:.1f}")
     console().print(table)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.cli import main
-from pipelines.runs.crew import closed
+from transforms import tasks
 
 DAY, DAY_S = "2026-05-13", 1_778_630_400
 ROUTE_CELLS, BATCH = 20, 1_000_000
@@ -89,19 +89,17 @@ def measure(kind: str, feed: Path, cells: int, pipe) -> None:
         text = SPEC.format(name=kind, adjacency=adjacency, region=region, how=how, mechanism=mechanism)
         spec.write_text(text)
         main(["init", "--spec", str(spec), "--ledger", str(ledger)])
-        last, publish = [0.0], closed.publish
+        last, released = [0.0], tasks.released
 
-        def timed(*arguments) -> None:
-            last[0] = time.process_time()
-            publish(*arguments)
-            last[0] = time.process_time() - last[0]
+        def timed(*arguments):
+            began = time.process_time()
+            yield from released(*arguments)
+            last[0] = time.process_time() - began
 
-        closed.publish = timed
+        tasks.released = timed
         before = time.process_time(), time.perf_counter()
         command = ["release", "--spec", spec, "--ledger", ledger, "--input", feed, "--from", DAY, "--to", DAY]
-        code = main(
-            [*map(str, command), "--output", str(folder / "out"), "--formats", "parquet", "--workers", "1", "--json"]
-        )
+        code = main([*map(str, command), "--output", str(folder / "out"), "--formats", "parquet", "--json"])
         cpu, wall = time.process_time() - before[0], time.perf_counter() - before[1]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     pipe.send((code, cpu, wall, peak, last[0]))

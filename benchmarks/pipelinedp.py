@@ -24,7 +24,7 @@ RUNS = 3
 
 def compare(python, millions):
     """Measures both, one after the other, and prints a line of a table."""
-    case = Case("parquet", millions * 1_000_000, 40, 1, False, 1, False, 2_000)
+    case = Case("parquet", millions * 1_000_000, 40, 1, False, False, 2_000)
     with tempfile.TemporaryDirectory() as folder:
         feed = Path(folder, "feed.parquet")
         generate(case, feed)

@@ -225,7 +225,7 @@ def here(spec: Specification, path: Path, place: location.AccountLocation, archi
         code = main([
             "release", "--spec", str(path), "--ledger", place.url, "--key", str(place.key), "--input", str(archive),
             "--from", edges[0], "--to", edges[1], "--output", str(archive.with_name("out")), "--formats", "parquet",
-            "--workers", "1", "--json",
+            "--json",
         ])  # fmt: skip
     assert code in (0, 4)
     return cpu_s(os.getpid()) - before

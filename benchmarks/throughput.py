@@ -72,7 +72,6 @@ class Case:
     cells: int
     days: int
     scattered: bool
-    workers: int
     hour: bool
     vehicles: int
 
@@ -144,11 +143,11 @@ def _child(case: Case, folder: str, feed: str, report) -> None:
     with Path(folder, "summary.json").open("w+") as out, redirect_stdout(out):
         main(["init", *place])
         importlib.import_module("pipelines.commands.release")
-        importlib.import_module("pipelines.runs.crew.closed")  # which a release imports while it runs
+        importlib.import_module("transforms.lean_beam")  # which a release imports while it runs
+        importlib.import_module("pipelines.runs.check_input")
         report.put("ready")
         started = time.perf_counter()
-        workers = ["--workers", str(case.workers)] if case.workers else []
-        code = main(["release", *place, "--input", feed, *when, "--output", f"{folder}/out", "--json", *workers])
+        code = main(["release", *place, "--input", feed, *when, "--output", f"{folder}/out", "--json"])
         wall = time.perf_counter() - started
         out.seek(0)
         summary = json.loads(out.read().splitlines()[-1]) if code == 0 else None
@@ -189,12 +188,11 @@ def _numbers(_context, _parameter, value):
 @click.option("--millions", default="1,4,16", callback=_numbers, help="Millions of events.")
 @click.option("--cells", default="40,4000", callback=_numbers)
 @click.option("--days", default="1", callback=_numbers)
-@click.option("--workers", default="1", callback=_numbers, help="Processes of a release; 0: as it chooses.")
 @click.option("--hour", is_flag=True, help="All events in one slot of an hour.")
 @click.option("--vehicles", default=2_000)
 @click.option("--layouts", default="parquet", help="Of parquet, csv, jsonl.")
 @click.option("--scattered", is_flag=True, help="Vehicles are anywhere at any time: the worst case for the tallies.")
-def benchmark(millions, cells, days, workers, hour, vehicles, layouts, scattered):
+def benchmark(millions, cells, days, hour, vehicles, layouts, scattered):
     """Measure the road end to end."""
     table = Table(title="hatstream release")
     for title in (
@@ -202,7 +200,6 @@ def benchmark(millions, cells, days, workers, hour, vehicles, layouts, scattered
         "events",
         "cells",
         "days",
-        "workers",
         "HATs",
         "wall s",
         "CPU s",
@@ -213,11 +210,10 @@ def benchmark(millions, cells, days, workers, hour, vehicles, layouts, scattered
     ):
         table.add_column(title, justify="left" if title == "layout" else "right")
     cases = [
-        Case(layout, million * 1_000_000, cell, day, scattered, worker, hour, vehicles)
+        Case(layout, million * 1_000_000, cell, day, scattered, hour, vehicles)
         for layout in layouts.split(",")
         for cell in cells
         for day in days
-        for worker in workers
         for million in millions
     ]
     limit = [bare_h3()]
@@ -235,7 +231,6 @@ def benchmark(millions, cells, days, workers, hour, vehicles, layouts, scattered
                 f"{case.events:,}",
                 case.cells,
                 case.days,
-                case.workers or "auto",
                 f"{m.hats:,}",
                 f"{m.wall_s:.1f}",
             )

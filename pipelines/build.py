@@ -2,9 +2,9 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-Every pipeline is `road` with a runner of its own: a stream (pipelines/runs/stream/windows.py), a scheduled job on a
-cluster (pipelines/runs/beam/bounded.py), a caller's pipeline (pipelines/runs/library.py). A job on this machine is no
-pipeline: its crew (pipelines/runs/crew) calls the same functions.
+Every pipeline counts its slots and takes `road` with a runner of its own: a stream (pipelines/runs/stream/windows.py),
+a scheduled job on this machine or a cluster (pipelines/runs/beam/bounded.py), a caller's pipeline
+(pipelines/runs/library.py).
 """
 
 from typing import NamedTuple, Protocol
@@ -14,9 +14,9 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
 from pipelines.job import Job, Outputs
 from transforms.records import (
-    EXPOSURE,
+    DEMAND,
     REFUSED,
-    ExposureBytes,
+    KeyedDemand,
     KeyedTally,
     KeyedUnit,
     PackedEvents,
@@ -46,21 +46,14 @@ class ObservedOutputs(NamedTuple):
 
 
 class HexagonOutputs(NamedTuple):
-    """sealed: (what is recorded together, encoded Unit). exposure: (slot, packed Exposure)."""
+    """sealed: (what is recorded together, encoded Unit). demand: what it asks of the account, and vehicles spend."""
 
     sealed: PCollection[KeyedUnit]
-    exposure: PCollection[tuple[int, ExposureBytes]]
+    demand: PCollection[KeyedDemand]
 
 
 class Runner(Protocol):
-    """Says what differs between pipelines: how slots are counted, and what must be known before one is recorded."""
-
-    def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
-        """Counts events by (plan, release shard): what each vehicle did in each cell.
-
-        With one heartbeat, b"", for every plan and shard, so that a slot is sealed even if nothing happened.
-        """
-        ...
+    """Says what differs between pipelines from the count of a slot on: what must be known before one is recorded."""
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
         """Hands drawn units to the ledger, and answers with what it returned."""
@@ -72,14 +65,17 @@ class Runner(Protocol):
 
 
 def road(
-    events: PCollection[PackedEvents], job: Job, runner: Runner, drawing: str = "by hexagon"
+    tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon"
 ) -> PCollection[SlotEstimates]:
-    """Turns accepted observations into estimates of all that the job releases. drawing: names the step that draws."""
-    tallies = runner.tallies(events, job)
+    """Turns tallies into estimates of all that the job releases. drawing: names the step that draws.
+
+    tallies: by (plan, release shard), what each vehicle did in each cell; with a heartbeat, b"", for every plan and
+    shard, so that a slot is sealed even if nothing happened.
+    """
     if job.release.in_order:
         return runner.in_order(tallies, job)
     done = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account)  # key, Unit
-    return estimate(runner.recorded(HexagonOutputs(done.sealed, done[EXPOSURE]), job), job)
+    return estimate(runner.recorded(HexagonOutputs(done.sealed, done[DEMAND]), job), job)
 
 
 def observe(
@@ -87,18 +83,16 @@ def observe(
     job: Job,
     pane_s: int | None = None,
     lateness: RefuseLate | None = None,
-    *,
-    dense: bool = True,
 ) -> ObservedOutputs:
     """Turns what a source read into accepted observations, packed by (slot, vehicle shard), and counts refused rows.
 
-    read: main: RawBatch; refused: Refused. No file is late: without a promise of its source, no event can be.
+    read: main: RawBatch; refused: Refused.
     pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. lateness: which
-    rows are late; None: those of slots that are over. dense: whether events are packed for engines.
+    rows are late; None: those of slots that are over.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # the same
-    assigned = timely.observations | "assign" >> Assign(job.ground, job.vehicle_shards, pane_s, dense)
+    assigned = timely.observations | "assign" >> Assign(job.ground, job.vehicle_shards, pane_s)
     refused = (read[REFUSED], parsed[REFUSED], timely[REFUSED], assigned[REFUSED]) | "all refused" >> beam.Flatten()
     _ = refused | "count refused" >> CountRefused()
     return ObservedOutputs(assigned.events, refused)

@@ -47,6 +47,12 @@ KeyedUnit = tuple[str, UnitBytes]
 """An encoded `Unit` by what the ledger records in one transaction: a period or a slot."""
 
 
+SEALED, EXPOSED = 0, 1
+"""Kinds of what is drawn of a slot: its encoded unit, and what vehicles spend in it."""
+KeyedDemand = tuple[str, tuple[SlotShard, bytes]]
+"""By period: (slot, SEALED or EXPOSED) and the encoded Spending or packed Exposure."""
+
+
 class Messages(NamedTuple):
     """One poll of one partition of a topic.
 
@@ -105,7 +111,7 @@ CONSENT: Final = UnitBytes(b"")
 """Stands among the units of a key: all of the input was read and judged, and they may be recorded."""
 
 REFUSED: Final = "refused"
-EXPOSURE: Final = "exposure"
+DEMAND: Final = "demand"
 
 
 class RecordedSlot(NamedTuple):

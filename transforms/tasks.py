@@ -22,7 +22,9 @@ from transforms.layouts.decoder_process import read_apart
 from transforms.layouts.remote import fetched, is_remote
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.ledger.recording import record_units
-from transforms.observe.parse import Rules
+from transforms.observe import hexagons
+from transforms.observe.events import Located, locate
+from transforms.observe.parse import Rules, parse
 from transforms.places.ground import Ground
 from transforms.recorded.codec import DrawnUnits
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
@@ -41,6 +43,18 @@ def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
         raise UnreadableFile(path, error.rule) from None
     except OSError as error:
         raise StepError(f"{path}: {reason_of(error)}") from None
+
+
+def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Located, dict[str, int]]:
+    """Checks and locates the rows of a batch, and counts those that are refused at each stage."""
+    failpoint("read")
+    observations, refused = parse(batch.table, rules)
+    failpoint("parse")
+    located = locate(observations, ground)
+    failpoint("assign")
+    stages = ("read", batch.refused), ("parse", refused), ("assign", {hexagons.OUTSIDE_REGION: located.outside})
+    counts = {counters.refused(stage, reason): rows for stage, why in stages for reason, rows in why.items() if rows}
+    return located, counts
 
 
 def tallied(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count: Count) -> wire.Tally:

@@ -8,6 +8,5 @@ PRODUCTS = (
 )  # fmt: skip
 MOST_DAYS = 366
 """Most days to come that are forecast."""
-MOST_WORKERS = 16
 PROCESSES = 2
 """Of an evaluation."""

@@ -43,7 +43,7 @@ def options_of(engines: Mapping[str, EngineOptions]) -> dict[str, Option]:
 
 
 def _of_range(runner: str, beam_options: tuple[str, ...], **given: Any) -> "BoundedEngine | None":
-    """Says who releases a closed range: a cluster, a runner of Beam's, or, None, processes of this machine.
+    """Says who releases a closed range: a cluster, a runner of Beam's, or, None, this process.
 
     Raises UsageError.
     """
@@ -88,11 +88,11 @@ runner_options = packed(
         type=click.Choice([LOCAL, *_BOUNDED, *RUNNERS]),
         default=LOCAL,
         show_default=True,
-        help="local: the same tasks in processes of this machine, without Beam. flink: a cluster, by the options "
-        "below. The others are Beam's own runners, with Beam's own options behind --.",
+        help="local: this process. flink: a cluster, by the options below. The others are Beam's own runners, with "
+        "Beam's own options behind --.",
     ),
     click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM OPTIONS]"),
     *_BOUNDED_OPTIONS.values(),
     takes=("runner", "beam_options", *_BOUNDED_OPTIONS),
 )
-"""Give `engine`, the BoundedEngine that --runner names; None for processes of this machine."""
+"""Give `engine`, the BoundedEngine that --runner names; None for this process."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.commands.choices import MOST_WORKERS
 from pipelines.commands.engine_options import runner_options
 from pipelines.commands.options import (
     AskedOutputs,
@@ -89,21 +88,16 @@ input_options = packed(
 
 
 def _begun_early(command: Command) -> Command:
-    """Loads the specification first, and begins what it will have forked: that imports while this process does."""
+    """Loads the specification first, and begins what decodes its input: that imports while this process does."""
 
     @wraps(command)
-    def begun(
-        *, spec_path: Path, files: InputFiles, engine: BoundedEngine | None, workers: int | None, **given: Any
-    ) -> Any:
+    def begun(*, spec_path: Path, **given: Any) -> Any:
         spec = loaded(spec_path, quiet=given["as_json"])
-        given |= {"spec": spec, "files": files, "engine": engine, "workers": workers}
-        if engine is not None:
-            return command(**given)
-        from pipelines.runs.crew.crew import begun_early
-        from transforms.releases.registry import KINDS
+        if given["engine"] is None:
+            from transforms.layouts.decoder_process import begin_early
 
-        with begun_early(spec.input.layout, KINDS[spec.kind].module, files.pattern, workers):
-            return command(**given)
+            begin_early(spec.input.layout)
+        return command(spec=spec, **given)
 
     return begun
 
@@ -127,11 +121,6 @@ Example:
 @release_options
 @runner_options
 @click.option(
-    "--workers",
-    type=click.IntRange(1, MOST_WORKERS),
-    help="Processes that read and count. [default: the cores there are; fewer for a small input]",
-)
-@click.option(
     "--check-input",
     is_flag=True,
     help="Only say what the input holds of the range. The answer is for the operator alone.",
@@ -146,22 +135,21 @@ def release(
     asked: AskedOutputs,
     place: AccountLocation,
     engine: BoundedEngine | None,
-    workers: int | None,
     check_input: bool,
     as_json: bool,
 ) -> int:
     from pipelines.commands.release_summary import tell
     from pipelines.runs import release as scheduled
 
-    if engine is not None and (workers is not None or check_input):
-        raise UsageError("--workers and --check-input are of this machine: give them with --runner local")
+    if engine is not None and check_input:
+        raise UsageError("--check-input is of this machine: give it with --runner local")
     outputs = None if check_input else asked.of(spec)
     when = days.of(spec.timetable, datetime.now(UTC))
     detail(_described(spec, when, place))
     if outputs is None:
-        return _look(spec, when, files, place, workers, as_json=as_json)
+        return _look(spec, when, files, place, as_json=as_json)
     with progress_bars(quiet=as_json) as report:
-        done = scheduled.release(spec, when, files, outputs, place, report, workers=workers, engine=engine)
+        done = scheduled.release(spec, when, files, outputs, place, report, engine=engine)
     tell(spec, done, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.
     return DIFFERS if spec.counts_are_public and done.outcome.opened().units_changed else DONE
@@ -177,16 +165,16 @@ def _look(
     when: Calendar,
     files: InputFiles,
     place: AccountLocation,
-    workers: int | None,
     *,
     as_json: bool,
 ) -> int:
     """Says what the input holds, and does nothing else."""
+    import transforms.lean_beam  # noqa: F401  # isort: skip
     from pipelines.assembly import ledger_account_of
     from pipelines.commands.release_summary import show_check
-    from pipelines.runs.crew.check_input import check_input as check
+    from pipelines.runs.check_input import check_input as check
 
     with progress_bars(quiet=as_json) as report:
-        checked = check(spec, when, files, ledger_account_of(spec, place, signs=False), workers, report)
+        checked = check(spec, when, files, ledger_account_of(spec, place, signs=False), report)
     show_check(checked, as_json=as_json)
     return DONE if checked.is_complete else FAILED

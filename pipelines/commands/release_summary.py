@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -21,11 +21,13 @@ from pipelines.commands.options import console
 from pipelines.commands.terminal import table_of
 from pipelines.kinds import of_kind
 from pipelines.outcome import Spend
-from pipelines.runs.crew.check_input import InputCheck
 from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
 from transforms.public import Fact, Operator, Summary
 from transforms.recorded.codec import CountedPart
+
+if TYPE_CHECKING:  # it imports Beam
+    from pipelines.runs.check_input import InputCheck
 
 
 def tell(spec: Specification, done: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
@@ -141,7 +143,7 @@ def _show_period(period: dict[str, Any], out: Console) -> None:
         out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")
 
 
-def show_check(checked: InputCheck, *, as_json: bool) -> None:
+def show_check(checked: "InputCheck", *, as_json: bool) -> None:
     """Shows what `--check-input` found, all of it for the operator alone."""
     refused = dict(sorted(checked.outcome.refused.items()))
     if as_json:

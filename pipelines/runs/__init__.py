@@ -1,1 +1,1 @@
-"""The runs of the road: by a crew of processes, on an engine, without an end, in a pipeline of others."""
+"""The runs of the road: closed on this machine or an engine, without an end, in a pipeline of others."""

@@ -1,15 +1,41 @@
-"""Estimates how many rows an input has before it is read: a total for progress, and for how work is cut."""
+"""How large an input is before it is read: rows, a total for progress; bytes, for the pieces that it is read in."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from transforms.layouts.base import Layout, Share, SplitLayout
 from transforms.layouts.parquet_pages import footer_rows
 
+SHARE_BYTES = 16 << 20
+"""About the size of a share of a large file."""
 SAMPLE_BYTES = 1 << 18
 PROBED_FILES = 8
 """Text files of one input are alike: so many are looked into."""
 _LINES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
+
+
+class Piece(NamedTuple):
+    """A share of a file. path: as the file system has it."""
+
+    path: bytes
+    number: int
+    shares: int
+
+    @property
+    def share(self) -> Share:
+        return Share(self.number, self.shares)
+
+
+def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
+    """Lists the files, large ones in shares, largest first."""
+    pieces = []
+    for path in paths:
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        shares = max(1, size // SHARE_BYTES) if isinstance(layout, SplitLayout) else 1
+        pieces += [(size / shares, Piece(os.fsencode(path), number, shares)) for number in range(shares)]
+    return [piece for _, piece in sorted(pieces, key=lambda sized: -sized[0])]
 
 
 def rows_about(paths: Sequence[str]) -> int | None:

@@ -119,9 +119,9 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         read = elements | "read" >> ReadElements(
             spec.input.layout.units, names_of(spec), None, fields=spec.input.fields
         )
-        return road(
-            observe(read, job).events, job, _AsCalled(spec, when, spec.counts_are_public and not self.allow_empty)
-        )
+        keyed = observe(read, job).events | "by shard" >> beam.Map(_of_slot).with_output_types(KeyedEvents)
+        tallies = with_beats(keyed | "by vehicle" >> ByVehicle(job.release), job)
+        return road(tallies, job, _AsCalled(spec, when, spec.counts_are_public and not self.allow_empty))
 
     def _open(self, elements: PCollection[Any], opened: "_Opened") -> PCollection[SlotEstimates]:
         spec, place, secret, outputs = opened
@@ -204,6 +204,10 @@ def _refuse_waiting_for_ever(elements: PCollection[Any], end: str | None) -> Non
         )
 
 
+def _of_slot(packed: PackedEvents) -> KeyedEvents:
+    return packed.key, packed.data
+
+
 @dataclass(frozen=True)
 class _AsCalled:
     """The runner of a caller's bounded pipeline. needs_rows: see `Record`."""
@@ -211,10 +215,6 @@ class _AsCalled:
     spec: Specification
     when: Calendar
     needs_rows: bool
-
-    def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
-        keyed = events | "by shard" >> beam.Map(lambda packed: (packed.key, packed.data)).with_output_types(KeyedEvents)
-        return with_beats(keyed | "by vehicle" >> ByVehicle(job.release), job)
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
         return drawn.sealed | "record" >> Record(job.account, self.needs_rows, may_lose=False)

@@ -24,7 +24,7 @@ from transforms.ledger import AccountRefusal
 from transforms.public import Operator
 from transforms.sinks.files import HATS, file_of
 from transforms.sources.topic import Topic
-from transforms.time.calendar import Calendar, Slot
+from transforms.time.calendar import Calendar
 
 if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine
@@ -58,14 +58,12 @@ def release(
     location: AccountLocation,
     progress: Report,
     *,
-    workers: int | None = None,
     engine: "BoundedEngine | None" = None,
 ) -> FinishedRun:
     """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError, StepError or,
     for a file that cannot be decoded, UnreadableFile.
 
-    workers: processes that read and count; the cores there are, for a large input, if None. engine: does the work in
-    their place.
+    engine: does the work; this process if None.
     """
     _check_period(spec, when)
     if engine is not None:  # its workers stand in other folders
@@ -78,7 +76,7 @@ def release(
     job = continuing(job_of(spec, when, secret, account, outputs), location.ledger)
     job = replace(job, skips_unreadable=files.skip_unreadable)
     needed = _needed(spec, when, location, allow_empty=files.allow_empty)
-    outcome = _run(job, paths, when.slots, needed, workers, engine, progress)
+    outcome = _run(job, paths, needed, engine, progress)
     _raise_refusals(spec, location, needed, outcome)
     note_spending(location.ledger, spec, outcome)
     return FinishedRun(Operator(outcome), sum(outcome.new.values()), when, tuple(_files(spec, job)), outputs.topic)
@@ -99,22 +97,18 @@ def _raise_refusals(
 
 
 def _run(
-    job: Job,
-    paths: Sequence[str],
-    slots: Sequence[Slot],
-    needed: Sequence[str] | None,
-    workers: int | None,
-    engine: "BoundedEngine | None",
-    progress: Report,
+    job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: "BoundedEngine | None", progress: Report
 ) -> Outcome:
-    """Runs the job on this machine or on an engine; what it needs is imported when it runs."""
-    if engine is not None:
-        from pipelines.runs.beam import on_engine
+    """Runs the job as Beam's pipeline, which is imported when it runs: in this process where no engine is named."""
+    if engine is None:
+        import transforms.lean_beam  # noqa: F401  # isort: skip
 
-        return on_engine.run(job, paths, needed, engine, progress)
-    from pipelines.runs.crew import closed
+        from pipelines.runs.beam.runners.in_process import InProcess
 
-    return closed.run(job, paths, slots, needed, workers, progress)
+        engine = InProcess("local")
+    from pipelines.runs.beam import on_engine
+
+    return on_engine.run(job, paths, needed, engine, progress)
 
 
 def _files(spec: Specification, job: Job) -> Iterator[Path]:

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from functools import wraps
@@ -15,15 +15,15 @@ import pytest
 
 from pipelines.cli import main
 from pipelines.exit_codes import DIFFERS, DONE, FAILED
-from pipelines.runs.crew import closed, tasks
 from tests import city
 from tests.faults.processes import Other, other_process
 from tests.faults.witness import Witness
-from transforms import tasks as road_tasks
+from transforms import tasks
 from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger
 from transforms.recorded.codec import Encoded
 from transforms.sinks import files as publish
+from transforms.sinks import steps as sinks
 
 SLOTS, BUSY_SLOTS, PERIODS, FORMATS, FEEDS = 6, 4, 2, ("parquet", "jsonl"), 2
 SPENT = [6, 6]
@@ -49,8 +49,9 @@ PASSAGES = {
     "after-publish": SLOTS,
 }
 WAYS = ("failing", "tried-again", "overtaken")
-STEPS = ((road_tasks, "record_units"), (closed, "publish_recorded"))
-TASKS = (tasks.Observe, tasks.Count, tasks.Draw)
+STEPS = (
+    (tasks, "observed"), (tasks, "tallied"), (tasks, "drawn"), (tasks, "record_units"), (publish, "publish_recorded"),
+)  # fmt: skip
 HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")
 """Places where another process has to wait for this one."""
 
@@ -164,25 +165,37 @@ def is_tried_again(town: Town, place: Scenario) -> None:
 
 
 def _try_again(patch: pytest.MonkeyPatch) -> list[str]:
-    """Does a step or task that failed once more with the same element. Returns where it lists those that failed."""
+    """Does a step that failed once more with the same element. Returns where it lists those that failed."""
     repeated: list[str] = []
-    for module, step in STEPS:
-        patch.setattr(module, step, _trying_again(getattr(module, step), repeated))
-    for task in TASKS:
-        patch.setattr(task, "perform", _trying_again(task.perform, repeated))
+    for owner, step in STEPS:
+        patch.setattr(owner, step, _trying_again(getattr(owner, step), repeated))
+    patch.setattr(sinks, "publish_recorded", publish.publish_recorded)
     return repeated
 
 
 def _trying_again(do: Any, repeated: list[str]) -> Any:
     @wraps(do)
     def twice(*given: object) -> object:
+        given = tuple(map(_kept, given))
         try:
-            return do(*given)
+            return _finished(do(*given))
         except InjectedFault:
             repeated.append(do.__qualname__)
-            return do(*given)
+            return _finished(do(*given))
 
     return twice
+
+
+def _kept(given: object) -> object:
+    """Keeps what can be read once for the next attempt, as an engine keeps the input of a bundle."""
+    if isinstance(given, Mapping):
+        return {key: _kept(value) for key, value in given.items()}
+    return _finished(given)
+
+
+def _finished(done: object) -> object:
+    """Takes a step to its end, before anybody sees what it yields."""
+    return list(done) if isinstance(done, Iterator) else done
 
 
 def is_overtaken(town: Town, place: Scenario, other: Other) -> None:

@@ -3,7 +3,7 @@
 import runpy
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from apache_beam.transforms.window import FixedWindows
 
 from dpops.accountant import PureLimit
 from pipelines.assembly import job_of
-from pipelines.build import observe, publish
-from pipelines.build import road as walked
+from pipelines.build import publish
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
+from pipelines.runs.beam.bounded import Bounded
 from pipelines.runs.stream.windows import released
 from pipelines.specification import load
 from tests import city
@@ -36,9 +36,6 @@ from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.topic import Topic
-from transforms.steps.count import ByVehicle
-from transforms.steps.observe import Read
-from transforms.steps.release import Record
 from transforms.time.watermark import Watermark
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")
@@ -61,29 +58,11 @@ def job_in(folder):
     return job_of(spec, range_of(spec.timetable, *city.DAYS), Secret(bytes(32)), book, Outputs(folder, ("csv",), TOPIC))
 
 
-@dataclass(frozen=True)
-class Plainly:
-    """The runner of a pipeline that counts whole slots, and records what it draws."""
-
-    def tallies(self, events, job):
-        keyed = events | "keyed" >> beam.Map(key_of).with_output_types(PAIR)
-        beats = events.pipeline | "heartbeat" >> KnownElements([]).with_output_types(PAIR)
-        return (keyed | "by vehicle" >> ByVehicle(job.release), beats) | "with heartbeat" >> beam.Flatten()
-
-    def recorded(self, drawn, job):
-        return drawn.sealed | "record" >> Record(job.account)
-
-
 def scheduled(job):
     """The road of a closed range, from files to sinks."""
     p = empty()
-    read = p | "paths" >> KnownElements([b"a"]).with_output_types(bytes) | "read" >> Read(job.layout)
-    publish(walked(observe(read, job).events, job, Plainly()), job.outputs)
+    Bounded(job, ["a"], None, job.slot_s).build(p)
     return p.to_runner_api()
-
-
-def key_of(packed):
-    return packed.key, packed.data
 
 
 def stream(job, source):
@@ -104,7 +83,7 @@ def test_the_road_keeps_to_what_every_engine_does_alike(tmp_path, road):
     sources = {"kafka": from_kafka(), "folder": ReadGrowing(tmp_path, Watermark(0), LAYOUT)}
     graph = scheduled(job) if road == "scheduled" else stream(job, sources[road])
     assert findings(graph) == []
-    groups = 3 if road == "scheduled" else 4  # a stream counts its slots in panes
+    groups = 2 if road == "scheduled" else 4  # a stream counts its slots in panes
     assert len([name for name in labels(graph) if name.endswith("/group")]) == groups
 
 

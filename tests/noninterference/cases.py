@@ -1,7 +1,7 @@
 """Worlds and the roads on which each is run: every case takes seconds at most."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from tests import city, levels_city
@@ -67,14 +67,13 @@ STRANGE = [
 
 @dataclass(frozen=True)
 class Case:
-    """One world on one road. is_apart: see `differences`."""
+    """One world on one road."""
 
     world: World
     history: History
-    is_apart: bool = False
 
     def differences(self) -> list[str]:
-        return differences(self.world, self.history, is_apart=self.is_apart)
+        return differences(self.world, self.history)
 
 
 def with_and_without(spec: str, extra: Feed, history: History, others: Feed = OTHERS) -> Case:
@@ -296,7 +295,5 @@ SLOW: Mapping[str, Callable[[], Case]] = {
     "live-folder": lambda: live("folder"),
     "stream-kafka": lambda: streamed("kafka"),
     "stream-folder": lambda: streamed("folder"),
-    "two-workers": lambda: with_and_without(SECRET, bus(), Job(files=3, workers=2)),
-    "two-workers-public-counts": lambda: replace(at_other_speeds(OPEN, Job(files=3, workers=2)), is_apart=True),
 }
 """Those that start processes, or take longer."""

@@ -241,15 +241,15 @@ def _(instants: Any) -> Any:
     return mutated
 
 
-@mutant("empty-file-is-unreadable", "one-vehicle-alone", "pipelines.runs.crew.counting:observe_files")
-def _(observe_files: Any) -> Any:
+@mutant("empty-file-is-unreadable", "one-vehicle-alone", "pipelines.runs.beam.on_engine:outcome_of")
+def _(outcome_of: Any) -> Any:
     """A file without rows stops the run: one vehicle alone in a file would let it pass."""
 
-    def mutated(work: Any, paths: Any) -> Any:
-        events, outcome = observe_files(work, paths), work.outcome
+    def mutated(finished: Any) -> Any:
+        outcome = outcome_of(finished)
         if not outcome.rows:
-            raise UnreadableFile(paths[0], "no rows")
-        return events
+            raise UnreadableFile("feed.csv", "no rows")
+        return outcome
 
     return mutated
 

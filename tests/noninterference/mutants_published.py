@@ -25,14 +25,14 @@ def _(record_units: Any) -> Any:
     return mutated
 
 
-@mutant("log-line", "release", "pipelines.runs.crew.counting:observe_files")
-def _(observe_files: Any) -> Any:
+@mutant("log-line", "release", "pipelines.runs.beam.on_engine:outcome_of")
+def _(outcome_of: Any) -> Any:
     """A line of the log tells how many rows there were."""
 
-    def mutated(work: Any, paths: Any) -> Any:
-        events, outcome = observe_files(work, paths), work.outcome
+    def mutated(finished: Any) -> Any:
+        outcome = outcome_of(finished)
         print(f"{outcome.rows} rows", file=sys.stderr)
-        return events
+        return outcome
 
     return mutated
 
@@ -169,16 +169,17 @@ def _(of_slot_or_check: Any) -> Any:
     return lambda *_: True
 
 
-@mutant("tells-that-rows-came", "machine", "pipelines.runs.crew.counting:observe_files")
-def _(observe_files: Any) -> Any:
+@mutant("tells-that-rows-came", "machine", "pipelines.runs.beam.on_engine:finished_job")
+def _(finished_job: Any) -> Any:
     """A run says that there are more rows than there were when it ran before."""
 
-    def mutated(work: Any, paths: Any) -> Any:
-        events, outcome = observe_files(work, paths), work.outcome
+    def mutated(job: Any, paths: Any, *given: Any) -> Any:
+        finished = finished_job(job, paths, *given)
+        rows = finished.counts.get("rows", 0)
         earlier = Path(paths[0]).parent.with_name("rows")  # in a folder that is gone with its world
-        if earlier.exists() and int(earlier.read_text()) < outcome.rows:
+        if earlier.exists() and int(earlier.read_text()) < rows:
             print("more rows than before", file=sys.stderr)
-        earlier.write_text(str(outcome.rows))
-        return events
+        earlier.write_text(str(rows))
+        return finished
 
     return mutated

@@ -23,7 +23,6 @@ class Job:
 
     layout: str = "csv"
     files: int = 1
-    workers: int = 1
     formats: Sequence[str] = ("csv",)
     more: Sequence[str] = ()
     days: tuple[str, str] = DAYS[:1] * 2
@@ -35,7 +34,7 @@ class Job:
     def command(self, town: Town, pattern: str) -> list[object]:
         return [
             "release", *town.ledger(), "--input", pattern, "--from", self.days[0], "--to", self.days[1],
-            "--output", town.out, "--formats", ",".join(self.formats), "--workers", self.workers, *self.more,
+            "--output", town.out, "--formats", ",".join(self.formats), *self.more,
         ]  # fmt: skip
 
 
@@ -94,8 +93,7 @@ def cluster(town: Town, feed: Feed) -> None:
         put_in_the_place_of_flink(patch)
         job = Job(more=("--json",))
         command = job.command(town, feeds.write(feed, town.folder / "in", job.layout, 2))
-        index = command.index("--workers")
-        town.run(*command[:index], *command[index + 2 :], *OPTIONS)
+        town.run(*command, *OPTIONS)
 
 
 def reports(

@@ -117,18 +117,15 @@ History = Callable[[Town, Feed], None]
 """What happens with a feed: commands that are run, pipelines, streams."""
 
 
-def differences(world: World, history: History, *, is_apart: bool = False) -> list[str]:
-    """What a run with the one feed shows otherwise than a run with the other; nothing where all is well.
-
-    is_apart: noise is drawn in other processes, where it is not frozen; then integers are not compared.
-    """
-    return compared(world, history, is_apart=is_apart)[0]
+def differences(world: World, history: History) -> list[str]:
+    """What a run with the one feed shows otherwise than a run with the other; nothing where all is well."""
+    return compared(world, history)[0]
 
 
-def compared(world: World, history: History, *, is_apart: bool = False) -> tuple[list[str], list[Stored], list[Stored]]:
+def compared(world: World, history: History) -> tuple[list[str], list[Stored], list[Stored]]:
     """The differences, and what was offered to the ledger in each world."""
     one, other = (watched(world.spec, feed, history) for feed in (world.feed, world.other))
-    differences = [*_unlike(one.public, other.public), *([] if is_apart else beyond(one.offered, other.offered))]
+    differences = [*_unlike(one.public, other.public), *beyond(one.offered, other.offered)]
     return differences, one.offered, other.offered
 
 

@@ -12,7 +12,6 @@ from hatstream_lab.evaluation.simulate import PROCESSES
 from pipelines.cli import _CODES, COMMANDS, hatstream
 from pipelines.commands import choices
 from pipelines.further_columns import FURTHER
-from pipelines.runs.crew.crew import MOST_WORKERS
 from tests.kit.results import CELLS, row, write
 from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.files import FORMATS
@@ -98,7 +97,7 @@ def test_what_options_offer_is_what_there_is():
     assert tuple(FORMATS) == choices.FORMATS
     assert choices.FURTHER == FURTHER
     assert choices.PRODUCTS == PRODUCTS
-    assert (choices.MOST_WORKERS, choices.PROCESSES) == (MOST_WORKERS, PROCESSES)
+    assert choices.PROCESSES == PROCESSES
 
 
 def test_every_command_that_is_called_takes_json():

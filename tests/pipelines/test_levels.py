@@ -4,7 +4,10 @@ import json
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +17,12 @@ from dpops.levels.bounded import within
 from dpops.levels.stages import FIRST_CENTRE
 from pipelines.account import location
 from pipelines.further_columns import value_meaning
-from pipelines.job import Outputs
-from pipelines.runs.crew import closed as levels
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.identity import decisive_text
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC
 from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
+from transforms import tasks
 from transforms.recorded.stage_plan import numbers_of, rests_on, stage_of
 from transforms.records import SlotEstimates
 
@@ -163,15 +165,18 @@ def test_a_budget_that_another_process_spends_meanwhile_refuses_what_it_does_not
     tmp_path: Path, hatstream: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(tmp_path, hatstream)
-    publish, other = levels.publish, tmp_path / "other.toml"
+    release, other = tasks.released, tmp_path / "other.toml"
     other.write_text(SPEC.replace("upper_kmh = 65", "upper_kmh = 60"))
 
-    def overtaken(estimates: Iterator[SlotEstimates], outputs: Outputs) -> None:
+    def overtaken(*given: Any) -> Iterator[SlotEstimates]:
         monkeypatch.undo()
-        released(tmp_path, hatstream, "--spec", str(other), "--output", str(tmp_path / "apart"), start=DAYS[2])
-        publish(estimates, outputs)
+        options = ("--spec", str(other), "--output", str(tmp_path / "apart"))
+        process = Thread(target=partial(released, tmp_path, hatstream, *options, start=DAYS[2]))
+        process.start()  # Beam keeps counters by thread
+        process.join()
+        return release(*given)
 
-    monkeypatch.setattr(levels, "publish", overtaken)
+    monkeypatch.setattr(tasks, "released", overtaken)
     code, _, err = hatstream(*city.release(tmp_path, start=DAYS[1], end=DAYS[2]))
     assert code == 3
     assert f"Only this was released: {DAYS[1]}" in err

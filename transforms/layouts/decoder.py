@@ -58,7 +58,7 @@ class StepResult(msgspec.Struct, frozen=True):
     errno: int = 0
 
 
-def serve(_handles: Sequence[int]) -> None:
+def serve() -> None:
     """Answers requests on standard input until it is closed, on standard output. Nothing that is written there, or to
     standard error, is seen: a crash would be described with what it crashed on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its decoder

@@ -8,14 +8,15 @@ import fcntl
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import suppress
 
 import msgspec
 import pyarrow as pa
 
-from transforms.fork_server import ForkClient, beforehand, fork_server_of
 from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, RawBatch, Share, UnreadableFile, raw_batch
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
 from transforms.layouts.mapped.csv import CsvTable
@@ -26,37 +27,32 @@ MESSAGE_ROWS = 1 << 20
 PIPE_BYTES = 1 << 20
 
 _LINE_BY_LINE = (CsvTable, JsonLines)  # of bounded lines: they are decoded here
-_MODULE = "transforms.layouts.decoder"
+_PROGRAM = "import hatstream; from transforms.layouts.decoder import serve; serve()"
+_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
+"""What a decoder has of this process's environment, where passwords are."""
 _IDLE: "list[_Decoder]" = []
-_CLIENTS: list[ForkClient] = []
-"""Whom this process asks for decoders: at most one, another one's fork server or its own."""
 _LOCK = threading.Lock()
 
 
-def ask_for_decoders(client: ForkClient) -> None:
-    """Has decoders forked from now on by a fork server that is there already."""
-    _CLIENTS[:] = [client]
-
-
-def begun_early(layout: Layout) -> AbstractContextManager[None]:
-    """Begins what a decoder of the layout will be forked from, if it needs one, while this process still imports."""
-    return nullcontext() if isinstance(layout, _LINE_BY_LINE) else beforehand([_MODULE])
+def begin_early(layout: Layout) -> None:
+    """Begins a decoder, if the layout needs one, that imports while this process does."""
+    if not isinstance(layout, _LINE_BY_LINE):
+        with suppress(OSError):  # whoever needs one will be told
+            _IDLE.append(_Decoder())
 
 
 @atexit.register
 def _close() -> None:
     """Waits for the end of all decoders, so that what they took is this process's."""
-    for client in _CLIENTS:
-        client.close()
+    while _IDLE:
+        _IDLE.pop().end()
 
 
 def _forget() -> None:
-    """Forgets decoders: two processes must not ask the same one, or as one of a fork server; nor wait for a thread of
-    the other."""
+    """Forgets decoders: two processes must not ask the same one; nor wait for a thread of the other."""
     global _LOCK
     _LOCK = threading.Lock()
     _IDLE.clear()
-    _CLIENTS.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -145,34 +141,36 @@ def _idle() -> "_Decoder":
     return _Decoder()
 
 
-def _client() -> ForkClient:
-    with _LOCK:
-        if _CLIENTS and not _CLIENTS[0].is_alive:
-            _CLIENTS.pop().close()  # of a fork server that was killed nothing stays
-        if not _CLIENTS:
-            _CLIENTS.append(fork_server_of([_MODULE]))
-        return _CLIENTS[0]
-
-
 class _Decoder:
     """A process of transforms/layouts/decoder.py. It ends when this process does, whose end of the pipe is closed."""
 
     def __init__(self) -> None:
-        self._process = _client().fork(f"{_MODULE}:serve")
-        fcntl.fcntl(self._process.answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._asks, self._answers = self._process.stdin, self._process.stdout
+        fcntl.fcntl(self._answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     @property
     def is_alive(self) -> bool:
-        return self._process.is_alive
+        return self._process.poll() is None
 
     def ask(self, work: DecoderTask) -> None:
         try:
-            send(self._process.asks, pickle.dumps(work))
+            send(self._asks, pickle.dumps(work))
         except OSError:
             raise self._lost() from None
 
     def answer(self) -> tuple[StepResult, RawBatch | None]:
-        head, body = receive(self._process.answers), receive(self._process.answers)
+        head, body = receive(self._answers), receive(self._answers)
         if not head:
             raise self._lost()
         try:
@@ -188,11 +186,16 @@ class _Decoder:
             return answer, None
         return answer, RawBatch(table.num_rows + sum(answer.refused.values()), table, answer.refused)
 
-    def end(self) -> None:
-        self._process.end()
+    def end(self) -> int:
+        """Kills it if it is not ending by itself, and gives its exit code."""
+        self._process.kill()
+        with suppress(OSError):  # of a request that it took no more
+            self._asks.close()
+        self._answers.close()
+        return self._process.wait()
 
     def _lost(self) -> _Refusal:
-        number = -self._process.end()
+        number = -self.end()
         if number == signal.SIGXCPU:
             return _Refusal(f"cannot be decoded: it takes more than {STEP_CPU_S} s, far too long for what it holds")
         how = f"signal {number}" if number > 0 else f"exit code {-number}"

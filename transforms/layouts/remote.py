@@ -8,7 +8,8 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any
 
 from transforms.errors import StepError
@@ -16,6 +17,7 @@ from transforms.extras import advice
 
 PIECE_BYTES = 8 << 20
 EXTRAS = {"s3": "s3", "gs": "gcs"}
+_SYSTEMS = ("apache_beam.io.aws.s3filesystem", "apache_beam.io.gcp.gcsfilesystem")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
 
 
@@ -75,5 +77,8 @@ def _systems() -> Any:
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    for name in _SYSTEMS:
+        with suppress(ImportError):  # its library is not installed, or transforms.lean_beam has left it out
+            import_module(name)
     FileSystems.set_options(PipelineOptions([]))  # which a pipeline would do, and without which there is no S3
     return FileSystems

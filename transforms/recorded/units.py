@@ -11,7 +11,7 @@ from dpops.claims import Claim, PureDP
 from dpops.types import Scope
 from transforms.public import EntryNumber
 
-Transaction = Literal["period", "slot"]
+Transaction = Literal["range", "period", "slot"]
 """What the ledger records in one transaction."""
 
 

@@ -25,7 +25,7 @@ from transforms.records import (
 from transforms.releases.base import ReleaseKind
 from transforms.releases.hats.policy import release_shard
 from transforms.steps.lateness import LATE
-from transforms.steps.metrics import count
+from transforms.steps.metrics import count, passed
 
 _LATE = counters.refused("lateness", LATE)
 
@@ -34,12 +34,13 @@ _LATE = counters.refused("lateness", LATE)
 class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
     """Tallies events, or partial tallies of panes, by (slot, vehicle shard) -> ((plan, release shard), packed Tally).
 
-    fetch: of events, see `InPanes`.
+    fetch: of events, see `InPanes`. keeps_shard: whether tallies keep their vehicle shard, and have no release shard.
     """
 
     release: ReleaseKind
     in_panes: bool = False
     fetch: Callable[[bytes], bytes] | None = None
+    keeps_shard: bool = False
 
     def expand(self, events: PCollection[KeyedEvents | KeyedPartial]) -> PCollection[KeyedTally]:
         grouped = events | "group" >> beam.GroupByKey()
@@ -47,14 +48,19 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
 
     def tally(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
         """Tallies what the vehicles of a shard did in a slot, parted by release shards."""
-        (slot_s, _), parts = group
+        (slot_s, vehicle_shard), parts = group
         if self.in_panes:
             table = self._merged(slot_s, parts)
         else:
             events = parts if self.fetch is None else map(self.fetch, parts)
             table = tasks.tallied(slot_s, events, self.release, count)
+        passed("counted", slot_s)
+        plan_s = self.release.group(slot_s)
+        if self.keeps_shard:
+            yield (plan_s, vehicle_shard), wire.pack_tally(table)
+            return
         for number, part in tasks.parted(table, release_shard(table.cell, self.release.shards)):
-            yield (self.release.group(slot_s), number), wire.pack_tally(part)
+            yield (plan_s, number), wire.pack_tally(part)
 
     def _merged(self, slot_s: int, parts: Iterable[PartialBytes]) -> wire.Tally:
         cap, columns = self.release.cap, self.release.columns

@@ -79,13 +79,12 @@ class Parse(Parting[PCollection[RawBatch]]):
 class Assign(Parting[PCollection[Observations]]):
     """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard); refused: Refused.
 
-    pane_s: length of a pane; None: a slot is one. dense: whether events are packed for engines, not for a file.
+    pane_s: length of a pane; None: a slot is one.
     """
 
     ground: Ground
     vehicle_shards: int
     pane_s: int | None
-    dense: bool = True
 
     def expand(self, observations: PCollection[Observations]) -> DoOutputsTuple:
         return observations | "find cells" >> beam.FlatMap(self.pack).with_outputs(REFUSED, main="events")
@@ -95,8 +94,7 @@ class Assign(Parting[PCollection[Observations]]):
         located = locate(observations, self.ground)
         yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: located.outside})
         failpoint("assign")
-        packing = wire.DENSE if self.dense else wire.FAST
-        for part in wire.split(located.observations, located.cell, self.vehicle_shards, self.pane_s, packing):
+        for part in wire.split(located.observations, located.cell, self.vehicle_shards, self.pane_s):
             yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)
 
 

@@ -2,19 +2,27 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
 import apache_beam as beam
+import msgspec
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.ledger.recording import decoded
-from transforms.recorded.codec import encode
+from transforms.recorded.codec import Spending, encode
 from transforms.recorded.units import Transaction
 from transforms.records import (
     CONSENT,
-    EXPOSURE,
+    DEMAND,
+    EXPOSED,
+    SEALED,
     KeyedTally,
     KeyedUnit,
     RecordedSlot,
@@ -24,14 +32,18 @@ from transforms.records import (
     UnitBytes,
 )
 from transforms.releases.base import Before, ReleaseKind
-from transforms.steps.metrics import count
-from transforms.steps.side_outputs import Exposed, Parting
+from transforms.steps.metrics import count, passed
+from transforms.steps.side_outputs import Demanded, Parting
+from transforms.steps.unsized import of_type
+
+DRAW_BYTES = 1 << 20
+"""Of packed tallies that are drawn at a time."""
 
 
 @dataclass
 class ByHexagon(Parting[PCollection[KeyedTally]]):
     """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Unit);
-    exposure: (slot, packed Exposure). The key says what is recorded together."""
+    demand: what is asked of the account, and what vehicles spend. The key says what is recorded together."""
 
     release: ReleaseKind
     transaction: Transaction
@@ -39,23 +51,59 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.FlatMap(self.seal).with_outputs(EXPOSURE, main="sealed").with_output_types(
+        return grouped | "seal" >> beam.ParDo(Seal(self)).with_outputs(DEMAND, main="sealed").with_output_types(
             KeyedUnit
         )
 
-    def seal(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Exposed]:
-        """Yields the units that are drawn of a shard, and what each vehicle spends in them."""
-        key, encoded = group
-        parts = list(encoded)
+
+class Seal(beam.DoFn):
+    """Grouped tallies -> the units that are drawn of them, what these ask, and what each vehicle spends in them.
+
+    Those of a range that one worker has are drawn several at a time: HATs that are planned together cost less.
+    """
+
+    def __init__(self, of: ByHexagon) -> None:
+        self._of = of
+        self._groups: dict[SlotShard, list[TallyBytes]] = {}
+        self._bytes = 0
+
+    def start_bundle(self) -> None:
+        self._groups, self._bytes = {}, 0
+
+    def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Demanded]:
+        key, parts = group[0], list(group[1])
         if not is_over(parts):
             return
-        for unit, exposure in tasks.drawn({key: filter(None, parts)}, self.release, Before(self.account)):
+        self._groups[key] = parts
+        self._bytes += sum(map(len, parts))
+        if self._of.transaction != "range" or self._bytes >= DRAW_BYTES:
+            yield from self._drawn()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for drawn in self._drawn():
+            if isinstance(drawn, TaggedOutput):
+                yield TaggedOutput(DEMAND, _of_range(drawn.value))
+            else:
+                yield _of_range(drawn)
+
+    def _drawn(self) -> Iterator[KeyedUnit | Demanded]:
+        groups, transaction = self._groups, self._of.transaction
+        self.start_bundle()
+        if not groups:
+            return
+        packed = {key: filter(None, parts) for key, parts in groups.items()}
+        for unit, exposure in tasks.drawn(packed, self._of.release, Before(self._of.account)):
+            passed("drawn", unit.slot_s)
+            data = UnitBytes(encode(unit))
+            spending = msgspec.json.encode(msgspec.json.decode(data, type=Spending))
+            yield TaggedOutput(DEMAND, (unit.period, ((unit.slot_s, SEALED), spending)))
             if exposure is not None:
-                yield TaggedOutput(EXPOSURE, (unit.slot_s, wire.pack_exposure(exposure)))
-            yield (
-                unit.period if self.transaction == "period" else str(unit.slot_s),
-                UnitBytes(encode(unit)),
-            )
+                yield TaggedOutput(DEMAND, (unit.period, ((unit.slot_s, EXPOSED), wire.pack_exposure(exposure))))
+            yield {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction], data
+
+
+def _of_range(element: Any) -> WindowedValue:
+    return WindowedValue(element, MIN_TIMESTAMP, (GlobalWindow(),))
 
 
 def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
@@ -69,7 +117,7 @@ def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
 
 @dataclass
 class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
-    """(key, encoded Unit) -> RecordedSlot, as the ledger returned it. One transaction a key.
+    """(key, encoded Unit) -> RecordedSlot, as the ledger returned it. One transaction a key, and a period of it.
 
     needs_rows: a key of which no HAT has data, which a wrong input makes, is an error and is not recorded.
     may_lose: what the account's limit refuses is counted and left out; else it is an error.
@@ -83,7 +131,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
-        return grouped | "record" >> beam.FlatMap(self.record)
+        return of_type(grouped | "record" >> beam.FlatMap(self.record), RecordedSlot)
 
     def record(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
         """Yields what the ledger returns for the units of a key. Raises StepError."""
@@ -95,10 +143,12 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
             raise StepError(
                 f"of the input no row is of {units[0].unit.period}: nothing was recorded and nothing was spent"
             )
-        done = tasks.recorded(units, self.account, count)
-        if not done and not self.may_lose:
-            raise beyond_the_limit(self.account, units[0].unit.period)
-        yield from done
+        for period, together in groupby(units, key=lambda read: read.unit.period):
+            done = tasks.recorded(list(together), self.account, count)
+            if not done and not self.may_lose:
+                raise beyond_the_limit(self.account, period)
+            yield from done
+            passed("recorded", period)
 
 
 def beyond_the_limit(account: LedgerAccount, period: str) -> StepError:
@@ -118,7 +168,7 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
     name: str = "learn"
 
     def expand(self, slots: PCollection[RecordedSlot]) -> PCollection[SlotEstimates]:
-        return slots | self.name >> beam.ParDo(_Estimate(self))
+        return of_type(slots | self.name >> beam.ParDo(_Estimate(self)), SlotEstimates)
 
 
 class _Estimate(beam.DoFn):

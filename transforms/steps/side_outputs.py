@@ -7,11 +7,11 @@ import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, TaggedOutput
 from apache_beam.typehints.decorators import IOTypeHints, get_type_hints
 
-from transforms.records import REFUSED, ExposureBytes, Refused
+from transforms.records import REFUSED, KeyedDemand, Refused
 
 Refusal = TaggedOutput[Literal["refused"], Refused]
 
-Exposed = TaggedOutput[Literal["exposure"], tuple[int, ExposureBytes]]
+Demanded = TaggedOutput[Literal["demand"], KeyedDemand]
 
 Given = TypeVar("Given")
 

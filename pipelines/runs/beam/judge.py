@@ -58,6 +58,11 @@ def of_counts(counts: Mapping[str, int]) -> KeyedFact:
     return 0, msgspec.json.encode(CountFact(dict(counts)))
 
 
+def counts_in(fact: bytes) -> Mapping[str, int]:
+    """Reads what `of_counts` wrote."""
+    return msgspec.json.decode(fact, type=CountFact).counts
+
+
 def of_asked(period: str, asked: Demand) -> KeyedFact:
     wanted = [(*debit.unit, str(debit.claim)) for debit in asked.wanted]
     return 0, msgspec.json.encode(AskedFact(period, wanted, tuple(map(str, asked.spent))))

@@ -1,8 +1,9 @@
-"""A scheduled job on an engine, from here: handed over, waited for, and what became of it."""
+"""A scheduled job from here: run in this process or handed to an engine, waited for, and what became of it."""
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from pipelines.engine import BoundedEngine, EngineError, Finished
@@ -11,41 +12,38 @@ from pipelines.outcome import Outcome, count_in
 from pipelines.progress import Report
 from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.judge import VERDICT, read_back
-from pipelines.runs.crew.spool import Spool
 from pipelines.runs.input_size import rows_about
 from pipelines.runs.period_demand import asked_of_the_account
+from pipelines.runs.spool import Spool
 from transforms import counters
 from transforms.errors import StepError
+from transforms.steps.metrics import Phase, heard_by
 
-PHASE = "observations read"
+READ = "observations read"
+PART_ROWS = 1_000_000
+"""Events of a whole period that are counted at once: bounds memory."""
+UNSIZED_SHARDS = 8
+"""Parts of the vehicles of a period, where nobody knows how many rows it has."""
 
 
 def run(
-    job: Job,
-    paths: Sequence[str],
-    needed: Sequence[str] | None,
-    engine: BoundedEngine,
-    progress: Report,
+    job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
 ) -> Outcome:
-    """Runs a job as `pipelines.runs.crew.closed.run` does, with the same promises.
+    """Releases the slots. Of an outcome with refused periods, `periods_released` are those that were released anyway.
+
+    needed: periods that must have rows. With `periods_empty` among them, or an outcome that is `unusable`, nothing was
+    recorded or published. None where the input may not decide that.
 
     Raises StepError where a file cannot be read, EngineError, or what a step raised.
     """
     asked = asked_of_the_account(job)
     if asked.periods_refused:
         return asked
-    about, before, shards = rows_about(paths), _sealed(job), 2 * engine.parallelism
-    pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
-
-    def watch(counts: Mapping[str, int]) -> None:
-        progress(PHASE, counts.get(counters.ROWS, 0), about)
-
-    with Spool() as kept:
-        made = Bounded(replace(job, vehicle_shards=shards), paths, needed, pane_s, kept if engine.is_here else None)
-        finished = engine.run(made.build, f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", watch)
-    outcome = _outcome(finished)
+    before = _sealed(job)
+    finished = finished_job(job, paths, needed, engine, progress)
+    outcome = outcome_of(finished)
     outcome.debits |= asked.debits
-    progress(PHASE, outcome.rows, outcome.rows)
+    progress(READ, outcome.rows, outcome.rows)
     if outcome.units_changed == 0:  # what is new is what is there now: a step that was done again found it recorded
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _sealed(job) - before))
     if outcome.units_lost_to_the_limit:  # another process spent the budget since the verdict
@@ -53,7 +51,66 @@ def run(
     return outcome
 
 
-def _outcome(finished: Finished) -> Outcome:
+def finished_job(
+    job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
+) -> Finished:
+    name, about = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", rows_about(paths)
+    if engine.is_here:
+        with Spool() as kept, heard_in(job, about, progress):
+            return engine.run(bounded_here(job, paths, needed, kept).build, name, lambda _: None)
+    shards = 2 * engine.parallelism
+    pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
+    made = Bounded(replace(job, vehicle_shards=shards), paths, needed, pane_s)
+    return engine.run(made.build, name, lambda counts: progress(READ, counts.get(counters.ROWS, 0), about))
+
+
+def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, kept: Spool) -> Bounded:
+    """Makes the job of this process, where vehicles are parted only if a whole period is too large to count at once."""
+    about = rows_about(paths)
+    shards = 1
+    if job.release.in_order:
+        shards = UNSIZED_SHARDS if about is None else max(1, about // (PART_ROWS * len(job.periods)))
+    return Bounded(
+        replace(job, vehicle_shards=shards, transaction="range"),
+        paths,
+        needed,
+        pane_length(about, shards * len(job.slots), job.slot_s),
+        kept,
+    )
+
+
+@contextmanager
+def heard_in(job: Job, about: int | None, progress: Report) -> Iterator[None]:
+    """Reports how far the steps in this process are, within the block. about: rows of the input, if that is known."""
+    whole_days = job.rules.need_whole_periods
+    slots, periods = len(job.slots), len(job.periods)
+    phases: Mapping[Phase, tuple[str, int]] = {
+        "counted": ("days counted", periods) if whole_days else ("slots counted", slots),
+        "drawn": ("slots released", slots),
+        "recorded": ("periods recorded and published", periods),
+    }
+    rows, finished = 0, dict[str, set[int | str]]()
+
+    def listen(phase: Phase, item: int | str) -> None:
+        nonlocal rows
+        if phase == "read":
+            rows += int(item)
+            progress(READ, rows, about)
+            return
+        title, whole = phases[phase]
+        if not finished:
+            progress(READ, rows, rows)
+        if title not in finished and finished:  # slots without events have no step in the phase before
+            previous = next(named for named in phases.values() if named[0] == next(reversed(finished)))
+            progress(previous[0], previous[1], previous[1])
+        finished.setdefault(title, set()).add(item)
+        progress(title, len(finished[title]), whole)
+
+    with heard_by(listen):
+        yield
+
+
+def outcome_of(finished: Finished) -> Outcome:
     """Adds what was counted after the verdict to its outcome."""
     verdicts = finished.told.get(VERDICT, frozenset())
     if not verdicts:

@@ -4,24 +4,17 @@ Under add-remove all that is counted from rows is the operator's alone, as those
 address where the operator's own Prometheus reaches it and nobody else does.
 """
 
-import socket
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
-from socketserver import ThreadingMixIn
-from threading import Semaphore, Thread
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from pipelines.specification import Specification
 from transforms.public import Summary
 
 PREFIX = "hatstream_"
-MOST_AT_ONCE, EXCHANGE_S = 8, 5.0
-"""Exchanges at a time, and how long one may take."""
 _COUNTED = {
     "rows": ("rows", "Rows that came in."),
     "duplicates": ("rows_duplicate", "Rows that were there already."),
@@ -88,63 +81,12 @@ def served(metrics: Metrics, address: str) -> Iterator[int]:
     """Serves the metrics at `host:port` over HTTP, to whoever asks; answers with the port. Raises MetricsError."""
     host, _, port = address.rpartition(":")
     try:
-        server = _server(host.removeprefix("[").removesuffix("]"), int(port), make_wsgi_app(metrics.registry))
+        server, thread = start_http_server(int(port), host.removeprefix("[").removesuffix("]"), metrics.registry)
     except (OSError, OverflowError, ValueError) as error:
         raise MetricsError(f"--metrics {address}: {getattr(error, 'strerror', None) or error}") from None
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
     try:
         yield int(server.server_port)
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    """Few at a time, none of them for long: whoever connects and says nothing must not cost the stream its threads."""
-
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, *arguments: Any) -> None:
-        self._places, self._until = Semaphore(MOST_AT_ONCE), dict[Any, float]()
-        super().__init__(*arguments)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        self._until[request] = time.monotonic() + EXCHANGE_S
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._until.pop(request, None)
-            self._places.release()
-
-    def service_actions(self) -> None:
-        """Ends exchanges that drip; called each half second."""
-        for request, until in list(self._until.items()):
-            if time.monotonic() > until:
-                with suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, _request: Any, _client_address: Any) -> None:
-        """Tells nothing of a client that went away: it is nobody's business."""
-
-
-class _Quiet(WSGIRequestHandler):
-    timeout = EXCHANGE_S
-
-    def log_message(self, _format: str, *_: Any) -> None:
-        """Says nothing of who asked."""
-
-
-def _server(host: str, port: int, app: Any) -> WSGIServer:
-    family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    kind = type("_Server", (_Server,), {"address_family": family})
-    server: WSGIServer = make_server(str(place[0]), port, app, kind, _Quiet)
-    return server

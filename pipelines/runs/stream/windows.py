@@ -66,14 +66,16 @@ def released(
     lateness = RefuseLate(length_s, later.more_s if later else 0)
     events = observe(read, job, pane_s, lateness).events  # PackedEvents
     windows = InWindows(beats, start_s, pane_s)
-    yield "", road(events, job, windows, "by hexagon" if job.release.keeps_late else "live")
+    drawing = "by hexagon" if job.release.keeps_late else "live"
+    yield "", road(windows.tallies(events, job), job, windows, drawing)
     if later is not None:
-        yield "period: ", road(events, replace(job, release=later.release), replace(windows, more_s=later.more_s))
+        job, windows = replace(job, release=later.release), replace(windows, more_s=later.more_s)
+        yield "period: ", road(windows.tallies(events, job), job, windows)
 
 
 @dataclass(frozen=True)
 class InWindows:
-    """The runner of an unbounded pipeline. Exposures, which are added up over a period, are dropped.
+    """The runner of an unbounded pipeline. What is asked and spent, added up over a period, is dropped.
 
     beats: of every slot. start_s, pane_s: see `released`. more_s: so much later than it ends is a slot counted.
     """
@@ -84,6 +86,7 @@ class InWindows:
     more_s: int = 0
 
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
+        """Counts events of slots, or of whole periods."""
         if job.release.in_order:
             whole = events | "by vehicle, later" >> _Tallied(self, job)
             beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))

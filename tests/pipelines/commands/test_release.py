@@ -18,7 +18,7 @@ from pipelines.input_files import InputFiles
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs import release as scheduled
-from pipelines.runs.crew import counting
+from pipelines.runs.beam import bounded
 from pipelines.runs.period_demand import spend_of
 from pipelines.specification import load
 from tests import city
@@ -95,7 +95,7 @@ def test_order_duplicates_and_parts_of_the_input_change_nothing(town, hatstream,
     lines = city.rows() * 3
     random.Random(1).shuffle(lines)
     city.write(town, lines=lines)
-    monkeypatch.setattr(counting, "PART_ROWS", 7)
+    monkeypatch.setattr(bounded, "PANE_ROWS", 7)
     code, out, _ = hatstream(*city.release(town, "--json"))
     done = summary_of(out)
     assert (code, done["slots_that_differ_now"], done["duplicates"]) == (0, 0, 2 * len(city.rows()))
@@ -242,14 +242,6 @@ def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(tow
     assert code == 4
     assert err == f"hatstream: {town / 'feed.csv'}: column 'ts' is missing\n"
     assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"] == []
-
-
-def test_a_release_on_this_machine_starts_without_beam(town):
-    """Which takes longer to import than all else that a small release does."""
-    program = "import sys; from pipelines.cli import main; main(sys.argv[1:]); print('apache_beam' in sys.modules)"
-    line = [sys.executable, "-c", program, *map(str, city.release(town, "--json"))]
-    done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_yesterday_is_the_local_day_before_today(town, hatstream):

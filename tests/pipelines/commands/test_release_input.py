@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.runs.crew import counting
+from pipelines.runs.beam import bounded
 from tests import city
 from tests.pipelines.commands.releases import denied, files_in, spent_by, summary_of
 
@@ -104,7 +104,7 @@ def test_an_input_in_which_nothing_happened_is_sealed_as_such_where_the_operator
 
 
 def test_one_usable_row_among_many_parts_is_enough(town, hatstream, monkeypatch):
-    monkeypatch.setattr(counting, "PART_ROWS", 1)
+    monkeypatch.setattr(bounded, "PANE_ROWS", 1)
     city.write(town, lines=[BROKEN, BROKEN, city.rows()[-1]])
     code, out, _ = hatstream(*city.release(town, "--json", start=city.DAYS[1]))
     assert (code, summary_of(out)["observations"]) == (0, 1)

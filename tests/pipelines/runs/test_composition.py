@@ -10,7 +10,7 @@ import pytest
 from dpops.mechanisms.array_average import ArrayAverage
 from pipelines.account import location
 from pipelines.exit_codes import FAILED
-from pipelines.runs.crew import counting
+from pipelines.runs.beam import bounded
 from pipelines.specification import load
 from tests import city
 from transforms.releases.hats.exposure import most_spent
@@ -134,7 +134,7 @@ def test_parts_of_the_input_change_no_plan_of_a_period(tmp_path, hatstream, monk
         folder = tmp_path / str(rows)
         folder.mkdir()
         opened(folder, hatstream, spec_of(CLIPPED))
-        monkeypatch.setattr(counting, "PART_ROWS", rows)
+        monkeypatch.setattr(bounded, "PANE_ROWS", rows)
         released(folder, hatstream)
         units = ledger_of(folder).released(load(folder / "spec.toml").spec_id, city.DAYS[0])
         plans.append([[(hat.cell, hat.plan) for hat in unit.released] for unit in units])

@@ -1,6 +1,7 @@
 """Feeds without speeds, from specification to rows: under secret counts alone."""
 
 import json
+from collections import Counter
 from fractions import Fraction
 
 import pytest
@@ -8,16 +9,15 @@ import pytest
 from pipelines.account import location
 from pipelines.assembly import job_of, ledger_account_of
 from pipelines.job import NOWHERE
-from pipelines.outcome import Outcome
+from pipelines.outcome import Outcome, count_in
 from pipelines.ranges import range_of
-from pipelines.runs.crew import counting
-from pipelines.runs.crew.crew import crew_of
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
-from transforms import wire
+from transforms import tasks, wire
 from transforms.observe.derived_speed import SpeedLimits
+from transforms.observe.events import locate
+from transforms.observe.parse import parse
 from transforms.observe.vehicle_hash import Secret
-from transforms.releases.periods.stages import COLUMNS
 
 DERIVED = "derived_speed = { max_gap_s = 300, max_kmh = 100 }\n"
 SPEC = levels_city.SPEC.replace(', speed = "v"', "") + DERIVED
@@ -36,7 +36,7 @@ def rows(kmh=36, buses=60, header="bus,ts,lat,lon\n"):
     return header, lines
 
 
-def tallied(folder, lines, header):
+def tallied(folder, lines, header, shards=1):
     """What vehicles did, by the job's own counting: (vehicle, cell, slot, reports, sum of speeds), sorted."""
     (folder / "spec.toml").write_text(SPEC)
     (folder / "feed.csv").write_text(header + "".join(lines))
@@ -44,13 +44,16 @@ def tallied(folder, lines, header):
     when = range_of(spec.timetable, DAY, DAY)
     account = ledger_account_of(spec, place, signs=False)
     job = job_of(spec, when, Secret(b"one key for all runs"), account, NOWHERE)
-    outcome, paths = Outcome(), [str(folder / "feed.csv")]
-    periods = {DAY: job.slots[when.slots[0].start_s].plan}
-    with crew_of(counting.road_of(job), paths, 1) as crew:
-        work = counting.CrewedJob(job, crew, outcome, lambda *_: None)
-        tallies = counting.count_derived(work, periods, counting.observe_files(work, paths), shards=3)
-        keys = [(when.slots[0].start_s, shard) for shard in range(3)]
-        table = wire.unpack_tally([data for key in keys for data in tallies.read(key)], COLUMNS)
+    events, counts, tables = {}, Counter(), []
+    for batch in tasks.read(job.layout, str(folder / "feed.csv")):
+        located = locate(parse(batch.table, job.rules)[0], job.ground)
+        for part in wire.split(located.observations, located.cell, shards):
+            events.setdefault(part.shard, {}).setdefault(part.slot_s, []).append(part.data)
+    for slots in events.values():
+        derived = tasks.derived(slots, job.rules, job.ground, job.release, lambda name, n: counts.update({name: n}))
+        tables += [table for _, table in derived]
+    table, outcome = wire.joined(tables), Outcome()
+    count_in(outcome, counts)
     columns = (table.vehicle, table.cell, table.slot_s, table.kept, table.sums["sums"])
     return sorted(zip(*(column.tolist() for column in columns), strict=True)), outcome
 
@@ -63,12 +66,11 @@ def test_the_speeds_of_a_feed_that_has_none_are_counted(tmp_path):
     assert {round(total / reports) for *_, reports, total in counts} == {3_600}
 
 
-def test_order_parts_and_files_change_no_integer(tmp_path, monkeypatch):
+def test_order_parts_and_files_change_no_integer(tmp_path):
     header, lines = rows(buses=7)
     whole, _ = tallied(tmp_path, lines, header)
-    monkeypatch.setattr(counting, "PART_ROWS", 100)
-    assert tallied(tmp_path, lines[::-1], header)[0] == whole
-    assert tallied(tmp_path, lines + lines[::5], header)[0] == whole
+    assert tallied(tmp_path, lines[::-1], header, shards=11)[0] == whole
+    assert tallied(tmp_path, lines + lines[::5], header, shards=2)[0] == whole
 
 
 def test_a_feed_without_speeds_is_released_and_a_second_run_finds_it_the_same(tmp_path, hatstream):

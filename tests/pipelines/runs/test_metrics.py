@@ -3,9 +3,6 @@
 import json
 import re
 import socket
-import threading
-import time
-from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -99,30 +96,6 @@ def test_the_dashboard_draws_metrics_that_exist_and_all_of_them(spec):
     assert named == names_of(metrics)
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
     assert len(set(places)) == len(places) == len({panel["id"] for panel in board["panels"]})
-
-
-def test_whoever_connects_and_says_nothing_costs_few_threads_and_little_time(spec, monkeypatch):
-    from pipelines.runs.stream import metrics as module
-
-    monkeypatch.setattr(module, "EXCHANGE_S", 0.5)
-    before = threading.active_count()
-    with served(Metrics(spec), "127.0.0.1:0") as port, ExitStack() as silent:
-        for number in range(3 * module.MOST_AT_ONCE):
-            connection = silent.enter_context(closing(socket.create_connection(("127.0.0.1", port))))
-            with suppress(OSError):
-                connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"y" * (number % 3))
-        assert threading.active_count() <= before + module.MOST_AT_ONCE + 1
-        assert until_answered(port)
-    assert threading.active_count() <= before + module.MOST_AT_ONCE
-
-
-def until_answered(port):
-    """Once the silent ones are given up, who asks is answered."""
-    for _ in range(200):
-        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-            return answer.status == 200
-        time.sleep(0.05)
-    return False
 
 
 def test_an_address_of_version_6_is_taken_and_what_is_none_is_refused(spec):

@@ -46,13 +46,12 @@ def test_a_store_gives_the_bytes_and_digests_that_local_files_give(store, tmp_pa
     head, *lines = (tmp_path / "feed.csv").read_text().splitlines(keepends=True)
     store.put_object(Bucket="fleet", Key="day/one.csv", Body=(head + "".join(lines[::2])).encode())
     store.put_object(Bucket="fleet", Key="day/two.csv.gz", Body=gzip.compress((head + "".join(lines[1::2])).encode()))
-    arguments = city.release(tmp_path, "--workers", "1")
+    arguments = city.release(tmp_path)
     arguments[arguments.index("--input") + 1] = "s3://fleet/day/*"
     assert hatstream(*arguments)[0] == 0, "another digest would be exit code 5"
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == first
     put_in_the_place_of_flink(monkeypatch)
-    on_engine = [part for part in arguments if part not in ("--workers", "1")]
-    assert hatstream(*on_engine, *OPTIONS)[0] == 0
+    assert hatstream(*arguments, *OPTIONS)[0] == 0
     arguments[arguments.index("s3://fleet/day/*")] = "s3://fleet/night/*"
     code, _, err = hatstream(*arguments)
     assert (code, "no input file matches" in err) == (4, True)
@@ -62,7 +61,7 @@ def test_what_cannot_be_read_is_named_as_it_is_in_the_store(store, tmp_path, hat
     city.write(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
     store.put_object(Bucket="fleet", Key="bad/feed.csv", Body=b"no,column,of,ours\n1,2,3,4\n")
-    arguments = city.release(tmp_path, "--workers", 1)
+    arguments = city.release(tmp_path)
     arguments[arguments.index("--input") + 1] = "s3://fleet/bad/*.csv"
     code, _, err = hatstream(*arguments)
     assert (code, "s3://fleet/bad/feed.csv: " in err) == (4, True)

@@ -15,7 +15,7 @@ from pipelines.runs.beam import bounded
 from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.runners import RUNNERS, by_name, named_by_files
 from pipelines.runs.beam.runners.by_name import ByName
-from pipelines.runs.crew.spool import Spool
+from pipelines.runs.spool import Spool
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.pipelines.commands.releases import files_in, said_again, summary_of
@@ -100,7 +100,7 @@ def test_a_refusal_has_the_words_and_code_of_this_machine_and_records_nothing(to
         (["--runner", "DirectRunner", "--", "--direct_running_mode", "multi_processing"], "waits for ever"),
         (["--runner", "FnApiRunner", "--", "--help"], "FnApiRunner: its options are told"),
         (["--runner", "FnApiRunner", "--", "--runtime_type_check"], "--runtime_type_check goes with steps of one"),
-        (["--runner", "SparkRunner", "--workers", "2"], "with --runner local"),
+        (["--runner", "SparkRunner", "--check-input"], "with --runner local"),
         (["--runner", "FnApiRunner", "--", "--direct_num_workers", "many"], "invalid int value: 'many'"),
         (["--runner", "DirectRunner", "--", "--direct_num_worker", "2"], "has no option --direct_num_worker"),
         (["--runner", "DataflowRunner", "--", "--projekt=p"], "has no option --projekt"),
@@ -166,8 +166,8 @@ def test_what_a_watched_job_counted_until_its_end_is_told(monkeypatch, last, cou
 
 @pytest.mark.parametrize(
     ("rows", "slots", "minutes", "length_s"),
-    [(None, 24, 60, 60), (0, 24, 60, 3600), (12_000_000, 24, 60, 3600), (16_000_000, 24, 60, 1800),
-     (64_000_000, 1, 60, 60), (10**12, 1, 15, 60), (1, 0, 1, 60), (30_000_000, 24, 60, 1200)],
+    [(None, 24, 60, 60), (0, 24, 60, 3600), (24_000_000, 24, 60, 3600), (32_000_000, 24, 60, 1800),
+     (64_000_000, 1, 60, 60), (10**12, 1, 15, 60), (1, 0, 1, 60), (60_000_000, 24, 60, 1200)],
 )  # fmt: skip
 def test_panes_are_as_long_as_a_group_of_rows_may_be_large(rows, slots, minutes, length_s):
     assert pane_length(rows, slots, 60 * minutes) == length_s

@@ -27,7 +27,7 @@ from pipelines.outcome import reporting
 from pipelines.output_folder import make_writable
 from pipelines.progress import Report
 from pipelines.runs.beam.results import finished
-from pipelines.runs.crew.spool import Spool
+from pipelines.runs.spool import Spool
 from transforms import counters
 from transforms.layouts.base import RawBatch
 from transforms.records import REFUSED

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -35,6 +35,7 @@ class ByName:
 
     name: str
     options: tuple[str, ...] = ()
+    options_type: ClassVar[type[PipelineOptions]] = PipelineOptions
 
     def __post_init__(self) -> None:
         if self.handed_on and self.name not in _HAND_ON:
@@ -84,8 +85,8 @@ class ByName:
     def pipeline(self, build: Callable[[beam.Pipeline], None], name: str) -> beam.Pipeline:
         """Builds the whole job, ready to run. Raises UsageError for options that do not go together."""
         try:
-            options = PipelineOptions([f"--runner={self.name}", f"--job_name={job_name(name)}", *self.beam_options()])
-            p = beam.Pipeline(runner=self.runner(), options=options)
+            flags = [f"--runner={self.name}", f"--job_name={job_name(name)}", *self.beam_options()]
+            p = beam.Pipeline(runner=self.runner(), options=self.options_type(flags))
         except ImportError:
             raise EngineError(f"{self.name} needs {_NEEDS.get(self.name, 'a library that is not installed')}") from None
         except ValueError as error:
@@ -116,7 +117,7 @@ class ByName:
         told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
         raise reason_of(told) or self.unknown(error) from None
 
-    def unknown(self, error: Exception) -> EngineError:
+    def unknown(self, error: Exception) -> Exception:
         """Tells what is said of a failure that is none of ours; its own message may hold what was read."""
         return EngineError(f"{self.name} failed ({type(error).__name__}); its own log says why")
 

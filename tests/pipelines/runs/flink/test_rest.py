@@ -1,27 +1,17 @@
-"""What answers as no REST of Flink does is an OSError, and one that never comes to an end is given up."""
+"""What answers as no REST of Flink does is an OSError."""
 
 import pytest
 
 from pipelines.runs.flink import rest
 from pipelines.runs.flink.rest import Cluster
 from tests.hostile.flink import ODD
-from tests.hostile.servers import ENDLESS, Service, answer, redirect
+from tests.hostile.servers import Service, answer, redirect
 
 
 @pytest.fixture
 def service():
     with Service() as running:
         yield running
-
-
-@pytest.mark.parametrize("name", sorted(ENDLESS))
-def test_an_answer_that_has_no_end_is_given_up(service, monkeypatch, name):
-    """Each byte of it comes in time."""
-    monkeypatch.setattr(rest, "WHOLE_S", 0.5)
-    service.answers = [ENDLESS[name]]
-    with pytest.raises(OSError):  # noqa: PT011 - of any kind
-        Cluster(f"127.0.0.1:{service.port}").has_ended("a1")
-    assert Cluster(f"127.0.0.1:{service.port}").state("a1") is None
 
 
 @pytest.mark.parametrize("body", [*ODD, b'{"jobs": [{"jid": "a1", "name": "x"}]}'])

@@ -1,0 +1,131 @@
+"""The step of a bounded pipeline that reads and observes: several files, or shares of large ones, at once."""
+
+import os
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
+
+from pipelines.job import Job
+from pipelines.runs.beam import judge
+from pipelines.runs.input_size import Piece
+from pipelines.runs.spool import Spool
+from transforms import counters, tasks, wire
+from transforms.errors import StepError
+from transforms.layouts.base import RawBatch, UnreadableFile
+from transforms.observe.vehicle_ids import spellings
+from transforms.records import EventBytes, PaneShard
+from transforms.steps.metrics import count, passed
+
+NO_SLOT: Final = -1
+"""Stands in the place of a slot where facts go to the verdict by the group-by of events: a second output of the step
+that reads would have Flink write and read all of the first one once more."""
+SPELLINGS: Final = "spellings"
+READERS = 4
+"""Most pieces that are read at once by one worker: a batch takes four times as long on the road as in its decoder."""
+
+KeyedPart = tuple[PaneShard, tuple[int, EventBytes]]
+"""A slot and packed `Events` of it, by what is tallied together; or by NO_SLOT a `KeyedFact`."""
+
+
+class Observe(beam.DoFn):
+    """Shares of files -> their events, packed and keyed, and a fact of what was counted in a bundle.
+
+    A file that cannot be read is told, not raised: what an engine would try again and again is the verdict's.
+    spelled: takes hashes of each batch's vehicle ids in several forms, by SPELLINGS, where somebody asks for them.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        pane_s: int,
+        keyed: Callable[[wire.WirePart], KeyedPart],
+        *,
+        dense: bool,
+        spelled: Spool | None = None,
+    ) -> None:
+        self._job, self._pane_s, self._keyed, self._dense, self._spelled = job, pane_s, keyed, dense, spelled
+        self._counts = Counter[str]()
+
+    def start_bundle(self) -> None:
+        self._counts = Counter[str]()
+
+    def process(self, pieces: Sequence[Piece]) -> Iterator[KeyedPart]:
+        for batch in at_once(pieces, self._read):
+            if isinstance(batch, RawBatch):
+                yield from self._events(batch)
+            elif self._job.skips_unreadable and isinstance(batch, UnreadableFile):
+                count(counters.ROWS)
+                letter = counters.refused("read", counters.UNREADABLE_FILE)
+                self._counts.update({counters.ROWS: 1, letter: 1, f"{counters.LEFT_OUT}{batch}": 1})
+            else:
+                self._counts[f"{judge.UNREADABLE}{batch}"] += 1
+
+    def finish_bundle(self) -> Iterator[Any]:
+        fact = ((NO_SLOT, 0), 0), judge.of_counts(self._counts)
+        yield WindowedValue(fact, MIN_TIMESTAMP, (GlobalWindow(),))
+
+    def _read(self, piece: Piece) -> Iterator[RawBatch]:
+        return tasks.read(self._job.layout, os.fsdecode(piece.path), piece.share)
+
+    def _events(self, batch: RawBatch) -> Iterator[KeyedPart]:
+        job, packing = self._job, wire.DENSE if self._dense else wire.FAST
+        if self._spelled is not None:
+            ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
+            self._spelled.append(SPELLINGS, ids.tobytes())
+        located, refused = tasks.observed(batch, job.rules, job.ground)
+        count(counters.ROWS, batch.rows)
+        passed("read", batch.rows)
+        self._counts.update({counters.ROWS: batch.rows} | refused)
+        for part in wire.split(located.observations, located.cell, job.vehicle_shards, self._pane_s, packing):
+            self._counts[judge.OF_PERIOD + job.slots[part.slot_s].period] += part.rows
+            yield self._keyed(part)
+
+
+def at_once(
+    pieces: Sequence[Piece], read: Callable[[Piece], Iterator[RawBatch]]
+) -> Iterator[RawBatch | UnreadableFile | StepError]:
+    """Yields what a few threads read of the pieces, as it comes, and why a piece cannot be read.
+
+    Raises whatever else reading raises.
+    """
+    number = max(1, min(READERS, len(pieces), len(os.sched_getaffinity(0))))
+    waiting, results = iter(pieces), queue.Queue[RawBatch | Exception | None](maxsize=number)
+    lock, is_over = threading.Lock(), threading.Event()
+
+    def take() -> Piece | None:
+        with lock:
+            return next(waiting, None)
+
+    def work() -> None:
+        while (piece := take()) and not is_over.is_set():
+            try:
+                for batch in read(piece):
+                    results.put(batch)
+                    if is_over.is_set():
+                        return
+            except Exception as error:  # noqa: BLE001 - it is raised, or told, where the batches go
+                results.put(error)
+        results.put(None)
+
+    for _ in range(number):
+        threading.Thread(target=work, daemon=True).start()
+    try:
+        while number:
+            batch = results.get()
+            if batch is None:
+                number -= 1
+            elif isinstance(batch, RawBatch | UnreadableFile | StepError):
+                yield batch
+            else:
+                raise batch
+    finally:
+        is_over.set()
+        while not results.empty():  # so that nobody waits for room; each of them puts one thing more at most
+            results.get_nowait()

@@ -1,0 +1,130 @@
+"""What an input holds of a range, for the operator alone: nothing is released, recorded or spent."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+
+from dpops.types import Int64s
+from pipelines.assembly import job_of
+from pipelines.input_files import InputFiles, input_of
+from pipelines.job import NOWHERE
+from pipelines.outcome import Outcome, count_in
+from pipelines.progress import Report
+from pipelines.runs.beam import judge
+from pipelines.runs.beam.bounded import Bounded, Group
+from pipelines.runs.beam.on_engine import bounded_here, heard_in
+from pipelines.runs.beam.reading import NO_SLOT, SPELLINGS
+from pipelines.runs.beam.runners.in_process import InProcess
+from pipelines.runs.input_size import rows_about
+from pipelines.runs.spool import Spool
+from pipelines.specification import Specification
+from transforms import counters, tasks, wire
+from transforms.errors import StepError
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.observe.vehicle_hash import Secret
+from transforms.observe.vehicle_ids import MergedIds, merged
+from transforms.places.ground import NOWHERE as ELSEWHERE
+from transforms.places.ground import Pieces
+from transforms.steps.metrics import count
+from transforms.time.calendar import Calendar, Slot
+
+_ROWS, _AT_PLACES = "slot/", "places/"
+"""What names of counts begin with: observations of a slot, and how many of them lie at a place."""
+
+
+class PeriodInput(NamedTuple):
+    """slots_with_rows: of so many slots how many have an observation.
+
+    rows: observations, duplicates among them; where speeds or headings are derived, those that have one. at_places: how
+    many of these lie at a place, which their heading decides too; None without places.
+    """
+
+    period: str
+    slots: int
+    slots_with_rows: int
+    rows: int
+    at_places: int | None
+
+
+class InputCheck(NamedTuple):
+    """merged: of the whole input, whatever its dates, the ids that another `input.vehicle_form` makes one."""
+
+    outcome: Outcome
+    periods: list[PeriodInput]
+    merged: MergedIds
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every period has an observation."""
+        return all(period.rows for period in self.periods)
+
+
+def check_input(
+    spec: Specification, when: Calendar, files: InputFiles, account: LedgerAccount, progress: Report
+) -> InputCheck:
+    """Reads the input as a release would, without opening the ledger. Raises what it would."""
+    paths = input_of(files.pattern)
+    job = replace(job_of(spec, when, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
+    pieces = None if spec.places is None else spec.places.pieces
+    with Spool() as kept:
+        look = _Look(replace(bounded_here(job, paths, None, kept), spells=True), pieces)
+        with heard_in(job, rows_about(paths), progress):
+            counts = InProcess("local").run(look.build, f"hatstream-check-{spec.name}", lambda _: None).counts
+        ids = merged([np.frombuffer(part, np.int64).reshape(-1, 3) for part in kept.read(SPELLINGS)])
+    outcome = Outcome()
+    count_in(outcome, counts)
+    periods = [_of_period(period, when.slots, counts, has_places=pieces is not None) for period in when.periods]
+    return InputCheck(outcome, periods, ids)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The pipeline of a look: reads and counts. pieces: of places, where there are some."""
+
+    of: Bounded
+    pieces: Pieces | None
+
+    def build(self, p: beam.Pipeline) -> None:
+        _ = self.of.grouped(p) | "look" >> beam.FlatMap(self.counted).with_output_types(type(None))
+
+    def counted(self, group: Group) -> None:
+        """Counts observations, those with what is derived alone. Raises StepError for a file that must not be left
+        out."""
+        job, ((slot_s, _), _), parts = self.of.job, *group
+        if slot_s == NO_SLOT:
+            for _, fact in parts:
+                _tell(judge.counts_in(fact))
+            return
+        if job.rules.need_whole_periods:
+            for _, table in tasks.derived(self.of.by_slot(parts), job.rules, job.ground, job.release, count):
+                self._add(table.slot_s, table.cell, table.kept)
+            return
+        for packed in self.of.by_slot(parts)[slot_s]:
+            cell = wire.unpack_events([packed]).cell
+            self._add(np.full(cell.size, slot_s), cell, np.ones(cell.size, np.int64))
+
+    def _add(self, slots_s: Int64s, cell: Int64s, rows: Int64s) -> None:
+        at_place = None if self.pieces is None else self.pieces.place[cell] != ELSEWHERE
+        for slot_s in np.unique(slots_s).tolist():
+            chosen = slots_s == slot_s
+            count(f"{_ROWS}{slot_s}", int(rows[chosen].sum()))
+            if at_place is not None:
+                count(f"{_AT_PLACES}{slot_s}", int(rows[chosen & at_place].sum()))
+
+
+def _tell(counts: Mapping[str, int]) -> None:
+    for name, number in counts.items():
+        if name.startswith(judge.UNREADABLE):
+            raise StepError(name.removeprefix(judge.UNREADABLE))
+        if name != counters.ROWS and not name.startswith(judge.OF_PERIOD):
+            count(name, number)
+
+
+def _of_period(period: str, slots: Iterable[Slot], counts: Mapping[str, int], *, has_places: bool) -> PeriodInput:
+    starts = [slot.start_s for slot in slots if slot.period == period]
+    rows = [counts.get(f"{_ROWS}{start_s}", 0) for start_s in starts]
+    at_places = sum(counts.get(f"{_AT_PLACES}{start_s}", 0) for start_s in starts) if has_places else None
+    return PeriodInput(period, len(rows), sum(n > 0 for n in rows), sum(rows), at_places)

@@ -1,0 +1,93 @@
+"""A spool: the shuffle of a scheduled job, on disk and bounded in memory.
+
+Beam's runner in this process holds all that it shuffles in memory. Events, which are many, are shuffled as places in a
+spool. Its file is an unlinked temporary file: only this process can open it, and it is gone when the process ends,
+however it ends.
+"""
+
+import itertools
+import os
+import tempfile
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from transforms.errors import StepError, reason_of
+
+_OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()
+_NUMBERS = itertools.count()
+
+
+class ByteRange(NamedTuple):
+    """Where some bytes lie."""
+
+    start: int
+    size: int
+
+
+class Spool:
+    """Byte strings by key in one file, appended and read back by any thread of this process."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - see __exit__
+        self._lock = threading.Lock()
+        self._end = 0
+        self._ranges: dict[Hashable, list[ByteRange]] = {}
+        self._rows = Counter[Hashable]()
+        self._number = next(_NUMBERS)
+        _OPEN[self._number] = self
+
+    def __enter__(self) -> "Spool":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._file.close()
+
+    def append(self, key: Hashable, data: bytes, rows: int = 1) -> None:
+        with self._lock:
+            self._ranges.setdefault(key, []).append(self._append(data))
+            self._rows[key] += rows
+
+    def put(self, data: bytes) -> bytes:
+        """Appends without a key. What it returns can be shuffled in place of the data, within this process."""
+        with self._lock:
+            return msgspec.msgpack.encode(self._append(data))
+
+    def get(self, put: bytes) -> bytes:
+        """Reads what `put` was given."""
+        return self._read(msgspec.msgpack.decode(put, type=ByteRange))
+
+    def read(self, key: Hashable) -> Iterator[bytes]:
+        return map(self._read, self._ranges.get(key, ()))
+
+    def rows(self, key: Hashable) -> int:
+        return self._rows[key]
+
+    def _append(self, data: bytes) -> ByteRange:
+        """Raises StepError if the disk takes it not, or not whole."""
+        try:
+            written = os.pwrite(self._file.fileno(), data, self._end)
+        except OSError as error:
+            raise StepError(f"a temporary file in {tempfile.gettempdir()}: {reason_of(error)}") from None
+        if written != len(data):
+            raise StepError(f"a temporary file in {tempfile.gettempdir()}: no space is left for it")
+        self._end += written
+        return ByteRange(self._end - written, written)
+
+    def _read(self, place: ByteRange) -> bytes:
+        return os.pread(self._file.fileno(), place.size, place.start)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickles a spool as its number, which steps carry: it cannot leave the process."""
+        return _find, (self._number,)
+
+
+def _find(number: int) -> Spool:
+    try:
+        return _OPEN[number]
+    except KeyError:
+        raise RuntimeError("a spool lives and ends with its process") from None

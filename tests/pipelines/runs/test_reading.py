@@ -1,0 +1,142 @@
+"""An input in pieces, of which several are read at once, in this process and each decoded in one of its own."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipelines.runs import input_size
+from pipelines.runs.beam import reading
+from pipelines.runs.beam.reading import at_once
+from pipelines.runs.beam.runners.in_process import ParsedOptions
+from pipelines.runs.input_size import Piece, pieces_of
+from tests import city
+from transforms.errors import StepError
+from transforms.layouts import layout
+from transforms.layouts.base import FIELDS, UnreadableFile, raw_batch
+
+PIECES = [Piece(b"%d" % number, 0, 1) for number in range(9)]
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch):
+    monkeypatch.setattr(reading.os, "sched_getaffinity", lambda _: {0, 1})
+
+
+def batch(rows=1):
+    return raw_batch({name: pa.nulls(rows) for name in FIELDS}, {})
+
+
+def test_two_pieces_are_read_at_the_same_time():
+    both = threading.Barrier(2, timeout=20)
+
+    def read(_piece):
+        both.wait()
+        yield batch()
+
+    assert len(list(at_once(PIECES[:8], read))) == 8
+
+
+def test_a_piece_that_cannot_be_read_is_told_and_the_others_are_read():
+    def read(piece):
+        yield batch()
+        if piece.path == b"3":
+            raise UnreadableFile("3", "damaged")
+        if piece.path == b"5":
+            raise StepError("5: no such file")
+
+    results = list(at_once(PIECES, read))
+    assert sorted(str(error) for error in results if isinstance(error, Exception)) == ["3: damaged", "5: no such file"]
+    assert len(results) == 11
+
+
+def test_what_is_no_error_of_a_piece_is_raised_and_nobody_reads_on():
+    def read(piece):
+        if piece.path == b"1":
+            raise MemoryError
+        yield batch()
+
+    before = threading.active_count()
+    with pytest.raises(MemoryError):
+        list(at_once(PIECES, read))
+    check_that_threads_end(before)
+
+
+def test_who_reads_no_further_leaves_no_thread_behind():
+    before = threading.active_count()
+    batches = at_once(PIECES, lambda _: (batch() for _ in range(1_000)))
+    next(batches)
+    batches.close()
+    check_that_threads_end(before)
+
+
+def check_that_threads_end(before):
+    for thread in threading.enumerate():
+        if thread.daemon and "work" in thread.name:
+            thread.join(20)
+    assert threading.active_count() <= before
+
+
+def test_a_large_parquet_file_is_read_in_shares_and_a_text_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(input_size, "SHARE_BYTES", 10)
+    columns = {name: name for name in ("vehicle", "time", "lat", "lon", "speed")}
+    large, small = tmp_path / "large", tmp_path / "small"
+    large.write_bytes(b"x" * 35)
+    small.write_bytes(b"x" * 5)
+    paths = [str(small), str(large), str(tmp_path / "gone")]
+    pieces = pieces_of(layout("parquet", columns, None, None), paths)
+    assert [(Path(piece.path.decode()).name, tuple(piece.share)) for piece in pieces] == [
+        *[("large", (number, 3)) for number in range(3)],
+        ("small", (0, 1)),
+        ("gone", (0, 1)),
+    ]
+    assert [tuple(piece.share) for piece in pieces_of(layout("csv", columns, None, None), paths)] == [(0, 1)] * 3
+
+
+def test_progress_is_reported_phase_by_phase(town, hatstream, monkeypatch):
+    reports = []
+    monkeypatch.setattr("pipelines.commands.release.progress_bars", lambda **_: Reports(reports))
+    assert hatstream(*city.release(town))[0] == 0
+    phases = dict.fromkeys(phase for phase, *_ in reports)
+    assert list(phases) == [
+        "observations read", "slots counted", "slots released", "periods recorded and published",
+    ]  # fmt: skip
+    last = {phase: (number, whole) for phase, number, whole in reports}
+    rows = len(city.rows())
+    assert last["observations read"] == (rows, rows)
+    assert [number == whole for number, whole in last.values()] == [True] * 4
+
+
+class Reports:
+    def __init__(self, reports):
+        self._reports = reports
+
+    def __enter__(self):
+        return lambda *report: self._reports.append(report)
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_options_are_parsed_once_and_changed_for_all_who_ask():
+    from apache_beam.options.pipeline_options import DebugOptions, TypeOptions
+
+    options = ParsedOptions(["--no_pipeline_type_check"])
+    assert options.view_as(TypeOptions) is options.view_as(TypeOptions)
+    assert options.view_as(TypeOptions).pipeline_type_check is False
+    options.view_as(DebugOptions).experiments = ["x"]
+    assert options.view_as(DebugOptions).experiments == ["x"]
+
+
+def test_a_release_here_imports_no_connector_of_beam_and_who_needs_one_can(town):
+    program = (
+        "import sys; from pipelines.cli import main; main(sys.argv[1:])\n"
+        "print(*[name for name in ('apache_beam.io.gcp.bigquery', 'pymongo') if name in sys.modules])\n"
+        "from transforms.layouts.remote import _systems; print(_systems().get_scheme('s3://a/b'))\n"
+    )
+    line = [sys.executable, "-c", program, *map(str, city.release(town, "--json"))]
+    ended = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-2:] == ["", "s3"]
