@@ -47,7 +47,10 @@ def run(
     if outcome.units_changed == 0:  # what is new is what is there now: a step that was done again found it recorded
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _sealed(job) - before))
     if outcome.units_lost_to_the_limit:  # another process spent the budget since the verdict
-        outcome.periods_refused = _missing(job, outcome.debits)
+        in_order = job.release.in_order
+        outcome.periods_refused = (
+            asked_of_the_account(job).periods_refused if in_order else _missing(job, outcome.debits)
+        )
     return outcome
 
 
