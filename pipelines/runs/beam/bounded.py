@@ -79,7 +79,7 @@ class Bounded:
 
     def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
         """Reads the input, and groups events by what is tallied together; by NO_SLOT the facts that were counted."""
-        pieces = p | "pieces" >> Pieces(pieces_of(self.job.layout, self.paths), is_one=self.kept is not None)
+        pieces = p | "pieces" >> ListPieces(pieces_of(self.job.layout, self.paths), is_one=self.kept is not None)
         spelled = self.kept if self.spells else None
         observe = Observe(self.job, self.pane_s, self.keyed, dense=self.kept is None, spelled=spelled)
         return pieces | "observe" >> beam.ParDo(observe) | "group" >> beam.GroupByKey()
@@ -104,7 +104,7 @@ class Bounded:
 
 
 @dataclass
-class Pieces(beam.PTransform[beam.Pipeline, PCollection[Sequence[Piece]]]):
+class ListPieces(beam.PTransform[beam.Pipeline, PCollection[Sequence[Piece]]]):
     """The pieces of an input, each for whichever worker is free. is_one: there is one, who has all."""
 
     pieces: Sequence[Piece]
