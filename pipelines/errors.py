@@ -2,11 +2,16 @@
 
 
 class UsageError(Exception):
-    """The command was called wrongly."""
+    """The command was called wrongly; it ends with exit code 1, and shows the message."""
 
 
 class InputError(Exception):
-    """The input is not there or cannot be used."""
+    """The input is not there or cannot be used; a command ends with exit code 4, and shows the message.
+
+    >>> raise InputError("town.csv: it is empty")
+    Traceback (most recent call last):
+    pipelines.errors.InputError: town.csv: it is empty
+    """
 
 
 def shortened(text: str, most: int = 300) -> str:

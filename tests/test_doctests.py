@@ -6,9 +6,9 @@ import importlib
 import pytest
 
 import dpops
-import hatstream
+import hatstream.api
 
-EXAMPLES = sorted([*(("dpops", name) for name in dpops.__all__), *(("hatstream", name) for name in hatstream.__all__)])
+EXAMPLES = sorted((of.__name__, name) for of in (dpops, hatstream, hatstream.api) for name in of.__all__)
 WITHOUT = {"AccountRefusal", "LedgerError", "Release", "Specification", "StepError", "UsageError"}
 """Names of `hatstream` that need a ledger, a pipeline or a file: README.md, examples/ and docs run them."""
 

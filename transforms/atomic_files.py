@@ -5,10 +5,12 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from transforms.failpoints import failpoint
 
 LOCK_S = 60.0
 """Whoever may read a folder may lock it: so long we wait for others. A writer holds it for one file."""
@@ -69,3 +71,33 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)  # of a full disk
         error.filename = error.filename or str(path)  # which a write does not know
         raise
+
+
+def write_whole(path: Path, data: bytes, check: Callable[[], None] | None = None, *, mode: int = 0o666) -> None:
+    """Writes a file that appears whole under its name, or not at all, and is on disk then.
+
+    Args:
+        path: In a folder that is there. A planted link is not followed, and what is no regular file is left.
+        data: All that the file holds.
+        check: Called while the folder is locked, before anything is written; what it raises leaves all as it is.
+        mode: Who may read it, less what the process's mask takes away.
+
+    Raises:
+        OSError: The disk, or who has locked the folder, does not take it.
+
+    >>> from tempfile import mkdtemp
+    >>> path = Path(mkdtemp()) / "rows.csv"
+    >>> write_whole(path, b"cell,value")
+    >>> path.read_text()
+    'cell,value'
+    """
+    with locked(path.parent):
+        if check is not None:
+            check()
+        with replacing(path, mode) as file:
+            file.write(data[: len(data) // 2])
+            file.flush()
+            failpoint("mid-file")
+            file.write(data[len(data) // 2 :])
+            file.flush()
+            failpoint("before-rename")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,18 @@ from pipelines.exit_codes import FAILED
 
 @contextmanager
 def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
-    """Yields an event that SIGINT or SIGTERM sets. within_s: so long after it the process ends, whatever it does."""
+    """Lets SIGINT and SIGTERM end a command that has no end of its own.
+
+    Args:
+        within_s: So long after a signal the process ends with exit code 4, whatever it does; None: it waits.
+
+    Returns:
+        A context manager around the event that is set when a signal comes.
+
+    >>> with asked_to_stop() as stop:
+    ...     stop.wait(0.01)
+    False
+    """
     asked = threading.Event()
     last = threading.Timer(within_s or 0.0, _end)
     last.daemon = True
@@ -31,15 +41,6 @@ def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
         last.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def end_at_once(code: int) -> None:
-    """Ends the process without taking it apart, which a busy machine may need seconds for. All is said and written."""
-    try:
-        sys.stdout.flush()
-    except OSError:  # nobody reads it any more
-        code = code or FAILED
-    os._exit(code)
 
 
 def _end() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -23,7 +22,6 @@ from pipelines.errors import UsageError
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
     from pipelines.job import Outputs
-    from pipelines.progress import Report
     from pipelines.specification import Specification
     from transforms.sources.topic import Topic
 
@@ -58,14 +56,7 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
     """Loads a specification, and shows how far that is where it has a file of very many places."""
     from pipelines.specification import load
 
-    with ExitStack() as shown:
-        bars: list[Report] = []
-
-        def report(phase: str, done: int, whole: int | None) -> None:
-            if not bars:
-                bars.append(shown.enter_context(progress_bars(quiet=quiet)))
-            bars[0](phase, done, whole)
-
+    with progress_bars(quiet=quiet) as report:
         return load(path, report)
 
 
@@ -73,13 +64,6 @@ def _one_pattern(_context: click.Context, _parameter: click.Parameter, patterns:
     if len(patterns) > 1:
         raise click.BadParameter(f"one folder or quoted pattern, not {len(patterns)}: such as 'feed/*.csv'")
     return patterns[0] if patterns else None
-
-
-def pattern_option(text: str, *, required: bool = True) -> Callable[[Command], Command]:
-    """Makes the option of input files, which may be given once: of several click would take the last, silently."""
-    return click.option(
-        "--input", "pattern", metavar="GLOB", required=required, multiple=True, callback=_one_pattern, help=text
-    )
 
 
 def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
@@ -95,9 +79,6 @@ def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str
     return Topic(brokers=parts[1], name=parts[2])
 
 
-spec_option = click.option(
-    "--spec", "spec_path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The specification."
-)
 _ledger_option = click.option(
     "--ledger",
     metavar="URL",
@@ -136,12 +117,70 @@ def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -
     return chosen
 
 
-formats_option = click.option(
-    "--formats", default="parquet", show_default=True, callback=_formats, help=f"Of {','.join(FORMATS)}."
-)
-
 _FOLDER = LocalPath(path_type=Path, file_okay=False)
-output_folder_option = click.option("--output", required=True, type=_FOLDER, help="Folder for the results.")
+_SHARED: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "spec": (
+        ("--spec", "spec_path"),
+        {"type": click.Path(path_type=Path, dir_okay=False), "required": True, "help": "The specification."},
+    ),
+    "input": (
+        ("--input", "pattern"),
+        {
+            "metavar": "GLOB",
+            "required": True,
+            "multiple": True,  # of several click would take the last, silently
+            "callback": _one_pattern,
+            "help": "Result files: a folder, or files as a quoted pattern.",
+        },
+    ),
+    "folder": (("--output",), {"type": _FOLDER, "required": True, "help": "Folder for the results."}),
+    "file": (
+        ("--output",),
+        {
+            "type": LocalPath(path_type=Path, dir_okay=False),
+            "required": True,
+            "help": "The HTML file to write.",
+        },
+    ),
+    "formats": (
+        ("--formats",),
+        {"default": "parquet", "show_default": True, "callback": _formats, "help": f"Of {','.join(FORMATS)}."},
+    ),
+    "kafka": (("--kafka", "topic"), {"metavar": "BROKERS/TOPIC", "callback": kafka_topic}),
+    "json": (("--json", "as_json"), {"is_flag": True, "help": "Print one JSON document for programs."}),
+}
+
+
+def option(name: str, **changes: Any) -> Callable[[Command], Command]:
+    """Makes an option that commands share, so that it is called, checked and explained alike in all of them.
+
+    Args:
+        name: `spec` (which gives spec_path), `input` (pattern), `folder` or `file` (output), `formats`, `kafka`
+            (topic), `json` (as_json), or `account`: --ledger and --key (place).
+        changes: What `click.option` takes, such as help and required, where that is not as usual.
+
+    Returns:
+        A decorator of commands.
+
+    >>> @click.command()
+    ... @option("json", help="For programs.")
+    ... def show(as_json):
+    ...     return as_json
+    >>> show.main(["--json"], standalone_mode=False)
+    True
+    """
+    if name == "account":
+        return account_options
+    names, usual = _SHARED[name]
+    return click.option(*names, **usual | changes)
+
+
+spec_option, json_option, output_folder_option = option("spec"), option("json"), option("folder")
+formats_option, results_option, html_option = option("formats"), option("input"), option("file")
+
+
+def pattern_option(text: str, *, required: bool = True) -> Callable[[Command], Command]:
+    return option("input", help=text, required=required)
 
 
 def _columns(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str]:
@@ -187,29 +226,32 @@ class AskedOutputs:
         return Outputs(self.output, self.formats, self.kafka_output, shape)
 
 
-_FILES = (formats_option, _columns_option, _by_date_option)
+_FILES = (option("formats"), _columns_option, _by_date_option)
 files_options = packed("asked", AskedOutputs, output_folder_option, *_FILES)
 """Give `asked`, the AskedOutputs, as `outputs_options` do that take a topic too."""
 outputs_options = packed("asked", AskedOutputs, output_folder_option, *_FILES, _kafka_output_option)
 release_options = packed(
     "asked",
     AskedOutputs,
-    click.option("--output", type=_FOLDER, help="Folder for the results; not needed with --check-input."),
+    option("folder", required=False, help="Folder for the results; not needed with --check-input."),
     *_FILES,
     _kafka_output_option,
 )
 """As `outputs_options`, of a command that may make none."""
 
 
-results_option = pattern_option("Result files: a folder, or files as a quoted pattern.")
-html_option = click.option(
-    "--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The HTML file to write."
-)
-
-
 def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
-    """Prints what a command did: one JSON document for programs, or lines for people."""
+    """Prints what a command did: one JSON document for programs, or lines for people.
+
+    Args:
+        as_json: Whether the option --json is given.
+        document: What programs are told.
+        lines: What people are told.
+
+    >>> answer(True, {"rows": 3}, "3 rows")
+    {"rows":3}
+    >>> answer(False, {"rows": 3}, "3 rows", "0 refused")
+    3 rows
+    0 refused
+    """
     click.echo(msgspec.json.encode(document).decode() if as_json else "\n".join(lines))
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document for programs.")

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.commands.options import console, json_option, loaded, packed, pattern_option, progress_bars, spec_option
+from pipelines.commands.options import console, json_option, loaded, option, packed, progress_bars, spec_option
 from pipelines.errors import UsageError
 from pipelines.finite_range import FiniteRange
 from pipelines.kinds import of_kind
@@ -72,8 +72,10 @@ counts_options = packed(
         "cell) and, so that totals are exact, slot and vehicle. Of one period, or with slots named by their start.",
     ),
     click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`."),
-    pattern_option(
-        "Count your own feed: its fullest period. For the operator alone where counts are secret.", required=False
+    option(
+        "input",
+        help="Count your own feed: its fullest period. For the operator alone where counts are secret.",
+        required=False,
     ),
 )
 

@@ -17,8 +17,8 @@ from pipelines.commands.options import (
     account_options,
     json_option,
     loaded,
+    option,
     packed,
-    pattern_option,
     progress_bars,
     release_options,
     spec_option,
@@ -66,7 +66,7 @@ range_options = packed(
 input_options = packed(
     "files",
     InputFiles,
-    pattern_option("The input: a folder, or files as a quoted pattern; s3://.. and gs://.. too."),
+    option("input", help="The input: a folder, or files as a quoted pattern; s3://.. and gs://.. too."),
     click.option(
         "--allow-empty",
         is_flag=True,

@@ -63,7 +63,13 @@ def _verbosity() -> int:
 
 
 def note(text: str) -> None:
-    """Says a line to the person who watches, on standard error; not under --quiet."""
+    """Says a line to the person who watches, on standard error; not under --quiet.
+
+    Args:
+        text: The line.
+
+    >>> note("wrote town.toml")
+    """
     if not is_quiet():
         click.echo(text, err=True)
 
@@ -126,15 +132,19 @@ def _bars(errors: Console) -> Iterator[Report]:
     name = TextColumn("{task.description}", table_column=_whole())
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
     columns = (name, bar, _Count(_whole()), _Rate(_whole()), _Left(_whole()))
-    with Progress(*columns, console=errors, expand=True) as bars:
-        task_of: dict[str, Any] = {}
+    bars, task_of = Progress(*columns, console=errors, expand=True), dict[str, Any]()
 
-        def report(phase: str, done: int, whole: int | None) -> None:
-            if phase not in task_of:
-                task_of[phase] = bars.add_task(phase, total=whole)
-            bars.update(task_of[phase], completed=done, total=whole)
+    def report(phase: str, done: int, whole: int | None) -> None:
+        if phase not in task_of:
+            bars.start()  # now at last, for there may be nothing to tell
+            task_of[phase] = bars.add_task(phase, total=whole)
+        bars.update(task_of[phase], completed=done, total=whole)
 
+    try:
         yield report
+    finally:
+        if task_of:
+            bars.stop()
 
 
 def _whole() -> Column:

@@ -17,6 +17,7 @@ from pipelines.output_folder import make_writable
 from pipelines.progress import Report
 from pipelines.ranges import range_of
 from pipelines.specification import Specification
+from transforms.atomic_files import write_whole
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
 from transforms.recorded.stage_plan import is_complete, of_period
@@ -31,7 +32,7 @@ from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.periods.states import period_order
 from transforms.releases.periods.sums import SCHEMA, sums_of
 from transforms.releases.slots import SlotFacts
-from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot, write_whole
+from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot
 from transforms.sinks.rows import columns_in
 from transforms.time.calendar import Calendar
 from transforms.time.days_off import hours_of

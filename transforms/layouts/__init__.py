@@ -34,7 +34,6 @@ __all__ = [
     "UnreadableFile",
     "layout",
     "message_layout",
-    "report_layout",
 ]
 
 T = TypeVar("T")
@@ -74,8 +73,8 @@ _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)
 def layout(
     name: str,
     columns: Mapping[str, str] | None,
-    time_unit: str | None,
-    speed_unit: str | None,
+    time_unit: str | None = None,
+    speed_unit: str | None = None,
     *,
     time_zone: str | None = None,
     time_format: str | None = None,
@@ -85,27 +84,44 @@ def layout(
     records: str | None = None,
     with_value: bool = True,
     headed: bool = False,
+    fields: tuple[str, ...] | None = None,
 ) -> Layout:
-    """Makes the layout of that name. Raises ValueError naming the field, the rule and the value.
+    """Makes the layout of that name: how files hold rows, and in which units.
 
-    columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; units:
-    `iso` and `km/h` unless given. time_zone: of times without an offset. time_format: in place of a time_unit. records:
-    of JSON, the path of the array around the objects. with_value, headed: whether rows have a value, and a heading.
+    Args:
+        name: csv, jsonl, json, parquet or avro, whose columns are named; or a layout that has its own.
+        columns: Which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`.
+        time_unit: `iso` unless given; speed_unit: `km/h` unless given.
+        time_zone: Of times without an offset. time_format: in place of a time_unit.
+        decimal, delimiter, header: Of CSV. records: of JSON, the path of the array around the objects.
+        with_value, headed: Whether rows have a speed, and a heading.
+        fields: Of rows that are no positions of vehicles: the first is an id, the last a number.
+
+    Returns:
+        The layout; its `units` read columns of numbers, longitudes and instants, each value valid or not by itself.
+
+    Raises:
+        ValueError: The message names the argument, the rule and the value.
+
+    >>> import pyarrow as pa
+    >>> fields = {"user": "id", "report": "value"}
+    >>> layout("csv", fields, fields=("user", "report")).units.numbers(pa.array(["1.5", "x"])).valid.tolist()
+    [True, False]
     """
-    fields = _fields(with_value=with_value, headed=headed)
     of_times = dict[str, object](time_unit=time_unit, time_zone=time_zone, time_format=time_format)
     options = dict[str, object](delimiter=delimiter, header=header, decimal=decimal, records=records)
-    if name in FIXED:
+    if name in FIXED and fields is None:
         return _fixed(name, headed, {"columns": columns, "speed_unit": speed_unit} | of_times | options)
-    _check_name(name, [*FIXED, *MAPPED])
+    _check_name(name, [*(FIXED if fields is None else ()), *MAPPED])
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     own = _own_options(name, options)
     units = _units(time_unit, speed_unit, time_zone, time_format)
-    named = _column_names(name, columns, fields)
-    if named[0] == FILE:
-        return ByFile(MAPPED[name].of(units, named[1:], fields[1:], own))
-    return MAPPED[name].of(units, named, fields, own)
+    wanted = _fields(with_value=with_value, headed=headed) if fields is None else fields
+    named = _column_names(name, columns, wanted)
+    if fields is None and named[0] == FILE:
+        return ByFile(MAPPED[name].of(units, named[1:], wanted[1:], own))
+    return MAPPED[name].of(units, named, wanted, own)
 
 
 def _check_name(name: str, names: Sequence[str]) -> None:
@@ -133,15 +149,6 @@ def _fixed(name: str, headed: bool, given: Mapping[str, object]) -> Layout:
             f"layout {name!r} has no heading, which places with the property directed need: or input.derived_heading"
         )
     return layout
-
-
-def report_layout(
-    name: str, columns: Mapping[str, str] | None, time_unit: str | None, fields: tuple[str, ...]
-) -> Layout:
-    """Makes the mapped layout of that name for rows of other fields. Raises ValueError as `layout` does."""
-    _check_name(name, [*MAPPED])
-    units = _units(time_unit, None, None, None)
-    return MAPPED[name].of(units, _column_names(name, columns, fields), fields, _own_options(name, {}))
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:

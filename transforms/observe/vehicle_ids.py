@@ -36,7 +36,11 @@ class VehicleIds(NamedTuple):
 
 
 class MergedIds(NamedTuple):
-    """ids: how many there are. by_case, by_zeros: how many fewer they were as `casefold`, and as `integer`."""
+    """ids: how many there are. by_case, by_zeros: how many fewer they were as `casefold`, and as `integer`.
+
+    >>> MergedIds(12, 2, 0).advice[0][:64]
+    '2 of 12 vehicle ids differ from another one by case alone: if th'
+    """
 
     ids: int
     by_case: int
@@ -59,6 +63,16 @@ class MergedIds(NamedTuple):
 
 def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     """Reads each row's id as a text, without white space at its ends; no other row has a say in it.
+
+    Args:
+        column: Of any type.
+        form: `text`; `casefold`, where case says nothing; `integer`, where zeros in front, a plus and `.0` do not.
+
+    Returns:
+        The different `ids`; of each row a `code` into these, and whether it is `missing` or `bad`.
+
+    >>> vehicle_ids(pa.array(["07", "7", None]), "integer").ids
+    [b'7', b'']
 
     Integers, and floats and decimals that are whole numbers, are their decimal text. Every other type is bad, as are
     fractions, floats from 2^53 on, texts that are no UTF-8, and texts of more than VEHICLE_BYTES.

@@ -5,6 +5,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.atomic_files import locked, replacing
+from transforms.atomic_files import write_whole
 from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.records import SlotEstimates
@@ -144,7 +145,8 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
         made = FORMATS[kind](columns, schema, stem)
         if kind == "geojson" and slot.hats.geometries:
             made = _geojson(columns, schema, stem, slot.hats.geometries)
-        write_whole(path, made, columns)
+        check = partial(refuse_other_values, path, columns) if columns["cell"] else None
+        write_whole(path, made, check)
         written.append(path)
     failpoint("after-publish")
     return written
@@ -158,20 +160,3 @@ def publish_recorded(slot: SlotEstimates, folder: Path, formats: Sequence[str], 
         raise StepError(str(error)) from None
     except OSError as error:
         raise recorded_but(f"{error.filename or folder}: {reason_of(error)}") from None
-
-
-def write_whole(path: Path, data: bytes, released: Columns | None = None, *, mode: int = 0o666) -> None:
-    """Writes a file that appears whole under its name, or not at all. mode: less what the process's mask takes away.
-
-    released: what it holds of a release; then a file of other values under this name is left, and OtherValues raised.
-    """
-    with locked(path.parent):
-        if released is not None and released["cell"]:
-            refuse_other_values(path, released)
-        with replacing(path, mode) as file:
-            file.write(data[: len(data) // 2])
-            file.flush()
-            failpoint("mid-file")
-            file.write(data[len(data) // 2 :])
-            file.flush()
-            failpoint("before-rename")

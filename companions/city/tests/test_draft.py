@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import sys
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from companions.city.tests.circles import rows
+from dpops.levels import Profile
 from hatstream_city.draft import whole
-from hatstream_city.draft.draft import draft
+from hatstream_city.draft.draft import USUAL_PROFILE, draft
 from hatstream_city.draft.units import zones_at
 from pipelines.errors import InputError
 from pipelines.plan.feed import fullest_period
@@ -374,3 +376,7 @@ def test_real_feeds_are_recognised(telemetry, file, layout, tmp_path):
     _, spec = drafted(telemetry / file, tmp_path)
     assert spec.input.name == layout
     assert len(spec.cells.region) > 40
+
+
+def test_the_usual_profile_is_what_a_release_takes():
+    assert asdict(Profile(reports=20)) == USUAL_PROFILE

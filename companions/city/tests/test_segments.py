@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from companions.city.tests.feeds import FEED, write
+from hatstream.api import places_outside
 from hatstream_city.draft.streets import find_heading
 from hatstream_city.timetable import gtfs, segments
 from hatstream_city.timetable.gtfs import read_gtfs
@@ -247,4 +248,4 @@ def test_every_segment_has_a_part_of_its_region(tmp_path):
         directed=True,
     )
     region = sorted(map(h3.str_to_int, town.cells))
-    assert segments.without_part(json.loads(json.dumps(town.documents[SEGMENTS])), region) == []
+    assert places_outside(json.loads(json.dumps(town.documents[SEGMENTS])), region) == []

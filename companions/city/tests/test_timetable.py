@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from dataclasses import astuple
 
 import h3
 import numpy as np
@@ -46,8 +45,8 @@ def test_trips_without_blocks_are_duties_of_their_own(tmp_path):
 def test_a_vehicle_touches_the_cells_and_hours_of_its_stops(tmp_path):
     """Of two vehicles: one at three stops in three hours, one at two in one hour; the middle of 5 and 2 HATs is 3.5."""
     profile = town(tmp_path).service.profile
-    assert astuple(profile)[1] == 2  # of 3 and 2 cells, 2.5, to one digit
-    assert (profile.hours, profile.parts) == (2, 2)
+    assert profile["cells"] == 2  # of 3 and 2 cells, 2.5, to one digit
+    assert (profile["hours"], profile["parts"]) == (2, 2)
 
 
 def test_exceptions_take_days_away_and_add_others(tmp_path):

@@ -19,7 +19,7 @@ from pipelines.errors import shortened
 from pipelines.specification.checks import check_name, check_zone
 from pipelines.specification.document import toml_of
 from pipelines.specification.errors import SpecificationError, need
-from transforms.layouts import MAPPED, Layout, layout, report_layout
+from transforms.layouts import MAPPED, Layout, layout
 from transforms.value import Value
 
 GRID_STEPS = 1_000_000
@@ -149,7 +149,7 @@ def _rules(document: FusionDocument, services: list[Service]) -> ReportRules:
 def _reports(table: TableTable, fields: tuple[str, ...]) -> Layout:
     """Finds the layout of reports, whose columns are called as the fields are where nothing else is said."""
     columns = {name: name for name in fields} if table.columns is None or not fields else table.columns
-    return report_layout(table.layout, columns, table.time_unit, fields)
+    return layout(table.layout, columns, table.time_unit, fields=fields)
 
 
 def _telemetry(table: TableTable) -> Layout:

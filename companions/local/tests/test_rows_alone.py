@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.reports import Service
 from hatstream_local.reports.columns import Hours, ReportRules, parse_reports
-from transforms.layouts import report_layout
+from transforms.layouts import layout
 
 RULES = ReportRules([Service("maps", LOCAL_MECHANISMS["pm"](0.5))], Hours("America/Chicago", 3600), True, "iso")
 GOOD = {"user": "a1", "service": "maps", "epsilon": 0.5, "mechanism": "pm", "time": "2026-03-01T10:20:00-06:00",
@@ -62,12 +62,12 @@ WAYS = {
 def test_a_report_more_leaves_all_others_as_they_were(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     written: Callable[[Sequence[Mapping[str, Any]]], bytes]
     (written, some), path = WAYS[name], tmp_path_factory.mktemp("reports") / "file"
-    layout = report_layout(name, {field: field for field in RULES.fields}, "iso", RULES.fields)
+    reports = layout(name, {field: field for field in RULES.fields}, "iso", fields=RULES.fields)
 
     def fates(rows: Sequence[Mapping[str, Any]]) -> Counter[Any]:
         path.write_bytes(written(rows))
         counted = Counter[Any]()
-        for batch in layout.read(str(path)):
+        for batch in reports.read(str(path)):
             accepted, refused = parse_reports(batch.table, RULES)
             counted.update(zip(*(column.tolist() for column in accepted), strict=True))
             counted.update(Counter(batch.refused) + Counter(refused))

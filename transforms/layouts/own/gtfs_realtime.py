@@ -79,16 +79,6 @@ class _TooManyFields(DecodeError):  # type: ignore[misc]
     """A message of more than FEED_FIELDS."""
 
 
-def is_feed(data: bytes) -> bool:
-    """Says whether a message is a feed, however many of its entities are refused."""
-    try:
-        for _ in _rows(data):
-            pass
-    except (DecodeError, IndexError):
-        return False
-    return True
-
-
 def _message_rows(data: bytes) -> list[_Row | str]:
     """Gives the rows that `_rows` does, but a damaged feed is one refused row."""
     if len(data) > FEED_BYTES:

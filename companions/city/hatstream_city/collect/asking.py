@@ -101,11 +101,20 @@ def _answered(question: Question) -> tuple[ExchangeResult, bytes]:
         if answer.status_code != requests.codes.ok:
             raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
         message = _body(answer)
-    from transforms.layouts.own.gtfs_realtime import is_feed  # Arrow with it, which an unchanged feed needs not
-
-    if not is_feed(message):
+    if not _is_feed(message):
         raise FetchError("the answer is not a GTFS-realtime message")
     return ExchangeResult("new", conditions=_conditions(answer)), message
+
+
+def _is_feed(message: bytes) -> bool:
+    """Says whether a message decodes as a whole: what it takes for that, this process's limits end."""
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # an unchanged feed needs it not
+    from google.transit.gtfs_realtime_pb2 import FeedMessage
+
+    try:
+        return bool(FeedMessage.FromString(message).HasField("header"))
+    except DecodeError:
+        return False
 
 
 def _asked(question: Question) -> requests.Response:

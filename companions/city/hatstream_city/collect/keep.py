@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from transforms.atomic_files import locked, replacing
+from hatstream.api import write_whole
 
 
 class Keep(Protocol):
@@ -20,8 +20,6 @@ def in_folder(folder: Path) -> Iterator[Keep]:
     folder.mkdir(parents=True, exist_ok=True)
 
     def keep(message: bytes) -> None:
-        name = f"vehicle-positions-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.pb"
-        with locked(folder), replacing(folder / name) as file:
-            file.write(message)
+        write_whole(folder / f"vehicle-positions-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.pb", message)
 
     yield keep

@@ -2,24 +2,20 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from hatstream.api import InputError
 from hatstream_city.collect.keep import Keep
-from pipelines.errors import InputError
-from transforms.sources.kafka_partition import KafkaSourceError, starts
-from transforms.sources.topic import Topic
 
-DELIVERY_S = 60.0
+START_S, DELIVERY_S = 20.0, 60.0
+"""Most seconds for a broker's first answer, and until a message is confirmed."""
 
 
 @contextmanager
-def in_topic(topic: Topic) -> Iterator[Keep]:
-    """Sends each message, and waits until it is confirmed before the next question is asked."""
-    try:
-        starts(topic)
-    except KafkaSourceError as error:
-        raise InputError(str(error)) from None
+def in_topic(topic: Any) -> Iterator[Keep]:
+    """Sends each message, and waits until it is confirmed before the next question is asked. topic: of option kafka."""
     producer = Producer(
         {
             "bootstrap.servers": topic.brokers,
@@ -29,6 +25,12 @@ def in_topic(topic: Topic) -> Iterator[Keep]:
             "log_level": 2,  # of syslog's levels: the client's own lines would repeat while a broker is away
         }
     )
+    try:
+        is_there = topic.name in producer.list_topics(timeout=START_S).topics
+    except KafkaException as error:
+        raise InputError(f"{topic}: no answer from a broker ({error.args[0].str()})") from None
+    if not is_there:
+        raise InputError(f"{topic} does not exist")
 
     def keep(message: bytes) -> None:
         failed: list[KafkaError] = []

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import math
+import os
+import sys
 import threading
 import time
 from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.commands.interrupt import asked_to_stop, end_at_once
-from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import answer, json_option, kafka_topic
-from pipelines.commands.terminal import note
-from pipelines.errors import UsageError
-from pipelines.exit_codes import DONE, FAILED
-from pipelines.finite_range import FiniteRange
+from hatstream.api import UsageError, answer, asked_to_stop, note, option
 
 if TYPE_CHECKING:
     from hatstream_city.collect.keep import Keep
     from hatstream_city.collect.poll import Poller
-    from transforms.sources.topic import Topic
 
 SAY_EVERY_S = 60.0
 STOP_S = 4.0
 """From a signal to the end, whatever the address, the brokers or the disk do."""
+FAILED = 4
+"""The exit code where no question was answered."""
+
+
+def _finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuses nan, which a comparison lets pass, and inf."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no finite number.")
+    return value
 
 
 def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -43,21 +48,22 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
     "every_s",
     default=30.0,
     show_default=True,
-    type=FiniteRange(1, 86_400),
+    type=click.FloatRange(1, 86_400),
+    callback=_finite,
     help="Seconds between questions.",
 )
-@click.option(
-    "--output", type=LocalPath(path_type=Path, file_okay=False), help="A folder that takes a file each message."
-)
-@click.option("--kafka", "topic", metavar="BROKERS/TOPIC", callback=kafka_topic, help="Or a Kafka topic.")
+@option("folder", required=False, help="A folder that takes a file each message.")
+@option("kafka", help="Or a Kafka topic.")
 @click.option("--header", "headers", multiple=True, callback=_headers, help="Sent with each question; may repeat.")
-@click.option("--for", "for_s", type=FiniteRange(0), help="Seconds after which it ends. [default: never]")
-@json_option
+@click.option(
+    "--for", "for_s", type=click.FloatRange(0), callback=_finite, help="Seconds after which it ends. [default: never]"
+)
+@option("json")
 def collect(
     url: str,
     every_s: float,
     output: Path | None,
-    topic: Topic | None,
+    topic: Any,
     headers: dict[str, str],
     for_s: float | None,
     as_json: bool,
@@ -78,13 +84,22 @@ def collect(
     with asked_to_stop(STOP_S) as stop, _kept_in(output, topic) as keep:
         counts = _poll(Poller(url, every_s, headers), keep, stop, for_s)
     answer(as_json, {name: counts[name] for name in ("new", "unchanged", "failed")}, _line(counts))
-    code = DONE if counts["new"] or counts["unchanged"] else FAILED
+    code = 0 if counts["new"] or counts["unchanged"] else FAILED
     if stop.is_set():
-        end_at_once(code)
+        _end_at_once(code)
     return code
 
 
-def _kept_in(folder: Path | None, topic: Topic | None) -> AbstractContextManager[Keep]:
+def _end_at_once(code: int) -> None:
+    """Ends the process without taking it apart, which a busy machine may need seconds for. All is said and written."""
+    try:
+        sys.stdout.flush()
+    except OSError:  # nobody reads it any more
+        code = code or FAILED
+    os._exit(code)
+
+
+def _kept_in(folder: Path | None, topic: Any) -> AbstractContextManager[Keep]:
     if folder is not None and topic is None:
         from hatstream_city.collect.keep import in_folder
 

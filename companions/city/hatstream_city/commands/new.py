@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import json_option
-from pipelines.commands.terminal import note
-from pipelines.errors import UsageError
+from hatstream.api import InputError, UsageError, note, option
 
 if TYPE_CHECKING:
     from hatstream_city.draft.draft import Draft
@@ -31,17 +28,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Hide that a vehicle drove at all under one small total, or only its speeds.",
 )
-@click.option(
-    "--output",
-    type=LocalPath(path_type=Path, dir_okay=False),
-    help="The file to write; needed with --gtfs. [default: print it]",
-)
+@option("file", required=False, help="The file to write; needed with --gtfs. [default: print it]")
 @click.option(
     "--streets",
     is_flag=True,
-    help="With --gtfs and add-remove: also a file of segments from stop to stop, for a map of them (needs shapely).",
+    help="With --gtfs and add-remove: also a file of segments from stop to stop, for a map of them.",
 )
-@json_option
+@option("json")
 def new(
     sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | None, streets: bool, as_json: bool
 ) -> None:
@@ -56,8 +49,8 @@ def new(
       hatstream spec new --gtfs static.zip --sample feed.csv --streets --output town.toml
       hatstream spec new --sample feed.csv
     """
+    from hatstream.api import load
     from hatstream_city.draft.draft import draft
-    from pipelines.specification import load
 
     _check_files(sample, gtfs, output)
     if streets:
@@ -87,14 +80,8 @@ def _check_files(sample: Path | None, gtfs: Path | None, output: Path | None) ->
 
 
 def _check_streets(gtfs: Path | None, adjacency: str) -> None:
-    from transforms.extras import require
-
     if gtfs is None or adjacency != "add-remove":
         raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
-    try:
-        require("shapely")
-    except ModuleNotFoundError as error:
-        raise UsageError(f"--streets: {error}") from None
 
 
 def _say(made: Draft) -> None:
@@ -105,9 +92,7 @@ def _say(made: Draft) -> None:
 
 
 def _write(output: Path, made: Draft) -> None:
-    """Writes the files, the specification last, and nothing over what is there. Raises UsageError and OutputError."""
-    from pipelines.output_folder import OutputError
-
+    """Writes the files, the specification last, and nothing over what is there. Raises UsageError and InputError."""
     texts = {output.with_name(name): content for name, content in made.files.items()} | {output: made.toml.encode()}
     there = next((path for path in (output, *texts) if path.exists()), None)
     if there is not None:
@@ -118,6 +103,6 @@ def _write(output: Path, made: Draft) -> None:
         except OSError as error:
             if path.is_file():
                 path.unlink()  # of a full disk
-            raise OutputError(f"{path}: {error.strerror}") from None
+            raise InputError(f"{path}: {error.strerror}") from None
         if path != output:
             click.echo(f"wrote {path}", err=True)

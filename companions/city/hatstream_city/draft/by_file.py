@@ -7,12 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from hatstream.api import InputError, own_layouts
 from hatstream_city.draft.columns import DraftedColumns, find_columns
 from hatstream_city.draft.sample import ROWS, Sample, read_sample
-from pipelines.errors import InputError
-from transforms.layouts import FIXED
-from transforms.layouts.by_file import FILE, vehicle_of
 
+FILE = "{file}"
+"""Stands in a specification where a column of vehicles would be named."""
 MOST_FILES, NEIGHBOURS = 20, 13
 """Of a folder so many are looked at, and of these so many that follow one another: as snapshots they tell how long lies
 between two reports of a vehicle."""
@@ -27,8 +27,8 @@ def read_folder(paths: Sequence[str]) -> Sample:
     """Reads rows of the first file, and of others where it has few; with their names as a column FILE, where each is of
     one vehicle."""
     first = read_sample(paths[0])
-    names = [os.fsdecode(vehicle_of(path)) for path in paths]
-    if first.layout in FIXED or len(set(names)) < 2 or any(map(_DATE.search, names)):
+    names = [_vehicle_of(path) for path in paths]
+    if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE.search, names)):
         return _with_others(first, paths)
     columns = find_columns(first.columns)
     if columns and _has_ids(columns) and len(set(first.columns[columns.names["vehicle"]])) > 1:
@@ -44,6 +44,12 @@ def read_folder(paths: Sequence[str]) -> Sample:
         return with_name
     by_column = {column: values for column, values in joined.items() if column != FILE}
     return replace(first, columns=by_column) if _ids_beside(with_name) else first
+
+
+def _vehicle_of(path: str) -> str:
+    """Strips a file's name of what says its form, as a release does."""
+    stem, suffix = os.path.splitext(os.path.basename(path))
+    return os.path.splitext(stem)[0] if suffix in (".gz", ".zst", ".zip") else stem
 
 
 def _with_others(first: Sample, paths: Sequence[str]) -> Sample:

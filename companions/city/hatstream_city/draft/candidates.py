@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.types import Int64s
-from hatstream_city.draft.units import are_positions
-from transforms.layouts.columns import Floats, Instants, longitudes, numbers
-from transforms.observe.vehicle_ids import vehicle_ids
-from transforms.places.distance import distance_m
+from hatstream.api import vehicle_ids
+from hatstream_city.draft.units import are_positions, units
+from hatstream_city.timetable.positions import Floats, Int64s, distance_m
 
 MOST_MPS, ANYWAY_M = 45.0, 200.0
 """Of positions of one vehicle: it is never faster, and a position may be wrong by that much."""
@@ -32,8 +30,8 @@ class Track(NamedTuple):
     fits: NDArray[np.bool_]
 
 
-def track_of(time: Instants, lat: Any, lon: Any) -> Track:
-    lat_, lon_ = numbers(lat), longitudes(lon)
+def track_of(time: Any, lat: Any, lon: Any) -> Track:
+    lat_, lon_ = units().numbers(lat), units().longitudes(lon)
     return Track(time.us, lat_.values, lon_.values, time.valid & are_positions(lat_, lon_))
 
 
@@ -56,7 +54,7 @@ def is_doubtful(ids: Any, track: Track) -> bool:
     return _mark(codes_of(ids), track) == _UNLIKELY
 
 
-def best_time(times: Mapping[str, Instants], lat: Any, lon: Any, ids: Any) -> str:
+def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
     """Picks of several times the one that changes with the position: a poll's changes while a fix is repeated.
 
     times: by column; the first is taken where another is not clearly better.

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hatstream.api import vehicle_ids
 from hatstream_city.draft.candidates import Track, best_time, best_vehicle, is_doubtful, track_of
-from hatstream_city.draft.units import is_at_sea
-from transforms.layouts.columns import Floats, Instants, TimeUnit, instants, is_text, numbers
-from transforms.layouts.time_format import TimeFormat
-from transforms.observe.vehicle_ids import vehicle_ids
+from hatstream_city.draft.units import is_at_sea, units
+from hatstream_city.timetable.positions import Floats
 
 _SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -56,17 +55,15 @@ class DraftedColumns:
     """
 
     names: Mapping[str, str]
-    time_unit: TimeUnit
+    time_unit: str
     guessed: tuple[str, ...]
     time_formats: tuple[str, ...] = ()
     is_doubtful: bool = False
     comes_once: bool = False
 
-    def instants(self, column: Any, zone: str | None) -> Instants:
+    def instants(self, column: Any, zone: str | None) -> Any:
         """Reads the column of times."""
-        if self.time_formats:
-            return TimeFormat(self.time_formats[0]).instants(column, zone)
-        return instants(column, self.time_unit, zone)
+        return units(self.time_unit, next(iter(self.time_formats), None), zone).instants(column)
 
 
 LOOKED_FOR = {
@@ -156,12 +153,10 @@ def _track(arrays: Mapping[str, Any], names: Mapping[str, str]) -> Track:
     return track_of(_instants(arrays[names["time"]]), arrays[names["lat"]], arrays[names["lon"]])
 
 
-def _instants(times: Any) -> Instants:
+def _instants(times: Any) -> Any:
     """Reads the column in whatever form its times are."""
-    unit, formats = _time_unit(times), _time_formats(times)
-    if unit is None and formats:
-        return TimeFormat(formats[0]).instants(times, "UTC")
-    return instants(times, unit or "iso", "UTC")
+    unit = _time_unit(times)
+    return units(unit or "iso", None if unit else next(iter(_time_formats(times)), None), "UTC").instants(times)
 
 
 def as_array(values: Sequence[Any]) -> Any:
@@ -256,24 +251,28 @@ def _repeated(array: Any) -> bool:
 def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
     if pa.types.is_boolean(array.type) or pa.types.is_nested(array.type):
         return None
-    values = numbers(array)
+    values = units().numbers(array)
     if not len(array) or (~values.valid).mean() > most_bad:
         return None
-    return values.values[values.valid]
+    read: Floats = values.values[values.valid]
+    return read
 
 
-def _time_unit(array: Any) -> TimeUnit | None:
+def _is_text(array: Any) -> bool:
+    return bool(pa.types.is_string(array.type) or pa.types.is_binary(array.type))
+
+
+def _time_unit(array: Any) -> str | None:
     """Finds the unit in which most values are instants of this century; a text without an offset is one, too."""
     if pa.types.is_nested(array.type) or pa.types.is_boolean(array.type) or not len(array):
         return None
-    units: tuple[TimeUnit, ...] = ("iso", "s", "ms", "us", "ns")
-    for unit in units:
-        if _in_century(instants(array, unit, "UTC")).mean() >= 1 - MOST_BAD:
+    for unit in ("iso", "s", "ms", "us", "ns"):
+        if _in_century(units(unit, None, "UTC").instants(array)).mean() >= 1 - MOST_BAD:
             return unit
     return None
 
 
-def _in_century(instants: Instants) -> Any:
+def _in_century(instants: Any) -> Any:
     return instants.valid & (instants.us > 946_684_800 * _US) & (instants.us < 2_524_608_000 * _US)
 
 
@@ -283,7 +282,7 @@ _CLOCKS = ("%H:%M:%S", "%I:%M:%S %p", "%H:%M", "%I:%M %p", "%H:%M:%S.%f", "%I:%M
 
 def _time_formats(array: Any) -> tuple[str, ...]:
     """Lists forms in which most values are instants of this century; ISO dates may have a clock of twelve hours."""
-    if not is_text(array.type):
+    if not _is_text(array):
         return ()
     some = array.slice(0, _TRIED)
     forms = [f"{day} {clock}" for day in (*_DATES, "%Y-%m-%d") for clock in _CLOCKS]
@@ -291,7 +290,7 @@ def _time_formats(array: Any) -> tuple[str, ...]:
 
 
 def _fits(array: Any, form: str) -> bool:
-    return bool(_in_century(TimeFormat(form).instants(array, "UTC")).mean() >= 1 - MOST_BAD)
+    return bool(_in_century(units("iso", form, "UTC").instants(array)).mean() >= 1 - MOST_BAD)
 
 
 def _is_time(array: Any) -> bool:

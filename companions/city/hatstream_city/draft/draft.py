@@ -2,28 +2,24 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import date
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from dpops.levels.defaults import Profile
-from hatstream_city.draft.by_file import BEWARE
+from hatstream.api import InputError, own_layouts
+from hatstream_city.draft.by_file import BEWARE, FILE
 from hatstream_city.draft.feed import RESOLUTION, DraftedFeed, as_text, feed_of
+from hatstream_city.draft.sample import HEADED, HEADING
 from hatstream_city.draft.streets import said
-from hatstream_city.draft.units import same_clock
+from hatstream_city.draft.units import follows_hours, same_clock
 from hatstream_city.timetable.town import Town, read_town
-from pipelines.errors import InputError
-from transforms.layouts import FIXED
-from transforms.layouts.base import FIELDS, HEADING, with_heading
-from transforms.layouts.by_file import FILE
-from transforms.layouts.columns import TimeUnit
-from transforms.time.calendar import Timetable
 
 SPAN_VEHICLES = 150
 """A limit for 28 days is drafted for fleets of at least so many vehicles."""
+USUAL_PROFILE = {"hats": 70, "cells": 12, "parents": 6, "grandparents": 3, "hours": 14, "parts": 4, "reports": 20}
+"""What a vehicle touches on a day where no timetable says it; but for the reports, what `levels` takes by itself."""
 MOST_TOO_FAST = 1.5
 """Units differ by more but for knots and mph; ways are straight between positions, and speeds those of an instant."""
 
@@ -105,12 +101,12 @@ def _toml(
         secret=secret,
         streets=streets,
         zone=zone,
-        follows_hours=Timetable(zone, "vehicle-day", 60).never_released(date.today()) is None,
+        follows_hours=follows_hours(zone),
         zone_is="of the timetable's agency" if town else f"the zone where the sample lies{others}: check",
         resolution=RESOLUTION,
         span_vehicles=SPAN_VEHICLES,
         vehicles=town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0,
-        profile=_inline(asdict(town.service.profile if town else Profile(reports=20))),
+        profile=_inline(town.service.profile if town else USUAL_PROFILE),
         **({} if feed is None else _columns(feed, headed=streets)),
     )
 
@@ -120,12 +116,12 @@ def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
     drafted, heading = feed.columns, feed.heading if headed else None
     columns = drafted.names if heading is None else {**drafted.names, HEADING: heading}
     return {
-        "columns": _inline({field: as_text(columns[field]) for field in with_heading(FIELDS) if field in columns}),
+        "columns": _inline({field: as_text(columns[field]) for field in HEADED if field in columns}),
         "guessed": drafted.guessed,
         "formats": drafted.time_formats,
         "has_speed": "speed" in drafted.names,
         "is_by_file": drafted.names["vehicle"] == FILE,
-        "is_fixed": feed.sample.layout in FIXED,
+        "is_fixed": feed.sample.layout in own_layouts(),
     }
 
 
@@ -155,7 +151,7 @@ def _said_of_town(town: Town) -> tuple[str, ...]:
 
 
 def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
-    unit: TimeUnit = feed.columns.time_unit
+    unit = feed.columns.time_unit
     names = ", ".join(f"{field} = {name}" for field, name in feed.columns.names.items())
     written = feed.columns.time_formats[0] if feed.columns.time_formats else unit
     clock = f"as {written}{', without an offset' if feed.zone_needed else ''}"
@@ -166,7 +162,7 @@ def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
         f"times {clock}; time zone {' or '.join(feed.zones) or 'unknown'}",
         f"{len(feed.cells):,} cells of resolution {RESOLUTION}",
     ]
-    if "speed" in feed.columns.names and feed.sample.layout not in FIXED:
+    if "speed" in feed.columns.names and feed.sample.layout not in own_layouts():
         lines.append(f"speeds in {feed.unit}, {feed.unit_why}")
     if "speed" not in feed.columns.names:
         lines.append("no column of speeds: they will be derived from consecutive positions (input.derived_speed)")

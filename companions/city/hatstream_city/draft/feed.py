@@ -9,23 +9,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpops.types import Int64s
-from hatstream_city.draft.by_file import advice, find_by_file, is_by_file, read_folder
+from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
+from hatstream_city.draft.by_file import FILE, advice, find_by_file, is_by_file, read_folder
 from hatstream_city.draft.candidates import codes_of
 from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, as_array, find_columns, missing_fields
 from hatstream_city.draft.sample import ROWS, Sample
 from hatstream_city.draft.streets import find_heading
-from hatstream_city.draft.units import DraftPositions, are_positions, cells_in, speed_ratio, speed_unit, zones_at
+from hatstream_city.draft.units import (
+    FIELDS,
+    KMH,
+    DraftPositions,
+    are_positions,
+    cells_in,
+    merged,
+    speed_ratio,
+    speed_unit,
+    units,
+    zones_at,
+)
 from hatstream_city.draft.whole import counted, usable_share
-from pipelines.errors import InputError
-from pipelines.input_files import paths_of
-from transforms.layouts import FIXED
-from transforms.layouts.base import FIELDS
-from transforms.layouts.by_file import FILE
-from transforms.layouts.columns import Floats, longitudes, numbers
-from transforms.observe.vehicle_ids import MergedIds, merged, spellings
-from transforms.places.hexagons import cell_text
-from transforms.value import PER_UNIT
+from hatstream_city.timetable.positions import Floats, Int64s
 
 RESOLUTION = 7
 _UNREAD = (
@@ -66,7 +69,7 @@ class DraftedFeed:
 
 def feed_of(path: Path) -> DraftedFeed:
     """Reads what a feed's draft needs. path: of a file, or of a folder of them. Raises InputError."""
-    files = paths_of(str(path)) if path.is_dir() else [str(path)]
+    files = input_paths(str(path)) if path.is_dir() else [str(path)]
     sample = read_folder(files)
     if not any(map(len, sample.columns.values())):
         raise InputError(f"{files[0]}: it holds no row")
@@ -79,7 +82,7 @@ def feed_of(path: Path) -> DraftedFeed:
     moving = placed.where(np.isfinite(placed.speed))
     unit, why, too_fast = _unit_of(sample, columns.names.get("speed", ""), moving)
     cells = cells_in(placed.lat, placed.lon, RESOLUTION)
-    ids = merged([spellings(arrays["vehicle"].filter(pa.array(fits)), "text", b"")])
+    ids = merged(vehicle_ids(arrays["vehicle"].filter(pa.array(fits))).ids)
     is_cut = fits.size >= ROWS
     if is_cut and FILE not in sample.columns and (whole := counted(files[0], sample, columns, RESOLUTION)):
         ids, cells, is_cut = whole
@@ -90,7 +93,7 @@ def feed_of(path: Path) -> DraftedFeed:
         zone_needed=bool(columns.instants(arrays["time"], None).no_offset.mean() > 0.5),
         unit=unit,
         unit_why=why,
-        cells=tuple(cell_text(cell) for cell in cells.tolist()),
+        cells=tuple(f"{cell:x}" for cell in cells.tolist()),
         vehicles=len(files) if FILE in sample.columns else ids.ids,
         ids=ids,
         usable=float(fits.mean()),
@@ -111,8 +114,9 @@ def _unit_of(sample: Sample, name: str, moving: DraftPositions) -> tuple[str, st
     """Finds the unit of speeds and why it is that; and `DraftedFeed.too_fast`."""
     ratio = speed_ratio(moving)
     unit, why = speed_unit(name, moving, ratio)
-    per_unit = FIXED[sample.layout].layout.units.value_per_unit if sample.layout in FIXED else PER_UNIT[unit]
-    return unit, why, None if ratio is None else ratio * float(per_unit) / 3.6
+    own = own_layouts().get(sample.layout)
+    per_unit = KMH[unit] if own is None else float(own.layout.units.value_per_unit)
+    return unit, why, None if ratio is None else ratio * per_unit / 3.6
 
 
 def _check_usable(file: str, sample: Sample, columns: DraftedColumns, expected: float) -> None:
@@ -125,10 +129,11 @@ def _check_usable(file: str, sample: Sample, columns: DraftedColumns, expected: 
 def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
     """Finds the rows with a time and a place; of these the positions, in which a speed that is missing is NaN."""
     time = columns.instants(arrays["time"], "UTC")
-    lat, lon = numbers(arrays["lat"]), longitudes(arrays["lon"])
+    read = units()
+    lat, lon = read.numbers(arrays["lat"]), read.longitudes(arrays["lon"])
     fits = time.valid & are_positions(lat, lon)
     vehicle = codes_of(arrays["vehicle"])
-    speed = numbers(arrays["speed"]) if "speed" in arrays else numbers(pa.nulls(fits.size, pa.float64()))
+    speed = read.numbers(arrays.get("speed", pa.nulls(fits.size, pa.float64())))
     speeds = np.where(speed.valid, speed.values, np.nan)
     return fits, DraftPositions(vehicle, time.us, lat.values, lon.values, speeds).where(fits)
 
@@ -142,13 +147,12 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
 
 
 def _heading_of(sample: Sample) -> str | None:
-    has_none = sample.layout in FIXED and FIXED[sample.layout].headed is None
-    return None if has_none else find_heading(sample.columns)
+    own = own_layouts().get(sample.layout)
+    return None if own is not None and own.headed is None else find_heading(sample.columns)
 
 
 def _columns_of(path: Path, sample: Sample) -> DraftedColumns:
-    if sample.layout in FIXED:
-        own = FIXED[sample.layout]
+    if own := own_layouts().get(sample.layout):
         names = dict(zip(FIELDS, own.columns, strict=True))
         if not any(speed not in (None, "") for speed in sample.columns.get(names["speed"], ())):
             del names["speed"]

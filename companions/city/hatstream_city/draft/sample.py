@@ -1,5 +1,6 @@
 """The first rows of a file as named columns, whatever its form is."""
 
+import codecs
 import csv
 import json
 import re
@@ -14,14 +15,17 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hatstream.api import InputError, open_input, own_layouts, read_batches
 from hatstream_city.draft.columns import find_columns
-from pipelines.errors import InputError
-from transforms.errors import reason_of
-from transforms.layouts import FIXED, UnreadableFile
-from transforms.layouts.base import FIELDS, HEADING, LINES, WHOLE_ARRAY, Form
-from transforms.layouts.mapped.csv import BLANK, DELIMITERS
-from transforms.layouts.open_file import UTF16, UTF16_MARKS, opened
-from transforms.layouts.utf8 import is_utf8
+from hatstream_city.draft.units import FIELDS
+
+HEADING = "heading"
+HEADED = (*FIELDS[:4], HEADING, *FIELDS[4:])
+"""The fields of rows that say a heading too, in the order of a specification."""
+BLANK = " "
+DELIMITERS = (",", ";", "\t", "|")
+LINES, WHOLE_ARRAY = None, ""
+"""Where JSON has its objects: one on each line, or the file is their array."""
 
 ROWS = 20_000
 LOOK_BYTES = 16 << 20
@@ -50,30 +54,29 @@ class Sample:
 
 def read_sample(path: str) -> Sample:
     """Raises InputError where the form is none that a layout knows; it shows nothing of the content."""
-    try:
-        with opened(path) as file:
-            data = file.read(LOOK_BYTES)
-    except UnreadableFile as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise InputError(f"{path}: {reason_of(error)}") from None
+    with open_input(path) as file:
+        data = file.read(LOOK_BYTES)
     if not data.strip():
         raise InputError(f"{path}: it is empty")
     _check_letters(path, data)
     try:
         return _sample(path, data)
-    except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, UnreadableFile):
+    except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, InputError):
         rule = "this is no CSV, JSON, XML of SIRI-VM, Parquet, Avro or GTFS-realtime file that can be read"
         raise InputError(f"{path}: {rule}") from None
 
 
 def _check_letters(path: str, data: bytes) -> None:
     """Raises InputError for a text that a release could not read."""
-    if data.startswith(UTF16_MARKS) and b"<" not in data[:4]:  # XML says its letters itself
-        raise InputError(f"{path}: {UTF16}")
+    if (
+        data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"<" not in data[:4]
+    ):  # XML says its letters itself
+        raise InputError(f"{path}: the text is UTF-16: save it as UTF-8")
     first, is_whole, _ = data.partition(b"\n")
-    if is_whole and _is_text(data) and not is_utf8(first):
-        raise InputError(f"{path}: the first line is not UTF-8: save it as UTF-8")
+    try:
+        first.decode("utf-8" if is_whole and _is_text(data) else "latin-1")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: the first line is not UTF-8: save it as UTF-8") from None
 
 
 def _sample(path: str, data: bytes) -> Sample:
@@ -92,24 +95,24 @@ def _sample(path: str, data: bytes) -> Sample:
     return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _decoded("binary", path)
 
 
-def _decoded(form: Form, path: str) -> Sample:
-    """Reads the file by the first layout of that form that can. Raises UnreadableFile."""
-    for name, own in FIXED.items():
+def _decoded(form: str, path: str) -> Sample:
+    """Reads the file by the first layout of that form that can. Raises InputError."""
+    for name, own in own_layouts().items():
         if own.form != form:
             continue
-        with suppress(UnreadableFile):
-            rows = [batch.table for batch in (own.headed or own.layout).read(path)]
+        with suppress(InputError):
+            rows = [batch.table for batch in read_batches(own.headed or own.layout, path)]
             names = rows[0].schema.names if rows else FIELDS
             columns = {name: [value for row in rows for value in row.column(name).to_pylist()][:ROWS] for name in names}
             if not any(columns.get(HEADING, ())):
                 columns.pop(HEADING, None)
             return Sample(name, columns)
-    raise UnreadableFile(path, f"no layout reads it as {form}")
+    raise InputError(f"{path}: no layout reads it as {form}")
 
 
-def _layout_of(form: Form, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
+def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
     """Finds the layout with columns of its own that has these, where texts that it reads as times say their offset."""
-    for name, own in FIXED.items():
+    for name, own in own_layouts().items():
         if own.form == form and own.fits(columns, records):
             in_texts = own.layout.units.time_unit == "iso"
             if not in_texts or _have_offsets(columns[own.columns[1]]):
@@ -223,8 +226,7 @@ def _columns(records: Sequence[Any]) -> dict[str, list[Any]]:
 
 def _csv(text: str) -> Sample:
     lines = [line for line in text.splitlines()[: ROWS + 1] if line.strip()]
-    marks = [mark for mark in DELIMITERS if mark != BLANK]
-    delimiter = max(marks, key=lambda mark: _agreement(lines[:200], mark))
+    delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:200], mark))
     if _agreement(lines[:200], delimiter)[0] < _MOST_AGREE:  # a text has blanks anyway
         delimiter, lines = BLANK, [" ".join(filter(None, line.split(BLANK))) for line in lines]
     rows = _fields(lines, delimiter)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hatstream_city.draft.columns import as_array
-from transforms.layouts.columns import numbers
+from hatstream_city.draft.units import units
 
 _HEADINGS = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
 LEAST_SHARE, LEAST_DEGREES = 0.5, 10
@@ -20,7 +20,7 @@ def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
 
 def _share(values: Sequence[Any]) -> float:
     array = as_array(values)
-    degrees = None if array is None or not len(array) else numbers(array)
+    degrees = None if array is None or not len(array) else units().numbers(array)
     if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
         return 0.0
     return float((degrees.valid & (degrees.values > 0)).mean())

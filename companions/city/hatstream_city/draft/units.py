@@ -1,20 +1,22 @@
 """What a sample says of where it lies, of its time zone and of the unit of its speeds."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from dpops.types import Int64s
-from transforms.layouts.columns import Floats, Numbers
-from transforms.observe.hexagons import cells_at
-from transforms.observe.parse import E7
-from transforms.places.distance import distance_m
-from transforms.value import PER_UNIT
+from hatstream.api import MergedIds, layout, vehicle_ids
+from hatstream_city.timetable.positions import Floats, Int64s, cells_at, distance_m
 
+FIELDS = ("vehicle", "time", "lat", "lon", "speed")
+KMH = {"km/h": 1.0, "m/s": 3.6, "mph": 1.609344, "knots": 1.852}
+"""How much one of each unit is that a specification may name."""
 _NAMED = (
     ("km/h", r"km_?/?h|kph|kmph"),
     ("mph", r"mph|miles"),
@@ -23,6 +25,21 @@ _NAMED = (
 )
 MIN_PAIRS = 50
 MOST_STEPS_S = 120
+
+
+@cache
+def units(time_unit: str = "iso", time_format: str | None = None, zone: str | None = None) -> Any:
+    """Makes what reads columns of numbers and instants as a release does. zone: of times without an offset."""
+    is_iso, columns = time_unit == "iso", dict(zip(FIELDS, FIELDS, strict=True))
+    unit, zone = None if time_format else time_unit, zone if is_iso else None
+    return layout("parquet", columns, unit, time_zone=zone, time_format=time_format).units
+
+
+def merged(ids: Iterable[bytes]) -> MergedIds:
+    """Counts ids, and those that another form would make one."""
+    texts = pa.array(list(filter(None, ids)), pa.binary())
+    many, cases, numbers = (len(vehicle_ids(texts, form).ids) for form in ("text", "casefold", "integer"))
+    return MergedIds(many, many - cases, many - numbers)
 
 
 class DraftPositions(NamedTuple):
@@ -40,8 +57,8 @@ class DraftPositions(NamedTuple):
         )
 
 
-def are_positions(lat: Numbers, lon: Numbers) -> NDArray[np.bool_]:
-    """Marks rows that say where on earth they are; 0, 0 is what devices say that do not know."""
+def are_positions(lat: Any, lon: Any) -> NDArray[np.bool_]:
+    """Marks rows that say where on earth they are; 0, 0 is what devices say that do not know. lat, lon: of `units`."""
     on_earth = (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
     fits: NDArray[np.bool_] = lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0))
     return fits
@@ -49,8 +66,7 @@ def are_positions(lat: Numbers, lon: Numbers) -> NDArray[np.bool_]:
 
 def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
     """Lists the H3 cells of positions in degrees, each once, sorted."""
-    lat_e7, lon_e7 = (np.rint(degrees * E7).astype(np.int64) for degrees in (lat, lon))
-    return np.unique(cells_at(lat_e7, lon_e7, resolution))
+    return np.unique(cells_at(lat, lon, resolution))
 
 
 def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
@@ -62,7 +78,7 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
     if ratio is not None:
-        unit = min(PER_UNIT, key=lambda unit_name: abs(np.log(ratio * float(PER_UNIT[unit_name]) / 3.6)))
+        unit = min(KMH, key=lambda unit_name: abs(np.log(ratio * KMH[unit_name] / 3.6)))
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
     fast = float(np.quantile(rows.speed, 0.99)) if rows.speed.size else 0.0
     unit = "km/h" if fast > 35 else "m/s"
@@ -96,6 +112,13 @@ def zones_at(lat: float, lon: float) -> list[str]:
 def is_at_sea(lat: float, lon: float) -> bool:
     """Says whether clocks there are those of ships. False where land is near."""
     return all(zone.startswith("Etc/") for zone in zones_at(lat, lon))
+
+
+def follows_hours(zone: str) -> bool:
+    """Says whether slots of an hour follow a zone's clock in the next year: all its changes are by whole hours."""
+    days = (datetime.now(UTC) + timedelta(days=number) for number in range(367))
+    offsets = (day.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for day in days)
+    return len({offset % timedelta(hours=1) for offset in offsets}) == 1
 
 
 def same_clock(zone: str, other: str) -> bool:

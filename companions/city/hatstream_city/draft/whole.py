@@ -1,19 +1,15 @@
 """Vehicles and cells of a whole file, of which the first rows said what its columns hold."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from dpops.types import Int64s
+from hatstream.api import InputError, MergedIds, layout, own_layouts, read_batches, vehicle_ids
 from hatstream_city.draft.columns import DraftedColumns
 from hatstream_city.draft.sample import Sample
-from hatstream_city.draft.units import are_positions, cells_in
-from pipelines.errors import InputError
-from transforms.layouts import FIXED, UnreadableFile, layout
-from transforms.layouts.base import Layout
-from transforms.layouts.decoder_process import read_apart
-from transforms.observe.vehicle_ids import MergedIds, merged, spellings, vehicle_ids
+from hatstream_city.draft.units import are_positions, cells_in, merged
+from hatstream_city.timetable.positions import Int64s
 
 MOST_ROWS = 2_000_000
 
@@ -32,10 +28,7 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
     Raises InputError where it cannot read the file at all, and says why.
     """
     source = _layout(sample, columns)
-    try:
-        batch = next(read_apart(source, path), None)
-    except UnreadableFile as error:
-        raise InputError(str(error)) from None
+    batch = next(read_batches(source, path), None)
     if batch is None or not batch.rows:
         return 0.0
     vehicle, time, lat, lon = (batch.table.column(field) for field in ("vehicle", "time", "lat", "lon"))
@@ -46,33 +39,31 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
 
 def counted(path: str, sample: Sample, columns: DraftedColumns, resolution: int) -> WholeFile | None:
     """Counts in all rows, or some more than MOST_ROWS; None where the file cannot be read so far."""
-    ids, cells, rows = np.empty((0, 3), np.int64), np.empty(0, np.int64), 0
+    ids, cells, rows = set[bytes](), np.empty(0, np.int64), 0
     source = _layout(sample, columns)
     try:
-        for batch in read_apart(source, path):  # further than the sample it was not read: it may be damaged there
+        for batch in read_batches(source, path):  # further than the sample it was not read: it may be damaged there
             lat = source.units.numbers(batch.table.column("lat"))
             lon = source.units.longitudes(batch.table.column("lon"))
             fits = are_positions(lat, lon)
-            there = batch.table.column("vehicle").filter(pa.array(fits))
-            ids = np.unique(np.concatenate([ids, spellings(there, "text", b"")]), axis=0)
+            ids.update(vehicle_ids(batch.table.column("vehicle").filter(pa.array(fits))).ids)
             cells = np.union1d(cells, cells_in(lat.values[fits], lon.values[fits], resolution))
             rows += batch.rows
             if rows >= MOST_ROWS:
                 break
-    except (UnreadableFile, OSError):
+    except (InputError, OSError):
         return None
-    return WholeFile(merged([ids]), cells, rows >= MOST_ROWS)
+    return WholeFile(merged(ids), cells, rows >= MOST_ROWS)
 
 
-def _layout(sample: Sample, columns: DraftedColumns) -> Layout:
-    if sample.layout in FIXED:
-        return FIXED[sample.layout].layout
+def _layout(sample: Sample, columns: DraftedColumns) -> Any:
+    if own := own_layouts().get(sample.layout):
+        return own.layout
     form = next(iter(columns.time_formats), None)
     return layout(
         sample.layout,
         columns.names,
         None if form else columns.time_unit,
-        None,
         decimal=sample.decimal,
         delimiter=sample.delimiter,
         header=sample.header,

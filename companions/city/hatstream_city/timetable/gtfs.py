@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from dpops.types import Float64s, Int64s
-from hatstream_city.timetable.positions import Middle, middle_of
-from pipelines.errors import InputError
+from hatstream.api import InputError
+from hatstream_city.timetable.positions import Floats, Int64s, Middle, middle_of
 
 MOST_BYTES = 4 << 30
 """Of one table, expanded."""
@@ -66,8 +65,8 @@ class Lines:
     an end behind the last. lon: goes on across the antimeridian. of_trip: each trip's line, -1 for none."""
 
     starts: Int64s
-    lat: Float64s
-    lon: Float64s
+    lat: Floats
+    lon: Floats
     of_trip: Int64s
 
 
@@ -82,18 +81,18 @@ class Gtfs:
     def zone(self) -> str:
         return self.tables["agency"]["agency_timezone"][0].as_py() or ""
 
-    def numbers(self, table: str, column: str) -> Float64s:
+    def numbers(self, table: str, column: str) -> Floats:
         """Reads a column as numbers, NaN where there is none."""
         texts = pc.utf8_trim_whitespace(self.tables[table][column])
         is_number = pc.match_substring_regex(texts, r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
-        values: Float64s = pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy()
+        values: Floats = pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy()
         return values
 
-    def seconds(self, table: str, column: str) -> Float64s:
+    def seconds(self, table: str, column: str) -> Floats:
         """Reads times like "25:30:00", NaN where there is none."""
         parts = pc.extract_regex(self.tables[table][column], r"^\s*(?P<h>\d{1,3}):(?P<m>\d\d):(?P<s>\d\d)\s*$")
         h, m, s = (pc.struct_field(parts, part).cast(pa.float64()).to_numpy() for part in "hms")
-        times: Float64s = 3_600.0 * h + 60.0 * m + s
+        times: Floats = 3_600.0 * h + 60.0 * m + s
         return times
 
     def rows_of(self, table: str, column: str, of: str) -> Int64s:
@@ -108,16 +107,16 @@ class Gtfs:
         return middle_of(self.numbers("stops", "stop_lat"), self.numbers("stops", "stop_lon"))
 
     @cached_property
-    def stop_positions(self) -> tuple[Float64s, Float64s]:
+    def stop_positions(self) -> tuple[Floats, Floats]:
         """Latitude and longitude of each stop; NaN where there is none, or one that cannot be."""
         return self._positions("stops", "stop_lat", "stop_lon")
 
     @cached_property
-    def shape_positions(self) -> tuple[Float64s, Float64s]:
+    def shape_positions(self) -> tuple[Floats, Floats]:
         """Likewise of each point of a shape."""
         return self._positions("shapes", "shape_pt_lat", "shape_pt_lon")
 
-    def _positions(self, table: str, *columns: str) -> tuple[Float64s, Float64s]:
+    def _positions(self, table: str, *columns: str) -> tuple[Floats, Floats]:
         lat, lon = (self.numbers(table, column) for column in columns)
         fits = self.middle.holds(lat, lon)
         return np.where(fits, lat, np.nan), np.where(fits, lon, np.nan)
@@ -262,7 +261,7 @@ def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Seque
     return table.rename_columns(list(columns)), len(skipped)
 
 
-def _between(trip: Int64s, s: Float64s) -> Float64s:
+def _between(trip: Int64s, s: Floats) -> Floats:
     """Fills missing times of a trip evenly between its known ones; NaN before the first and after the last."""
     places = np.flatnonzero(~np.isnan(s))
     if places.size == s.size or not places.size:

@@ -1,12 +1,17 @@
-"""Which positions of a timetable are none: not on earth, never filled in, or a world away from its stops."""
+"""Positions: how far they are from each other, their cells, and which of a timetable are none: not on earth, never
+filled in, or a world away from its stops."""
 
+from itertools import repeat
 from typing import NamedTuple
 
+import h3.api.basic_int as h3_int
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.types import Float64s
-from transforms.places.distance import EARTH_M
+Floats = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+
+EARTH_M = 6_371_000.0
 
 NOWHERE = 1.0
 """Degrees around (0, 0) in which a position was never filled in: the nearest land is 500 km away."""
@@ -14,29 +19,44 @@ FAR_M, FAR_TIMES = 1e6, 20
 """From the middle of all stops: what is farther, and so many times as far as half of them, is an error."""
 
 
+def distance_m(lat1: Floats, lon1: Floats, lat2: Floats, lon2: Floats) -> Floats:
+    """Measures great-circle distances by the haversine formula; positions in degrees."""
+    a, b, c, d = (np.radians(column) for column in (lat1, lon1, lat2, lon2))
+    half = np.sin((c - a) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((d - b) / 2) ** 2
+    metres: Floats = 2 * EARTH_M * np.arcsin(np.sqrt(np.clip(half, 0, 1)))
+    return metres
+
+
+def cells_at(lat: Floats, lon: Floats, resolution: int) -> Int64s:
+    """Finds the H3 cells of positions in degrees, which a release rounds to 1e-7."""
+    rounded = (np.rint(degrees * 1e7) / 1e7 for degrees in (lat, lon))
+    cells = map(h3_int.latlng_to_cell, *(degrees.tolist() for degrees in rounded), repeat(resolution))
+    return np.fromiter(cells, np.int64, lat.size)
+
+
 class Middle(NamedTuple):
     """The middle of all stops. xyz: in metres from the earth's centre. far_m: farther away is none."""
 
-    xyz: Float64s
+    xyz: Floats
     far_m: float
 
-    def holds(self, lat: Float64s, lon: Float64s) -> NDArray[np.bool_]:
+    def holds(self, lat: Floats, lon: Floats) -> NDArray[np.bool_]:
         near: NDArray[np.bool_] = np.linalg.norm(_xyz(lat, lon) - self.xyz, axis=1) <= self.far_m
         return are_somewhere(lat, lon) & near
 
 
-def middle_of(lat: Float64s, lon: Float64s) -> Middle:
+def middle_of(lat: Floats, lon: Floats) -> Middle:
     """Finds the middle of positions, which few wrong ones do not move."""
     there = are_somewhere(lat, lon)
     if not there.any():
         return Middle(np.zeros(3), np.inf)
     xyz = _xyz(lat[there], lon[there])
-    middle: Float64s = np.median(xyz, axis=0)
+    middle: Floats = np.median(xyz, axis=0)
     half_m = float(np.median(np.linalg.norm(xyz - middle, axis=1)))
     return Middle(middle, max(FAR_M, FAR_TIMES * half_m))
 
 
-def are_somewhere(lat: Float64s, lon: Float64s) -> NDArray[np.bool_]:
+def are_somewhere(lat: Floats, lon: Floats) -> NDArray[np.bool_]:
     """Tells which positions are on earth, and not where there is only sea around (0, 0)."""
     somewhere: NDArray[np.bool_] = (
         (np.abs(lat) <= 90) & (np.abs(lon) <= 180) & ((np.abs(lat) > NOWHERE) | (np.abs(lon) > NOWHERE))
@@ -44,6 +64,6 @@ def are_somewhere(lat: Float64s, lon: Float64s) -> NDArray[np.bool_]:
     return somewhere
 
 
-def _xyz(lat: Float64s, lon: Float64s) -> Float64s:
+def _xyz(lat: Floats, lon: Floats) -> Floats:
     phi, lam = np.radians(lat), np.radians(lon)
     return EARTH_M * np.column_stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])

@@ -8,13 +8,9 @@ from typing import Any, NamedTuple
 import h3.api.basic_int as h3_int
 import numpy as np
 
-from dpops.types import Float64s, Int64s
+from hatstream.api import InputError, places_outside
 from hatstream_city.timetable.gtfs import Gtfs
-from pipelines.errors import InputError
-from transforms.places.distance import EARTH_M
-from transforms.places.ground import SECTORS, sector_of
-from transforms.places.near import FINE
-from transforms.places.shapes import without_part
+from hatstream_city.timetable.positions import EARTH_M, Floats, Int64s
 
 FAR_M = 1_000.0
 """A stop that lies farther from its line than this is taken to lie so far: else one in the wrong place moves all."""
@@ -25,6 +21,8 @@ LEAST_M, MOST_M, OFF_M = 50.0, 50_000.0, 150.0
 MOST_WORK = 3 * 10**9
 """Stops times places of a line where each may be, of all lines together: a few ns each."""
 SMOOTH_M, SAMPLE_M = 2.0, 20.0
+FINE, SECTORS = 12, 16
+"""Resolution of the cells that a street's course is told by, and how many directions."""
 COVERED = 0.5
 """A segment of which so much lies along shorter ones is left out."""
 NAME_LETTERS = 90
@@ -34,8 +32,8 @@ class Segment(NamedTuple):
     """From a stop to the next, rows of the table. x, y: metres on the plane of `scale`, metres of a degree each."""
 
     stops: tuple[int, int]
-    xy: Float64s
-    scale: Float64s
+    xy: Floats
+    scale: Floats
 
     @property
     def length_m(self) -> float:
@@ -67,7 +65,7 @@ def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], 
     document = {"type": "FeatureCollection", "features": features}
     vehicles = _visits([runs.get(segment.stops, 0) for segment in segments], ways, numbers, taken, directed=directed)
     try:
-        left_out = set(without_part(document, region))
+        left_out = set(places_outside(document, region))
     except ValueError as error:
         raise InputError(f"the timetable's segments can be no places: {error}; leave --streets out") from None
     visits = {name: number for name, number in zip(names, vehicles, strict=True) if name not in left_out}
@@ -100,11 +98,11 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
 class _Track(NamedTuple):
     """A line on a plane. along_m: of its positions; steps_m: where stops may be, and their positions."""
 
-    xy: Float64s
-    along_m: Float64s
-    scale: Float64s
-    steps_m: Float64s
-    steps_xy: Float64s
+    xy: Floats
+    along_m: Floats
+    scale: Floats
+    steps_m: Floats
+    steps_xy: Floats
 
 
 def _track(feed: Gtfs, line: int) -> _Track:
@@ -118,12 +116,12 @@ def _track(feed: Gtfs, line: int) -> _Track:
     return _Track(xy, along_m, scale, steps_m, _at(xy, along_m, steps_m))
 
 
-def _along_m(xy: Float64s) -> Float64s:
+def _along_m(xy: Floats) -> Floats:
     """Measures how far along a line each of its positions lies; the first at 0."""
     return np.append(0.0, np.cumsum(np.hypot(*np.diff(xy, axis=0).T)))
 
 
-def _at(xy: Float64s, along_m: Float64s, m: Float64s) -> Float64s:
+def _at(xy: Floats, along_m: Floats, m: Floats) -> Floats:
     return np.column_stack([np.interp(m, along_m, column) for column in xy.T])
 
 
@@ -147,7 +145,7 @@ def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) 
             yield Segment(pair, xy, track.scale)
 
 
-def _on_earth(xy: Float64s, scale: Float64s) -> Iterator[Float64s]:
+def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
     """Cuts a line where it crosses the antimeridian: each part lies within 180 degrees of longitude."""
     round_m = 360 * scale[0]
     turn = np.rint(xy[:, 0] / round_m)
@@ -160,7 +158,7 @@ def _on_earth(xy: Float64s, scale: Float64s) -> Iterator[Float64s]:
         yield part - np.array([turn[rows[0]] * round_m, 0.0])
 
 
-def _passed(steps: Float64s, stops: Float64s) -> Int64s:
+def _passed(steps: Floats, stops: Floats) -> Int64s:
     """Finds where a line passes each stop, in their order: the steps with the least sum of squared distances, each of
     FAR_M at most.
 
@@ -236,7 +234,7 @@ def _ways(segment: Segment, *, directed: bool) -> list[Way]:
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
     before, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
     x, y = (behind - before).T
-    ways = sector_of(np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360)
+    ways = (np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360 * SECTORS + 180) // 360 % SECTORS
     degrees = _at(segment.xy, along_m, m) / segment.scale
     cells = (h3_int.latlng_to_cell(lat, lon, FINE) for lon, lat in degrees.tolist())
     return [(cell, way if directed else 0) for cell, way in zip(cells, ways.tolist(), strict=True)]

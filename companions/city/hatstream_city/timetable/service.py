@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpops.levels import Profile
-from dpops.types import Int64s
+from hatstream.api import InputError
 from hatstream_city.timetable.gtfs import WEEKDAYS, Gtfs
-from pipelines.errors import InputError
+from hatstream_city.timetable.positions import Int64s
 
 TURN_S = 600
 """Between two duties of a vehicle."""
@@ -46,7 +45,7 @@ class ServiceDay:
     outside: float
     vehicles: int
     blocks: int
-    profile: Profile
+    profile: Mapping[str, int]
     runs: Mapping[tuple[int, int], int]
 
 
@@ -241,7 +240,7 @@ def _hours(s: Int64s) -> tuple[tuple[int, int], float]:
     return (first, last), float(1 - per_hour[first:last].sum())
 
 
-def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> Profile:
+def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> dict[str, int]:
     """Counts what the middle vehicle touches, to one digit."""
     placed = cell > 0
     vehicle, hour = vehicle[placed], hour[placed]
@@ -256,7 +255,7 @@ def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> Profile:
         "hours": (none, hour),
         "parts": (none, hour // _PART_HOURS),
     }
-    return Profile(**{name: _middle(vehicle, *columns) for name, columns in touched.items()})
+    return {name: _middle(vehicle, *columns) for name, columns in touched.items()}
 
 
 def _coarser(cells: Int64s, steps: int) -> Int64s:

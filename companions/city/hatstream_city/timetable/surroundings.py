@@ -11,12 +11,8 @@ import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow.compute as pc
 
-from dpops.types import Float64s, Int64s
 from hatstream_city.timetable.gtfs import Gtfs
-from transforms.observe.hexagons import cells_at
-from transforms.observe.parse import E7
-from transforms.places.distance import EARTH_M, distance_m
-from transforms.places.hexagons import cell_text
+from hatstream_city.timetable.positions import EARTH_M, Floats, Int64s, cells_at, distance_m
 
 SAMPLE_M = 150.0
 """Between two positions of a line that cells are looked up for."""
@@ -27,13 +23,12 @@ MOST_ROUTES_NAMED = 12
 Feature = dict[str, Any]
 
 
-def cells_or_none(lat: Float64s, lon: Float64s, resolution: int) -> Int64s:
+def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
     """Finds the cell of each position, 0 where it is NaN. lon: may go on across the antimeridian."""
     lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)
     fits = ~np.isnan(lat) & ~np.isnan(lon)
     cells = np.zeros(lat.size, np.int64)
-    lat_e7, lon_e7 = (np.rint(column[fits] * E7).astype(np.int64) for column in (lat, lon))
-    cells[fits] = cells_at(lat_e7, lon_e7, resolution)
+    cells[fits] = cells_at(lat[fits], lon[fits], resolution)
     return cells
 
 
@@ -54,7 +49,7 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> tuple[Int64s, Int64s]:
 
 def region_document(cells: Int64s) -> dict[str, Any]:
     """Draws the cells' outline as GeoJSON; at their resolution it holds exactly these cells."""
-    shape = h3.cells_to_geo([cell_text(cell) for cell in cells.tolist()])
+    shape = h3.cells_to_geo([h3.int_to_str(cell) for cell in cells.tolist()])
     return {"type": "Feature", "properties": {"cells": int(cells.size)}, "geometry": shape}
 
 
@@ -73,12 +68,12 @@ def places_document(feed: Gtfs, cells: Int64s, of_line: tuple[Int64s, Int64s], r
         stop = best.get(cell, _nearest(cell, lat, lon, served))
         name = "" if stop is None else " ".join((names[stop] or "").split())
         note = _routes_text(routes.get(cell, ()))
-        said = {"place": cell_text(cell), "name": name if cell in best else name and f"near {name}", "note": note}
+        said = {"place": h3.int_to_str(cell), "name": name if cell in best else name and f"near {name}", "note": note}
         features.append({"type": "Feature", "geometry": None, "properties": said})
     return {"type": "FeatureCollection", "features": features}
 
 
-def _nearest(cell: int, lat: Float64s, lon: Float64s, served: Int64s) -> int | None:
+def _nearest(cell: int, lat: Floats, lon: Floats, served: Int64s) -> int | None:
     if not (~np.isnan(lat)).any():
         return None
     here = h3_int.cell_to_latlng(cell)
@@ -148,7 +143,7 @@ def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> Feature | Non
     }
 
 
-def simplified(lat: Float64s, lon: Float64s) -> Int64s:
+def simplified(lat: Floats, lon: Floats) -> Int64s:
     """Chooses the positions of a line to keep, so that it moves by at most SIMPLE_M.
 
     Source: Douglas and Peucker, Algorithms for the reduction of the number of points, 1973.

@@ -12,6 +12,7 @@ import h3
 import msgspec
 import numpy as np
 
+from hatstream.api import InputError
 from hatstream_city.timetable.gtfs import read_gtfs
 from hatstream_city.timetable.left_out import left_out
 from hatstream_city.timetable.segments import read_segments
@@ -23,8 +24,6 @@ from hatstream_city.timetable.surroundings import (
     places_document,
     region_document,
 )
-from pipelines.errors import InputError
-from pipelines.specification.checks import OWN_ZONES
 
 REGION, PLACES, GROUND, SEGMENTS, VISITS = "region", "places", "ground", "segments", "visits"
 """Of the files: the cells' outline, names of the cells, lines of the routes; lines from stop to stop, and how many
@@ -61,7 +60,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     """Reads a town from a GTFS zip or folder. Its region is the cells of all lines and stops. directed: whether
     segments from stop to stop are of one direction; None: there are none. Raises InputError."""
     feed = read_gtfs(path)
-    if feed.zone in OWN_ZONES or feed.zone not in available_timezones():
+    if feed.zone in ("localtime", "posixrules") or feed.zone not in available_timezones():
         raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")
     stop_cells = cells_or_none(*feed.stop_positions, resolution)
     of_line = cells_of_lines(feed, resolution)

@@ -29,9 +29,10 @@ from pipelines.progress import Report
 from pipelines.runs.beam.results import finished
 from pipelines.runs.spool import Spool
 from transforms import counters
+from transforms.atomic_files import write_whole
 from transforms.layouts.base import RawBatch
 from transforms.records import REFUSED
-from transforms.sinks.files import FORMATS, write_whole
+from transforms.sinks.files import FORMATS
 from transforms.sinks.rows import Row, columns_in
 from transforms.steps.observe import CountRefused, Read
 

@@ -14,13 +14,14 @@ from hatstream_local.specification import FusionSpecification
 from pipelines.errors import InputError, UsageError
 from pipelines.input_files import paths_of
 from pipelines.progress import Report
+from transforms.atomic_files import write_whole
 from transforms.layouts import MAPPED
 from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, parse
 from transforms.observe.vehicle_hash import Secret
 from transforms.records import Observations
-from transforms.sinks.files import FORMATS, write_whole
+from transforms.sinks.files import FORMATS
 from transforms.sinks.rows import columns_in
 
 READABLE = tuple(kind for kind in FORMATS if kind in MAPPED)

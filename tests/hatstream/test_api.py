@@ -1,0 +1,39 @@
+"""What companions are built on: few names, and nothing else of the core."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import dpops
+import hatstream.api
+
+ROOT = Path(__file__).parents[2]
+BUILT_ON_IT = ("city",)
+MOST, OF_LAB = 40, 14
+"""Names of hatstream.api and dpops that companions use, and how many are left for those that lab needs alone."""
+
+
+def imported(companion: str) -> set[str]:
+    """The names that a companion imports from the core's packages, with their modules."""
+    names = set()
+    for path in (ROOT / "companions" / companion / f"hatstream_{companion}").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names |= {f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+    return {name for name in names if name.split(".")[0] in ("dpops", "transforms", "pipelines", "hatstream")}
+
+
+@pytest.mark.parametrize("companion", BUILT_ON_IT)
+def test_a_companion_uses_public_names_alone(companion):
+    public = {f"hatstream.api.{name}" for name in hatstream.api.__all__} | {f"dpops.{name}" for name in dpops.__all__}
+    assert imported(companion) - public == set()
+
+
+def test_companions_use_few_names():
+    used = set().union(*map(imported, BUILT_ON_IT))
+    assert len(used) <= MOST - OF_LAB
+    assert {f"hatstream.api.{name}" for name in hatstream.api.__all__} <= used
+    assert sorted(hatstream.api.__all__) == hatstream.api.__all__
