@@ -13,6 +13,8 @@ class InputError(Exception):
     pipelines.errors.InputError: town.csv: it is empty
     """
 
+    _tagged_with_step = True  # Beam, in whose steps files are read, leaves it alone
+
 
 def shortened(text: str, most: int = 300) -> str:
     """Shortens a text for messages: what is long keeps its beginning and its end; nothing in it moves a terminal's

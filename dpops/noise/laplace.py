@@ -21,18 +21,13 @@ _MAX_RUN = 1 << 12
 def draw(source: Words, scales: Sequence[Fraction]) -> Int64s:
     """Draws one number per scale, see `Noise.laplace`."""
     kinds, code = distinct(scales)
-    ratios = np.array([_ratio(scale) for scale in kinds], np.int64).reshape(-1, 2)
+    ratios = np.array([ratio(scale) for scale in kinds], np.int64).reshape(-1, 2)
     out = np.zeros(code.size, np.int64)
     for start in range(0, code.size, CHUNK):
         chunk = ratios[code[start : start + CHUNK]]
         noisy = np.flatnonzero(chunk[:, 0])
         out[start + noisy] = of_ratio(source, chunk[noisy, 0], chunk[noisy, 1])
     return out
-
-
-def drawn_scale(scale: Fraction) -> Fraction:
-    """Computes the scale that a draw really has: rounded up where its numerator or denominator is 2**50 or more."""
-    return Fraction(*_ratio(scale))
 
 
 def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
@@ -68,7 +63,7 @@ def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
     return offset + t * runs, accepted
 
 
-def _ratio(scale: Fraction) -> tuple[int, int]:
+def ratio(scale: Fraction) -> tuple[int, int]:
     """Writes the scale as (numerator, denominator) below 2**50, rounded up (more noise, never less) if need be."""
     if scale < 0:
         raise ValueError(f"a noise scale must be >= 0, got {scale}")

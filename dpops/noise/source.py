@@ -24,6 +24,11 @@ class Noise(Words):
         """
         return laplace.draw(self, scales)
 
+    @staticmethod
+    def laplace_scale(scale: Fraction) -> Fraction:
+        """Computes the scale that a draw really has: rounded up where its numerator or denominator is 2**50 or more."""
+        return Fraction(*laplace.ratio(scale))
+
     def gaussian(self, variances: Sequence[Fraction]) -> Int64s:
         """Draws one discrete Gaussian number per variance: P(z) proportional to exp(-z^2 / (2 variance)), z integer.
 

@@ -8,35 +8,46 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hatstream.api.inputs import input_paths, open_input, own_layouts, places_outside, read_batches
+    from hatstream.api.inputs import (
+        input_paths,
+        open_input,
+        own_layouts,
+        places_outside,
+        read_batches,
+        read_positions,
+        read_tables,
+        write_rows,
+    )
     from pipelines.commands.interrupt import asked_to_stop
-    from pipelines.commands.options import answer, option
-    from pipelines.commands.terminal import note
+    from pipelines.commands.options import option
+    from pipelines.commands.terminal import console, note, progress_bars
     from pipelines.errors import InputError, UsageError
-    from pipelines.specification import load
+    from pipelines.specification import SpecificationError, load
     from transforms.atomic_files import write_whole
     from transforms.layouts import layout
     from transforms.observe.vehicle_ids import MergedIds, vehicle_ids
 
 _NAMES = {
-    "hatstream.api.inputs": ("input_paths", "open_input", "own_layouts", "places_outside", "read_batches"),
-    "pipelines.commands.interrupt": ("asked_to_stop",),
-    "pipelines.commands.options": ("answer", "option"),
-    "pipelines.commands.terminal": ("note",),
-    "pipelines.errors": ("InputError", "UsageError"),
-    "pipelines.specification": ("load",),
-    "transforms.atomic_files": ("write_whole",),
-    "transforms.layouts": ("layout",),
-    "transforms.observe.vehicle_ids": ("MergedIds", "vehicle_ids"),
+    "hatstream.api.inputs": "input_paths open_input own_layouts places_outside "
+    "read_batches read_positions read_tables write_rows",
+    "pipelines.commands.interrupt": "asked_to_stop",
+    "pipelines.commands.options": "option",
+    "pipelines.commands.terminal": "console note progress_bars",
+    "pipelines.errors": "InputError UsageError",
+    "pipelines.specification": "SpecificationError load",
+    "transforms.atomic_files": "write_whole",
+    "transforms.layouts": "layout",
+    "transforms.observe.vehicle_ids": "MergedIds vehicle_ids",
 }
-_WHERE = {name: module for module, names in _NAMES.items() for name in names}
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "InputError",
     "MergedIds",
+    "SpecificationError",
     "UsageError",
-    "answer",
     "asked_to_stop",
+    "console",
     "input_paths",
     "layout",
     "load",
@@ -45,8 +56,12 @@ __all__ = [
     "option",
     "own_layouts",
     "places_outside",
+    "progress_bars",
     "read_batches",
+    "read_positions",
+    "read_tables",
     "vehicle_ids",
+    "write_rows",
     "write_whole",
 ]
 
@@ -55,7 +70,3 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_WHERE[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

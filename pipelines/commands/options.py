@@ -241,17 +241,5 @@ release_options = packed(
 
 
 def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
-    """Prints what a command did: one JSON document for programs, or lines for people.
-
-    Args:
-        as_json: Whether the option --json is given.
-        document: What programs are told.
-        lines: What people are told.
-
-    >>> answer(True, {"rows": 3}, "3 rows")
-    {"rows":3}
-    >>> answer(False, {"rows": 3}, "3 rows", "0 refused")
-    3 rows
-    0 refused
-    """
+    """Prints what a command did: one JSON document for programs, or lines for people."""
     click.echo(msgspec.json.encode(document).decode() if as_json else "\n".join(lines))

@@ -81,7 +81,14 @@ def detail(text: str) -> None:
 
 
 def console() -> Console:
-    """Opens standard output. In a log a sentence is one line and a table has its own width, unless COLUMNS is set."""
+    """Opens standard output. In a log a sentence is one line and a table has its own width, unless COLUMNS is set.
+
+    Returns:
+        A console of `rich` that shows texts as they are, and cuts no text of a table off.
+
+    >>> console().print("[3 rows]")
+    [3 rows]
+    """
     plain = partial(_Results, markup=False, emoji=False, highlight=False)  # all is shown as it is
     out = plain()
     if out.is_terminal or os.environ.get("COLUMNS", "").isdigit():
@@ -115,7 +122,17 @@ class _Results(Console):
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[Report]:
-    """Shows how far long work is, on standard error: bars while a terminal watches, a line a minute in a log."""
+    """Shows how far long work is, on standard error: bars while a terminal watches, a line a minute in a log.
+
+    Args:
+        quiet: Whether nothing is shown, as under --json and --quiet.
+
+    Returns:
+        A context manager around what is told a phase, how much of it is done, and the whole, or None.
+
+    >>> with progress_bars(quiet=True) as report:
+    ...     report("files read", 1, 2)
+    """
     errors = Console(stderr=True)
     if quiet or is_quiet() or sys.stderr is None:
         yield unheard

@@ -72,7 +72,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
         The different `ids`; of each row a `code` into these, and whether it is `missing` or `bad`.
 
     >>> vehicle_ids(pa.array(["07", "7", None]), "integer").ids
-    [b'7', b'']
+    [b'7']
 
     Integers, and floats and decimals that are whole numbers, are their decimal text. Every other type is bad, as are
     fractions, floats from 2^53 on, texts that are no UTF-8, and texts of more than VEHICLE_BYTES.

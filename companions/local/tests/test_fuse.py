@@ -187,6 +187,15 @@ def test_what_decides_the_result_decides_the_spec_id(tmp_path: Path) -> None:
     assert load_fusion(write(tmp_path, text.replace("epsilon = 2", "epsilon = 3"))).spec_id != first
 
 
+def test_a_file_that_cannot_be_read_is_named(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from pipelines.cli import main
+
+    spec = write(reports, fusion_city.spec(layout="parquet"))
+    arguments = ["--input", str(reports / "reports.csv"), "--output", str(reports / "out")]
+    assert main(["fuse", "--spec", str(spec), *arguments]) == FAILED
+    assert capsys.readouterr().err.startswith(f"hatstream: {reports / 'reports.csv'}: ")
+
+
 def test_a_fusion_says_how_many_rows_were_read_and_groups_fused(reports, tmp_path):
     heard = []
     spec = load_fusion(write(reports, fusion_city.spec()))

@@ -1,30 +1,23 @@
 """Reports: each row is accepted or refused for one reason, and joined per user whatever their order."""
 
-from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpops.types import Grid
+from hatstream.api import layout
 from hatstream_local.mechanisms.means import fused_mean
 from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.reports import Reports, Service
-from hatstream_local.reports import columns
 from hatstream_local.reports import fuse as fusing
-from hatstream_local.reports.columns import REASONS, Hours, Reported, ReportRules, parse_reports
+from hatstream_local.reports.columns import FROM_US, REASONS, Hours, Reported, ReportRules, parse_reports
 from hatstream_local.reports.fuse import FusionRules, fuse, join
 from hatstream_local.reports.perturb import perturb
 from tests.statistical.checks import seeded
-from transforms.observe.parse import FROM_US
-from transforms.observe.vehicle_hash import vehicle_hashes
-from transforms.records import Observations
-from transforms.value import Value
 
 SERVICES = [Service("maps", LOCAL_MECHANISMS["pm"](0.5)), Service("weather", LOCAL_MECHANISMS["sr"](2.0))]
-VALUE = Value(Grid(step=Fraction(1, 1000), upper_steps=65_000))
-RULES = ReportRules(SERVICES, Hours("America/Chicago", 3600), True, "iso")
+RULES = ReportRules(SERVICES, Hours("America/Chicago", 3600), True, layout("csv", {}, fields=()).units)
 CELL = "872830828ffffff"
 GOOD = {
     "user": "a1",
@@ -81,19 +74,6 @@ def test_each_bad_row_is_refused_for_its_reason_and_spares_the_others(change: di
     assert reason in REASONS
 
 
-def test_a_user_of_any_length_that_is_refused_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed: list[bytes] = []
-
-    def watched(key: bytes, periods: list[str], ids: list[bytes]) -> np.ndarray:
-        hashed.extend(ids)
-        return vehicle_hashes(key, periods, ids)
-
-    monkeypatch.setattr(columns, "vehicle_hashes", watched)
-    parsed, _ = parse_reports(table(GOOD, {**GOOD, "user": "x" * 60_000}), RULES)
-    assert parsed.user.size == 1
-    assert max(map(len, hashed)) == len("a1")
-
-
 def test_a_report_rounded_beyond_its_end_is_held_there() -> None:
     high = SERVICES[1].mechanism.high
     row = {**GOOD, "service": "weather", "mechanism": "sr", "epsilon": 2, "report": high + 1e-10}
@@ -140,7 +120,7 @@ def test_a_group_tells_the_fused_mean_and_beside_it_each_service() -> None:
     noise = seeded(1)
     reports = np.stack([service.mechanism.sample(values, noise) for service in SERVICES])
     packed = np.concatenate([np.arange(500)[None], reports.view(np.int64)])
-    rules = FusionRules(SERVICES, VALUE, "fixed", "ems", 16)
+    rules = FusionRules(SERVICES, 65.0, "fixed", "ems", 16)
     rows = fuse([packed[:, :200].tobytes(), packed[:, 200:].tobytes()], rules)
     assert fuse([packed[:, 200:].tobytes(), packed[:, :200].tobytes()], rules) == rows
     means = {row["service"]: row for row in rows if row["statistic"] == "mean"}
@@ -156,11 +136,9 @@ def test_a_group_tells_the_fused_mean_and_beside_it_each_service() -> None:
 
 
 def test_perturbing_makes_one_report_for_each_service_vehicle_slot_and_cell() -> None:
-    ones = np.ones(4, np.int64)
-    slot = np.array([0, 0, 3_600_000_000, 0])
-    observed = Observations(np.array([7, 7, 7, 9]), slot, slot, ones, ones, np.array([0, 100, 100, 50]), -ones)
+    vehicle, slot, values = np.array([7, 7, 7, 9]), np.array([0, 0, 3_600_000_000, 0]), np.array([-1.0, 1.0, 1.0, 0.0])
     services = [Service("exact", LOCAL_MECHANISMS["pm"](50.0)), Service("other", LOCAL_MECHANISMS["sr"](1.0))]
-    rows = perturb(observed, np.zeros(4, np.int64), 100, services, seeded(3))
+    rows = perturb(vehicle, slot, np.zeros(4, np.int64), values, services, seeded(3))
     told = {(row["user"], row["time"]): row["report"] for row in rows if row["service"] == "exact"}
     assert len(rows) == 6
     assert told == {
@@ -174,7 +152,7 @@ def test_perturbing_makes_one_report_for_each_service_vehicle_slot_and_cell() ->
 def test_what_small_groups_tell_is_remembered_and_is_what_each_tells_alone(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    rules = FusionRules(SERVICES, VALUE, "fixed", method, 16)
+    rules = FusionRules(SERVICES, 65.0, "fixed", method, 16)
     reports = [(value, sign) for value in np.linspace(-1.2, 1.2, 40).tolist() for sign in (-1.0, 1.0)]
     groups = [np.concatenate([[[1]], np.array([[a], [b]]).view(np.int64)]).tobytes() for a, b in [*reports, *reports]]
     together = [fuse([group], rules) for group in groups]

@@ -16,7 +16,8 @@ from hatstream_local.mechanisms.reports import Service
 from hatstream_local.reports.columns import Hours, ReportRules, parse_reports
 from transforms.layouts import layout
 
-RULES = ReportRules([Service("maps", LOCAL_MECHANISMS["pm"](0.5))], Hours("America/Chicago", 3600), True, "iso")
+UNITS = layout("csv", {}, fields=()).units
+RULES = ReportRules([Service("maps", LOCAL_MECHANISMS["pm"](0.5))], Hours("America/Chicago", 3600), True, UNITS)
 GOOD = {"user": "a1", "service": "maps", "epsilon": 0.5, "mechanism": "pm", "time": "2026-03-01T10:20:00-06:00",
         "cell": "872830828ffffff", "report": 0.25}  # fmt: skip
 TEXTS = ["", "b", "7", "maps", "é"]

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from hatstream.api import UsageError, answer, asked_to_stop, note, option
+from hatstream.api import UsageError, asked_to_stop, note, option
 
 if TYPE_CHECKING:
     from hatstream_city.collect.keep import Keep
@@ -83,7 +84,8 @@ def collect(
         raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
     with asked_to_stop(STOP_S) as stop, _kept_in(output, topic) as keep:
         counts = _poll(Poller(url, every_s, headers), keep, stop, for_s)
-    answer(as_json, {name: counts[name] for name in ("new", "unchanged", "failed")}, _line(counts))
+    told = {name: counts[name] for name in ("new", "unchanged", "failed")}
+    click.echo(msgspec.json.encode(told).decode() if as_json else _line(counts))
     code = 0 if counts["new"] or counts["unchanged"] else FAILED
     if stop.is_set():
         _end_at_once(code)

@@ -5,8 +5,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from dpops.types import Float64s
 from hatstream_lab.commands.evaluation_results import Results
 from hatstream_lab.evaluation import local
@@ -56,7 +54,7 @@ def _show(cells: Sequence[local.LocalCell], sets: Sequence[str]) -> None:
 def _speeds(pattern: str, spec_path: Path) -> Float64s:
     """Reads all speeds of the telemetry, clamped into [0, U], as values in [-1, 1]."""
     spec = load_fusion(spec_path)
-    observed, refused = read_telemetry(spec, pattern, b"not kept", lambda *_: None)
-    if not observed.value.size:
+    _, values, refused = read_telemetry(spec, pattern, None, lambda *_: None)
+    if not values.size:
         raise InputError(nothing_usable("row of the telemetry", sum(refused.values()), refused, "[telemetry]"))
-    return np.asarray(2 * observed.value / spec.fusion.value.grid.upper_steps - 1)
+    return values

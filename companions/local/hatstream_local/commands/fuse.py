@@ -10,17 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import (
-    console,
-    formats_option,
-    json_option,
-    output_folder_option,
-    pattern_option,
-    progress_bars,
-    spec_option,
-)
-from pipelines.commands.terminal import table_of
+from hatstream.api import console, option, progress_bars
 
 if TYPE_CHECKING:
     from hatstream_local.fusion.fuse import Fused
@@ -31,11 +21,11 @@ MOST_GROUPS = 40
 
 
 @click.command()
-@spec_option
-@pattern_option("The files of reports, as a quoted pattern.")
-@output_folder_option
-@formats_option
-@json_option
+@option("spec")
+@option("input", help="The files of reports, as a quoted pattern.")
+@option("folder")
+@option("formats")
+@option("json")
 def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], as_json: bool) -> None:
     """Fuse what several services were told about the same vehicles. It costs no privacy beyond the reports' own.
 
@@ -65,11 +55,9 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
 
 
 @click.command()
-@spec_option
-@pattern_option("The files of telemetry, as a quoted pattern.")
-@click.option(
-    "--output", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The file of reports to write."
-)
+@option("spec")
+@option("input", help="The files of telemetry, as a quoted pattern.")
+@option("file", help="The file of reports to write.")
 @click.option(
     "--key",
     "key_path",
@@ -77,7 +65,7 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
     type=click.Path(path_type=Path, dir_okay=False),
     help="A file with a secret of 32 bytes in hexadecimal, for no eyes but the owner's: it hides vehicle ids.",
 )
-@json_option
+@option("json")
 def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json: bool) -> None:
     """Make the reports that vehicles would send: of each one's mean speed per slot (and cell), one to each service.
 
@@ -87,11 +75,10 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
     """
     from hatstream_local.fusion import perturb as perturbing
     from hatstream_local.specification import load_fusion
-    from pipelines.account.location import read_key
 
     spec = load_fusion(spec_path)
     with progress_bars(quiet=as_json) as bars:
-        made = perturbing.run(spec, pattern, output, read_key(key_path), bars)
+        made = perturbing.run(spec, pattern, output, key_path, bars)
     if as_json:
         click.echo(msgspec.json.encode(made).decode())
         return
@@ -108,7 +95,11 @@ def _table(fused: Fused) -> Table:
     from hatstream_local.reports.fuse import FUSED
 
     names = sorted({row["service"] for row in fused.rows} - {FUSED})
-    table = table_of("mean, km/h (95 % interval)", None, ("slot", "cell"), ("users", "fused", *names))
+    table = Table(title="mean, km/h (95 % interval)", title_justify="left", caption_justify="left")
+    for place in ("slot", "cell"):
+        table.add_column(place, no_wrap=True)
+    for name in ("users", "fused", *names):
+        table.add_column(name, justify="right")
     means = [row for row in fused.rows if row["statistic"] == "mean"]
     places = list(dict.fromkeys((row["slot_start"], row["cell"]) for row in means))
     by_place = {(row["slot_start"], row["cell"], row["service"]): row for row in means}

@@ -3,40 +3,23 @@
 read -> parse -> join per user -> fuse per group -> one file per format, written whole or not at all
 """
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import apache_beam as beam
-import msgspec
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from hatstream_local.fusion.perturb import nothing_usable
-from hatstream_local.reports.fuse import SCHEMA, Group
-from hatstream_local.reports.steps import SPENT, FuseGroups, JoinUsers, ParseReports, UserLoss
+from hatstream.api import InputError, UsageError, input_paths, read_batches, write_rows
+from hatstream_local.fusion.perturb import Report, nothing_usable
+from hatstream_local.reports.columns import parse_reports
+from hatstream_local.reports.fuse import SCHEMA, Group, Row, fuse, join
 from hatstream_local.specification import FusionSpecification
-from pipelines.errors import InputError, UsageError
-from pipelines.input_files import paths_of
-from pipelines.outcome import reporting
-from pipelines.output_folder import make_writable
-from pipelines.progress import Report
-from pipelines.runs.beam.results import finished
-from pipelines.runs.spool import Spool
-from transforms import counters
-from transforms.atomic_files import write_whole
-from transforms.layouts.base import RawBatch
-from transforms.records import REFUSED
-from transforms.sinks.files import FORMATS
-from transforms.sinks.rows import Row, columns_in
-from transforms.steps.observe import CountRefused, Read
-
-_GROUPS, _ROWS = "groups", "rows"
 
 USER_SHARDS = 8
 """Joined one after another: bounds the memory of a join. Changes no result."""
@@ -58,62 +41,86 @@ class Fused:
         return self.read - sum(self.refused.values())
 
 
+@dataclass
+class _Run:
+    """What the steps of a run tell, all of them in this process; the runner does no work twice."""
+
+    spec: FusionSpecification
+    report: Report
+    fused: Fused = field(default_factory=Fused)
+    groups: list[tuple[Group, list[Row]]] = field(default_factory=list)
+
+    def refuse(self, stage: str, reasons: Mapping[str, int]) -> None:
+        for reason, rows in reasons.items():
+            if rows:
+                name = f"{stage}/{reason}"
+                self.fused.refused[name] = self.fused.refused.get(name, 0) + rows
+
+
+_RUNS: dict[int, _Run] = {}
+"""By number, for steps are copied: they take their run's number with them."""
+_NUMBERS = count()
+
+
 def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str], report: Report) -> Fused:
     """Fuses the reports of all files that match. report: told of rows read and groups fused.
 
-    Raises UsageError for maps without cells, InputError if no row is usable, StepError for a bad file.
+    Raises UsageError for maps without cells, InputError for a bad file or if no row is usable.
     """
     if "geojson" in formats and spec.resolution is None:
         raise UsageError("--formats geojson draws cells: the specification needs [cells]")
-    paths = paths_of(pattern)
-    make_writable(output)
-    with Spool() as kept:
-        with reporting(partial(_tell, kept, report)):
-            fused = _run(spec, paths, kept)
-        groups = [msgspec.json.decode(data, type=tuple[Group, list[Row]]) for data in kept.read(_GROUPS)]
-        spent = [msgspec.json.decode(data, type=UserLoss) for data in kept.read(SPENT)]
-    if not groups:
+    paths = input_paths(pattern)
+    output.mkdir(parents=True, exist_ok=True)
+    number, state = next(_NUMBERS), _Run(spec, report)
+    _RUNS[number] = state
+    try:
+        with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+            reports = p | beam.Create(paths, reshuffle=False) | "read and parse" >> beam.FlatMap(_reports, number)
+            groups = reports | "by user" >> beam.GroupByKey() | "join per user" >> beam.FlatMap(_joined, number)
+            _ = groups | "by group" >> beam.GroupByKey() | "fuse" >> beam.Map(_fuse, number)
+    finally:
+        del _RUNS[number]
+    fused = state.fused
+    if not state.groups:
         raise InputError(nothing_usable("report", fused.read, fused.refused, "[input]"))
-    fused.users, fused.leakage = sum(users.users for users in spent), max(users.leakage for users in spent)
-    placed = ((_place(group, spec), rows) for group, rows in sorted(groups, key=itemgetter(0)))
+    placed = ((_place(group, spec), rows) for group, rows in sorted(state.groups, key=itemgetter(0)))
     fused.rows = [place | row for place, rows in placed for row in rows]
-    stem = f"fused-{spec.spec_id}"
-    for kind in formats:
-        path = output / f"{stem}.{kind}"
-        write_whole(path, FORMATS[kind](columns_in(fused.rows, SCHEMA), SCHEMA, stem))
-        fused.files += (path,)
+    fused.files = tuple(output / f"fused-{spec.spec_id}.{kind}" for kind in formats)
+    for path in fused.files:
+        write_rows(path, fused.rows, SCHEMA)
     return fused
 
 
-def _run(spec: FusionSpecification, paths: Sequence[str], kept: Spool) -> Fused:
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
-        names = beam.Create([os.fsencode(path) for path in paths], reshuffle=False).with_output_types(bytes)
-        read = p | "files" >> names | "read" >> Read(spec.layout)  # RawBatch
-        _ = read.batches | "count rows" >> beam.Map(_count_rows, kept)
-        parsed = read.batches | "parse" >> ParseReports(spec.reports, USER_SHARDS)  # (shard, packed Reported)
-        joined = parsed.reports | "join per user" >> JoinUsers(spec.reports)  # (group, packed table)
-        fused = joined.groups | "fuse" >> FuseGroups(spec.fusion)  # (group, rows)
-        _ = (read[REFUSED], parsed[REFUSED], joined[REFUSED]) | "all refused" >> beam.Flatten() | CountRefused()
-        _ = fused | "keep groups" >> beam.Map(_keep, _GROUPS, kept)
-        _ = joined[SPENT] | "keep spent" >> beam.Map(_keep, SPENT, kept)
-    counts, prefix = finished(p.result).counts, counters.REFUSED
-    refused = {name.removeprefix(prefix): rows for name, rows in counts.items() if name.startswith(prefix)}
-    return Fused(read=counts.get(counters.ROWS, 0), refused=refused)
+def _reports(path: str, number: int) -> Iterator[tuple[int, bytes]]:
+    """Yields the accepted reports of a file by user shard, packed."""
+    state = _RUNS[number]
+    for batch in read_batches(state.spec.layout, path):
+        reported, refused = parse_reports(batch.table, state.spec.reports)
+        state.fused.read += batch.rows
+        state.refuse("read", batch.refused)
+        state.refuse("parse", refused)
+        state.report("read rows", state.fused.read, None)
+        shard = reported.user % USER_SHARDS
+        for chosen in range(USER_SHARDS):
+            part = reported.take(shard == chosen)
+            if part.user.size:
+                yield chosen, part.packed()
 
 
-def _count_rows(batch: RawBatch, kept: Spool) -> None:
-    kept.append(_ROWS, b"", rows=batch.rows)
+def _joined(shard: tuple[int, Iterable[bytes]], number: int) -> Iterator[tuple[Group, bytes]]:
+    """Yields the packed tables of some users, by group."""
+    state = _RUNS[number]
+    joined = join(list(shard[1]), state.spec.fusion.services)
+    state.refuse("join", {"repeated": joined.repeated, "second-report": joined.second})
+    state.fused.users += joined.users
+    state.fused.leakage = max(state.fused.leakage, joined.leakage)
+    yield from joined.groups
 
 
-def _tell(kept: Spool, report: Report) -> None:
-    """Says how far the pipeline is: its runner does not."""
-    for phase, key in (("read rows", _ROWS), ("fuse groups", _GROUPS)):
-        if kept.rows(key):
-            report(phase, kept.rows(key), None)
-
-
-def _keep(element: tuple[Group, list[Row]] | UserLoss, key: str, kept: Spool) -> None:
-    kept.append(key, msgspec.json.encode(element))
+def _fuse(group: tuple[Group, Iterable[bytes]], number: int) -> None:
+    state = _RUNS[number]
+    state.groups.append((group[0], fuse(list(group[1]), state.spec.fusion)))
+    state.report("fuse groups", len(state.groups), None)
 
 
 def _place(group: Group, spec: FusionSpecification) -> Row:

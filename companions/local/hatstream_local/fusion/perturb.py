@@ -1,31 +1,23 @@
 """Reports made from telemetry, as each vehicle's own device would make them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import h3.api.basic_int as h3
 import numpy as np
 
-from dpops.noise import Noise
-from hatstream_local.reports.columns import Hours
+from dpops import Noise
+from hatstream.api import InputError, UsageError, read_positions, write_rows
+from hatstream_local.mechanisms.mechanism import Float64s, Int64s
 from hatstream_local.reports.perturb import SCHEMA, perturb
-from hatstream_local.specification import FusionSpecification
-from pipelines.errors import InputError, UsageError
-from pipelines.input_files import paths_of
-from pipelines.progress import Report
-from transforms.atomic_files import write_whole
-from transforms.layouts import MAPPED
-from transforms.layouts.decoder_process import read_apart
-from transforms.observe import hexagons
-from transforms.observe.parse import Rules, parse
-from transforms.observe.vehicle_hash import Secret
-from transforms.records import Observations
-from transforms.sinks.files import FORMATS
-from transforms.sinks.rows import columns_in
+from hatstream_local.specification import GRID_STEPS, FusionSpecification
 
-READABLE = tuple(kind for kind in FORMATS if kind in MAPPED)
-"""What `hatstream fuse` reads."""
+READABLE = ("parquet", "avro", "csv", "jsonl")
+"""What `hatstream fuse` reads, of what can be written."""
+Report = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -39,26 +31,28 @@ class Perturbed:
     refused: dict[str, int]
 
 
-def run(spec: FusionSpecification, pattern: str, output: Path, secret: Secret, report: Report) -> Perturbed:
+def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, report: Report) -> Perturbed:
     """Reads telemetry and writes reports to a file whose ending says the format. Raises UsageError or InputError."""
-    kind = output.suffix.removeprefix(".")
-    if kind not in READABLE:
+    if output.suffix.removeprefix(".") not in READABLE:
         raise UsageError(f"--output must end in one of {', '.join(READABLE)}; it is {output.name!r}")
-    whole, refused = read_telemetry(spec, pattern, secret.derive("reports"), report)
-    read = whole.vehicle.size + sum(refused.values())
-    if not whole.vehicle.size:
+    observed, values, refused = read_telemetry(spec, pattern, key, report)
+    read = values.size + sum(refused.values())
+    if not values.size:
         raise InputError(nothing_usable("row of the telemetry", read, refused, "[telemetry]"))
-    nowhere = np.zeros_like(whole.vehicle)
-    if spec.reports.hours is None:
-        whole = whole._replace(slot_start_us=nowhere)
-    cell = nowhere if spec.resolution is None else hexagons.cells_of(whole, spec.resolution)
-    rows = perturb(whole, cell, spec.fusion.value.grid.upper_steps, spec.fusion.services, Noise())
-    values = Counter(row["user"] for row in rows)
-    leakage = max(values.values()) / len(spec.fusion.services) * spec.epsilon_of_all
+    nowhere = np.zeros_like(observed.vehicle)
+    slot_us = nowhere if spec.reports.hours is None else spec.reports.hours.starts_us(observed.event_us)
+    cell = nowhere if spec.resolution is None else _cells(observed.lat_e7, observed.lon_e7, spec.resolution)
+    rows = perturb(observed.vehicle, slot_us, cell, values, spec.fusion.services, Noise())
+    of_users = Counter(row["user"] for row in rows)
+    leakage = max(of_users.values()) / len(spec.fusion.services) * spec.epsilon_of_all
     output.parent.mkdir(parents=True, exist_ok=True)
-    table = FORMATS[kind](columns_in(rows, SCHEMA), SCHEMA, output.stem)
-    write_whole(output, table, mode=0o600)  # a user's own reports, which only the services are to have
-    return Perturbed(len(rows), len(values), leakage, read, dict(refused))
+    write_rows(output, rows, SCHEMA, mode=0o600)  # a user's own reports, which only the services are to have
+    return Perturbed(len(rows), len(of_users), leakage, read, refused)
+
+
+def _cells(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
+    positions = zip((lat_e7 / 1e7).tolist(), (lon_e7 / 1e7).tolist(), strict=True)
+    return np.fromiter((h3.latlng_to_cell(lat, lon, resolution) for lat, lon in positions), np.int64, lat_e7.size)
 
 
 def nothing_usable(what: str, read: int, refused: Mapping[str, int], table: str) -> str:
@@ -68,21 +62,10 @@ def nothing_usable(what: str, read: int, refused: Mapping[str, int], table: str)
 
 
 def read_telemetry(
-    spec: FusionSpecification, pattern: str, vehicle_key: bytes, report: Report
-) -> tuple[Observations, Counter[str]]:
-    """Reads the files that match: all accepted rows, and how many were refused for each reason."""
+    spec: FusionSpecification, pattern: str, key: Path | None, report: Report
+) -> tuple[Any, Float64s, dict[str, int]]:
+    """Reads the files that match: the accepted rows, their speeds on [-1, 1], and the refused ones by reason."""
     if spec.telemetry is None:
         raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
-    hours = spec.reports.hours or Hours("UTC", 3600)
-    rules = Rules(spec.fusion.value.grid, spec.telemetry.units, None, hours, vehicle_key)
-    refused: Counter[str] = Counter()
-    parts = [Observations(*np.empty((len(Observations._fields), 0), np.int64))]  # a file may hold no row at all
-    paths = paths_of(pattern)
-    for done, path in enumerate(paths):
-        for batch in read_apart(spec.telemetry, path):
-            observed, reasons = parse(batch.table, rules)
-            refused.update(batch.refused)
-            refused.update(reasons)
-            parts.append(observed)
-        report("files read", done + 1, len(paths))
-    return Observations(*(np.concatenate(columns) for columns in zip(*parts, strict=True))), refused
+    observed, refused = read_positions(spec.telemetry, pattern, key, step=spec.step, steps=GRID_STEPS, report=report)
+    return observed, 2 * observed.value / GRID_STEPS - 1, refused

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.noise import Noise
-from dpops.noise.laplace import drawn_scale
+from dpops import Noise
 from hatstream_local.mechanisms.mechanism import STEPS, Float64s, check_epsilon, to_steps
 
 
@@ -49,7 +48,7 @@ class Laplace:
         return np.asarray((steps + noise.laplace([self._scale()] * steps.size)) * (2 / STEPS) - 1)
 
     def real_epsilon(self) -> float:
-        return float(STEPS / drawn_scale(self._scale()))
+        return float(STEPS / Noise.laplace_scale(self._scale()))
 
     def _scale(self) -> Fraction:
         return STEPS / Fraction(self.epsilon)

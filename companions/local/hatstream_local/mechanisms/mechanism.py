@@ -7,10 +7,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.noise import Noise
-from dpops.types import Int64s
+from dpops import Noise
 
 Float64s = NDArray[np.float64]
+Int64s = NDArray[np.int64]
 
 STEP_BITS = 20
 STEPS = 1 << STEP_BITS

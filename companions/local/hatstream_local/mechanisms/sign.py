@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpops.noise import Noise
+from dpops import Noise
 from hatstream_local.mechanisms.mechanism import (
     COIN_BITS,
     EXACT,

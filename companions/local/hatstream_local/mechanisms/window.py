@@ -7,13 +7,13 @@ from decimal import Decimal
 
 import numpy as np
 
-from dpops.noise import Noise
-from dpops.types import Int64s
+from dpops import Noise
 from hatstream_local.mechanisms.mechanism import (
     COIN_BITS,
     EXACT,
     STEPS,
     Float64s,
+    Int64s,
     check_epsilon,
     coin_below,
     exp,

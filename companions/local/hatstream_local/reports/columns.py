@@ -1,23 +1,27 @@
 """Strict checks on rows of reports: which are accepted, and for what one reason each other row is refused."""
 
-from collections.abc import Mapping, Sequence
+import hmac
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import h3.api.basic_int as h3
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dpops.types import Int64s
+from hatstream.api import vehicle_ids
+from hatstream_local.mechanisms.mechanism import Float64s, Int64s
 from hatstream_local.mechanisms.reports import Service
-from transforms.layouts.columns import Bools, Floats, Numbers, TimeUnit, as_binary, instants, is_text, numbers
-from transforms.observe.parse import FROM_US, TO_US, RowVerdicts
-from transforms.observe.vehicle_hash import vehicle_hashes
-from transforms.observe.vehicle_ids import vehicle_ids
-from transforms.time.calendar import Where
 
+Bools = NDArray[np.bool_]
+Refuse = Callable[[str, Bools], None]
+"""Refuses the rows that failed a check, for a reason."""
+
+FROM_US, TO_US = 946_684_800_000_000, 4_102_444_800_000_000
+"""The years 2000 to 2099, UTC."""
 NEEDED = ("user", "service", "epsilon", "mechanism")
 """Fields of a row of reports; then come `time` and `cell`, if asked for, and last `report`."""
 
@@ -61,21 +65,15 @@ class Hours:
         local = event_us + shift * 1_000_000
         return event_us - local % (self.slot_s * 1_000_000)
 
-    def locate(self, event_us: Int64s) -> Where:
-        """Locates times as a calendar without an end, all of it one period."""
-        plausible = (event_us >= FROM_US) & (event_us < TO_US)
-        start = self.starts_us(np.where(plausible, event_us, FROM_US))
-        return Where(start, np.zeros(start.size, np.int64), plausible, plausible, ("",))
-
 
 @dataclass(frozen=True)
 class ReportRules:
-    """What decides acceptance. hours: None where reports of all times are fused together."""
+    """What decides acceptance. hours: None where reports of all times are fused together. units: of a layout."""
 
     services: Sequence[Service]
     hours: Hours | None
     has_cell: bool
-    time_unit: TimeUnit
+    units: Any
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -94,7 +92,7 @@ class Reported(NamedTuple):
     cell: Int64s
     service: Int64s
     event_us: Int64s
-    report: Floats
+    report: Float64s
 
     def take(self, chosen: "Bools | Int64s") -> "Reported":
         user, slot_s, cell, service, event_us = (column[chosen] for column in self[:5])
@@ -114,45 +112,50 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
 
     table: the columns of `rules.fields`. table.num_rows == accepted + sum of the counts.
     """
-    verdict = RowVerdicts(table.num_rows, REASONS)
-    refuse = verdict.refuse
+    code = np.zeros(table.num_rows, np.uint8)
+
+    def refuse(reason: str, failed: Bools) -> None:
+        code[failed & (code == 0)] = REASONS.index(reason) + 1
+
     user, missing, bad = _users(table.column("user"))
     refuse("missing-user", missing)
     refuse("bad-user", bad)
     service = _indices(table.column("service"), {receiver.name: i for i, receiver in enumerate(rules.services)})
     refuse("unknown-service", service < 0)
-    _check_declared(table, rules, np.maximum(service, 0), verdict)
+    _check_declared(table, rules, np.maximum(service, 0), refuse)
     slot_s, event_us = np.zeros_like(service), np.zeros_like(service)
     if rules.hours is not None:
-        time = instants(table.column("time"), rules.time_unit)
+        time = rules.units.instants(table.column("time"))
         refuse("missing-time", time.missing)
         refuse("bad-time", ~time.valid)
         refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
-        event_us, slot_s = time.us, rules.hours.locate(time.us).slot_start_us // 1_000_000
+        event_us, slot_s = time.us, rules.hours.starts_us(np.clip(time.us, FROM_US, TO_US)) // 1_000_000
     cell = _cells(table.column("cell")) if rules.has_cell else np.zeros_like(service)
     refuse("bad-cell", cell < 0)
-    reported = numbers(table.column("report"))
+    reported = rules.units.numbers(table.column("report"))
     refuse("missing-report", reported.missing)
     refuse("bad-report", ~reported.valid)
-    report, outside = _in_range(reported, rules, np.maximum(service, 0))
+    report, outside = _in_range(reported.values, rules, np.maximum(service, 0))
     refuse("outside-range", outside)
-    return Reported(user, slot_s, cell, service, event_us, report).take(verdict.code == 0), verdict.refused()
+    counts = np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()
+    refused = {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
+    return Reported(user, slot_s, cell, service, event_us, report).take(code == 0), refused
 
 
-def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, verdict: RowVerdicts) -> None:
+def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, refuse: Refuse) -> None:
     """Refuses rows that say of their mechanism and epsilon what the specification does not say of their service."""
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
     said = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
-    verdict.refuse("other-mechanism", said != declared[service])
+    refuse("other-mechanism", said != declared[service])
     epsilons = np.array([receiver.mechanism.epsilon for receiver in rules.services])
-    epsilon = numbers(table.column("epsilon"))
-    verdict.refuse("other-epsilon", ~epsilon.valid | (epsilon.values != epsilons[service]))
+    epsilon = rules.units.numbers(table.column("epsilon"))
+    refuse("other-epsilon", ~epsilon.valid | (epsilon.values != epsilons[service]))
 
 
-def _in_range(numbers: Numbers, rules: ReportRules, service: Int64s) -> tuple[Floats, Bools]:
+def _in_range(values: Float64s, rules: ReportRules, service: Int64s) -> tuple[Float64s, Bools]:
     """Rounds reports that have two values to these, and marks those that are none of their mechanism's."""
-    report = numbers.values.copy()
+    report = values.copy()
     outside = np.zeros(report.size, np.bool_)
     for index, receiver in enumerate(rules.services):
         rows = service == index
@@ -167,43 +170,38 @@ def _in_range(numbers: Numbers, rules: ReportRules, service: Int64s) -> tuple[Fl
     return report, outside
 
 
-def _texts(column: pa.Array) -> tuple[list[bytes | None], Int64s]:
-    """Lists the different values as bytes, None for what is no text and no integer, and which one each row has."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
-    if not (is_text(kind) or pa.types.is_integer(kind)):
-        return [None], np.zeros(len(column), np.int64)
-    coded = (as_binary(column) if is_text(kind) else column).dictionary_encode()
-    values = coded.dictionary.to_pylist()
-    texts: list[bytes | None] = [value if isinstance(value, bytes) else str(value).encode() for value in values]
-    index = coded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(np.int64)
-    return [*texts, None], index
-
-
 def _users(column: pa.Array) -> tuple[Int64s, Bools, Bools]:
     """Hashes users, whose ids are read as those of vehicles, and marks rows that have none or a bad one."""
     users = vehicle_ids(column)
-    ids = users.ids or [b""]
-    return vehicle_hashes(_JOIN_KEY, [""] * len(ids), ids)[users.code], users.missing, users.bad
+    hashes = np.array([_hash(user) for user in users.ids or [b""]], np.int64)
+    return hashes[users.code], users.missing, users.bad
+
+
+def _hash(user: bytes) -> int:
+    return int.from_bytes(hmac.digest(_JOIN_KEY, b"\0\0" + user, "sha256")[:8], "big") & (1 << 63) - 1
 
 
 def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
     """Numbers each row's text, -1 for one that is not known."""
-    values, index = _texts(column)
     numbered = {name.encode(): number for name, number in index_of.items()}
-    return np.array([-1 if value is None else numbered.get(value, -1) for value in values], np.int64)[index]
+    return _each(column, lambda text: numbered.get(text, -1))
 
 
 def _cells(column: pa.Array) -> Int64s:
     """Reads H3 cells from their hexadecimal text, -1 for what is none."""
-    values, index = _texts(column)
-    return np.array([_cell(value) for value in values], np.int64)[index]
+    return _each(column, _cell)
 
 
-def _cell(value: bytes | None) -> int:
+def _each(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
+    """Numbers each row's text, which is read as an id is; -1 for one that is no text."""
+    read = vehicle_ids(column)
+    numbers = np.array([number(text) for text in read.ids or [b""]], np.int64)
+    return np.where(read.missing | read.bad, -1, numbers[read.code])
+
+
+def _cell(value: bytes) -> int:
     try:
-        cell = int(value or b"", 16)
+        cell = int(value, 16)
     except ValueError:
         return -1
     return cell if 0 < cell < 1 << 63 and h3.is_valid_cell(cell) else -1

@@ -4,22 +4,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hatstream_local.mechanisms.aggregate import aggregate
 from hatstream_local.mechanisms.distributions import Distribution, maximum_likelihood, smoothed
 from hatstream_local.mechanisms.laplace import Laplace
 from hatstream_local.mechanisms.likelihood import ReportRows
 from hatstream_local.mechanisms.means import Method, fused_mean
+from hatstream_local.mechanisms.mechanism import Float64s, Int64s
 from hatstream_local.mechanisms.reports import Reports, Service
 from hatstream_local.reports.columns import Reported
-from transforms.order import changes
-from transforms.sinks.rows import Row
-from transforms.value import Value
 
+Row = dict[str, Any]
+
+UNIT = "km/h"
 FUSED = "all"
 """The service of a fused row; the rows of single services stand beside it for comparison."""
 
@@ -55,7 +57,7 @@ class FusionRules:
     """How a group is fused. buckets: of the distribution; 0 for none."""
 
     services: Sequence[Service]
-    value: Value
+    upper_kmh: float
     mean: Method
     distribution: str
     buckets: int
@@ -70,6 +72,12 @@ class Joined(NamedTuple):
     second: int
     users: int
     leakage: float
+
+
+def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
+    """Marks entries that differ in some column from the one before, and the first."""
+    differs = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.append(True, differs)[: columns[0].size]
 
 
 def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
@@ -122,10 +130,10 @@ def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
 def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -> Row:
     """Brings the mean into [0, U], with an interval of two standard errors around it: so it is never empty."""
     fused = fused_mean(reports, rules.mean)
-    upper = float(rules.value.grid.upper)
+    upper = float(rules.upper_kmh)
     value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
     half = fused.standard_error * upper  # two of them, on a scale that is half as long
-    row = _row("mean", name, value, rules.value.unit, fused.users, leakage)
+    row = _row("mean", name, value, UNIT, fused.users, leakage)
     return row | {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
 
 
@@ -138,7 +146,7 @@ def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Ro
         return []
     shares = _distribution(aggregate(reports, rules.buckets), rules.distribution)
     status = "ok" if shares.converged else "not-converged"
-    upper = float(rules.value.grid.upper)
+    upper = float(rules.upper_kmh)
     row = _row("share", FUSED, 0.0, "1", users, leakage) | {"status": status}
     return [
         row | {"value": round(share, 9), "from_kmh": low, "to_kmh": high}

@@ -5,13 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dpops.noise import Noise
-from dpops.types import Int64s
-from hatstream_local.mechanisms.mechanism import Float64s
+from dpops import Noise
+from hatstream_local.mechanisms.mechanism import Float64s, Int64s
 from hatstream_local.mechanisms.reports import Service
-from transforms.order import changes
-from transforms.records import Observations
-from transforms.sinks.rows import Row
+from hatstream_local.reports.fuse import Row, changes
 
 SCHEMA = pa.schema(
     [
@@ -27,18 +24,19 @@ SCHEMA = pa.schema(
 
 
 def perturb(
-    observed: Observations,
+    vehicle: Int64s,
+    slot_us: Int64s,
     cell: Int64s,
-    upper_steps: int,
+    values: Float64s,
     services: Sequence[Service],
     noise: Noise,
 ) -> list[Row]:
     """Reports to each service, for each vehicle, slot and cell, the mean of its values there, perturbed.
 
-    cell: 0 everywhere where cells are not told apart. Each report tells its service epsilon about that mean; the means
-    of one vehicle in several slots or cells are different values, so their epsilons add up.
+    slot_us, cell: 0 everywhere where they are not told apart. values: on [-1, 1]. Each report tells its service epsilon
+    about that mean; the means of one vehicle in several slots or cells are different values, so their epsilons add up.
     """
-    key, means = _means(observed, cell, upper_steps)
+    key, means = _means(np.stack([slot_us, cell, vehicle]), values)
     times = [f"{instant}Z" for instant in np.datetime_as_string(key[0].view("datetime64[us]"), unit="s").tolist()]
     rows: list[Row] = []
     for service in services:
@@ -58,13 +56,12 @@ def perturb(
     return rows
 
 
-def _means(observed: Observations, cell: Int64s, upper_steps: int) -> tuple[Int64s, Float64s]:
-    """Finds slot, cell and vehicle, int64 (3, n), and the mean value of each on [-1, 1]."""
-    key = np.stack([observed.slot_start_us, cell, observed.vehicle])
+def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
+    """Finds the different keys, int64 (3, n), of slot, cell and vehicle, and the mean value of each."""
     order = np.lexsort(key[::-1])
-    key, values = key[:, order], observed.value[order]
+    key, values = key[:, order], values[order]
     starts = np.flatnonzero(changes(*key))
     counts = np.diff(np.append(starts, values.size))
     # np.add.reduceat takes no empty list of starts.
     sums = np.add.reduceat(values, starts) if starts.size else values
-    return key[:, starts], 2 * sums / (counts * upper_steps) - 1
+    return key[:, starts], sums / counts
