@@ -28,8 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.map import made_up
-from hatstream_publish.pages.rows import TYPES
-from transforms.sinks.rows import SCHEMA
+from transforms.sinks.columns import SCHEMA, TYPES
 
 CLIENTS, NEW_EVERY_S, LATE_MS = 16, 5.0, 200.0
 YARDSTICK_CLIENTS, YARDSTICK_RATE, YARDSTICK_BYTES = 4, 20, 40_000

@@ -8,6 +8,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hatstream.api.account import AccountReport
+    from hatstream.api.columns import result_columns
     from hatstream.api.inputs import (
         input_paths,
         open_input,
@@ -18,23 +20,27 @@ if TYPE_CHECKING:
         read_tables,
         write_rows,
     )
+    from hatstream.api.results import read_results
     from pipelines.commands.interrupt import asked_to_stop
     from pipelines.commands.options import option
     from pipelines.commands.terminal import console, note, progress_bars
     from pipelines.errors import InputError, UsageError
-    from pipelines.specification import SpecificationError, load
+    from pipelines.specification import Specification, SpecificationError, load
     from transforms.atomic_files import write_whole
     from transforms.layouts import layout
     from transforms.observe.vehicle_ids import MergedIds, vehicle_ids
 
 _NAMES = {
+    "hatstream.api.account": "AccountReport",
+    "hatstream.api.columns": "result_columns",
     "hatstream.api.inputs": "input_paths open_input own_layouts places_outside "
     "read_batches read_positions read_tables write_rows",
+    "hatstream.api.results": "read_results",
     "pipelines.commands.interrupt": "asked_to_stop",
     "pipelines.commands.options": "option",
     "pipelines.commands.terminal": "console note progress_bars",
     "pipelines.errors": "InputError UsageError",
-    "pipelines.specification": "SpecificationError load",
+    "pipelines.specification": "Specification SpecificationError load",
     "transforms.atomic_files": "write_whole",
     "transforms.layouts": "layout",
     "transforms.observe.vehicle_ids": "MergedIds vehicle_ids",
@@ -42,8 +48,10 @@ _NAMES = {
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
+    "AccountReport",
     "InputError",
     "MergedIds",
+    "Specification",
     "SpecificationError",
     "UsageError",
     "asked_to_stop",
@@ -59,7 +67,9 @@ __all__ = [
     "progress_bars",
     "read_batches",
     "read_positions",
+    "read_results",
     "read_tables",
+    "result_columns",
     "vehicle_ids",
     "write_rows",
     "write_whole",

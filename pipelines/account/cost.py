@@ -1,6 +1,7 @@
 """What somebody who drives on many days gives away: an account's spending over days in a row, by the accountant."""
 
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context
 from typing import NamedTuple
 
 from dpops.accountant import Accountant, Limit
@@ -17,6 +18,10 @@ class Cost(NamedTuple):
     days: int
     total: ApproxDP
     chance: float = 0.0
+
+    @property
+    def chance_said(self) -> str:
+        return said(self.chance)
 
 
 def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
@@ -38,3 +43,8 @@ def periods_in(unit: str, days: int) -> int:
     if unit == "vehicle-ever":
         return 1
     return days if unit == "vehicle-day" else (days + _WEEK - 2) // _WEEK + 1
+
+
+def said(chance: float) -> str:
+    """Writes a chance with two digits, rounded up."""
+    return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(chance)):g}"

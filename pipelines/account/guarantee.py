@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
-from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dpops.accountant import Accountant, DeltaLimit, Limit, Span
 from dpops.claims import ZERO, ApproxDP, Claim
 from dpops.loss import chance_beyond
-from pipelines.account.cost import Cost, costs
+from pipelines.account.cost import Cost, costs, said
 from pipelines.kinds import of_kind
 from transforms.ledger import Ledger
 from transforms.ledger.spending import windows
@@ -46,6 +45,10 @@ class Loss(NamedTuple):
     epsilon: Fraction = ZERO
     delta: Fraction = ZERO
     chance: float = 0.0
+
+    @property
+    def chance_said(self) -> str:
+        return said(self.chance)
 
     def most(self) -> str:
         """Writes the bound as people read it."""
@@ -249,11 +252,6 @@ def _most_loss(limit: Limit) -> Loss:
     if not isinstance(limit, DeltaLimit):
         return Loss(limit.epsilon)
     return Loss(limit.epsilon, limit.delta, chance_beyond(limit.epsilon, limit.most, steered=True))
-
-
-def said(chance: float) -> str:
-    """Writes a chance with two digits, rounded up."""
-    return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(chance)):g}"
 
 
 def _factor(epsilon: Fraction) -> str:

@@ -176,11 +176,6 @@ def option(name: str, **changes: Any) -> Callable[[Command], Command]:
 
 
 spec_option, json_option, output_folder_option = option("spec"), option("json"), option("folder")
-formats_option, results_option, html_option = option("formats"), option("input"), option("file")
-
-
-def pattern_option(text: str, *, required: bool = True) -> Callable[[Command], Command]:
-    return option("input", help=text, required=required)
 
 
 def _columns(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str]:

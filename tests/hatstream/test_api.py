@@ -9,7 +9,7 @@ import dpops
 import hatstream.api
 
 ROOT = Path(__file__).parents[2]
-BUILT_ON_IT = ("city", "local")
+BUILT_ON_IT = ("city", "local", "publish")
 MOST, OF_LAB = 40, 14
 """Names of hatstream.api and dpops that companions use, and how many are left for those that lab needs alone."""
 

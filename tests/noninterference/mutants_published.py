@@ -95,7 +95,7 @@ def _(summarise_levels: Any) -> Any:
 @mutant("report-tells-rows", "all-that-is-made-of-a-release", "hatstream_publish.pages.report:draw_report")
 def _(draw_report: Any) -> Any:
     """The page for the privacy officer tells how many rows there were."""
-    return lambda facts, *more: draw_report(facts._replace(guarantee=f"{facts.guarantee} {SEEN['rows']} rows."), *more)
+    return lambda facts, *more: draw_report(replace(facts, guarantee=f"{facts.guarantee} {SEEN['rows']} rows."), *more)
 
 
 @mutant("map-hides-quiet-days", "all-that-is-made-of-a-release", "hatstream_publish.pages.map:draw_map")

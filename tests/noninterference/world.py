@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hatstream.api import account
 from hatstream_publish.commands import publish
 from hatstream_publish.pages import report as report_page
 from pipelines.account import record
@@ -172,7 +173,7 @@ class _Still(datetime):
 def still_clock() -> Iterator[None]:
     """Reports and portals tell when they were made: here always at the same time."""
     with pytest.MonkeyPatch.context() as patch:
-        for page in (report_page, publish):
+        for page in (report_page, publish, account):
             patch.setattr(page, "datetime", _Still)
         yield
 

@@ -8,19 +8,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpops import statistics
-from transforms.sinks.rows import NOTES, SCHEMA
+from transforms.sinks.columns import EXTRAS, SCHEMA, TYPES
 
-_OUTPUTS = [output for statistic in statistics.registered().values() for output in statistic.extras]
-EXTRAS: dict[str, pa.DataType] = {
-    **NOTES,
-    **{f"{output.name}{end}": pa.float64() for output in _OUTPUTS for end in ("", "_lower95", "_upper95")},
-    **{output.name: pa.list_(pa.float64()) for output in _OUTPUTS if output.is_list},
-    "vehicles": pa.int64(),
-    "reports": pa.int64(),
-}
-"""Columns that only some rows have. Instants (slot_start_at) are left out: they say what the texts say."""
-TYPES: Mapping[str, pa.DataType] = {field.name: field.type for field in SCHEMA} | EXTRAS
 _KEY = ("slot_start", "cell", "statistic")
 DAMAGE = (
     OSError,

@@ -15,48 +15,14 @@ from dpops.rationals import fraction, number
 from dpops.statistics import Output
 from dpops.types import Float64s
 from transforms.public import Fact
-from transforms.releases.periods.products import DISTRIBUTION_STATUS, PERCENTILES
+from transforms.sinks.columns import NOTES as NOTES
+from transforms.sinks.columns import SCHEMA as SCHEMA
 
 if TYPE_CHECKING:
     from transforms.records import HatColumns, SlotEstimates
 
-SCHEMA = pa.schema(
-    [
-        pa.field("spec_id", pa.string(), nullable=False),
-        pa.field("slot_start", pa.string(), nullable=False),
-        pa.field("slot_end", pa.string(), nullable=False),
-        pa.field("cell", pa.string(), nullable=False),
-        pa.field("statistic", pa.string(), nullable=False),
-        pa.field("value", pa.float64()),
-        pa.field("unit", pa.string(), nullable=False),
-        pa.field("lower95", pa.float64()),
-        pa.field("upper95", pa.float64()),
-        pa.field("noise_std", pa.float64()),
-        pa.field("bias_bound", pa.float64()),
-        pa.field("mechanism", pa.string(), nullable=False),
-        pa.field("epsilon", pa.float64()),
-        pa.field("epsilon_slot", pa.float64(), nullable=False),
-        pa.field("status", pa.string(), nullable=False),
-    ]
-)
-"""Of statistics with one output; `schema_of` adds to it what others put out."""
-
 TRAFFIC = ("traffic_lower95", "traffic_upper95")
 """Bounds of the mean that very many vehicles would have had in a row's place and time; on request alone."""
-
-_TEXTS = ("parent", "product", "place", DISTRIBUTION_STATUS)
-_NUMBERS = ("leans_on_day", "parent_value", "parent_lower95", "parent_upper95", *TRAFFIC, *PERCENTILES)
-_WHOLE = ("days", "vehicles_at_least")
-NOTES = {
-    **dict.fromkeys(_TEXTS, pa.string()),
-    **dict.fromkeys(_NUMBERS, pa.float64()),
-    **dict.fromkeys(_WHOLE, pa.int64()),
-}
-"""Columns that only some slots' rows have. leans_on_day: of live values, how far they rest on the day's own slots.
-parent: where a HAT is not known, the parent cell that is, or "day", the cell's own; parent_value, ..: of that.
-product: what a row of a coarser product is. place: of a product of places which one, as in `cell`; days: on how
-many released days its row rests; vehicles_at_least: 4 where these prove it. p15, ..: of a cell's day or part of it,
-values that so many of a hundred reports do not exceed; distribution_status: how well these are known."""
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}
 """Instants, and the texts that they are made of."""

@@ -8,18 +8,17 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
+import h3
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dpops.learning.interval import STATUS_NAMES, Status
-from dpops.types import Float64s, Int64s
-from hatstream_publish.pages.places import LINE, NamedPlaces
+from hatstream.api import InputError
+from hatstream_publish.pages.places import LINE, Float64s, NamedPlaces
 from hatstream_publish.pages.words import ADVICE
-from pipelines.errors import InputError
-from transforms.errors import reason_of
-from transforms.places.distance import distance_m
 
 LEAST_KMH = 2.0
 """No mean of a place is taken to be below it: a time of no end is no answer."""
@@ -36,7 +35,7 @@ class DrivenRoute:
 
     names: tuple[str, ...]
     lengths_m: Float64s
-    group: Int64s
+    group: NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +125,7 @@ def _check_told(rows: pa.Table, route: DrivenRoute) -> None:
 
 
 def _is_held_back(told: Told, route: DrivenRoute, start: str) -> bool:
-    return all(told.get((start, name), (None,))[-1] == STATUS_NAMES[Status.HELD_BACK] for name in route.names)
+    return all(told.get((start, name), (None,))[-1] == "held-back" for name in route.names)
 
 
 def _why_none(lacking: Mapping[tuple[str, str], tuple[str, ...]]) -> str:
@@ -182,7 +181,7 @@ def _csv_rows(path: Path) -> list[tuple[str, float | None]]:
             rows = list(csv.DictReader(file))
         return [(row["place"], float(row["length_m"]) if row.get("length_m") else None) for row in rows]
     except OSError as error:
-        raise InputError(f"{path}: {reason_of(error)}") from None
+        raise InputError(f"{path}: {error.strerror or type(error).__name__}") from None
     except (KeyError, TypeError, ValueError, csv.Error):
         raise InputError(f"{path}: a route is a CSV file with a column place, and length_m in metres") from None
 
@@ -193,7 +192,7 @@ def _features(path: Path) -> list[tuple[str, float | None]]:
         properties = [feature["properties"] for feature in document["features"]]
         return [(str(said["place"] if "place" in said else said["name"]), said.get("length_m")) for said in properties]
     except OSError as error:
-        raise InputError(f"{path}: {reason_of(error)}") from None
+        raise InputError(f"{path}: {error.strerror or type(error).__name__}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise InputError(f"{path}: a route is a collection of features with the property place or name") from None
 
@@ -210,5 +209,5 @@ def _length_m(name: str, length: float | None, places: NamedPlaces, path: Path) 
 
 
 def _of_line(positions: Sequence[tuple[float, float]]) -> float:
-    lon, lat = np.array(positions, np.float64).T
-    return float(distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:]).sum())
+    places = [(lat, lon) for lon, lat in positions]
+    return float(sum(h3.great_circle_distance(*ends, unit="m") for ends in pairwise(places)))

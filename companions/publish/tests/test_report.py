@@ -7,11 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from dpops.claims import ApproxDP
 from hatstream_publish.pages.report import GUESSES, _habit, odds, reliability
 from hatstream_publish.pages.rows import read_rows
 from pipelines.account import location
-from pipelines.account.cost import Cost
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.browser import browser
@@ -88,7 +86,7 @@ def test_a_ledger_that_is_not_whole_has_no_report(released, hatstream):
 
 @pytest.mark.parametrize(("epsilon", "most", "least"), [(2.64, "93.34 %", "6.66 %"), (30.0, "100 %", "0 %")])
 def test_bounds_are_rounded_away_from_one_half(epsilon, most, least):
-    habit = _habit(Cost(1, ApproxDP(Fraction(epsilon), Fraction(0))))
+    habit = _habit(1, Fraction(epsilon), "0")
     assert (habit["most"], habit["least"]) == (most, least)
 
 

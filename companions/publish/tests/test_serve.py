@@ -232,12 +232,12 @@ def test_health_tells_an_empty_folder_and_files_that_cannot_be_read(tmp_path):
 
 
 def test_a_published_folder_is_served_as_it_was_published(tmp_path):
-    from hatstream_publish.pages.rows import read_one
+    from hatstream_publish.pages.rows import HATS, read_results
     from hatstream_publish.pages.usable import csv_bytes, published
 
     rows = [known_of(row(CELLS[0], 6, 30.0), PARENT, 21.0), known_of(row(CELLS[1], 6, 30.0), "day", 17.0)]
     rows.append(row(CELLS[2], 6, 12.0))
-    table = published(read_one(write(tmp_path / "rows.parquet", rows)), NAMED, everything=False)
+    table = published(read_results([write(tmp_path / "rows.parquet", rows)])[HATS], NAMED, everything=False)
     (tmp_path / "portal").mkdir()
     (tmp_path / "portal" / "hats.csv").write_bytes(csv_bytes(table))
     with served(tmp_path / "portal") as address:

@@ -81,7 +81,7 @@ def _run(output: Path, as_json: bool) -> int:
     with progress_bars(quiet=False) as report:
         files, outputs = InputFiles(str(output / "sample*.parquet")), _outputs(output / "hats", spec)
         done = scheduled.release(spec, when, files, outputs, place, report)
-        tables = read_results([str(path) for path in done.files])
+        tables = read_results(done.files)
         agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
         city = read_city(Feed(spec, samples), report)
         street_errors = compared_streets(Feed(spec, samples), tables[STANDING], report) if spec.places else None

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from hatstream_publish.commands.surroundings import credit_option, surroundings_options, tiles_option, with_specified
-from pipelines.commands.options import answer, html_option, json_option, loaded, results_option
-from pipelines.input_files import paths_of
-
-if TYPE_CHECKING:
-    from hatstream_publish.pages.map import Surroundings
+from hatstream.api import option
+from hatstream_publish.commands.answer import answer, loaded
+from hatstream_publish.commands.surroundings import (
+    credit_option,
+    read_surroundings,
+    surroundings_options,
+    tiles_option,
+    with_specified,
+)
 
 NOISY = "All figures carry noise that hides what any single vehicle did (differential privacy)."
 
 
 @click.command("map")
-@results_option
-@html_option
+@option("input")
+@option("file")
 @click.option(
     "--spec",
     "spec_path",
@@ -30,7 +32,7 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
 @tiles_option
 @credit_option
 @surroundings_options
-@json_option
+@option("json")
 def map_(
     pattern: str,
     output: Path,
@@ -38,7 +40,8 @@ def map_(
     title: str,
     tiles: str | None,
     credit: str,
-    around: Surroundings,
+    places_path: Path | None,
+    ground_path: Path | None,
     as_json: bool,
 ) -> int:
     """Draw result files as a map in one HTML file that needs no network.
@@ -50,7 +53,8 @@ def map_(
     from hatstream_publish.pages.map import MapTexts, draw_map
     from hatstream_publish.pages.rows import read_days_of_places
 
-    rows, standing = read_days_of_places(paths_of(pattern))
+    around = read_surroundings(places_path, ground_path)
+    rows, standing = read_days_of_places(pattern)
     if spec_path is not None:
         around = with_specified(around, loaded(spec_path, quiet=as_json), spec_path)
     places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit), around, standing)
@@ -65,7 +69,7 @@ def claim_of(spec_path: Path | None) -> str:
     """Says what protects vehicles, and with a specification whom and how much."""
     if spec_path is None:
         return NOISY
-    from pipelines.specification import load
+    from hatstream.api import load
 
     account = load(spec_path).account
     what = "that it drove at all, where and when included" if account.adjacency == "add-remove" else "its speeds"

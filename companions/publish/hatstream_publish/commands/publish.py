@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hatstream_publish.commands.surroundings import credit_option, surroundings_options, tiles_option, with_specified
+from hatstream.api import InputError, UsageError, option
+from hatstream_publish.commands.answer import answer, loaded
+from hatstream_publish.commands.surroundings import (
+    credit_option,
+    read_surroundings,
+    surroundings_options,
+    tiles_option,
+    with_specified,
+)
 from hatstream_publish.edition.licences import NAMES, licence
-from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import account_options, answer, json_option, loaded, packed, results_option, spec_option
-from pipelines.errors import InputError, UsageError
-from pipelines.input_files import paths_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpops.accountant import Accountant, Limit
-    from hatstream_publish.edition.edition import Edition, Extent, Promise, Wishes
+    from hatstream.api import Specification
+    from hatstream_publish.edition.edition import Edition, Wishes
     from hatstream_publish.pages.map import Surroundings
-    from pipelines.account.location import AccountLocation
-    from pipelines.specification import Specification
-    from transforms.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -61,21 +62,6 @@ class AskedTexts:
         )
 
 
-_texts_options = packed(
-    "texts",
-    AskedTexts,
-    click.option("--title", help="Of the dataset."),
-    click.option("--description", help="A sentence or two on it."),
-    click.option("--publisher", required=True, help="Who publishes it."),
-    click.option("--contact", default="", help="An email or an address of theirs."),
-    click.option("--licence", "--license", "licence_name", required=True, help=f"Such as {', '.join(NAMES)}."),
-    click.option("--url", default="", help="Where the folder will be found; without it addresses are relative."),
-    tiles_option,
-    credit_option,
-    click.option("--all", "everything", is_flag=True, help="Also values that are not to be used, marked as such."),
-)
-
-
 _HELP = """Write a folder for an open-data portal: tables, dictionary, privacy card, provenance, map.
 
 Only values that may be used are in it; --all publishes the others too, with their status.
@@ -89,46 +75,54 @@ Example:
 
 
 @click.command(help=_HELP)
-@spec_option
-@results_option
+@option("spec")
+@option("input")
 @click.option("--from", "start", metavar="DATE", help="First local date. [default: of the files]")
 @click.option("--to", "end", metavar="DATE", help="Last local date (included). [default: of the files]")
-@account_options
-@_texts_options
+@option("account")
+@click.option("--title", help="Of the dataset.")
+@click.option("--description", help="A sentence or two on it.")
+@click.option("--publisher", required=True, help="Who publishes it.")
+@click.option("--contact", default="", help="An email or an address of theirs.")
+@click.option("--licence", "--license", "licence_name", required=True, help=f"Such as {', '.join(NAMES)}.")
+@click.option("--url", default="", help="Where the folder will be found; without it addresses are relative.")
+@tiles_option
+@credit_option
+@click.option("--all", "everything", is_flag=True, help="Also values that are not to be used, marked as such.")
 @surroundings_options
-@click.option("--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="The folder to write.")
-@json_option
+@option("folder", help="The folder to write.")
+@option("json")
 def publish(
     spec_path: Path,
     pattern: str,
     start: str | None,
     end: str | None,
-    place: AccountLocation,
-    texts: AskedTexts,
-    around: Surroundings,
+    place: Any,
+    places_path: Path | None,
+    ground_path: Path | None,
     output: Path,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     from hatstream_publish.edition.folder import made, write_folder
     from hatstream_publish.pages.map import MapTexts
     from hatstream_publish.pages.rows import HATS, check_origin, read_results
-    from pipelines.output_folder import OutputError
-    from transforms.errors import reason_of
 
-    spec = loaded(spec_path, quiet=as_json)
-    around = with_specified(around, spec, spec_path)
-    results = _between(read_results(paths_of(pattern)), start, end)
+    texts, spec = AskedTexts(**asked), loaded(spec_path, quiet=as_json)
+    around = with_specified(read_surroundings(places_path, ground_path), spec, spec_path)
+    results = _between(read_results(pattern), start, end)
     for rows_of_product in results.values():
         check_origin(rows_of_product, spec.name, spec.spec_id)
     if not texts.everything:
         results = {name: _without_forecasts(rows) for name, rows in results.items()}
     edition = _edition(spec, spec_path, place, texts.wishes(spec), results[HATS], around)
-    map_texts = MapTexts(edition.wishes.title, edition.promise.guarantee, texts.tiles, texts.credit)
+    map_texts = MapTexts(edition.wishes.title, edition.account.guarantee, texts.tiles, texts.credit)
     files, rows = made(edition, results, around, map_texts)
     try:
         write_folder(output, files)
     except OSError as error:
-        raise OutputError(f"the folder {output} cannot be written: {reason_of(error)}") from None
+        why = error.strerror or type(error).__name__
+        raise InputError(f"the folder {output} cannot be written: {why}") from None
     of = {name: table.num_rows for name, table in results.items()}
     answer(as_json, *_told(output, files, {name: (many, of[name]) for name, many in rows.items()}))
     return 0
@@ -177,50 +171,28 @@ def _without_forecasts(rows: pa.Table) -> pa.Table:
 
 
 def _edition(
-    spec: Specification, spec_path: Path, place: AccountLocation, wishes: Wishes, rows: pa.Table, around: Surroundings
+    spec: Specification, spec_path: Path, place: Any, wishes: Wishes, rows: pa.Table, around: Surroundings
 ) -> Edition:
-    """Walks the ledger. Raises LedgerError where it is not whole or has nothing of the specification."""
-    from hatstream_publish.edition.edition import Edition, Origin
-    from pipelines.account.record import walked
-    from transforms.ledger.head import LedgerError
+    """Walks the ledger. Raises LedgerError where it is not whole, InputError where it has nothing of the
+    specification."""
+    from hatstream.api import AccountReport
+    from hatstream_publish.edition.edition import Edition, Extent, Origin
+    from hatstream_publish.pages.antimeridian import box_of
 
-    book = place.read()
-    record, text = walked(book, spec), spec_path.read_text(encoding="utf-8")
-    if not record.newest:
-        raise LedgerError(
+    starts, ends = (
+        sorted(rows[name].unique().to_pylist(), key=datetime.fromisoformat) for name in ("slot_start", "slot_end")
+    )
+    account = AccountReport.read(spec, place, (starts[0][:10], starts[-1][:10]))
+    if not account.record.newest:
+        raise InputError(
             f"the ledger has no release of {spec.name} ({spec.spec_id}): name the one it was released with"
         )
+    shapes = [around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
+    box, missing = box_of(shape for shape in shapes if shape), [gap.slot_start for gap in account.gaps]
+    text, record = spec_path.read_text(encoding="utf-8"), account.record
     return Edition(
         wishes=wishes,
-        spec=spec,
-        promise=_promise(spec, book.limit(spec.account.name), book.debited(spec.account.name)),
-        covers=_coverage(spec, book, rows, around),
+        account=account,
+        covers=Extent(starts[0], ends[-1], len(starts), missing, box),
         origin=Origin(text, record.newest, record.is_signed, version("hatstream"), datetime.now(UTC)),
     )
-
-
-def _promise(spec: Specification, limit: Limit, by_period: Mapping[str, Accountant]) -> Promise:
-    from hatstream_publish.edition.edition import Promise
-    from hatstream_publish.pages.report import odds, span_odds
-    from pipelines.account.cost import costs
-    from pipelines.account.guarantee import Loss, loss_of, sentence, span_bounds
-
-    most = max((loss_of(total, limit) for total in by_period.values()), default=Loss())
-    bounds = span_bounds(limit, by_period)
-    guarantee = sentence(spec, bounds, spec.privacy.allocation.epsilon, most)
-    epsilon, total = float(most.epsilon), costs(spec.account.unit, limit, by_period)
-    return Promise(guarantee, epsilon, float(most.delta), most.chance, odds(epsilon), span_odds(bounds), total)
-
-
-def _coverage(spec: Specification, book: Ledger, rows: pa.Table, around: Surroundings) -> Extent:
-    from hatstream_publish.edition.edition import Extent
-    from hatstream_publish.pages.antimeridian import box_of
-    from pipelines.account.missing_slots import gaps
-    from pipelines.ranges import range_of
-
-    starts = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)
-    ends = sorted(rows["slot_end"].unique().to_pylist(), key=datetime.fromisoformat)
-    when = range_of(spec.timetable, starts[0][:10], starts[-1][:10])
-    missing = [gap.slot_start for gap in gaps(spec, when, book, int(datetime.now(UTC).timestamp()))]
-    shapes = [around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
-    return Extent(starts[0], ends[-1], len(starts), missing, box_of(shape for shape in shapes if shape))

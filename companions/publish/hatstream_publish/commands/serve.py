@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hatstream_publish.commands.surroundings import credit_option, surroundings_options, tiles_option
-from pipelines.commands.options import answer, json_option, packed
-from pipelines.errors import InputError
+from hatstream.api import InputError, option
+from hatstream_publish.commands.answer import answer
+from hatstream_publish.commands.surroundings import credit_option, read_surroundings, surroundings_options, tiles_option
 
 if TYPE_CHECKING:
-    from hatstream_publish.pages.map import MapTexts, Surroundings
+    from hatstream_publish.pages.map import MapTexts
 
 BACKLOG = 256
 _SETTINGS: Mapping[str, Any] = {
@@ -48,23 +48,28 @@ def _texts(title: str, claim: str | None, spec_path: Path | None, tiles: str | N
 @click.option(
     "--slots", default=168, show_default=True, type=click.IntRange(1, 100_000), help="Newest ones on the map."
 )
-@packed(
-    "texts",
-    _texts,
-    click.option("--title", default="Speeds of vehicles", show_default=True, help="What the page is called."),
-    click.option(
-        "--spec",
-        "spec_path",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Their specification: the page then says whom its account protects, and each of its limits.",
-    ),
-    click.option("--claim", help="A sentence on what protects the vehicles, in place of that."),
-    tiles_option,
-    credit_option,
+@click.option("--title", default="Speeds of vehicles", show_default=True, help="What the page is called.")
+@click.option(
+    "--spec",
+    "spec_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Their specification: the page then says whom its account protects, and each of its limits.",
 )
+@click.option("--claim", help="A sentence on what protects the vehicles, in place of that.")
+@tiles_option
+@credit_option
 @surroundings_options
-@json_option
-def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, around: Surroundings, as_json: bool) -> int:
+@option("json")
+def serve(
+    folder: Path,
+    host: str,
+    port: int,
+    slots: int,
+    places_path: Path | None,
+    ground_path: Path | None,
+    as_json: bool,
+    **texts: Any,
+) -> int:
     """Serve what is in a folder of result files, and what comes into it, until it is stopped.
 
     It reads nothing but that folder, and the specification if one is named, and changes nothing; it needs no ledger
@@ -80,9 +85,9 @@ def serve(folder: Path, host: str, port: int, slots: int, texts: MapTexts, aroun
     from hatstream_publish.serve.connections import BoundedConnection
     from hatstream_publish.serve.snapshot import Follower
 
-    follower = Follower(folder, around, slots)
+    follower = Follower(folder, read_surroundings(places_path, ground_path), slots)
     follower.refuse_secrets()
-    config = uvicorn.Config(application(follower, texts), http=BoundedConnection, **_SETTINGS)
+    config = uvicorn.Config(application(follower, _texts(**texts)), http=BoundedConnection, **_SETTINGS)
     listening = _listening(host, port)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
@@ -99,12 +104,12 @@ def _stay(_signal: int, _frame: object) -> None:
 
 def _listening(host: str, port: int) -> socket.socket:
     """Raises InputError where the address is taken, or none of this machine's."""
-    from transforms.errors import reason_of
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:
-        raise InputError(f"{host}:{port} cannot be listened on ({reason_of(error)}): is it taken?") from None
+        raise InputError(
+            f"{host}:{port} cannot be listened on ({error.strerror or type(error).__name__}): is it taken?"
+        ) from None

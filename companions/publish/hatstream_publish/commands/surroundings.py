@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.commands.options import packed
-
 if TYPE_CHECKING:
+    from hatstream.api import Specification
     from hatstream_publish.pages.map import Surroundings
-    from pipelines.specification import Specification
 
 
-def _read(places_path: Path | None, ground_path: Path | None) -> Surroundings:
+def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Surroundings:
+    """Reads what the options name."""
     from hatstream_publish.pages.map import Surroundings
     from hatstream_publish.pages.places import read_ground, read_places
 
@@ -40,17 +40,17 @@ tiles_option = click.option(
 credit_option = click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
 
 _file = click.Path(path_type=Path, dir_okay=False)
-surroundings_options = packed(
-    "around",
-    _read,
-    click.option(
-        "--places",
-        "places_path",
-        type=_file,
-        help="GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one.",
-    ),
-    click.option(
-        "--ground", "ground_path", type=_file, help="GeoJSON of lines to draw on the map; `spec new --gtfs` writes one."
-    ),
+_places = click.option(
+    "--places",
+    "places_path",
+    type=_file,
+    help="GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one.",
 )
-"""Give `around`, the Surroundings."""
+_ground = click.option(
+    "--ground", "ground_path", type=_file, help="GeoJSON of lines to draw on the map; `spec new --gtfs` writes one."
+)
+
+
+def surroundings_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options of `read_surroundings`."""
+    return _places(_ground(command))

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hatstream.api import UsageError, option
+from hatstream_publish.commands.answer import answer, loaded
 from hatstream_publish.commands.surroundings import with_specified
-from pipelines.commands.options import answer, json_option, loaded, pattern_option, spec_option
-from pipelines.input_files import paths_of
 
 if TYPE_CHECKING:
     from hatstream_publish.travel_times import Lacking, TravelTime
 
 
 @click.command("travel-time")
-@spec_option
-@pattern_option("Result files of one product, such as place-slot.")
+@option("spec")
+@option("input", help="Result files of one product, such as place-slot.")
 @click.option(
     "--route",
     "route_path",
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Places in the order of driving: CSV with a column place (length_m for those that are no lines), or GeoJSON.",
 )
-@json_option
+@option("json")
 def travel_time(spec_path: Path, pattern: str, route_path: Path, as_json: bool) -> int:
     """Say how long a route takes at each time that the files have, with a 95 % interval.
 
@@ -39,7 +39,6 @@ def travel_time(spec_path: Path, pattern: str, route_path: Path, as_json: bool) 
     from hatstream_publish.pages.map import Surroundings
     from hatstream_publish.pages.rows import read_rows
     from hatstream_publish.travel_times import read_route, travel_times
-    from pipelines.errors import UsageError
 
     spec = loaded(spec_path, quiet=as_json)
     asked = spec.places
@@ -48,7 +47,7 @@ def travel_time(spec_path: Path, pattern: str, route_path: Path, as_json: bool) 
     places = asked.pieces.places
     around = with_specified(Surroundings(), spec, spec_path)
     route = read_route(route_path, around.places, dict(zip(places.names, places.cell.tolist(), strict=True)))
-    told = travel_times(read_rows(paths_of(pattern)), route)
+    told = travel_times(read_rows(pattern), route)
     document = {
         "route": str(route_path),
         "places": len(route.names),

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hatstream.api import AccountReport, Specification
 from hatstream_publish.pages.antimeridian import Box
-from pipelines.account.guarantee import said
+from hatstream_publish.pages.report import Odds, SpanOdds, odds, span_odds
 
 if TYPE_CHECKING:
     from hatstream_publish.edition.licences import Licence
-    from hatstream_publish.pages.report import Odds, SpanOdds
-    from pipelines.account.cost import Cost
-    from pipelines.specification import Specification
 
 PERIODS = {
     "vehicle-day": "one local day",
@@ -35,27 +33,6 @@ class Wishes:
     licence: "Licence"
     url: str
     everything: bool
-
-
-class Promise(NamedTuple):
-    """guarantee: in a sentence. epsilon, delta: most that a vehicle spent in a period. odds, costs: what that means.
-
-    spans: what bounds several days.
-
-    chance: that the odds change by more, see `pipelines.account.guarantee.Loss`.
-    """
-
-    guarantee: str
-    epsilon: float
-    delta: float
-    chance: float
-    odds: Sequence["Odds"]
-    spans: Sequence["SpanOdds"]
-    costs: Sequence["Cost"]
-
-    @property
-    def chance_said(self) -> str:
-        return said(self.chance)
 
 
 class Extent(NamedTuple):
@@ -84,10 +61,23 @@ class Edition:
     """All of a folder's facts."""
 
     wishes: Wishes
-    spec: "Specification"
-    promise: Promise
+    account: AccountReport
     covers: Extent
     origin: Origin
+
+    @property
+    def spec(self) -> Specification:
+        return self.account.spec
+
+    @property
+    def odds(self) -> list[Odds]:
+        """What the most that was spent in a period means."""
+        return odds(float(self.account.most.epsilon))
+
+    @property
+    def spans(self) -> list[SpanOdds]:
+        """What bounds several days."""
+        return span_odds(self.account)
 
     @property
     def protects(self) -> str:
@@ -121,18 +111,18 @@ class Edition:
         """Says what the privacy card does, for programs."""
         account = self.spec.account
         return {
-            "guarantee": self.promise.guarantee,
+            "guarantee": self.account.guarantee,
             "protects": self.protects,
             "unit": account.unit,
             "adjacency": account.adjacency,
-            "epsilon": shown(self.promise.epsilon),
-            "delta": self.promise.delta,
-            "chance_beyond_epsilon": self.promise.chance,
-            "odds": [odds._asdict() for odds in self.promise.odds],
-            "spans": [span._asdict() | {"odds": span.odds._asdict()} for span in self.promise.spans],
+            "epsilon": shown(float(self.account.most.epsilon)),
+            "delta": float(self.account.most.delta),
+            "chance_beyond_epsilon": self.account.most.chance,
+            "odds": [odds._asdict() for odds in self.odds],
+            "spans": [span._asdict() | {"odds": span.odds._asdict()} for span in self.spans],
             "cost_of_days": [
                 {"days": cost.days, "epsilon": shown(float(cost.total.epsilon)), "delta": float(cost.total.delta)}
-                for cost in self.promise.costs
+                for cost in self.account.costs
             ],
             "not_protected": self.not_protected,
         }

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from hatstream.api import InputError, UsageError
 from hatstream_publish.edition.dictionary import ColumnEntry, columns_of
 from hatstream_publish.edition.edition import Edition, shown
 from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
@@ -21,11 +22,9 @@ from hatstream_publish.pages.map import MapTexts, Surroundings, map_page
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import render, text_of
 from hatstream_publish.pages.places import NamedPlaces
-from hatstream_publish.pages.rows import HATS
+from hatstream_publish.pages.rows import CITY, HATS
 from hatstream_publish.pages.usable import USABLE, csv_bytes, published
 from hatstream_publish.pages.words import ADVICE
-from pipelines.errors import InputError, UsageError
-from transforms.places.hierarchy import CITY
 
 PACKAGE = "datapackage.json"
 MEDIA = {

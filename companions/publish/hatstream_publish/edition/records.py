@@ -157,7 +157,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
             "@type": "dct:Location",
             "dcat:bbox": {"@type": "geosparql:wktLiteral", "@value": f"POLYGON(({ring}))"},
         },
-        "dct:provenance": {"@type": "dct:ProvenanceStatement", "dct:description": edition.promise.guarantee},
+        "dct:provenance": {"@type": "dct:ProvenanceStatement", "dct:description": edition.account.guarantee},
         "dcat:distribution": [_distribution(edition, part) for part in parts],
     }
 

@@ -10,12 +10,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hatstream.api import Specification
 from hatstream_publish.edition.dictionary import ColumnEntry, columns_of
 from hatstream_publish.pages.antimeridian import box_of
 from hatstream_publish.pages.places import DrawnShape, NamedPlaces
+from hatstream_publish.pages.rows import CITY
 from hatstream_publish.pages.usable import of_each
-from pipelines.specification import Specification
-from transforms.places.hierarchy import CITY
 
 
 def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, about: Mapping[str, Any]) -> bytes:

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dpops.types import Float64s
-from hatstream_publish.pages.places import DrawnShape
+from hatstream_publish.pages.places import DrawnShape, Float64s
 
 Box = tuple[float, float, float, float]
 """West, south, east, north in degrees; west is greater than east across the antimeridian (RFC 7946, 5.2)."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from hatstream.api import write_whole
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import render, script_json
 from hatstream_publish.pages.places import GroundLine, NamedPlaces
 from hatstream_publish.pages.words import ADVICE, STATUSES
-from transforms.atomic_files import replacing
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ def draw_map(
     data = packed(rows, around.places, around.ground, standing)
     page = map_page(texts, data=data)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(page)
+    write_whole(path, page)
     return len(rows["cell"].unique())
 
 

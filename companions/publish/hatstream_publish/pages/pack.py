@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpops.types import Float64s
+from hatstream.api import InputError
 from hatstream_publish.pages.antimeridian import middle_of, turns
-from hatstream_publish.pages.places import LINE, DrawnShape, GroundLine, NamedPlaces
+from hatstream_publish.pages.places import LINE, DrawnShape, Float64s, GroundLine, NamedPlaces
 from hatstream_publish.pages.rows import LIVE_MECHANISM, STANDING
-from pipelines.errors import InputError
 
 Array = NDArray[Any]
 

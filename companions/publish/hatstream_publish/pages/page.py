@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import jinja2
 import msgspec
 
-from transforms.atomic_files import replacing
+from hatstream.api import write_whole
 
 _POLICY = "@policy@"
 _INLINE = {
@@ -24,8 +24,7 @@ def write_page(path: Path, template: str, **texts: Any) -> None:
     """Renders `template` to `path`, whole or not at all. May raise OSError."""
     page = render(template, **texts)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(page)
+    write_whole(path, page)
 
 
 def render(template: str, *, images: str | None = None, connects: bool = False, **texts: Any) -> bytes:

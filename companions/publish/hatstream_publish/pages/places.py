@@ -8,11 +8,12 @@ from typing import Any
 
 import h3
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from pipelines.errors import InputError
-from transforms.errors import reason_of
-from transforms.regular_files import read_text
+from hatstream.api import InputError
 
+Float64s = NDArray[np.float64]
 Position = tuple[float, float]
 """Longitude and latitude, degrees."""
 
@@ -129,10 +130,15 @@ def _said(path: Path, feature: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _features(path: Path) -> list[dict[str, Any]]:
     try:
-        document = msgspec.json.decode(read_text(path, _MOST_BYTES), type=dict[str, Any])
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: is no regular file")
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{path}: is of more than {_MOST_BYTES:,} bytes")
+        text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # that editors on Windows put first
+        document = msgspec.json.decode(text, type=dict[str, Any])
         return [feature for feature in document["features"] if isinstance(feature, dict)]
     except OSError as error:
-        raise InputError(f"{path}: {reason_of(error)}") from None
+        raise InputError(f"{path}: {error.strerror or type(error).__name__}") from None
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError):
         raise InputError(f"{path} is no GeoJSON collection of features") from None
 

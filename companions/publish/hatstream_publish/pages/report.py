@@ -1,8 +1,9 @@
 """The report: what is promised in plain words, what was spent, how good the figures are, what is missing."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,15 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpops.accountant import DeltaLimit, Limit
+from hatstream.api import AccountReport, Specification
 from hatstream_publish.pages.pack import RELIABLE, WIDE_KMH
 from hatstream_publish.pages.page import write_page
 from hatstream_publish.pages.words import ADVICE, STATUSES
-from pipelines.account.cost import Cost
-from pipelines.account.guarantee import Loss, SpanBound, costs_at_places, said
-from pipelines.account.missing_slots import Gap
-from pipelines.account.record import LedgerRecord
-from pipelines.specification import Specification
 
 GUESSES = (0.5, 0.1, 0.01)
 """How sure somebody was before, of anything about one vehicle."""
@@ -47,26 +43,6 @@ class Odds(NamedTuple):
     least: float
 
 
-class ReportFacts(NamedTuple):
-    """What a report is made of.
-
-    spent: by period, what somebody may learn from all claims on it. limit: of the account, in force; bounds: what holds
-    of its spans. rows: result rows, see `read_rows`; None where
-    none were given. costs: of several days in a row; none where nothing was spent.
-    """
-
-    spec: Specification
-    guarantee: str
-    spent: Mapping[str, Loss]
-    limit: Limit
-    bounds: Sequence[SpanBound]
-    gaps: Sequence[Gap]
-    slots: int
-    rows: pa.Table | None
-    record: LedgerRecord
-    costs: Sequence[Cost]
-
-
 def odds(epsilon: float) -> list[Odds]:
     """Bounds odds by Bayes' rule with a likelihood ratio of at most e^epsilon either way."""
     factor = math.exp(min(epsilon, 700.0))
@@ -88,7 +64,7 @@ class SpanOdds(NamedTuple):
     odds: Odds
 
 
-def span_odds(bounds: Sequence[SpanBound]) -> list[SpanOdds]:
+def span_odds(account: AccountReport) -> list[SpanOdds]:
     """Tells the odds in every span of more than one day that an account limits, shortest first."""
     return [
         SpanOdds(
@@ -99,7 +75,7 @@ def span_odds(bounds: Sequence[SpanBound]) -> list[SpanOdds]:
             float(bound.most.delta),
             odds(float(bound.most.epsilon))[0],
         )
-        for bound in bounds
+        for bound in account.bounds
         if bound.days > 1
     ]
 
@@ -107,55 +83,54 @@ def span_odds(bounds: Sequence[SpanBound]) -> list[SpanOdds]:
 _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
 
 
-def draw_report(facts: ReportFacts, path: Path) -> None:
-    """Writes the report. May raise OSError."""
-    spec, account = facts.spec, facts.spec.account
-    dearest = max(facts.spent.values(), default=Loss())
-    most, limit = float(dearest.epsilon), float(facts.limit.epsilon)
+def draw_report(report: AccountReport, rows: pa.Table | None, path: Path) -> None:
+    """Writes the report. rows: result rows, see `read_rows`; None where none are given. May raise OSError."""
+    spec, account = report.spec, report.spec.account
+    most, limit = float(report.most.epsilon), float(report.limit.epsilon)
     shown = {
         "title": f"{spec.name}: what is published and what it protects",
         "hides_driving": account.adjacency == "add-remove",
         "span": account.unit.removeprefix("vehicle-"),
         "in_span": _IN_SPAN[account.unit],
         "most": most,
-        "delta": float(dearest.delta),
-        "chance": said(dearest.chance),
+        "delta": float(report.most.delta),
+        "chance": report.most.chance_said,
         "odds": odds(most or limit),
         "limit": limit,
-        "limit_said": facts.limit.said(),
-        "limit_has_delta": any(isinstance(bound.limit, DeltaLimit) for bound in facts.bounds),
-        "full": [bound for bound in facts.bounds if bound.over],
-        "spans": span_odds(facts.bounds),
-        "standing": [_habit(cost) for cost in costs_at_places(spec, facts.bounds)],
-        "costs": [_habit(cost) for cost in facts.costs],
-        "periods": {period: float(total.epsilon) for period, total in facts.spent.items()},
-        "classes": [] if facts.rows is None else reliability(facts.rows),
-        "statuses": [] if facts.rows is None else _statuses(facts.rows),
+        "limit_said": report.limit.said(),
+        "limit_has_delta": report.has_delta,
+        "full": [bound for bound in report.bounds if bound.over],
+        "spans": span_odds(report),
+        "standing": [_habit(cost.days, cost.total.epsilon, cost.chance_said) for cost in report.standing],
+        "costs": [_habit(cost.days, cost.total.epsilon, cost.chance_said) for cost in report.costs],
+        "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
+        "classes": [] if rows is None else reliability(rows),
+        "statuses": [] if rows is None else _statuses(rows),
         "channels": CHANNELS,
         "wide": WIDE_KMH,
         "region": _region(spec),
         "version": version("hatstream"),
         "created": datetime.now(UTC),
     }
-    write_page(path, "report.html", **facts._asdict() | shown)
+    write_page(path, "report.html", **vars(report) | shown)
 
 
 _AS_GOOD_AS_CERTAIN = 1e-10
 """In per cent; what is left of it is not said."""
 
 
-def _habit(cost: Cost) -> Mapping[str, Any]:
+def _habit(days: int, spent: Fraction, chance: str) -> Mapping[str, Any]:
     """Tells the odds of somebody who was as sure as not; rounded away from one half, for these are bounds."""
-    epsilon = float(cost.total.epsilon)
+    epsilon = float(spent)
     least = 1 / (1 + math.exp(min(epsilon, 700.0)))
     digits = 0 if 100 * least < _AS_GOOD_AS_CERTAIN else 2 - math.floor(math.log10(100 * least))
     least_said = math.floor(100 * least * 10**digits) / 10**digits
     return {
-        "days": cost.days,
+        "days": days,
         "epsilon": f"{math.ceil(epsilon * 100 - 1e-6) / 100:g}",
         "most": f"{100 - least_said:.{digits}f} %",
         "least": f"{least_said:.{digits}f} %",
-        "chance": said(cost.chance),
+        "chance": chance,
     }
 
 

@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from hatstream.api import InputError
 from hatstream_publish.pages.map import MapTexts, map_page
 from hatstream_publish.serve import answers, openapi
 from hatstream_publish.serve.answers import Answer, BadQuery
 from hatstream_publish.serve.snapshot import Follower, Snapshot
 from hatstream_publish.serve.tiles import tile
-from pipelines.errors import InputError
 
 LOOK_EVERY_S = 2.0
 STALE_S = 60.0

@@ -14,13 +14,12 @@ import pyarrow.compute as pc
 import shapely
 import shapely.geometry
 
-from dpops.types import Float64s
+from hatstream.api import InputError, read_results
 from hatstream_publish.pages.map import Surroundings
 from hatstream_publish.pages.pack import packed
-from hatstream_publish.pages.places import Place
-from hatstream_publish.pages.rows import each_once, is_live, read_one
+from hatstream_publish.pages.places import Float64s, Place
+from hatstream_publish.pages.rows import HATS, is_live
 from hatstream_publish.pages.usable import published
-from pipelines.errors import InputError
 
 KINDS = ("parquet", "csv", "jsonl", "avro", "geojson")
 """Kinds of result files; of a slot in several the first is read."""
@@ -154,7 +153,7 @@ class Follower:
         unreadable, tables = [], {}
         for stamp in stamps:
             try:
-                tables[stamp] = self._tables[stamp] if stamp in self._tables else read_one(Path(stamp[0]))
+                tables[stamp] = self._tables[stamp] if stamp in self._tables else read_results([Path(stamp[0])])[HATS]
             except InputError:
                 unreadable.append(Path(stamp[0]).name)
         self._tables, self.unreadable = tables, tuple(unreadable)
@@ -181,7 +180,7 @@ def _together(tables: Mapping[Stamp, pa.Table], files: Mapping[str, Sequence[Sta
     alone = [table for stamp, table in tables.items() if stamp not in shared]
     several = [table for stamp, table in tables.items() if stamp in shared]
     if several:
-        alone.append(each_once(pa.concat_tables(several, promote_options="default")))
+        alone.append(read_results(several)[HATS])
     return pa.concat_tables(alone, promote_options="default")
 
 

@@ -1,0 +1,85 @@
+"""What an account's ledger tells the public of a specification, in one value."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dpops.accountant import DeltaLimit, Limit
+from pipelines.account.cost import DAYS, Cost, costs
+from pipelines.account.guarantee import Loss, SpanBound, costs_at_places, loss_of, sentence, span_bounds
+from pipelines.account.location import AccountLocation
+from pipelines.account.missing_slots import Gap, gaps
+from pipelines.account.record import LedgerRecord, walked
+from pipelines.ranges import range_of
+from pipelines.specification import Specification
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountReport:
+    """What is promised, was spent and is missing, of a ledger that was walked and found whole.
+
+    guarantee: in one sentence. spent: by period, what somebody may learn from all claims on it. limit: in force;
+    bounds: what holds of its spans. record: the newest release, signatures and head. costs: of several days in a row;
+    standing: of somebody at one place of a map every day. slots: of the dates that were asked about; gaps: those of
+    them that are due and not released whole.
+    """
+
+    spec: Specification
+    guarantee: str
+    spent: Mapping[str, Loss]
+    limit: Limit
+    bounds: Sequence[SpanBound]
+    record: LedgerRecord
+    costs: Sequence[Cost]
+    standing: Sequence[Cost]
+    slots: int
+    gaps: Sequence[Gap]
+
+    @property
+    def most(self) -> Loss:
+        """What somebody may learn of the period that was spent on most."""
+        return max(self.spent.values(), default=Loss())
+
+    @property
+    def has_delta(self) -> bool:
+        return any(isinstance(bound.limit, DeltaLimit) for bound in self.bounds)
+
+    @classmethod
+    def read(
+        cls,
+        spec: Specification,
+        place: AccountLocation,
+        dates: tuple[str, str] | None = None,
+        days: Sequence[int] = DAYS,
+    ) -> "AccountReport":
+        """Walks a ledger before anything of it is told.
+
+        Args:
+            spec: Whose releases they are.
+            place: Of the account, as the option `account` gives it.
+            dates: First and last local date of the slots to look for, or ISO times on their edges.
+            days: In a row, that costs are told of.
+
+        Raises:
+            UsageError: The dates are no range.
+            LedgerError: There is no ledger, or it is not whole.
+        """
+        when = range_of(spec.timetable, *dates) if dates else None
+        book = place.read()
+        record = walked(book, spec)
+        limit, by_period = book.limit(spec.account.name), book.debited(spec.account.name)
+        bounds = span_bounds(limit, by_period)
+        spent = {period: loss_of(total, limit) for period, total in by_period.items()}
+        most, now_s = max(spent.values(), default=Loss()), int(datetime.now(UTC).timestamp())
+        return cls(
+            spec=spec,
+            guarantee=sentence(spec, bounds, spec.privacy.allocation.epsilon, most),
+            spent=spent,
+            limit=limit,
+            bounds=bounds,
+            record=record,
+            costs=costs(spec.account.unit, limit, by_period, days) if by_period else [],
+            standing=costs_at_places(spec, bounds),
+            slots=len(when.slots) if when else 0,
+            gaps=gaps(spec, when, book, now_s) if when else [],
+        )
