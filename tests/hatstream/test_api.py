@@ -7,6 +7,8 @@ import pytest
 
 import dpops
 import hatstream.api
+from dpops.statistics import registered
+from transforms.sinks.columns import TYPES
 
 ROOT = Path(__file__).parents[2]
 BUILT_ON_IT = ("city", "local", "publish")
@@ -37,3 +39,8 @@ def test_companions_use_few_names():
     assert len(used) <= MOST - OF_LAB
     assert {f"hatstream.api.{name}" for name in hatstream.api.__all__} <= used
     assert sorted(hatstream.api.__all__) == hatstream.api.__all__
+
+
+def test_what_statistics_put_out_is_declared():
+    outputs = {output.name for statistic in registered().values() for output in statistic.extras}
+    assert outputs <= TYPES.keys()

@@ -88,14 +88,10 @@ def layout(
 ) -> Layout:
     """Makes the layout of that name: how files hold rows, and in which units.
 
-    Args:
-        name: csv, jsonl, json, parquet or avro, whose columns are named; or a layout that has its own.
-        columns: Which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`.
-        time_unit: `iso` unless given; speed_unit: `km/h` unless given.
-        time_zone: Of times without an offset. time_format: in place of a time_unit.
-        decimal, delimiter, header: Of CSV. records: of JSON, the path of the array around the objects.
-        with_value, headed: Whether rows have a speed, and a heading.
-        fields: Of rows that are no positions of vehicles: the first is an id, the last a number.
+    columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; units:
+    `iso` and `km/h` unless given. time_zone: of times without an offset. time_format: in place of a time_unit. records:
+    of JSON, the path of the array around the objects. with_value, headed: whether rows have a value, and a heading.
+    fields: of rows that are no positions of vehicles: the first is an id, the last a number.
 
     Returns:
         The layout; its `units` read columns of numbers, longitudes and instants, each value valid or not by itself.

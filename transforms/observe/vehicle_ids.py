@@ -38,8 +38,8 @@ class VehicleIds(NamedTuple):
 class MergedIds(NamedTuple):
     """ids: how many there are. by_case, by_zeros: how many fewer they were as `casefold`, and as `integer`.
 
-    >>> MergedIds(12, 2, 0).advice[0][:64]
-    '2 of 12 vehicle ids differ from another one by case alone: if th'
+    >>> MergedIds(12, 2, 0).advice[0][:57]
+    '2 of 12 vehicle ids differ from another one by case alone'
     """
 
     ids: int
