@@ -47,33 +47,14 @@ _NAMES = {
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+# fmt: off
 __all__ = [
-    "AccountReport",
-    "InputError",
-    "MergedIds",
-    "Specification",
-    "SpecificationError",
-    "UsageError",
-    "asked_to_stop",
-    "console",
-    "input_paths",
-    "layout",
-    "load",
-    "note",
-    "open_input",
-    "option",
-    "own_layouts",
-    "places_outside",
-    "progress_bars",
-    "read_batches",
-    "read_positions",
-    "read_results",
-    "read_tables",
-    "result_columns",
-    "vehicle_ids",
-    "write_rows",
-    "write_whole",
+    "AccountReport", "InputError", "MergedIds", "Specification", "SpecificationError", "UsageError",
+    "asked_to_stop", "console", "input_paths", "layout", "load", "note", "open_input", "option", "own_layouts",
+    "places_outside", "progress_bars", "read_batches", "read_positions", "read_results", "read_tables",
+    "result_columns", "vehicle_ids", "write_rows", "write_whole",
 ]
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,37 +117,39 @@ def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -
     return chosen
 
 
-_FOLDER = LocalPath(path_type=Path, file_okay=False)
-_SHARED: Mapping[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "spec": (
-        ("--spec", "spec_path"),
-        {"type": click.Path(path_type=Path, dir_okay=False), "required": True, "help": "The specification."},
+_FOLDER, _FILE = LocalPath(path_type=Path, file_okay=False), LocalPath(path_type=Path, dir_okay=False)
+_SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
+    "spec": partial(
+        click.option,
+        "--spec",
+        "spec_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        required=True,
+        help="The specification.",
     ),
-    "input": (
-        ("--input", "pattern"),
-        {
-            "metavar": "GLOB",
-            "required": True,
-            "multiple": True,  # of several click would take the last, silently
-            "callback": _one_pattern,
-            "help": "Result files: a folder, or files as a quoted pattern.",
-        },
+    "input": partial(
+        click.option,
+        "--input",
+        "pattern",
+        metavar="GLOB",
+        required=True,
+        multiple=True,  # of several click would take the last, silently
+        callback=_one_pattern,
+        help="Result files: a folder, or files as a quoted pattern.",
     ),
-    "folder": (("--output",), {"type": _FOLDER, "required": True, "help": "Folder for the results."}),
-    "file": (
-        ("--output",),
-        {
-            "type": LocalPath(path_type=Path, dir_okay=False),
-            "required": True,
-            "help": "The HTML file to write.",
-        },
+    "folder": partial(click.option, "--output", type=_FOLDER, required=True, help="Folder for the results."),
+    "file": partial(click.option, "--output", type=_FILE, required=True, help="The HTML file to write."),
+    "formats": partial(
+        click.option,
+        "--formats",
+        default="parquet",
+        show_default=True,
+        callback=_formats,
+        help=f"Of {','.join(FORMATS)}.",
     ),
-    "formats": (
-        ("--formats",),
-        {"default": "parquet", "show_default": True, "callback": _formats, "help": f"Of {','.join(FORMATS)}."},
-    ),
-    "kafka": (("--kafka", "topic"), {"metavar": "BROKERS/TOPIC", "callback": kafka_topic}),
-    "json": (("--json", "as_json"), {"is_flag": True, "help": "Print one JSON document for programs."}),
+    "kafka": partial(click.option, "--kafka", "topic", metavar="BROKERS/TOPIC", callback=kafka_topic),
+    "json": partial(click.option, "--json", "as_json", is_flag=True, help="Print one JSON document for programs."),
+    "account": lambda: account_options,
 }
 
 
@@ -169,10 +171,7 @@ def option(name: str, **changes: Any) -> Callable[[Command], Command]:
     >>> show.main(["--json"], standalone_mode=False)
     True
     """
-    if name == "account":
-        return account_options
-    names, usual = _SHARED[name]
-    return click.option(*names, **usual | changes)
+    return _SHARED[name](**changes)
 
 
 spec_option, json_option, output_folder_option = option("spec"), option("json"), option("folder")
