@@ -42,7 +42,8 @@ def ask(folder, *arguments):
 
 
 def test_every_package_of_an_extra_is_in_the_table_and_no_other_one():
-    needed_by = {extra: needed for extra, needed in PROJECT["optional-dependencies"].items() if extra not in ("dev", "images")}
+    needed_by = dict(PROJECT["optional-dependencies"])
+    del needed_by["dev"], needed_by["images"]
     for path in (ROOT / "companions").glob("*/pyproject.toml"):
         needed_by[path.parent.name] = tomllib.loads(path.read_text())["project"]["dependencies"]
     names = {(re.split("[>=]=", text)[0], extra) for extra, needed in needed_by.items() for text in needed}
