@@ -4,8 +4,9 @@ import os
 
 import numpy as np
 
-from tests import city, fusion_city
+from tests import city
 from tests.hostile.mutations import mutated_bytes, mutated_toml
+from tests.kit import fusion_city
 
 FUSION = fusion_city.spec(
     "two services",

@@ -106,15 +106,15 @@ class Cluster:
 
     def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
         """Raises OSError, also where what answers is no REST of Flink, or breaks off."""
-        with requests.Session() as session:
-            session.trust_env = False  # a cluster is in a private network, behind no proxy
-            url = f"http://{self.rest}{path}"
-            answer = session.request(method, url, json=body, timeout=ANSWER_S, allow_redirects=False)
-        if not answer.ok or answer.is_redirect:
-            raise OSError(f"{self.rest} answers with {answer.status_code} and {len(answer.content):,} bytes")
         try:
+            with requests.Session() as session:
+                session.trust_env = False  # a cluster is in a private network, behind no proxy
+                url = f"http://{self.rest}{path}"
+                answer = session.request(method, url, json=body, timeout=ANSWER_S, allow_redirects=False)
+            if not answer.ok or answer.is_redirect:
+                raise OSError(f"{self.rest} answers with {answer.status_code} and {len(answer.content):,} bytes")
             return answer.json()
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also of a redirect to what is no URL
             raise self._odd(error) from None
 
     def _asked(self, path: str, kind: type[T]) -> T:
