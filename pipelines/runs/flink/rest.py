@@ -1,17 +1,24 @@
 """The REST of a Flink cluster: which jobs it has, how they are, and how they are ended."""
 
-from collections.abc import Sequence
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, IncompleteRead
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
-import requests
 
 from pipelines.engine import ENDED
 
 COUNTER = ".hatstream_"
 """What Flink writes between a step's name and the name of one of our counters (namespace `hatstream`)."""
 ANSWER_S = 5.0
+WHOLE_S = 15.0
+"""An answer that drips is given up after so long."""
+MOST_BYTES = 64 << 20
 
 T = TypeVar("T")
 
@@ -105,16 +112,19 @@ class Cluster:
         return [entry.stacktrace for entry in history]
 
     def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
-        """Raises OSError, also where what answers is no REST of Flink, or breaks off."""
+        """Raises OSError, also where what answers is no REST of Flink, breaks off, or does not come to an end."""
+        data = None if body is None else json.dumps(body).encode()
         try:
-            with requests.Session() as session:
-                session.trust_env = False  # a cluster is in a private network, behind no proxy
-                url = f"http://{self.rest}{path}"
-                answer = session.request(method, url, json=body, timeout=ANSWER_S, allow_redirects=False)
-            if not answer.ok or answer.is_redirect:
-                raise OSError(f"{self.rest} answers with {answer.status_code} and {len(answer.content):,} bytes")
-            return answer.json()
-        except (ValueError, RecursionError) as error:  # also of a redirect to what is no URL
+            with _exchange(HTTPConnection(self.rest, timeout=ANSWER_S)) as connection:
+                connection.request(method, path, data, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                text = answer.read(MOST_BYTES + 1)
+            if not 200 <= answer.status < 300 or len(text) > MOST_BYTES:
+                raise OSError(f"{self.rest} answers with {answer.status} and {len(text):,} bytes")
+            if answer.length:
+                raise IncompleteRead(text, answer.length)
+            return json.loads(text)
+        except (HTTPException, ValueError, RecursionError) as error:
             raise self._odd(error) from None
 
     def _asked(self, path: str, kind: type[T]) -> T:
@@ -129,3 +139,23 @@ class Cluster:
 
     def _overview(self) -> Sequence[_Job]:
         return self._asked("/jobs/overview", _Jobs).jobs
+
+
+@contextmanager
+def _exchange(connection: HTTPConnection) -> Iterator[HTTPConnection]:
+    """Opens an exchange, closes it at the end, and cuts it off after WHOLE_S: other limits never end one that drips."""
+    connection.connect()
+    taken: socket.socket = connection.sock
+
+    def cut() -> None:
+        with suppress(OSError):
+            taken.shutdown(socket.SHUT_RDWR)
+
+    last = threading.Timer(WHOLE_S, cut)
+    last.daemon = True
+    last.start()
+    try:
+        yield connection
+    finally:
+        last.cancel()
+        connection.close()

@@ -1,17 +1,37 @@
-"""What answers as no REST of Flink does is an OSError."""
+"""What answers as no REST of Flink does is an OSError, and one that never comes to an end is given up."""
+
+import socket
 
 import pytest
 
 from pipelines.runs.flink import rest
 from pipelines.runs.flink.rest import Cluster
 from tests.hostile.flink import ODD
-from tests.hostile.servers import Service, answer, redirect
+from tests.hostile.servers import ENDLESS, Service, answer, redirect
 
 
 @pytest.fixture
 def service():
     with Service() as running:
         yield running
+
+
+@pytest.mark.parametrize("name", sorted(ENDLESS))
+def test_an_answer_that_has_no_end_is_given_up(service, monkeypatch, name):
+    """Each byte of it comes in time."""
+    monkeypatch.setattr(rest, "WHOLE_S", 0.5)
+    service.answers = [ENDLESS[name]]
+    with pytest.raises(OSError):  # noqa: PT011 - of any kind
+        Cluster(f"127.0.0.1:{service.port}").has_ended("a1")
+    assert Cluster(f"127.0.0.1:{service.port}").state("a1") is None
+
+
+def test_a_cluster_that_is_gone_refuses_connections():
+    """By that a stream knows that a cluster which is embedded in a job server has ended with its job."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        Cluster(f"127.0.0.1:{port}").has_ended("a1")
 
 
 @pytest.mark.parametrize("body", [*ODD, b'{"jobs": [{"jid": "a1", "name": "x"}]}'])
@@ -27,7 +47,7 @@ def test_what_is_no_overview_is_an_error(service, body):
 )
 def test_other_answers_than_200_are_errors_and_no_redirect_is_followed(service, odd):
     service.answers = [odd]
-    with pytest.raises(OSError, match=r"answers with|does not answer"):
+    with pytest.raises(OSError, match="answers with"):
         Cluster(f"127.0.0.1:{service.port}").ask("/jobs/overview")
     assert len(service.asked) == 1
 
