@@ -29,6 +29,7 @@ from transforms.sinks.steps import PublishFiles, PublishToKafka
 from transforms.steps.lateness import RefuseLate
 from transforms.steps.observe import Assign, CountRefused, Parse
 from transforms.steps.release import ByHexagon, Estimate
+from transforms.steps.shelf import Shelf
 
 PANE_S = 60
 """A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that
@@ -65,16 +66,17 @@ class Runner(Protocol):
 
 
 def road(
-    tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon"
+    tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon", kept: Shelf | None = None
 ) -> PCollection[SlotEstimates]:
-    """Turns tallies into estimates of all that the job releases. drawing: names the step that draws.
+    """Turns tallies into estimates of all that the job releases. drawing: names the step that draws. kept: holds what
+    is drawn until the runner has it recorded.
 
     tallies: by (plan, release shard), what each vehicle did in each cell; with a heartbeat, b"", for every plan and
     shard, so that a slot is sealed even if nothing happened.
     """
     if job.release.in_order:
         return runner.in_order(tallies, job)
-    done = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account)  # key, Unit
+    done = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account, kept)  # key, Unit
     return estimate(runner.recorded(HexagonOutputs(done.sealed, done[DEMAND]), job), job)
 
 

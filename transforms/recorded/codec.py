@@ -37,7 +37,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spending(msgspec.Struct, frozen=True):
-    """The part of an encoded unit of HATs that says what it spends; decoding skips the rest."""
+    """The part of a stored unit of HATs that says what it spends."""
 
     spec_id: str
     slot_s: int
@@ -45,6 +45,15 @@ class Spending(msgspec.Struct, frozen=True):
     epsilon_hat: str
     epsilon_slot: str
     debit: str | None = None
+
+    @classmethod
+    def of(cls, unit: Unit) -> "Spending":
+        return cls(
+            unit.key.spec_id, unit.slot_s, column_of(unit.key), str(unit.per_hat), str(unit.spent), _debit_text(unit)
+        )
+
+    def encoded(self) -> bytes:
+        return msgspec.json.encode(self)
 
     @property
     def rate(self) -> Fraction:
@@ -122,7 +131,7 @@ def encode(unit: Unit) -> bytes:
         epsilon_slot=str(unit.spent),
         released=unit.released,
         scope=unit.scope,
-        debit=None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit),
+        debit=_debit_text(unit),
         epsilon_total=None if unit.total is None else str(unit.total),
     )
     return msgspec.json.encode(stored)
@@ -176,6 +185,10 @@ def _vector(stored: Stored) -> StageUnit | LiveUnit:
 def _alike(either: Unit | Stored) -> dict[str, Any]:
     """Takes what a unit and its stored form hold under the same names."""
     return {name: getattr(either, name) for name in _ALIKE}
+
+
+def _debit_text(unit: Unit) -> str | None:
+    return None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit)
 
 
 def _debit_of(stored: Stored | Spending) -> Claim:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -20,23 +19,12 @@ from transforms.records import (
 )
 from transforms.releases.base import ReleaseKind
 from transforms.steps.metrics import count, passed
+from transforms.steps.shelf import Shelf
 
 PartOfAll = tuple[int, tuple[SlotShard, bytes]]
 """One key; the first slot of a period, a shard of its vehicles, and a part of their tally, or what fetches it."""
 _CONSENT_S = -1
 """Stands in the place of a first slot."""
-
-
-class Shelf(Protocol):
-    """Holds bytes for steps of its own process."""
-
-    def put(self, data: bytes) -> bytes:
-        """Gives what can be shuffled in place of the data."""
-        ...
-
-    def get(self, put: bytes) -> bytes:
-        """Gives the data back."""
-        ...
 
 
 @dataclass(frozen=True)

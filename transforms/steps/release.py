@@ -6,7 +6,6 @@ from itertools import groupby
 from typing import Any
 
 import apache_beam as beam
-import msgspec
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
@@ -33,6 +32,7 @@ from transforms.records import (
 )
 from transforms.releases.base import Before, ReleaseKind
 from transforms.steps.metrics import count, passed
+from transforms.steps.shelf import Shelf
 from transforms.steps.side_outputs import Demanded, Parting
 from transforms.steps.unsized import of_type
 
@@ -43,11 +43,13 @@ DRAW_BYTES = 1 << 20
 @dataclass
 class ByHexagon(Parting[PCollection[KeyedTally]]):
     """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Unit);
-    demand: what is asked of the account, and what vehicles spend. The key says what is recorded together."""
+    demand: what is asked of the account, and what vehicles spend. The key says what is recorded together. kept: holds
+    the units until they are recorded."""
 
     release: ReleaseKind
     transaction: Transaction
     account: LedgerAccount
+    kept: Shelf | None = None
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
@@ -87,19 +89,19 @@ class Seal(beam.DoFn):
                 yield _of_range(drawn)
 
     def _drawn(self) -> Iterator[KeyedUnit | Demanded]:
-        groups, transaction = self._groups, self._of.transaction
+        groups, transaction, kept = self._groups, self._of.transaction, self._of.kept
         self.start_bundle()
         if not groups:
             return
         packed = {key: filter(None, parts) for key, parts in groups.items()}
         for unit, exposure in tasks.drawn(packed, self._of.release, Before(self._of.account)):
             passed("drawn", unit.slot_s)
-            data = UnitBytes(encode(unit))
-            spending = msgspec.json.encode(msgspec.json.decode(data, type=Spending))
-            yield TaggedOutput(DEMAND, (unit.period, ((unit.slot_s, SEALED), spending)))
+            yield TaggedOutput(DEMAND, (unit.period, ((unit.slot_s, SEALED), Spending.of(unit).encoded())))
             if exposure is not None:
                 yield TaggedOutput(DEMAND, (unit.period, ((unit.slot_s, EXPOSED), wire.pack_exposure(exposure))))
-            yield {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction], data
+            data = encode(unit)
+            key = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
+            yield key, UnitBytes(data if kept is None else kept.put(data))
 
 
 def _of_range(element: Any) -> WindowedValue:
@@ -121,13 +123,14 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
 
     needs_rows: a key of which no HAT has data, which a wrong input makes, is an error and is not recorded.
     may_lose: what the account's limit refuses is counted and left out; else it is an error.
-    needs_consent: a key is recorded only if CONSENT is among its units.
+    needs_consent: a key is recorded only if CONSENT is among its units. kept: holds the units.
     """
 
     account: LedgerAccount
     needs_rows: bool = False
     may_lose: bool = True
     needs_consent: bool = False
+    kept: Shelf | None = None
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
@@ -138,7 +141,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
         encoded = list(group[1])
         if self.needs_consent and CONSENT not in encoded:
             return
-        units = decoded(unit for unit in encoded if unit != CONSENT)
+        units = decoded(self.kept.get(unit) if self.kept else unit for unit in encoded if unit != CONSENT)
         if self.needs_rows and not any(read.unit.has_data for read in units):
             raise StepError(
                 f"of the input no row is of {units[0].unit.period}: nothing was recorded and nothing was spent"

@@ -75,7 +75,7 @@ class Bounded:
             keeps_shard = job.release.in_order
             slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, keeps_shard=keeps_shard)
             tallies = (slots, tallied[BEATS]) | "with heartbeat" >> beam.Flatten()
-        publish(road(tallies, job, _Judged(self, tallied[COUNTED])), job.outputs)
+        publish(road(tallies, job, _Judged(self, tallied[COUNTED]), kept=self.kept), job.outputs)
 
     def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
         """Reads the input, and groups events by what is tallied together; by NO_SLOT the facts that were counted."""
@@ -158,7 +158,7 @@ class _Judged:
         asked = parts | "ask" >> beam.Map(_asked, job.release.shares).with_output_types(KeyedFact)
         facts = (self.counted, asked) | "facts" >> beam.Flatten()
         both = (drawn.sealed, self._consents(facts)) | "with consent" >> beam.Flatten()
-        return both | "record" >> Record(job.account, needs_consent=True)
+        return both | "record" >> Record(job.account, needs_consent=True, kept=self.of.kept)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         both = tallies, self._consents(self.counted)
