@@ -12,7 +12,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -130,8 +130,10 @@ def _signed_from_here(db: sa.Connection, account: str, entries_before: int) -> M
 
 def _check_written(db: sa.Connection, rows: list[dict[str, Any]]) -> None:
     """Refuses a database that keeps other entries than it was given, as a trigger makes it, before it has them."""
-    kept = db.execute(sa.select(ENTRY).where(ENTRY.c.seq >= rows[0]["seq"]).order_by(ENTRY.c.seq)).mappings()
-    if [dict(entry) for entry in kept] != rows:
+    query = sa.select(ENTRY).where(ENTRY.c.seq >= rows[0]["seq"]).order_by(ENTRY.c.seq)
+    with db.execute(query.execution_options(yield_per=1)) as kept:  # each may have megabytes
+        is_as_written = all(entry and dict(entry) == row for entry, row in zip_longest(kept.mappings(), rows))
+    if not is_as_written:
         raise LedgerError(
             "the database did not keep the new entries as they were written: does it have a trigger? Nothing of them "
             "was recorded or released"
