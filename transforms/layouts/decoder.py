@@ -21,7 +21,7 @@ from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Shar
 from transforms.memory import keep_freed_memory
 
 MEMORY_BYTES = 1 << 30
-STEP_CPU_S = 100
+STEP_CPU_S = 20
 BYTE_CPU_S, ROW_CPU_S = 1e-5, 2e-3
 """Processor time for one batch; and for all batches that much again, for each byte of input and each row found: a last
 net, tens of times above what the layouts' own limits let through. Those count work, as time is the machine's."""

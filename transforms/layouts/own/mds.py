@@ -7,14 +7,12 @@ objects are otherwise (`gps.lat` in an array `data`): they are read as `json` wi
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from transforms.layouts.base import FIELDS, WHOLE_ARRAY, OwnLayout, RawBatch, Units, with_heading
-from transforms.layouts.json_array import LOOK_BYTES, begins_array
+from transforms.layouts.json_array import LOOK_BYTES, array_of, begins_array
 from transforms.layouts.mapped.json import MESSAGE_BYTES, JsonRecords, documents_of_messages, read_document
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
-from transforms.layouts.snapshots import DAMAGE, batches_of_records
+from transforms.layouts.snapshots import batches_of_records
 from transforms.value import PER_UNIT
 
 COLUMNS: tuple[str, ...] = ("device_id", "timestamp", "location.lat", "location.lng", "location.speed")
@@ -48,7 +46,7 @@ class MdsTelemetry:
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         for payload in payloads:
-            records = _array_of(payload)
+            records = array_of(payload) if len(payload) <= MESSAGE_BYTES else None
             if records is not None:
                 yield from batches_of_records(records, self._paths)
             else:
@@ -63,12 +61,3 @@ LAYOUT = OwnLayout(
     known_by={"provider_id", *COLUMNS[:-1]},  # speeds may be missing
     records=(WHOLE_ARRAY, *PLACES),
 )
-
-
-def _array_of(payload: bytes) -> list[msgspec.Raw] | None:
-    if len(payload) > MESSAGE_BYTES:
-        return None
-    try:
-        return msgspec.json.decode(payload, type=list[msgspec.Raw])
-    except DAMAGE:
-        return None
