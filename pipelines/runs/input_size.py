@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from transforms.layouts import UnreadableFile
 from transforms.layouts.base import Layout, Share, SplitLayout
-from transforms.layouts.parquet_pages import footer_rows
+from transforms.layouts.decoder_process import read_apart
 
 SHARE_BYTES = 16 << 20
 """About the size of a share of a large file."""
@@ -47,17 +48,26 @@ def rows_about(paths: Sequence[str]) -> int | None:
         kind = os.path.splitext(path)[1].lower()
         try:
             if kind == ".parquet":
-                rows: float | None = footer_rows(path)
+                rows: float | None = _footer_rows(path)
             elif kind in _LINES:
                 rows = _lines(path, line_bytes.setdefault(kind, []))
             else:
                 return None
-        except OSError:
+        except (OSError, UnreadableFile):
             return None
         if rows is None:
             return None
         total += rows
     return round(total)
+
+
+def _footer_rows(path: str) -> float:
+    """Reads a footer, in a process apart as all that may be hostile. Raises UnreadableFile."""
+    from transforms.layouts.mapped.parquet import ParquetFooter
+
+    (batch,) = read_apart(ParquetFooter(), path)
+    rows: int = batch.table.column("rows")[0].as_py()
+    return max(rows, 0)
 
 
 def _lines(path: str, sizes: list[float]) -> float | None:

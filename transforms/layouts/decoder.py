@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
@@ -20,11 +21,13 @@ import pyarrow as pa
 from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, SplitLayout, UnreadableFile
 from transforms.memory import keep_freed_memory
 
-MEMORY_BYTES = 1 << 30
+MEMORY_BYTES, SPENT_BYTES = 1 << 30, 1 << 28
 STEP_CPU_S = 20
-BYTE_CPU_S, ROW_CPU_S = 1e-5, 2e-3
-"""Processor time for one batch; and for all batches that much again, for each byte of input and each row found: a last
-net, tens of times above what the layouts' own limits let through. Those count work, as time is the machine's."""
+BYTE_CPU_S, ROW_CPU_S = 1e-6, 2e-4
+"""Processor time for one batch; and for all batches that much again, for each byte of input and each row found: the
+last resort, ten times above what the slowest layout needs for honest rows. Those of a batch take half a second."""
+BATCH_BYTES = 256 << 20
+"""Most bytes of one batch, which whoever asked for it holds: of ids that are read they are a sixth."""
 
 
 class DecoderTask(NamedTuple):
@@ -50,11 +53,13 @@ class DecoderTask(NamedTuple):
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """What comes of one step; with a batch comes its table. text: why a file is unreadable. errno: of the system."""
+    """What comes of one step; with a batch comes its table. text: why a file is unreadable. is_spent: whether it left
+    so much behind in memory that the next one needs a new process. errno: of the system."""
 
     kind: Literal["batch", "end", "unreadable", "system"]
     refused: dict[str, int] = {}
     text: str = ""
+    is_spent: bool = False
     errno: int = 0
 
 
@@ -110,11 +115,17 @@ def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | N
             yield StepResult("batch", refused=batch.refused), batch.table
         yield StepResult("end"), None
     except UnreadableFile as error:
-        yield StepResult("unreadable", text=error.rule), None
+        yield _refusal(error.rule), None
     except OSError as error:
         yield StepResult("system", text=error.strerror or type(error).__name__, errno=error.errno or 0), None
     except Exception as error:  # noqa: BLE001 - whatever a decoder raises is about this one file or message
-        yield StepResult("unreadable", text=f"cannot be decoded ({type(error).__name__})"), None
+        yield _refusal(f"cannot be decoded ({type(error).__name__})"), None
+
+
+def _refusal(rule: str) -> StepResult:
+    """Looks at what damage has left behind: Arrow leaks what it was reading a damaged compressed file into."""
+    pages = int(Path("/proc/self/statm").read_text().split()[5])
+    return StepResult("unreadable", text=rule, is_spent=pages * resource.getpagesize() > SPENT_BYTES)
 
 
 def _within_time(work: DecoderTask) -> Iterator[RawBatch]:
@@ -127,12 +138,15 @@ def _within_time(work: DecoderTask) -> Iterator[RawBatch]:
         batch = next(batches, None)
         if batch is None:
             return
-        allowed += ROW_CPU_S * batch.table.num_rows
+        allowed += ROW_CPU_S * batch.rows
         yield batch
 
 
 def _check(table: pa.RecordBatch) -> None:
-    """Raises pa.ArrowInvalid for a column that would crash whoever looks at its values. Texts need not be UTF-8."""
+    """Raises UnreadableFile for a batch that is too big for whoever asked, and pa.ArrowInvalid for a column that would
+    crash who looks at its values. Texts need not be UTF-8."""
+    if table.nbytes > BATCH_BYTES:
+        raise UnreadableFile("", f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")
     for column in table.columns:
         if pa.types.is_dictionary(column.type):
             column = pa.DictionaryArray.from_arrays(column.indices, _as_bytes(column.dictionary))

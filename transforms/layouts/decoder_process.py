@@ -117,7 +117,7 @@ def _answers(work: DecoderTask) -> Iterator[RawBatch]:
             if batch is not None:
                 yield batch
                 continue
-            is_done = True
+            is_done = not answer.is_spent
             if answer.kind == "unreadable":
                 raise _Refusal(answer.text)
             if answer.kind == "system":

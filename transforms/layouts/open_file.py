@@ -1,5 +1,7 @@
 """Opens input files: plain, or compressed as their names say (.gz, .zst, .zip with one file inside)."""
 
+import errno
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -13,7 +15,9 @@ from transforms.layouts.base import UnreadableFile
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF16 = "the text is UTF-16: save it as UTF-8"
-_DAMAGE = (EOFError, zlib.error, zipfile.BadZipFile, pa.ArrowInvalid)
+_DAMAGE = (EOFError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowInvalid)
+_NO_ERRORS_OF_A_SYSTEM = (None, errno.EINVAL)
+"""What Arrow says of a stream that is cut short, and a zip that points before its beginning."""
 
 
 @contextmanager
@@ -25,9 +29,9 @@ def opened(path: str) -> Iterator[BinaryIO]:
         except _DAMAGE:
             raise _damaged(path) from None
         except OSError as error:
-            if error.errno is not None:
+            if error.errno not in _NO_ERRORS_OF_A_SYSTEM:
                 raise
-            raise _damaged(path) from None  # Arrow says so of a stream that is cut short
+            raise _damaged(path) from None
 
 
 @contextmanager

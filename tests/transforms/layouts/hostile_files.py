@@ -1,9 +1,9 @@
 """Damaged rows of each layout, and files made by hand that its writers would never write."""
 
 import io
-import json
 import zlib
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -22,7 +22,6 @@ from tests.transforms.inputs import (
     write_jsonl,
 )
 from transforms.layouts import FIXED, UnreadableFile
-from transforms.layouts.avro_blocks import read_blocks, read_header, write_long
 from transforms.layouts.json_array import array_of
 
 NAMES = ["csv", "jsonl", "iudx-lines", "iudx-array"]
@@ -126,6 +125,10 @@ def varint(value):
     return bytes([*out, value])
 
 
+def write_long(value):
+    return varint(value << 1)
+
+
 def avro_file(schema, blocks, codec=b"deflate"):
     """A container file made by hand. blocks: pairs of a claimed number of rows and the bytes of a block."""
     sync = b"s" * 16
@@ -146,11 +149,11 @@ def deflated(data):
 
 def write_coded(path, rows, types, codec):
     """As `write_avro`, of a codec for which fastavro wants other libraries too."""
-    write_avro(path, rows, types, "null")
-    with path.open("rb") as file:
-        header = read_header(str(path), file)
-        blocks = [(block.rows, _COMPRESS[codec](block.data)) for block in read_blocks(str(path), file, header)]
-    path.write_bytes(avro_file(json.dumps(header.schema).encode(), blocks, codec.encode()))
+    with open(write_avro(path, rows, types, "null"), "rb") as file:
+        blocks = [(block.num_records, block.bytes_.getvalue()) for block in fastavro.block_reader(file)]
+        file.seek(0)
+        schema = fastavro.reader(file).metadata["avro.schema"].encode()
+    path.write_bytes(avro_file(schema, [(rows, _COMPRESS[codec](data)) for rows, data in blocks], codec.encode()))
     return path
 
 

@@ -24,14 +24,14 @@ from tests.transforms.inputs import (
     write_jsonl,
     write_parquet,
 )
-from tests.transforms.layouts.hostile_files import avro_file, avro_schema, deflated
+from tests.transforms.layouts.hostile_files import avro_file, avro_schema, deflated, write_long
 from transforms.layouts import FIXED, UnreadableFile, decoder_process
 from transforms.layouts.base import RawBatch, raw_batch
 from transforms.layouts.decoder import MEMORY_BYTES
 from transforms.layouts.decoder_process import messages_apart, read_apart
 
 PATIENCE_S = 20
-TOO_FAR = "expands too far for the few vehicles and times in it"
+TOO_LONG = "cannot be decoded: it takes more than 1 s, far too long for what it holds"
 HOSTILE = Path(__file__).parent / "hostile"
 CRASHES = ("aborts.parquet", "index-beyond-dictionary.parquet", "record-of-itself.avro")
 ROWS = [good_row(i) for i in range(9)]
@@ -59,15 +59,22 @@ def test_a_file_that_crashed_its_decoder_is_refused_by_name_and_the_next_one_is_
     assert sum(batch.rows for batch in read_apart(mapped("avro"), good_avro(tmp_path))) == len(ROWS)
 
 
-def test_a_file_that_hung_its_decoder_is_refused_by_its_count_of_values():
-    assert refusal(mapped("avro"), HOSTILE / "nested-nulls.avro") == "has rows of more than 65,536 values"
+def test_a_file_that_hangs_its_decoder_is_ended_by_the_limit_of_processor_time(monkeypatch, tmp_path):
+    monkeypatch.setattr(decoder_process, "STEP_CPU_S", 1)
+    assert refusal(mapped("avro"), HOSTILE / "nested-nulls.avro") == TOO_LONG
+    assert refusal(mapped("avro"), endless_arrays(tmp_path / "a")) == TOO_LONG
+    assert sum(batch.rows for batch in read_apart(mapped("avro"), good_avro(tmp_path))) == len(ROWS)
 
 
-def test_a_small_avro_file_of_millions_of_rows_is_refused(tmp_path):
-    rows = 2 << 20
-    (tmp_path / "a").write_bytes(avro_file(avro_schema(), [(rows, deflated(bytes(5 * rows)))]))
-    assert (tmp_path / "a").stat().st_size < 20_000
-    assert refusal(mapped("avro"), tmp_path / "a") == TOO_FAR
+def endless_arrays(path):
+    """A row with an array of a quintillion values that take no bytes."""
+    endless = '{"name":"x","type":{"type":"array","items":{"type":"record","name":"e","fields":[]}}}'
+    path.write_bytes(avro_file(avro_schema(endless), [(1, deflated(bytes(5) + write_long(10**18)))]))
+    return path
+
+
+def test_a_batch_that_would_be_too_big_for_who_asked_is_refused(tmp_path):
+    assert refusal(Wide(), tmp_path) == "300 rows take more than 256 MiB"
 
 
 @pytest.mark.slow  # 4 s of processor time
@@ -244,6 +251,12 @@ class Fragile(Pid):
             while payload == b"hang":
                 pass
             yield saying(payload.decode())
+
+
+class Wide(Pid):
+    def read(self, _path):
+        narrow, wide = saying("", 300).table, pa.repeat("x" * 1_000_000, 300)
+        yield RawBatch(300, narrow.set_column(0, "vehicle", wide), {})
 
 
 class Long(Pid):

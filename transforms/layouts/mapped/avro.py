@@ -1,24 +1,24 @@
-"""Avro object container files: every block is measured first, then fastavro decodes the needed fields."""
+"""Avro object container files: fastavro decodes the needed fields, of blocks and files of bounded size."""
 
-import io
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, BinaryIO
 
 import fastavro
 import pyarrow as pa
+from fastavro.read import BLOCK_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 
-from transforms.layouts.avro_blocks import AvroBlock, Header, container, read_blocks, read_header
-from transforms.layouts.avro_work import SchemaSize, Work, shape
 from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile, without_zone
 from transforms.layouts.records import typed_batch
 
-DECODE_BYTES = 2 << 20
+BLOCK_BYTES, FILE_ROWS = 64 << 20, 1 << 26
+"""Most bytes of a block before it is compressed, and most rows of a file, which may take no bytes."""
 DECODE_ROWS = 65_536
 
 _PLAIN = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
@@ -27,7 +27,7 @@ _MIXED = "mixed"
 _LOCAL = {f"local-{name}": pa.timestamp(unit) for name, unit in _UNITS.items()}
 _ARROW_TIMES = {name: pa.timestamp(unit, "UTC") for name, unit in _UNITS.items()} | _LOCAL
 _DAMAGE = (
-    ValueError,  # with Truncated, JSON and Unicode errors
+    ValueError,  # with errors of JSON, Unicode and Arrow
     zlib.error,
     struct.error,
     EOFError,
@@ -36,6 +36,7 @@ _DAMAGE = (
     AttributeError,
     OverflowError,
     RecursionError,
+    OSError,  # of Arrow; the file is open already
     SchemaParseException,
     UnknownType,
 )
@@ -47,11 +48,9 @@ class AvroTable(MappedLayout):
     def read(self, path: str) -> Iterator[RawBatch]:
         with open(path, "rb") as file:
             try:
-                header = read_header(path, file)
-                plan = _plan(path, header, self)
-                work = Work(path, plan.shape)
-                for blocks in _gathered(read_blocks(path, file, header)):
-                    yield from _decode(plan, blocks, work)
+                yield from _batches(path, file, self)
+            except _TooBig:
+                raise UnreadableFile(path, f"a block expands to more than {BLOCK_BYTES >> 20} MiB") from None
             except _DAMAGE:
                 raise UnreadableFile(path, "not an Avro file that can be decoded") from None
 
@@ -59,38 +58,109 @@ class AvroTable(MappedLayout):
 LAYOUT = AvroTable
 
 
+# --- codecs: a block's bytes, of one that expands too far the first BLOCK_BYTES + 1 -------------------------------
+
+
+class _TooBig(Exception):
+    """A block expands to more than BLOCK_BYTES."""
+
+
+def _inflated(data: bytes) -> bytes:
+    return zlib.decompressobj(-15).decompress(data, BLOCK_BYTES + 1)
+
+
+def _from_snappy(data: bytes) -> bytes:
+    """Expands Snappy: the first number says how long that is, the last four bytes are a checksum of it."""
+    signed: Any = fastavro.schemaless_reader(BytesIO(data), "long")
+    size = (signed << 1) ^ (signed >> 63)  # the same bytes, of a number that has no sign
+    if size > BLOCK_BYTES:
+        raise _TooBig
+    expanded: bytes = pa.decompress(data[:-4], size, "snappy", asbytes=True)
+    if zlib.crc32(expanded).to_bytes(4, "big") != data[-4:]:
+        raise ValueError
+    return expanded
+
+
+def _from_zstandard(data: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+        expanded: bytes = stream.read_buffer(BLOCK_BYTES + 1).to_pybytes()  # read() would leak where it fails
+    return expanded
+
+
+_EXPAND: dict[str, Callable[[bytes], bytes]] = {
+    "null": bytes,
+    "deflate": _inflated,
+    "snappy": _from_snappy,
+    "zstandard": _from_zstandard,
+}
+
+
+def _block_reader(expand: Callable[[bytes], bytes]) -> Callable[[BinaryIO], BytesIO]:
+    def read_block(file: BinaryIO) -> BytesIO:
+        block: Any = fastavro.schemaless_reader(file, "bytes")
+        data = expand(block)
+        if len(data) > BLOCK_BYTES:
+            raise _TooBig
+        return BytesIO(data)
+
+    return read_block
+
+
+BLOCK_READERS.update({codec: _block_reader(expand) for codec, expand in _EXPAND.items()})
+"""fastavro's own ones expand without bound, and want further libraries for two of these codecs."""
+
+
+# --- records --------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class _Plan:
-    """header, wanted: the file's schema and the needed part of it, both without logical types.
+    """wanted: the needed part of the file's schema, without logical types.
 
     wanted: None where a union holds both texts and bytes, which fastavro would turn into one another, and raise for
     all rows where it cannot. types: for each of the fields the Arrow type that its values all have; None where they are
     numbers, _MIXED where each value has its own, texts among them.
     """
 
-    header: Header
     wanted: Any
     columns: tuple[str, ...]
     fields: tuple[str, ...]
     types: tuple[Any, ...]
-    shape: SchemaSize
 
 
-def _plan(path: str, header: Header, table: AvroTable) -> _Plan:
-    if not isinstance(header.schema, dict) or header.schema.get("type") != "record":
+def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
+    head = fastavro.reader(file, "null")  # with a schema asked for, a bad default stops nothing
+    if head.codec not in _EXPAND:
+        named = head.codec if head.codec in BLOCK_READERS else "that is unknown"
+        raise UnreadableFile(path, f"codec {named}: only {', '.join(_EXPAND)} are read")
+    plan = _plan(path, head.writer_schema, table)
+    file.seek(0)
+    reader = fastavro.reader(file, plan.wanted, handle_unicode_errors="surrogateescape")
+    _strip(reader.writer_schema)
+    needed: Callable[[Any], Any] = itemgetter(*plan.columns)
+    count = 0
+    while rows := list(map(needed, islice(reader, DECODE_ROWS))):
+        count += len(rows)
+        if count > FILE_ROWS:
+            raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
+        yield _batch(rows if plan.wanted else [tuple(map(_as_text, row)) for row in rows], plan)
+
+
+def _plan(path: str, schema: Any, table: AvroTable) -> _Plan:
+    if not isinstance(schema, dict) or schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
     columns, names, zone = table.columns, table.fields, table.units.zone
-    fields = {field["name"]: field["type"] for field in header.schema["fields"]}
+    fields = {field["name"]: field["type"] for field in schema["fields"]}
     for column in columns:
         if column not in fields:
             raise UnreadableFile(path, f"column {column!r} is missing")
     pairs = zip(names, columns, strict=True)
     types = tuple(_arrow_type(path, column, fields[column], name == "time", zone) for name, column in pairs)
-    stripped = _stripped(header.schema)
-    size = shape(path, fastavro.parse_schema(stripped))
-    needed = [field for field in stripped["fields"] if field["name"] in columns]
-    wanted = None if any(_is_text_or_bytes(field["type"]) for field in needed) else {**stripped, "fields": needed}
-    return _Plan(header._replace(schema=stripped), wanted, columns, names, types, size)
+    _strip(schema)
+    needed = [{"name": name, "type": kind} for name, kind in fields.items() if name in columns]
+    is_mixed = any(_is_text_or_bytes(field["type"]) for field in needed)
+    wanted = None if is_mixed else {"type": "record", "name": schema["name"], "fields": needed}
+    return _Plan(wanted, columns, names, types)
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
@@ -125,38 +195,12 @@ def _branches(kind: Any) -> list[Any]:
     return kind if isinstance(kind, list) else [kind]
 
 
-def _stripped(schema: Any) -> Any:
+def _strip(schema: Any) -> None:
     """Strips logical types, so that one value outside the years of a datetime cannot stop a file."""
-    if isinstance(schema, list):
-        return [_stripped(part) for part in schema]
     if isinstance(schema, dict):
-        return {name: _stripped(part) for name, part in schema.items() if name not in ("logicalType", "default")}
-    return schema
-
-
-def _gathered(blocks: Iterator[AvroBlock]) -> Iterator[list[AvroBlock]]:
-    """Gathers small blocks, so that the schema is not read again for each."""
-    held: list[AvroBlock] = []
-    size = 0
-    for block in blocks:
-        held.append(block)
-        size += len(block.data)
-        if size >= DECODE_BYTES:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
-
-
-def _decode(plan: _Plan, blocks: list[AvroBlock], work: Work) -> Iterator[RawBatch]:
-    work.begin(blocks)
-    reader = fastavro.reader(
-        io.BytesIO(container(plan.header, blocks)), plan.wanted, handle_unicode_errors="surrogateescape"
-    )
-    needed: Callable[[Any], Any] = itemgetter(*plan.columns)
-    while rows := list(map(needed, islice(reader, DECODE_ROWS))):
-        work.add(rows)
-        yield _batch(rows if plan.wanted else [tuple(map(_as_text, row)) for row in rows], plan)
+        schema.pop("logicalType", None)
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _strip(part)
 
 
 def _batch(rows: list[tuple[Any, ...]], plan: _Plan) -> RawBatch:
