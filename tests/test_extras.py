@@ -25,7 +25,6 @@ IMPORTED = {
     "apache-beam[aws]": "boto3",
     "apache-beam[gcp]": "google.cloud",
     "mapbox-vector-tile": "mapbox_vector_tile",
-    "shapely": "shapely",
     "starlette": "starlette",
     "uvicorn": "uvicorn",
 }

@@ -13,7 +13,6 @@ EXTRA_OF: Mapping[str, str] = {
     "PIL": "lab",
     "prometheus_client": "flink",
     "psycopg": "postgres",
-    "shapely": "publish",
     "starlette": "publish",
     "uvicorn": "publish",
 }
@@ -37,18 +36,11 @@ def missing(error: Exception) -> MissingExtra | None:
     return None if name is None else MissingExtra(f"{name} is not installed: {advice(EXTRA_OF[name])}", name=name)
 
 
-def lacking(package: str) -> MissingExtra | None:
-    """Says which extra brings a package of EXTRA_OF that is not installed; None where it is."""
-    if find_spec(package) is not None:
-        return None
-    return MissingExtra(f"{package} is not installed: {advice(EXTRA_OF[package])}", name=package)
-
-
 def require(package: str) -> None:
     """Raises MissingExtra where a package of EXTRA_OF is not installed: before anything is spent, not when it is used.
 
     Example:
         >>> require("matplotlib")
     """
-    if error := lacking(package):
-        raise error
+    if find_spec(package) is None:
+        raise MissingExtra(f"{package} is not installed: {advice(EXTRA_OF[package])}", name=package)

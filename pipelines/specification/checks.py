@@ -33,7 +33,6 @@ from pipelines.specification.places import PlacesAsked, PlacesTable, places_aske
 from pipelines.specification.values import AccountTerms, Cells, ChosenKind, Input, Privacy
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
-from transforms.extras import require
 from transforms.layouts import layout
 from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
@@ -268,14 +267,10 @@ def places_of(document: Document, region: tuple[int, ...], folder: Path, progres
     need(table.buffer_m is None or table.file is not None, "places.buffer_m", rule, table.buffer_m)
     try:
         content = None if table.file is None else msgspec.json.decode(read_text(folder / table.file, REGION_BYTES))
-        if table.file is not None:
-            require("shapely")
         visits = None if table.visits is None else _read_visits(folder / table.visits)
         return places_asked(table, region, content, visits, progress)
     except OSError as error:
         raise SpecificationError(f"places.file: {error.strerror}: {shortened(repr(table.file))}") from None
-    except ModuleNotFoundError as error:
-        raise SpecificationError(f"places.file: {error}") from None
     except RecursionError:
         raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
     except msgspec.MsgspecError as error:

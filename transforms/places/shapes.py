@@ -42,8 +42,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     A feature is an area, or a line with all that lies within `buffer_m` of it (or of its own property buffer_m). Each
     needs a property `name` of its own. What lies in several belongs to the nearest, and to the one that is first
     in the file where two are equally near. A line with the property `directed` is of vehicles that drive along it, in
-    the order of its positions: see `directions.shared`. Raises ValueError, which names the feature, and
-    ModuleNotFoundError without shapely.
+    the order of its positions: see `directions.shared`. Raises ValueError, which names the feature.
     """
     features, names, fine_cells, main = _parts(document, region, buffer_m, report)
     for name in _lacking(names, main):

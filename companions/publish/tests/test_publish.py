@@ -9,14 +9,12 @@ import shutil
 import sqlite3
 from functools import partial
 
-import h3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shapely
 import shapely.geometry
 
-from hatstream_publish.edition.tables import wkb
 from hatstream_publish.pages.places import NamedPlaces
 from hatstream_publish.pages.usable import published
 from pipelines.account.cost import periods_in
@@ -243,16 +241,6 @@ def test_what_only_the_area_or_day_tells_is_published_as_the_area_s_or_day_s():
     ]
     whole = published(table, NamedPlaces(), everything=True).to_pylist()
     assert [row["own_value"] for row in whole] == [30.0, 30.0, 12.0, 9.0, None]
-
-
-def test_a_shape_s_binary_is_what_simple_features_says():
-    ring = [list(reversed(corner)) for corner in h3.cell_to_boundary(CELLS[0])]
-    ring.append(ring[0])
-    binary = wkb("MultiPolygon", [[ring], [ring]])
-    assert len(binary) == 9 + 2 * (9 + 4 + 16 * len(ring))
-    assert wkb("LineString", [[1.0, 2.0], [3.0, 4.0]]).hex() == (
-        "010200000002000000000000000000f03f000000000000004000000000000008400000000000001040"
-    )
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,10 @@ def bombs(folder):
         yield path.name, mapped(path.suffix[1:]), path.read_bytes()
 
 
+READ = {"zeros.csv.gz": len(ROWS) + 1, "footer.parquet": 100}
+"""Rows of files whose excess is passed over: a line that is too long, rows beyond those that the footer says."""
+
+
 @pytest.mark.slow  # 2 min
 def test_each_file_made_to_cost_much_ends_at_a_limit_and_the_next_one_is_read(tmp_path):
     good = tmp_path / "good.avro"
@@ -190,5 +194,5 @@ def test_each_file_made_to_cost_much_ends_at_a_limit_and_the_next_one_is_read(tm
     for name, source, data in bombs(tmp_path):
         (tmp_path / name).write_bytes(data)
         found = outcome(source, tmp_path / name)
-        assert isinstance(found, str) or name == "zeros.csv.gz", (name, found)
+        assert isinstance(found, str) or found == READ.get(name), (name, found)
         assert outcome(mapped("avro"), good) == len(ROWS), name

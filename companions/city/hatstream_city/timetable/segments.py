@@ -52,7 +52,7 @@ def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], 
     stops.
 
     Where several run along one street, the shorter ones stay. Raises InputError for a feed without any, or of lines
-    that are too long or too detailed, and ModuleNotFoundError without shapely.
+    that are too long or too detailed.
     """
     segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
     ways = [_ways(segment, directed=directed) for segment in segments]

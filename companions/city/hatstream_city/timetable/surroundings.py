@@ -10,6 +10,7 @@ import h3
 import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow.compute as pc
+import shapely
 
 from hatstream_city.timetable.gtfs import Gtfs
 from hatstream_city.timetable.positions import EARTH_M, Floats, Int64s, cells_at, distance_m
@@ -132,10 +133,9 @@ def ground_document(feed: Gtfs) -> dict[str, Any]:
 def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> Feature | None:
     rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
     lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
-    kept = simplified(lat, lon)
-    if kept.size < 2:
+    if lat.size < 2:
         return None
-    positions = np.round(np.column_stack([lon[kept], lat[kept]]), 5).tolist()
+    positions = np.round(simplified(np.column_stack([lon, lat])), 5).tolist()
     return {
         "type": "Feature",
         "geometry": {"type": "LineString", "coordinates": positions},
@@ -143,26 +143,9 @@ def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> Feature | Non
     }
 
 
-def simplified(lat: Floats, lon: Floats) -> Int64s:
-    """Chooses the positions of a line to keep, so that it moves by at most SIMPLE_M.
-
-    Source: Douglas and Peucker, Algorithms for the reduction of the number of points, 1973.
-    """
-    x = np.radians(lon) * math.cos(math.radians(float(lat.mean()))) * EARTH_M if lat.size else lon
-    y = np.radians(lat) * EARTH_M
-    kept = np.zeros(lat.size, np.bool_)
-    todo = [(0, lat.size - 1)] if lat.size else []
-    while todo:
-        first, last = todo.pop()
-        kept[[first, last]] = True
-        if last - first < 2:
-            continue
-        across = np.array([x[last] - x[first], y[last] - y[first]])
-        length = float(np.hypot(*across)) or 1.0
-        dx, dy = x[first + 1 : last] - x[first], y[first + 1 : last] - y[first]
-        along = np.clip((dx * across[0] + dy * across[1]) / length**2, 0, 1)
-        far = np.hypot(dx - along * across[0], dy - along * across[1])
-        worst = int(far.argmax())
-        if far[worst] > SIMPLE_M:
-            todo += [(first, first + 1 + worst), (first + 1 + worst, last)]
-    return np.flatnonzero(kept)
+def simplified(degrees: Floats) -> Floats:
+    """Simplifies a line of longitudes and latitudes, so that it moves by at most SIMPLE_M."""
+    scale = np.radians([math.cos(math.radians(float(degrees[:, 1].mean()))), 1.0]) * EARTH_M
+    line = shapely.simplify(shapely.linestrings(degrees * scale), SIMPLE_M, preserve_topology=False)
+    positions: Floats = shapely.get_coordinates(line) / scale
+    return positions

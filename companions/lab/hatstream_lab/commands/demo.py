@@ -17,7 +17,6 @@ from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import answer, console, json_option, progress_bars
 from pipelines.commands.terminal import table_of
 from pipelines.input_files import InputFiles
-from transforms.extras import lacking
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,7 +118,7 @@ def _draw(tables: Mapping[str, pa.Table], output: Path, guarantee: str) -> int:
 
 def _say_more(out: Console, errors: StreetErrors | None, agreement: Agreement) -> None:
     out.print(
-        f"Its streets are left out: {lacking('shapely') or 'its specification was drafted without them'}"
+        "Its streets are left out: its specification was drafted without them"
         if errors is None
         else f"{errors.streets} streets: what is usual on them, of all days together, is missed by {errors.learned:.1f}"
         f" km/h by reports; one value for all of them, their true mean, misses by {errors.constant:.1f} km/h."
@@ -167,7 +166,7 @@ def _specification(out: Console, output: Path, fleet: MadeUpFleet) -> Specificat
     if not path.exists():
         made = draft(output / SAMPLE, adds_and_removes=True, timetable=timetable, stem=path.stem)
         document = json.dumps(streets(fleet)).encode()
-        toml = made.toml + ("" if lacking("shapely") else _PLACES)
+        toml = made.toml + _PLACES
         for name, content in (*made.files.items(), (STREETS, document), (path.name, toml.encode())):
             (output / name).write_bytes(content)
     out.print(

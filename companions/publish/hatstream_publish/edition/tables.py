@@ -1,14 +1,15 @@
 """Tables of a published folder as GeoParquet."""
 
 import io
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+import shapely
+import shapely.geometry
 
 from hatstream.api import Specification
 from hatstream_publish.edition.dictionary import ColumnEntry, columns_of
@@ -50,26 +51,10 @@ def _geo(shapes: Mapping[str, DrawnShape | None]) -> dict[str, Any]:
     return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}
 
 
-# --- well-known binary --------------------------------------------------------------------------------------------
-
-_WKB = {"Point": 1, "LineString": 2, "Polygon": 3, "MultiPoint": 4, "MultiLineString": 5, "MultiPolygon": 6}
-
-
 def _wkb(shape: DrawnShape | None) -> bytes | None:
-    return None if shape is None else wkb(shape.geometry["type"], shape.geometry["coordinates"])
-
-
-def wkb(kind: str, coordinates: Any) -> bytes:
-    """Writes GeoJSON's lines and polygons as ISO WKB, little-endian. Source: OGC 06-103r4, section 8."""
-    head = struct.pack("<BI", 1, _WKB[kind])
-    if kind == "LineString":
-        return head + _positions(coordinates)
-    if kind == "Polygon":
-        return head + struct.pack("<I", len(coordinates)) + b"".join(map(_positions, coordinates))
-    parts = [wkb(kind.removeprefix("Multi"), part) for part in coordinates]
-    return head + struct.pack("<I", len(parts)) + b"".join(parts)
-
-
-def _positions(positions: Sequence[Sequence[float]]) -> bytes:
-    flat = [float(number) for position in positions for number in position[:2]]
-    return struct.pack(f"<I{len(flat)}d", len(positions), *flat)
+    """Writes a shape as ISO WKB, little-endian, without heights. Source: OGC 06-103r4, section 8."""
+    if shape is None:
+        return None
+    flat = shapely.force_2d(shapely.geometry.shape(shape.geometry))
+    binary: bytes = shapely.to_wkb(flat, byte_order=1, flavor="iso")
+    return binary
