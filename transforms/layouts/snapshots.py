@@ -1,4 +1,4 @@
-"""JSON documents that hold their records in an array somewhere inside, as snapshots of all vehicles do."""
+"""JSON that is an array of records, or a document with one somewhere inside, as snapshots of all vehicles are."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -6,13 +6,46 @@ from typing import Any
 
 import msgspec
 
-from transforms.layouts.base import RawBatch
+from transforms.layouts.base import RawBatch, UnreadableFile
 from transforms.layouts.lines import BOM
 from transforms.layouts.records import Path, Paths, table_of_records
 
 BATCH_RECORDS = 16_384
+ARRAY_BYTES, LOOK_BYTES = 256 << 20, 1 << 17
 
 DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def begins_array(start: bytes) -> bool:
+    """Says whether a file that starts so, with LOOK_BYTES at most, is one array; else it is lines.
+
+    A line that is a whole array, before one with an object, is a bad record of its own: it decides nothing for others.
+    """
+    text = start.removeprefix(BOM).lstrip(b" \t\r\n")
+    if not text.startswith(b"["):
+        return False
+    for line in map(bytes.strip, text.split(b"\n")):
+        if line.startswith(b"{"):
+            return False
+        if line.startswith(b"[") and array_of(line) is None:
+            return True
+    return True
+
+
+def array_of(text: bytes) -> list[msgspec.Raw] | None:
+    """Finds the elements of an array; None where the text is another one, or damaged. They are not decoded yet."""
+    try:
+        return msgspec.json.decode(text, type=list[msgspec.Raw])
+    except DAMAGE:
+        return None
+
+
+def read_array(path: str, data: bytes, paths: Paths) -> Iterator[RawBatch]:
+    """Reads an array's elements in batches. Raises UnreadableFile for one that is damaged or cut short."""
+    elements = array_of(data)
+    if elements is None:
+        raise UnreadableFile(path, "a JSON array that is damaged or cut short")
+    yield from batches_of_records(elements, paths)
 
 
 class NoSnapshot(ValueError):

@@ -81,26 +81,11 @@ def test_hostile_documents_are_refused_and_open_nothing(tmp_path, name):
     assert (poisoned.refused, good.rows) == ({"malformed": 1}, 40)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"<a>" * 100, "nested too deeply"),
-        (b"<a " + b"x" * (3 << 20), "a tag or comment"),
-        (b"<a><!--" + b"x" * (3 << 20) + b"--></a>", "a tag or comment"),
-        (b"<a>" + b"<b/>" * 5_000_000, "elements"),
-        (b"<a>" + b"x" * (130 << 20), "MiB"),
-    ],
-    ids=["deep", "a tag", "a comment", "elements", "bytes"],
-)
-def test_limits_count_work(tmp_path, content, words, monkeypatch):
-    if words == "elements":
-        monkeypatch.setattr(siri_vm, "FEED_ELEMENTS", 10_000)
-        content = content[:60_000]
-    if words == "MiB":
-        monkeypatch.setattr(siri_vm, "FEED_BYTES", 1 << 20)
-        content = content[: 3 << 20]
+def test_a_document_of_too_many_bytes_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(siri_vm, "FEED_BYTES", 1 << 20)
+    content = b"<a>" + b"x" * (2 << 20)
     (tmp_path / "a.xml").write_bytes(content)
-    with pytest.raises(UnreadableFile, match=words):
+    with pytest.raises(UnreadableFile, match="MiB"):
         list(SIRI.read(str(tmp_path / "a.xml")))
     (batch,) = SIRI.from_messages([content])
     assert batch.refused == {"too-long": 1}

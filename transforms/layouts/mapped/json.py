@@ -5,12 +5,19 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile
-from transforms.layouts.json_array import ARRAY_BYTES, LOOK_BYTES, begins_array, read_array
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.open_file import opened, opened_text
 from transforms.layouts.records import Path, Paths, refuse_indexed_objects
-from transforms.layouts.snapshots import NoSnapshot, batches_of_snapshot, batches_of_snapshots
+from transforms.layouts.snapshots import (
+    ARRAY_BYTES,
+    LOOK_BYTES,
+    NoSnapshot,
+    batches_of_snapshot,
+    batches_of_snapshots,
+    begins_array,
+    read_array,
+)
 
 MESSAGE_BYTES = 64 << 20
 
