@@ -1,4 +1,4 @@
-"""The same promise by PipelineDP 0.3.1 and by hatstream, on days of telemetry: how far from the true mean speeds.
+"""Guards the README's first table: the same promise by PipelineDP 0.3.1 and by hatstream, on days of telemetry.
 
 `make compare`, or .venv/bin/python -m benchmarks.compare --data '../shared/data/capmetro/*.csv' --spec docs/austin.toml
 
@@ -14,23 +14,20 @@ import subprocess
 import sys
 import tempfile
 import venv
-from fractions import Fraction
 from pathlib import Path
 
 import click
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from rich.table import Table
 
-from dpops.learning import Status
-from dpops.noise import Noise
-from hatstream_lab.evaluation.feed import Feed
-from hatstream_lab.evaluation.learned import recipe_for, simulate
-from hatstream_lab.evaluation.truth import TrueCity, read_city
-from pipelines.commands.options import console, progress_bars
+from hatstream.api import console, progress_bars, release_days
+from hatstream_lab.evaluation.days import DELTA, Days, read_days
+from hatstream_lab.evaluation.experiment import Experiment, Mean, Row, Table
+from hatstream_lab.evaluation.released import HAT_KEYS, beside, constant_rows, hat_truth
 
-EPSILON, DELTA, RUNS = Fraction("2.64"), Fraction(1, 10**6), 3
+EPSILON, RUNS = "2.64", 3
 ENVIRONMENT = Path("build/pipelinedp")
 PACKAGES = ("pipeline-dp==0.3.1", "python-dp==1.1.5", "numpy==2.4.6", "scipy==1.17.1", "dill==0.4.1", "pyarrow>=18")
 CLASSES = {
@@ -38,8 +35,6 @@ CLASSES = {
     "10 to 29 vehicles": (10, 30),
     "30 and more": (30, np.inf),
 }
-Values = list[np.ndarray]
-"""Of each day, (cells, slots), nan where nothing is published."""
 
 
 def python_of(folder: Path) -> Path:
@@ -53,50 +48,52 @@ def python_of(folder: Path) -> Path:
     return python
 
 
-def by_pipelinedp(city: TrueCity) -> tuple[Values, str]:
-    """The best of its bounds by the error over all HATs; and which these are."""
+def by_pipelinedp(days: Days) -> dict[str, pa.Table]:
+    """What it releases by each of its bounds that are tried."""
     side = Path(__file__).with_name("compare_side.py")
+    slots = int(pc.max(days.counted["slot"]).as_py()) + 1
     with tempfile.TemporaryDirectory() as folder:
-        paths = [str(_written(city, index, Path(folder))) for index in range(len(city.days))]
-        command = [str(python_of(ENVIRONMENT)), str(side), str(EPSILON.numerator / EPSILON.denominator), *paths]
+        paths = [str(_written(days, day, slots, Path(folder))) for day in days.names]
+        command = [str(python_of(ENVIRONMENT)), str(side), EPSILON, *paths]
         results = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    tried = {
-        bounds: [np.array(values).reshape(day.means.shape) for values, day in zip(days, city.days, strict=True)]
-        for bounds, days in results.items()
-    }
-    best = min(tried, key=lambda bounds: error(city, tried[bounds], (1, np.inf)) or np.inf)
-    return tried[best], best
+    keys = [(cell, slot) for cell in days.region for slot in range(slots)]
+    cells, numbers = zip(*keys, strict=True)
+    tables = {}
+    for bounds, values in results.items():
+        of_days = [
+            pa.table(
+                {"period": [day] * len(keys), "slot": numbers, "cell": cells, "value": pa.array(of_day, pa.float64())}
+            )
+            for day, of_day in zip(days.names, values, strict=True)
+        ]
+        tables[bounds] = pa.concat_tables(of_days)
+    return tables
 
 
-def _written(city: TrueCity, index: int, folder: Path) -> Path:
-    """A row a report: its vehicle, its HAT, and the mean of its vehicle's reports there."""
-    day, grid = city.days[index], float(city.grid.step)
-    rows = day.rows
-    many = rows.reports
-    hat = rows.cell * day.means.shape[1] + rows.slot
-    columns = {"vehicle": rows.vehicle, "hat": hat, "kmh": rows.total / rows.reports * grid}
-    path = folder / f"{index}.parquet"
-    metadata = {"hats": str(day.means.size)}
+def _written(days: Days, day: str, slots: int, folder: Path) -> Path:
+    """Writes a row a report: its vehicle, its HAT, and the mean of its vehicle's reports there."""
+    rows = days.counted.filter(pc.equal(days.counted["period"], day))
+    many = rows["reports"].to_numpy()
+    cell = pc.index_in(rows["cell"], pa.array(days.region)).to_numpy()
+    kmh = rows["sums"].to_numpy() / many * days.step_kmh
+    columns = {"vehicle": rows["vehicle"].to_numpy(), "hat": cell * slots + rows["slot"].to_numpy(), "kmh": kmh}
+    metadata = {"hats": str(len(days.region) * slots)}
     table = pa.table({name: np.repeat(column, many) for name, column in columns.items()}, metadata=metadata)
+    path = folder / f"{day}.parquet"
     pq.write_table(table, path)
     return path
 
 
-def by_hatstream(city: TrueCity) -> list[Values]:
-    """Each day from its own and earlier releases, RUNS times; nan where a day is held back."""
-    recipe = recipe_for(city, "gaussian", EPSILON, DELTA)
-    runs = [simulate(city, recipe, Noise()) for _ in range(RUNS)]
-    return [[np.where(day.status == Status.HELD_BACK, np.nan, day.values) for day in run.causal] for run in runs]
-
-
-def error(city: TrueCity, values: Values, vehicles: tuple[float, float]) -> float | None:
-    """Mean absolute error over HATs with so many vehicles for which there is a value, km/h."""
-    errors = []
-    for day, released in zip(city.days, values, strict=True):
-        there = (day.reports > 0) & (day.vehicles >= vehicles[0]) & (day.vehicles < vehicles[1]) & ~np.isnan(released)
-        errors.append(np.abs(released - day.means)[there])
-    joined = np.concatenate(errors)
-    return float(joined.mean()) if joined.size else None
+def errors(days: Days, released: pa.Table, name: str) -> Row:
+    """Measures errors over HATs of so many vehicles for which there is a value, km/h."""
+    hats = beside(released.select([*HAT_KEYS, "value"]), hat_truth(days))
+    error, vehicles = np.abs(hats["value"] - hats["truth"]), hats["vehicles"]
+    shown = {
+        label: Mean.of(error[(vehicles >= least) & (vehicles < most) & ~np.isnan(error)])
+        for label, (least, most) in CLASSES.items()
+    }
+    held_back = [np.isnan(error[hats["period"] == day]).all() for day in days.names]
+    return {"": name, **shown, "days held back": Mean.of(held_back)}
 
 
 @click.command()
@@ -105,27 +102,25 @@ def error(city: TrueCity, values: Values, vehicles: tuple[float, float]) -> floa
 def compare(data: str, spec: Path) -> None:
     """Print the first table of the README."""
     with progress_bars(quiet=False) as bars:
-        city = read_city(Feed.of(data, spec, None), bars)
-    theirs, bounds = by_pipelinedp(city)
-    ours = by_hatstream(city)
-    constant = [np.full(day.means.shape, city.mean_kmh) for day in city.days]
-    table = Table(title=f"Mean absolute error, km/h; {len(city.days)} days, {len(city.region):,} hexagons")
-    table.title_justify = "left"
-    for name in ("", *CLASSES):
-        table.add_column(name, justify="right" if name else "left")
-    for name, runs in (
-        (f"PipelineDP 0.3.1 ({bounds})", [theirs]),
-        ("the city's true mean (not private)", [constant]),
-        ("hatstream", ours),
-    ):
-        shown = []
-        for vehicles in CLASSES.values():
-            errors_known = [missed for values in runs if (missed := error(city, values, vehicles)) is not None]
-            shown.append(f"{np.mean(errors_known):.1f}" if errors_known else "-")
-        table.add_row(name, *shown)
-    console().print(table)
-    held = np.mean([np.isnan(day).all() for values in ours for day in values])
-    console().print(f"hatstream: {RUNS} runs; {held:.0%} of the days were held back and count nowhere.")
+        days = read_days(data, spec, None, bars)
+    ours = days.spec(EPSILON, DELTA)
+    first = next(iter(CLASSES))
+    theirs = Experiment(
+        days, list(by_pipelinedp(days).items()), lambda days, tried, _: [errors(days, tried[1], tried[0])]
+    )
+    best = min(theirs.table(1).rows, key=lambda row: row[first] or np.inf)
+    best[""] = f"PipelineDP 0.3.1 ({best['']})"
+    constant = [errors(days, constant_rows(days), "the city's true mean (not private)")]
+    bar = Experiment(days, [None], lambda _days, _setting, _run: constant).table(1)
+    hatstream = Experiment(
+        days,
+        [ours],
+        lambda days, spec, run: [errors(days, release_days(spec, days.counted, seed=run)["hats"], "hatstream")],
+    ).table(RUNS)
+    table = Table([best, *bar.rows, *hatstream.rows])
+    names = {name: name for name in (*CLASSES, "days held back")}
+    title = f"Mean absolute error, km/h; {len(days.names)} days, {len(days.region):,} hexagons; {RUNS} runs"
+    console().print(table.show(title, "Days that are held back count nowhere.", ("",), names))
 
 
 if __name__ == "__main__":

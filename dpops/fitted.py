@@ -1,11 +1,11 @@
 """Every number that was fitted or guessed and not learned: where it comes from, and what it does.
 
 What releases of an account say moves most of what is made of these: they are where learning begins, how far it may go,
-and when nothing is shown. `python -m benchmarks.fitted` halves and doubles them on real and made-up days and tells what
-that does to figures. No other file of `dpops.learning` and `dpops.levels` holds such a number
+and when nothing is shown. `hatstream evaluate --learned` tells what a changed one does to figures, on real and made-up
+days. No other file of `dpops.learning` and `dpops.levels` holds such a number
 (tests/dpops/test_fitted.py).
 
-"Real" is Austin's four days, with parts and sums of them; "made-up" are cities of `benchmarks`, of even seeds.
+"Real" is Austin's four days, with parts and sums of them; "made-up" are drawn cities, of even seeds.
 """
 
 # How strongly the effects of counts are held together before any release, as precisions of logarithms of weight. A

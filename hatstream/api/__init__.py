@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hatstream.api.account import AccountReport
     from hatstream.api.columns import result_columns
+    from hatstream.api.counted import count_days
+    from hatstream.api.evaluation import release_days
     from hatstream.api.inputs import (
         input_paths,
         open_input,
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     )
     from hatstream.api.results import read_results
     from pipelines.commands.interrupt import asked_to_stop
-    from pipelines.commands.options import option
+    from pipelines.commands.options import json_option, option, packed
     from pipelines.commands.terminal import console, note, progress_bars
     from pipelines.errors import InputError, UsageError
     from pipelines.specification import Specification, SpecificationError, load
@@ -33,11 +35,13 @@ if TYPE_CHECKING:
 _NAMES = {
     "hatstream.api.account": "AccountReport",
     "hatstream.api.columns": "result_columns",
+    "hatstream.api.counted": "count_days",
+    "hatstream.api.evaluation": "release_days",
     "hatstream.api.inputs": "input_paths open_input own_layouts places_outside "
     "read_batches read_positions read_tables write_rows",
     "hatstream.api.results": "read_results",
     "pipelines.commands.interrupt": "asked_to_stop",
-    "pipelines.commands.options": "option",
+    "pipelines.commands.options": "json_option option packed",
     "pipelines.commands.terminal": "console note progress_bars",
     "pipelines.errors": "InputError UsageError",
     "pipelines.specification": "Specification SpecificationError load",
@@ -50,9 +54,9 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names.spl
 # fmt: off
 __all__ = [
     "AccountReport", "InputError", "MergedIds", "Specification", "SpecificationError", "UsageError",
-    "asked_to_stop", "console", "input_paths", "layout", "load", "note", "open_input", "option", "own_layouts",
-    "places_outside", "progress_bars", "read_batches", "read_positions", "read_results", "read_tables",
-    "result_columns", "vehicle_ids", "write_rows", "write_whole",
+    "asked_to_stop", "console", "count_days", "input_paths", "json_option", "layout", "load", "note", "open_input",
+    "option", "own_layouts", "packed", "places_outside", "progress_bars", "read_batches", "read_positions",
+    "read_results", "read_tables", "release_days", "result_columns", "vehicle_ids", "write_rows", "write_whole",
 ]
 # fmt: on
 
@@ -61,3 +65,7 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

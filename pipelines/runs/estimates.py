@@ -100,7 +100,7 @@ def estimate_again(
             missing.append(period)
             continue
         estimates = (
-            _causal(recorded, period, slots) if everything is None else _by_all(recorded, everything, period, slots)
+            _causal(recorded, period, slots) if everything is None else whole_of(recorded, everything, period, slots)
         )
         written += _written(estimates, slots, recorded.policy, outputs)
         if sums:
@@ -130,7 +130,8 @@ def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], out
         yield path
 
 
-def _by_all(recorded: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+def whole_of(recorded: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+    """Estimates a released period by all that is known. everything: what all entries teach, none folded in."""
     order = period_order(recorded.entries)
     taught = taught_of(recorded.entries, recorded.policy)
     return day_estimates(everything, recorded.policy, slots, taught, len(order) - 1 - order.index(period))
@@ -143,17 +144,20 @@ def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs)
     make_writable(outputs.folder)
     last = first + timedelta(days=days - 1)
     when = range_of(recorded.spec.timetable, first.isoformat(), last.isoformat())
-    facts, zone = slot_facts(recorded.spec, when), recorded.spec.timetable.zone
-    learned, written = learned_from(recorded.entries, recorded.policy), list[Path]()
-    taught = taught_of(recorded.entries, recorded.policy)
+    facts, written = slot_facts(recorded.spec, when), list[Path]()
     for _, group in groupby(when.slots, key=lambda slot: slot.period):
-        starts = [slot.start_s for slot in group]
-        belief = learned.forecast(np.array(hours_of(starts, zone), np.int64))
-        slots = [facts[slot_s] for slot_s in starts]
-        products = product_estimates(learned, belief, recorded.policy, slots, taught, forecast=True)
-        estimates = hat_estimates(belief, recorded.policy, forecast=True)._replace(products=products)
-        written += _written(estimates, slots, recorded.policy, outputs)
+        slots = [facts[slot.start_s] for slot in group]
+        written += _written(forecast_of(recorded, slots), slots, recorded.policy, outputs)
     return written
+
+
+def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEstimates:
+    """Estimates a period that is not released. slots: all of it."""
+    policy, zone = recorded.policy, recorded.spec.timetable.zone
+    learned = learned_from(recorded.entries, policy)
+    belief = learned.forecast(np.array(hours_of(slots[0].plan, zone), np.int64))
+    products = product_estimates(learned, belief, policy, slots, taught_of(recorded.entries, policy), forecast=True)
+    return hat_estimates(belief, policy, forecast=True)._replace(products=products)
 
 
 def _written(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pipelines.specification import Specification
 
 DAYS = 4
+SPEC = "town.toml"
 SAMPLE = "sample.parquet"
 """The first day."""
 STREETS, STREETS_PAGE = "town-streets.geojson", "streets.html"
@@ -59,10 +60,10 @@ def demo(output: Path, as_json: bool) -> int:
 
 
 def _run(output: Path, as_json: bool) -> int:
+    from hatstream.api import count_days
     from hatstream_lab.demo.by_runner import released_again
     from hatstream_lab.demo.truth import compared, compared_streets
-    from hatstream_lab.evaluation.feed import Feed
-    from hatstream_lab.evaluation.truth import read_city
+    from hatstream_lab.evaluation.days import Days, tables_of
     from hatstream_publish.pages.rows import HATS, STANDING, read_results
     from pipelines.account import location
     from pipelines.account.guarantee import Loss, bounds_of_account, sentence
@@ -72,7 +73,7 @@ def _run(output: Path, as_json: bool) -> int:
     out = console()
     out.quiet = as_json
     output.mkdir(parents=True, exist_ok=True)
-    samples = _samples(out, output, fleets := made_up_fleets())
+    _write_samples(out, output, fleets := made_up_fleets())
     spec = _specification(out, output, fleets[0])
     place = location.find(str(output / "ledger.sqlite"), None)
     location.open_account(place, spec.account)
@@ -82,16 +83,17 @@ def _run(output: Path, as_json: bool) -> int:
         done = scheduled.release(spec, when, files, outputs, place, report)
         tables = read_results(done.files)
         agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
-        city = read_city(Feed(spec, samples), report)
-        street_errors = compared_streets(Feed(spec, samples), tables[STANDING], report) if spec.places else None
+        counted = count_days(spec, str(output / "sample*.parquet"), report=report)
+        days = Days(tables_of(output / SPEC), counted)
+        street_errors = compared_streets(days, tables[STANDING]) if spec.places else None
     bounds = bounds_of_account(place.ledger, spec.account.name)
-    guarantee, classes = sentence(spec, bounds, Fraction(0), Loss()), compared(city, tables[HATS])
+    guarantee, classes = sentence(spec, bounds, Fraction(0), Loss()), compared(days, tables[HATS])
     hexagons = _draw(tables, output, guarantee)
-    _tell(out, classes, city.mean_kmh, guarantee)
+    _tell(out, classes, days.mean_kmh, guarantee)
     _say_more(out, street_errors, agreement)
     _say_where(out, output, hexagons, done.files, has_streets=bool(spec.places))
     if as_json:
-        document = _document(output, classes, city.mean_kmh, guarantee)
+        document = _document(output, classes, days.mean_kmh, guarantee)
         answer(True, document | {"again": agreement._asdict(), "streets": street_errors and street_errors._asdict()})
     return 0
 
@@ -161,7 +163,7 @@ def _specification(out: Console, output: Path, fleet: MadeUpFleet) -> Specificat
     from hatstream_lab.demo.timetable import write_timetable
     from pipelines.specification import load
 
-    timetable, path = output / "town-gtfs.zip", output / "town.toml"
+    timetable, path = output / "town-gtfs.zip", output / SPEC
     write_timetable(fleet, timetable)
     if not path.exists():
         made = draft(output / SAMPLE, adds_and_removes=True, timetable=timetable, stem=path.stem)
@@ -175,21 +177,19 @@ def _specification(out: Console, output: Path, fleet: MadeUpFleet) -> Specificat
     return load(path)
 
 
-def _samples(out: Console, output: Path, fleets: list[MadeUpFleet]) -> list[str]:
+def _write_samples(out: Console, output: Path, fleets: list[MadeUpFleet]) -> None:
     """Writes a file a day; the first is named without its date, as README.md's example releases it."""
     from hatstream_lab.made_up_fleet import write_sample
 
-    paths, reports = [], 0
+    reports = 0
     with progress_bars(quiet=False) as report:
         for index, fleet in enumerate(fleets):
             report("days driven by the made-up fleet", index, len(fleets))
             path = output / (SAMPLE if index == 0 else f"sample-{fleet.day}.parquet")
             reports += write_sample(fleet, path)
-            paths.append(str(path))
         report("days driven by the made-up fleet", len(fleets), len(fleets))
     buses = f"{fleets[0].vehicles} made-up buses on {len(fleets)} days"
     out.print(f"{reports:,} reports of {buses}:\n  {output}/sample*.parquet", soft_wrap=True)
-    return paths
 
 
 def _tell(out: Console, classes: list[ClassError], city_kmh: float, guarantee: str) -> None:

@@ -69,6 +69,7 @@ def evaluate(
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 2.64 --live --runs 4
       hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --places 8 --totals 2.64
+      hatstream evaluate --learned --cities '500 taxis,drawn 1' --totals 2.64 --runs 1
       hatstream evaluate --local --output build/fusion
       hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
     """
@@ -78,8 +79,13 @@ def evaluate(
     if comparison.is_local:
         evaluate_local.evaluate_local(runs, sets.seed, telemetry.data, results, processes)
         return
+    if comparison.is_of_days:
+        from hatstream_lab.commands.evaluate_days import evaluate_days
+
+        evaluate_days(telemetry, comparison, runs, results)
+        return
     feed = telemetry.feed()
-    if comparison.distributions and not comparison.learned:
+    if comparison.distributions:
         epsilons = epsilons_of(comparison.epsilons)
         evaluate_distributions.evaluate_distributions(feed, comparison.bins, epsilons, runs or 3, sets.seed, results)
     elif feed is None:
@@ -89,21 +95,8 @@ def evaluate(
 
 
 def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, results: Results) -> None:
-    from hatstream_lab.commands.evaluate_learned import evaluate_learned, evaluate_live, evaluate_spread
-    from hatstream_lab.commands.evaluate_places import evaluate_places
-
-    totals = comparison.totals
-    if comparison.live:
-        evaluate_live(feed, epsilons_of(totals or "2.64", "--totals"), runs or 4, results)
-    elif comparison.learned and comparison.distributions:
-        evaluate_spread(feed, epsilons_of(totals or "1,2.64,10", "--totals"), runs or 3, results)
-    elif comparison.learned:
-        evaluate_learned(feed, epsilons_of(totals or "1,2.64,10", "--totals"), runs or 5, results, comparison.span_days)
-    elif comparison.places is not None:
-        asked = epsilons_of(totals or "2.64", "--totals")
-        evaluate_places(feed, comparison.places, asked, runs or 1, results, comparison.days)
-    elif totals is not None:
-        _compositions(feed, epsilons_of(totals, "--totals"), runs or 20, results)
+    if comparison.totals is not None:
+        _compositions(feed, epsilons_of(comparison.totals, "--totals"), runs or 20, results)
     else:
         _mechanisms(feed, epsilons_of(comparison.epsilons), runs or 20, results)
 

@@ -31,13 +31,19 @@ class AskedTelemetry:
         return None if self.pattern is None or self.spec_path is None else (self.pattern, self.spec_path)
 
     def feed(self) -> Feed | None:
-        """Raises UsageError for a range without telemetry, or with one end; else as `Feed.of`."""
+        """Raises as `Feed.of`, and UsageError."""
         from hatstream_lab.evaluation.feed import Feed
 
+        dates = self.dates
+        return None if self.data is None else Feed.of(*self.data, dates)
+
+    @property
+    def dates(self) -> tuple[str, str] | None:
+        """Raises UsageError for a range without telemetry, or with one end."""
         dates = None if self.start is None or self.end is None else (self.start, self.end)
         if (self.start or self.end) and (dates is None or self.pattern is None):
             raise UsageError("--from and --to go together, and with --data")
-        return None if self.data is None else Feed.of(*self.data, dates)
+        return dates
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,14 @@ class AskedComparison:
     distributions: bool
     bins: int
     is_local: bool
+    cities: str | None
+    noise: str
+    slower_from: int | None
+
+    @property
+    def is_of_days(self) -> bool:
+        """Whether days are released by levels."""
+        return self.learned or self.live or self.places is not None
 
     def check(self, telemetry: AskedTelemetry, sets: AskedSets) -> None:
         """Raises UsageError for numbers that are none, and options that do not go together."""
@@ -71,8 +85,14 @@ class AskedComparison:
                 epsilons_of(numbers, option)
         if self.span_days != 1 and not self.learned:
             raise UsageError("--span-days goes with --learned")
-        if self.days is not None and self.places is None:
-            raise UsageError("--days goes with --places")
+        if self.days is not None and not (self.places is not None or self.learned):
+            raise UsageError("--days goes with --places and --learned")
+        if set(self.noise.split(",")) - {"pure", "delta"}:
+            raise UsageError("--noise is pure, delta or pure,delta")
+        if self.cities is not None and not (self.learned and telemetry.pattern is None and not self.distributions):
+            raise UsageError("--cities goes with --learned, in the place of --data")
+        if self.slower_from is not None and not (self.learned and self.days and 0 < self.slower_from <= self.days):
+            raise UsageError("--slower-from goes with --learned, and is one of --days")
         pattern, spec_path = telemetry.pattern, telemetry.spec_path
         if self.is_local:
             others = any((sets.counts, sets.folder, self.totals, self.distributions))
@@ -88,7 +108,10 @@ class AskedComparison:
         elif pattern is not None:
             if spec_path is None or not telemetry.not_private:
                 raise UsageError("--data needs --spec and --not-private: the output shows functions of true values")
-        elif self.totals is not None or self.learned or self.live or self.places is not None:
+        elif self.cities is not None:
+            if spec_path is not None or telemetry.not_private:
+                raise UsageError("--spec and --not-private go with --data, not with --cities")
+        elif self.totals is not None or self.is_of_days:
             raise UsageError("--totals, --learned, --live and --places go with --data")
         elif spec_path is not None or telemetry.not_private != (sets.folder is not None):
             raise UsageError("--spec goes with --data; --not-private with --data and --sets, which need it")
@@ -146,7 +169,14 @@ comparison_options = packed(
         metavar="[RESOLUTION|FILE]",
         help="With --data: what a map of places would be worth, day by day; of those of [places], or of these.",
     ),
-    click.option("--days", type=click.IntRange(1, 3_653), help="With --places: so many, the first ones again at last."),
+    click.option(
+        "--days",
+        type=click.IntRange(1, 3_653),
+        help="With --places or --learned: so many, the first ones again at last; of a made-up city new ones.",
+    ),
+    click.option("--noise", default="pure,delta", show_default=True, help="With --learned, --live and --places."),
+    click.option("--cities", metavar="NAMES", help="With --learned: made-up cities, such as '500 taxis,drawn 1'."),
+    click.option("--slower-from", type=int, help="With --days: from this one on speeds are a fifth lower."),
     click.option(
         "--distributions",
         is_flag=True,

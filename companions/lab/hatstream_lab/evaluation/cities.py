@@ -1,18 +1,30 @@
-"""Days of telemetry to try estimates on: made-up cities of many shapes, and parts and sums of a real feed."""
+"""Cities that never were, as counted days: drawn at random over all that was seen of real ones, or by name.
 
+Nobody chose the constants of drawn ones. Those of even seeds are to choose numbers on, those of odd seeds judge.
+"""
+
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from datetime import date, timedelta
+from decimal import Decimal
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple
 
 import h3.api.basic_int as h3_int
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpops.learning.design import HOURS
-from dpops.levels import Rows
-from dpops.types import Float64s, Grid, Int64s
-from hatstream_lab.evaluation.truth import TrueCity, TrueDay, rough_fleet, true_day
-from transforms.time.days_off import SATURDAY
+from hatstream.api import UsageError
+from hatstream_lab.evaluation.days import Days, around, rough_fleet
+
+Float64s = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+
+STEP_KMH, UPPER_KMH = 0.01, 65.0
+MONDAY = date(2024, 1, 1)
 
 _CENTRE = h3_int.latlng_to_cell(48.1, 11.6, 7)
 _DAY = np.array(
@@ -45,7 +57,7 @@ class MadeUp:
     kind: Literal["lines", "cabs"]
     vehicles: int
     days: int
-    hours: tuple[int, ...] = tuple(range(24))
+    hours: Sequence[int] = range(24)
     rings: int = 7
     lines: int = 12
     visits: int = 5
@@ -65,7 +77,18 @@ class MadeUp:
     seed: int = 1
 
 
-def made_up(of: MadeUp, grid: Grid) -> TrueCity:
+class VehicleVisits(NamedTuple):
+    """What vehicles did in cells and slots of a day; total: of speeds, in steps."""
+
+    vehicle: Int64s
+    cell: Int64s
+    slot: Int64s
+    reports: Int64s
+    total: Int64s
+
+
+def made_up(of: MadeUp) -> Days:
+    """Counts the days of a city, the first one a Monday. Its region is the first day's cells and a ring."""
     rng = np.random.default_rng(of.seed)
     cells = np.array(sorted(h3_int.grid_disk(_CENTRE, of.rings)), np.int64)
     places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
@@ -74,12 +97,44 @@ def made_up(of: MadeUp, grid: Grid) -> TrueCity:
     pattern = _pattern(of, rng, cells, at_km, popular)
     routes = _routes(of, rng, at_km)
     patterns = _by_weekday(of, pattern)
-    days = [_day(of, rng, grid, cells, at_km, popular, routes, patterns[index % 7]) for index in range(of.days)]
-    hours = [tuple(hour + HOURS * (index % 7 >= SATURDAY) for hour in of.hours) for index in range(of.days)]
-    touched = {int(cells[cell]) for cell in np.unique(days[0][0].cell)}
-    region = tuple(sorted({near for cell in touched for near in h3_int.grid_disk(cell, 1)}))
-    true = [_within(hours[index], f"day {index + 1}", rows, cells, region, grid) for index, (rows,) in enumerate(days)]
-    return TrueCity(region, grid, rough_fleet(region, true), true, True)
+    days = [_day(of, rng, cells, at_km, popular, routes, patterns[index % 7]) for index in range(of.days)]
+    counted = pa.concat_tables(
+        _table(MONDAY + timedelta(index), rows, cells) for index, rows in enumerate(days) if rows.vehicle.size
+    )
+    region = around([f"{int(cells[cell]):x}" for cell in np.unique(days[0].cell)])
+    counted = counted.filter(pc.is_in(counted["cell"], pa.array(region)))
+    tables = _tables(of) | {"cells": {"resolution": 7, "region": region}}
+    first = counted.filter(pc.equal(counted["period"], MONDAY.isoformat()))
+    return Days(tables | {"fleet": rough_fleet(first, tables)}, counted, made_region=True)
+
+
+def _table(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
+    names = pa.array([f"{cell:x}" for cell in cells.tolist()])
+    return pa.table(
+        {
+            "period": [day.isoformat()] * rows.vehicle.size,
+            "slot": rows.slot,
+            "cell": names.take(pa.array(rows.cell)),
+            "place": pa.nulls(rows.vehicle.size, pa.string()),
+            "vehicle": rows.vehicle,
+            "reports": rows.reports,
+            "sums": rows.total,
+        }
+    )
+
+
+def _tables(of: MadeUp) -> dict[str, Any]:
+    service = f"{of.hours[0]:02d}:00-{of.hours[-1] + 1:02d}:00"
+    account = {"name": "made-up", "unit": "vehicle-day", "timezone": "UTC", "adjacency": "add-remove"}
+    columns = {name: name for name in ("vehicle", "time", "lat", "lon", "speed")}
+    return {
+        "name": "made-up",
+        "account": account,
+        "slot": {"minutes": 60, "service": service},
+        "speed": {"upper_kmh": Decimal(round(UPPER_KMH))},
+        "statistic": [{"name": "mean", "mechanism": "levels", "target": "reports"}],
+        "input": {"layout": "csv", "columns": columns},
+    }
 
 
 def _pattern(of: MadeUp, rng: np.random.Generator, cells: Int64s, at_km: Float64s, popular: Float64s) -> Float64s:
@@ -119,13 +174,12 @@ def _routes(of: MadeUp, rng: np.random.Generator, at_km: Float64s) -> list[Int64
 def _day(
     of: MadeUp,
     rng: np.random.Generator,
-    grid: Grid,
     cells: Int64s,
     at_km: Float64s,
     popular: Float64s,
     routes: Sequence[Int64s],
     pattern: Float64s,
-) -> tuple[Rows]:
+) -> VehicleVisits:
     """Of cells of the whole city."""
     hours = np.array(of.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, of.rough_kmh, (cells.size, hours.size))
@@ -146,22 +200,22 @@ def _day(
     own_kmh = of.own_kmh * np.sqrt(pattern[cell, hours[slot]] / of.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
     one = 0.35 * rng.normal(size=of.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
     faster = np.where(visiting[vehicle], _VISITORS_FASTER, 1.0)
-    mean = np.clip(faster * truth[cell, slot] + own_kmh * one, 0, float(grid.upper))
+    mean = np.clip(faster * truth[cell, slot] + own_kmh * one, 0, UPPER_KMH)
     # Slow vehicles stay longer in a cell, and report more often.
     reports = 1 + rng.poisson(of.reporting * _PER_KMH * stay / (mean + 30))
-    total = np.rint(reports * mean / float(grid.step)).astype(np.int64)
-    return (_with_depot(of, Rows(vehicle + 1, cell, slot, reports, total), cells.size, hours.size),)
+    total = np.rint(reports * mean / STEP_KMH).astype(np.int64)
+    return _with_depot(of, VehicleVisits(vehicle + 1, cell, slot, reports, total), cells.size, hours.size)
 
 
-def _with_depot(of: MadeUp, rows: Rows, cells: int, slots: int) -> Rows:
+def _with_depot(of: MadeUp, rows: VehicleVisits, cells: int, slots: int) -> VehicleVisits:
     """The first vehicles stand in one cell in every slot, if any do."""
     standing = round(of.depot * of.vehicles)
     if not standing:
         return rows
     vehicle, slot = (column.ravel() for column in np.mgrid[:standing, :slots])
     reports = np.full(vehicle.size, max(round(of.visits * of.reporting * 2), 1))
-    depot = Rows(of.vehicles + 1 + vehicle, np.full(vehicle.size, cells // 3), slot, reports, 0 * vehicle)
-    return Rows(*(np.concatenate(columns) for columns in zip(rows, depot, strict=True)))
+    depot = VehicleVisits(of.vehicles + 1 + vehicle, np.full(vehicle.size, cells // 3), slot, reports, 0 * vehicle)
+    return VehicleVisits(*(np.concatenate(columns) for columns in zip(rows, depot, strict=True)))
 
 
 def _visited(
@@ -189,54 +243,60 @@ def _visited(
     return np.argpartition(-likely, of.visits, axis=1)[:, : of.visits].astype(np.int64)
 
 
-def _within(hours: Sequence[int], name: str, rows: Rows, cells: Int64s, region: Sequence[int], grid: Grid) -> TrueDay:
-    inside = np.isin(cells[rows.cell], np.array(region))
-    rows = Rows(*(column[inside] for column in rows))
-    rows = rows._replace(cell=np.searchsorted(np.array(region), cells[rows.cell]))
-    return true_day(name, rows, hours, len(region), grid)
+_WHOLE_DAY, _SIX_HOURS, _SERVICE = tuple(range(24)), tuple(range(6, 12)), tuple(range(5, 23))
 
 
-def of_vehicles(city: TrueCity, vehicles: int, seed: int = 1) -> TrueCity:
-    """Random ones of each day."""
-    rng = np.random.default_rng(seed)
-
-    def some(day: TrueDay) -> NDArray[np.bool_]:
-        names = np.unique(day.rows.vehicle)
-        return np.isin(day.rows.vehicle, rng.permutation(names)[:vehicles])
-
-    return _declared(replace(city, days=[_where(city, day, some(day), day.hours) for day in city.days]))
-
-
-def of_hours(city: TrueCity, first: int, last: int) -> TrueCity:
-    """Slots from one to before another of each day."""
-
-    def part(day: TrueDay) -> TrueDay:
-        day_part = _where(city, day, (day.rows.slot >= first) & (day.rows.slot < last), day.hours)
-        rows = day_part.rows._replace(slot=day_part.rows.slot - first)
-        return true_day(day.name, rows, day.hours[first:last], len(city.region), city.grid)
-
-    return _declared(replace(city, days=[part(day) for day in city.days]))
-
-
-def as_one(city: TrueCity, groups: Sequence[Sequence[int]]) -> TrueCity:
-    """Several days taken for one: a denser city. Each vehicle-day stays one."""
-
-    def together(group: Sequence[int]) -> TrueDay:
-        parts = [city.days[index].rows for index in group]
-        moved = [
-            rows._replace(vehicle=np.unique(rows.vehicle, return_inverse=True)[1] + 10_000 * index)
-            for index, rows in enumerate(parts)
-        ]
-        rows = Rows(*(np.concatenate(columns) for columns in zip(*moved, strict=True)))
-        return true_day(city.days[group[0]].name, rows, city.days[group[0]].hours, len(city.region), city.grid)
-
-    return _declared(replace(city, days=[together(group) for group in groups]))
+def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
+    """Places 5 to 35 km/h apart, 20 to 5,000 vehicles, 1 to 800 reports a vehicle and hour, some hours to weeks."""
+    rng = np.random.default_rng([seed, 20])
+    vehicles = round(_between(rng, 20, most_vehicles))
+    rings = int(np.clip(round(2.0 + 0.9 * np.log(vehicles) + rng.normal(0, 1.5)), 3, 12))
+    visits = int(rng.integers(1, 8))
+    mean = float(rng.uniform(13, 38))
+    apart = float(rng.uniform(2, 14))
+    return MadeUp(
+        f"drawn {seed}",
+        "lines" if rng.random() < 0.6 else "cabs",
+        vehicles=vehicles,
+        days=int(rng.integers(3, most_days + 1)),
+        hours=(_WHOLE_DAY, _WHOLE_DAY, _SERVICE, _SIX_HOURS)[rng.integers(0, 4)],
+        rings=rings,
+        lines=int(np.clip(vehicles / 12, 3, 80)),
+        visits=visits,
+        mean_kmh=mean,
+        rough_kmh=float(rng.uniform(0.5, 3)),
+        own_kmh=float(rng.uniform(6, 18)),
+        uneven_kmh=float(rng.uniform(0.2, 0.8)) * apart,
+        slow_centre_kmh=float(rng.uniform(0, 0.5)) * apart,
+        steep=float(rng.uniform(0.8, 3)),
+        apart_kmh=apart,
+        reporting=float(_between(rng, 1, 800)) / (visits * 3.3),
+        lasting_kmh=float(rng.uniform(0, 3)),
+        weekend_kmh=float(rng.uniform(2, 6)) if rng.random() < 0.5 else 0.0,
+        night=2 if rng.random() < 0.3 else None,
+        depot=0.1 if rng.random() < 0.25 else 0.0,
+        visitors=float(rng.uniform(0, 0.4)) if rng.random() < 0.5 else 0.0,
+        seed=seed,
+    )
 
 
-def _declared(city: TrueCity) -> TrueCity:
-    return replace(city, fleet=rough_fleet(city.region, city.days))
+def _between(rng: np.random.Generator, least: float, most: float) -> float:
+    """Log-uniform."""
+    return float(np.exp(rng.uniform(np.log(least), np.log(most))))
 
 
-def _where(city: TrueCity, day: TrueDay, chosen: NDArray[np.bool_], hours: Sequence[int]) -> TrueDay:
-    rows = Rows(*(column[chosen] for column in day.rows))
-    return true_day(day.name, rows, hours, len(city.region), city.grid)
+NAMED = tuple(MadeUp(**city) for city in tomllib.loads(files(__package__).joinpath("cities.toml").read_text())["city"])
+MOST_VEHICLES, MOST_DAYS = 3000, 7
+
+
+def city_named(name: str, days: int | None = None, most_vehicles: int = MOST_VEHICLES) -> Days:
+    """Makes a city by its name, such as `500 taxis` or `drawn 7`. Raises UsageError for another name.
+
+    days: so many; None for as many as it has. most_vehicles: of drawn cities.
+    """
+    named = {of.name: of for of in NAMED}
+    kind, _, seed = name.partition(" ")
+    if name not in named and not (kind == "drawn" and seed.isdecimal()):
+        raise UsageError(f"there is no city {name!r}: there are {', '.join(named)}, and drawn 1, drawn 2, ..")
+    of = named.get(name) or drawn(int(seed), most_vehicles, MOST_DAYS)
+    return made_up(of if days is None else replace(of, days=days))
