@@ -1,4 +1,4 @@
-"""What stands behind each sentence of docs/guarantee.md, measured: `python -m benchmarks.assurance` (five minutes).
+"""Guards docs/assurance.md, measured: what stands behind each sentence of docs/guarantee.md (five minutes).
 
 Writes docs/assurance.json, and docs/assurance.md from it and from the table of claims; with `--page` only the page,
 from results that are there.

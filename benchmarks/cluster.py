@@ -1,4 +1,4 @@
-"""A day of 16 million events released here, on a Flink cluster, and there with a task manager killed in the middle.
+"""Guards what a bounded release on Flink costs, and that a task manager killed in the middle changes no byte.
 
     .venv/bin/python -m benchmarks.cluster              # a quarter of an hour where two cores do nothing else
     .venv/bin/python -m benchmarks.cluster --millions 1,1,4     # what an event costs once Java has compiled its part

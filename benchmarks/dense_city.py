@@ -1,4 +1,4 @@
-"""Releases of a dense made-up city: 2,000 buses in about 55 cells for a day, a report every 10 s; mean and variance.
+"""Guards what a dense made-up city costs: 2,000 buses in about 55 cells for a day, a report every 10 s.
 
     .venv/bin/python -m benchmarks.dense_city                 # about 3 minutes; writes build/dense
     .venv/bin/python -m benchmarks.dense_city --data '../shared/data/capmetro/*.csv' --spec austin.toml \\

@@ -1,4 +1,4 @@
-"""The same answer without privacy: mean speed by hexagon and hour, by a group-by of polars and by a private release.
+"""Guards the bound on a release's CPU beside that of a plain group-by of polars, without privacy.
 
     .venv/bin/python -m benchmarks.group_by --millions 16 --cells 40,4000
 

@@ -1,4 +1,4 @@
-"""What one HAT costs once its vehicles are counted: plan and noise, ledger, estimates, rows and files; 96,000 in a day.
+"""Guards what one HAT costs from counts to files: plan and noise, ledger, estimates, rows; 96,000 in a day.
 
 Run: python -m benchmarks.hats [--mechanism auto] [--formats parquet]. Process time, one core.
 """

@@ -1,4 +1,4 @@
-"""What an installation takes: MB on disk, by package, and how long Python takes to import it.
+"""Guards what an installation takes: MB on disk, by package, and how long Python takes to import it.
 
     python3 -m venv build/empty && build/empty/bin/pip install hatstream
     build/empty/bin/python benchmarks/installed.py

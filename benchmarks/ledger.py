@@ -1,4 +1,4 @@
-"""How many releases a second a ledger records: units of one HAT, in transactions of 1, 24 and 1,000.
+"""Guards how many releases a second a ledger records: units of one HAT, in transactions of 1, 24 and 1,000.
 
 .venv/bin/python -m benchmarks.ledger [postgresql://user@host:port/empty_database]
 """

@@ -1,4 +1,4 @@
-"""How soon the map of many made-up values is painted in a browser without a window, and how long a step in time takes.
+"""Guards how soon a map of many values is painted in a browser without a window, and how long a step in time takes.
 
 .venv/bin/python -m benchmarks.map [--places 1000] [--slots 168] [--streets]
 

@@ -1,4 +1,4 @@
-"""Plan and release of one slot with 10,000 HATs of 1 to 70 vehicles, for every mechanism of means and variances.
+"""Guards what plans and releases of every mechanism cost: a slot of 10,000 HATs of 1 to 70 vehicles.
 
 Run: python -m benchmarks.mechanisms. Process time, one core.
 """

@@ -1,4 +1,4 @@
-"""Events per second of hatstream and of PipelineDP 0.3.1 on Beam over the same events in the same run.
+"""Guards the ratio of events a second to those of PipelineDP 0.3.1 on Beam, over the same events in the same run.
 
     uv venv --python 3.11 /tmp/pdp
     uv pip install --python /tmp/pdp/bin/python pipeline-dp==0.3.1 apache-beam==2.77.0 h3 pyarrow
