@@ -1,4 +1,4 @@
-"""Finds what positions are counted under, by cells and by places: `python -m benchmarks.places`."""
+"""Guards what it costs to find what positions are counted under, by cells and by places."""
 
 import resource
 import time

@@ -1,4 +1,4 @@
-"""Unit costs of a slot's end where a country reports: panes merged by vehicle shard, a release shard drawn and encoded.
+"""Guards unit costs of a slot's end where a country reports: panes merged, a release shard drawn and encoded.
 
     .venv/bin/python -m benchmarks.scaling                 # a 64th of 10^6 vehicles and 10^6 HATs, half a minute
 

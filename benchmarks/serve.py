@@ -1,4 +1,4 @@
-"""How `hatstream serve` answers so many requests a second, of a folder into which a slot comes every few seconds.
+"""Guards how `hatstream serve` answers so many requests a second, of a folder that grows by a slot every few seconds.
 
 .venv/bin/python -m benchmarks.serve [--rate 200] [--seconds 30] [--places 1000] [--slots 168]
 

@@ -1,4 +1,4 @@
-"""What it costs to ask a command how it is used: CPU seconds of `hatstream COMMAND --help`, the least of some runs.
+"""Guards what it costs to ask a command how it is used: CPU seconds of `hatstream COMMAND --help`, the least of runs.
 
 python benchmarks/start.py [runs]
 """

@@ -1,4 +1,4 @@
-"""Messages a second through the Kafka source, on a real broker and a real Flink on this machine.
+"""Guards messages a second through the Kafka source, on a real broker and a real Flink on this machine.
 
     python -m benchmarks.stream
 

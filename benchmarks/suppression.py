@@ -1,4 +1,4 @@
-"""Suppression of a million (vehicle, HAT) rows in 2,000 HATs, where it does the most work: at a very small epsilon.
+"""Guards what suppression costs where it does the most work: a million (vehicle, HAT) rows at a small epsilon.
 
 Run: python -m benchmarks.suppression. Process time, one core; each instance in a process of its own.
 """

@@ -1,4 +1,4 @@
-"""The whole stream at a steady rate, and a burst: seconds from a slot's end to its rows in PostgreSQL, memory, losses.
+"""Guards a steady stream and a burst: seconds from a slot's end to its rows in PostgreSQL, memory, losses.
 
     .venv/bin/python -m benchmarks.sustained --minutes 5      # 10 minutes in all; writes build/sustained
     .venv/bin/python -m benchmarks.sustained --minutes 45 --slot-minutes 15 --no-burst

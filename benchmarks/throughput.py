@@ -1,4 +1,4 @@
-"""Events per second of `hatstream release` from generated files to published rows, and the bare H3 loop as the limit.
+"""Guards events a second of `hatstream release` from generated files to published rows, beside the bare H3 loop.
 
     .venv/bin/python -m benchmarks.throughput                 # 1, 4 and 16 million events of Parquet, about 4 minutes
     .venv/bin/python -m benchmarks.throughput --layouts csv,jsonl --millions 1
