@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from hatstream.api import console, json_option, progress_bars
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import answer, console, json_option, progress_bars
+from pipelines.commands.options import answer
 from pipelines.commands.terminal import table_of
 from pipelines.input_files import InputFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from hatstream.api import Specification
     from hatstream_lab.demo.by_runner import Agreement
     from hatstream_lab.demo.truth import ClassError, StreetErrors
     from hatstream_lab.made_up_fleet import MadeUpFleet
     from pipelines.job import Outputs
-    from pipelines.specification import Specification
 
 DAYS = 4
 SPEC = "town.toml"
@@ -158,10 +159,10 @@ def made_up_fleets() -> list[MadeUpFleet]:
 
 def _specification(out: Console, output: Path, fleet: MadeUpFleet) -> Specification:
     """Writes the town's timetable, and drafts a specification from that and the first day, as `spec new` does."""
+    from hatstream.api import load
     from hatstream_city.draft.draft import draft
     from hatstream_lab.demo.streets import streets
     from hatstream_lab.demo.timetable import write_timetable
-    from pipelines.specification import load
 
     timetable, path = output / "town-gtfs.zip", output / SPEC
     write_timetable(fleet, timetable)

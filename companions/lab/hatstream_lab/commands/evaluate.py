@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hatstream.api import UsageError, console, progress_bars
 from hatstream_lab.commands.evaluate_options import (
     AskedComparison,
     AskedSets,
@@ -22,17 +23,15 @@ from hatstream_lab.commands.evaluate_options import (
 from hatstream_lab.commands.evaluation_results import NOT_PRIVATE, Results, results_options
 from hatstream_lab.evaluation.reference import REFERENCE
 from pipelines.commands.choices import PROCESSES
-from pipelines.commands.options import console, progress_bars
-from pipelines.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dpops.types import Int64s
     from hatstream_lab.evaluation import datasets, real
     from hatstream_lab.evaluation.dwell import OfVehicles
     from hatstream_lab.evaluation.feed import Feed
     from hatstream_lab.evaluation.simulate import SimulatedCell
+    from hatstream_lab.types import Int64s
 
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
 FOUR = ("0.5", "1", "1.5", "2")

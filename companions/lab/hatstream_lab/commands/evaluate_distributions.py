@@ -10,14 +10,13 @@ from typing import Any
 import click
 import msgspec
 
-from dpops.forecast import Prior
-from dpops.types import Grid
+from dpops import Grid, Prior
+from hatstream.api import console, progress_bars
 from hatstream_lab.commands.evaluation_results import NOT_PRIVATE, Results
 from hatstream_lab.evaluation import distribution_report as report
 from hatstream_lab.evaluation import distributions as figures
 from hatstream_lab.evaluation.feed import Feed
 from hatstream_lab.evaluation.tables import class_names
-from pipelines.commands.options import console, progress_bars
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 MADE_UP_HATS = 30

@@ -5,13 +5,14 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from dpops.types import Float64s
+import numpy as np
+
+from hatstream.api import InputError, console, progress_bars
 from hatstream_lab.commands.evaluation_results import Results
 from hatstream_lab.evaluation import local
+from hatstream_lab.types import Float64s
 from hatstream_local.fusion.perturb import nothing_usable, read_telemetry
 from hatstream_local.specification import load_fusion
-from pipelines.commands.options import console, progress_bars
-from pipelines.errors import InputError
 
 USERS = 100_000
 TRIALS = 50

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.commands.options import packed
-from pipelines.errors import UsageError
+from hatstream.api import UsageError, packed
 
 if TYPE_CHECKING:
     from hatstream_lab.evaluation.feed import Feed

@@ -9,8 +9,8 @@ import click
 import msgspec
 from rich.table import Table
 
+from hatstream.api import console, json_option, packed
 from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import console, json_option, packed
 from transforms.extras import require
 
 NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"

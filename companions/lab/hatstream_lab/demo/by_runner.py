@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from hatstream.api import Specification
+from hatstream_lab.types import Report
 from pipelines.account.location import AccountLocation
 from pipelines.input_files import InputFiles
 from pipelines.job import Outputs
-from pipelines.progress import Report
 from pipelines.ranges import range_of
 from pipelines.runs import release as scheduled
-from pipelines.specification import Specification
 
 RUNNER = "DirectRunner"
 

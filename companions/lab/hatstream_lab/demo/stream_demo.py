@@ -19,6 +19,7 @@ import click
 
 import transforms.silence_beam  # noqa: F401  # isort: skip
 
+from hatstream.api import Specification, load
 from hatstream_lab.demo.feeder import SPEED_UP, Feeder, replay
 from hatstream_lab.made_up_fleet import MadeUpFleet
 from hatstream_lab.servers.kafka import Kafka
@@ -37,7 +38,6 @@ from pipelines.job import Outputs
 from pipelines.outcome import reporting
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.stream import stream as streaming
-from pipelines.specification import Specification, load
 from transforms.ledger.head import LedgerError
 from transforms.public import Summary
 from transforms.recorded.units import HatUnit, all_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dpops.types import Float64s
 from hatstream_lab.demo.timetable import street_name
 from hatstream_lab.made_up_fleet import STREET_M, MadeUpFleet, Route, degrees, draw_town
+from hatstream_lab.types import Float64s
 
 
 def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:

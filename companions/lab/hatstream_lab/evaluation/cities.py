@@ -15,13 +15,10 @@ import h3.api.basic_int as h3_int
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from hatstream.api import UsageError
 from hatstream_lab.evaluation.days import Days, around, rough_fleet
-
-Float64s = NDArray[np.float64]
-Int64s = NDArray[np.int64]
+from hatstream_lab.types import Float64s, Int64s
 
 STEP_KMH, UPPER_KMH = 0.01, 65.0
 MONDAY = date(2024, 1, 1)

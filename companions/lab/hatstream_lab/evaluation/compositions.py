@@ -13,19 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
+from dpops import CountsKnown, Grid, Noise, RequestedStatistic
 from dpops.accountant import PureLimit
 from dpops.allocation import Allocation
 from dpops.mechanism import values_of
-from dpops.noise import Noise
-from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of, named
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.statistics import SQUARES, SUMS, Column, columns_of, named
+from hatstream.api import InputError, Specification, UsageError
 from hatstream_lab.evaluation.feed import Feed
 from hatstream_lab.evaluation.tables import against, class_headings, means_by_class, table_of
+from hatstream_lab.types import Int64s, Report
 from pipelines.assembly import asked_of, job_of
-from pipelines.errors import InputError, UsageError
 from pipelines.job import NOWHERE, Job
-from pipelines.progress import Report
-from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import ContributionBound, tally
 from transforms.ledger.ledger_account import LedgerAccount

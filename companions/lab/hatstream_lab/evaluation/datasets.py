@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.forecast import Prior
-from dpops.types import Grid, Int64s
-from pipelines.errors import InputError
+from dpops import Grid, Prior
+from hatstream.api import InputError
+from hatstream_lab.types import Int64s
 
 Float64s = NDArray[np.float64]
 

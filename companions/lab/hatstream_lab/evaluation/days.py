@@ -4,7 +4,7 @@ Not private: these are true values.
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hatstream.api import InputError, Specification, UsageError, count_days, load
+from hatstream_lab.types import Report
 
 DELTA = Decimal("1e-6")
 BLOCK_H = 4
-Report = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from dpops.forecast import Prior
+from dpops import Grid, Prior
 from dpops.mechanisms.tree import BestTree
-from dpops.types import Grid
 from hatstream_lab.evaluation.distributions import ARRAY_AVERAGE, CONSTANT, OutputErrors, TrueHat, released, truth_of
 from pipelines.pictures import frame, save
 

@@ -7,21 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.forecast import Float64s, Prior
-from dpops.mechanism import Mechanism, Plan, Totals
+from dpops import Grid, Mechanism, Noise, Plan, Prior, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.tree import BestTree
-from dpops.noise import Noise
 from dpops.statistics import SUMS, Histogram
 from dpops.trees import design, errors, readings, shape
 from dpops.trees.combine import law
 from dpops.trees.estimates import Reading, read_alike
 from dpops.trees.hats import shape_of
-from dpops.types import Grid, Int64s
 from hatstream_lab.evaluation.dwell import plans_of, published
 from hatstream_lab.evaluation.feed import Feed
 from hatstream_lab.evaluation.tables import means_by_class
-from pipelines.progress import Report
+from hatstream_lab.types import Float64s, Int64s, Report
 from transforms import wire
 from transforms.count.tally import tally
 

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.mechanism import Mechanism, Plan, Totals, values_of
+from dpops import CountsKnown, Grid, Mechanism, Noise, Plan, Totals
+from dpops.mechanism import values_of
 from dpops.mechanisms.baseline import Baseline
-from dpops.noise import Noise
-from dpops.types import CountsKnown, Float64s, Grid, Int64s
+from hatstream_lab.types import Float64s, Int64s
 
 ONCE = Baseline(statistic="mean-of-vehicles")
 

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from pipelines.errors import InputError
+from hatstream.api import InputError, Specification, load
+from hatstream_lab.types import Report
 from pipelines.input_files import paths_of
-from pipelines.progress import Report
 from pipelines.ranges import range_of
-from pipelines.specification import Specification, load
 from transforms import wire
 from transforms.count.derived import derived_events
 from transforms.observe.events import events_of

@@ -9,8 +9,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from dpops.noise import Noise
-from dpops.types import Float64s
+from dpops import Noise
+from hatstream_lab.types import Float64s
 from hatstream_local.mechanisms.aggregate import aggregate
 from hatstream_local.mechanisms.distributions import smoothed
 from hatstream_local.mechanisms.means import METHODS, per_user

@@ -8,19 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from dpops.forecast import Prior
-from dpops.mechanism import Mechanism, Totals
-from dpops.mechanisms import registered
+from dpops import Grid, Mechanism, Noise, Prior, Totals, registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.constant import Constant
-from dpops.noise import Noise
 from dpops.statistics import SUMS
-from dpops.types import Grid
 from hatstream_lab.evaluation.dwell import ONCE, OfVehicles, Silent, plans_of, published
 from hatstream_lab.evaluation.feed import Feed
 from hatstream_lab.evaluation.tables import against, class_headings, means_by_class, table_of
-from pipelines.progress import Report
+from hatstream_lab.types import Report
 from transforms import wire
 from transforms.count.tally import tally
 from transforms.releases.hats.draw import hats_of

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hatstream.api import Specification, release_days
 from hatstream_lab.evaluation.days import BLOCK_H, DELTA, Days, local_hours, parents_of, text_column, truth_of
 from hatstream_lab.evaluation.experiment import Mean, Row, Worst
+from hatstream_lab.types import Float64s
 
-Float64s = NDArray[np.float64]
 CLASSES: tuple[tuple[int, float], ...] = ((1, 4), (4, 10), (10, 30), (30, np.inf))
 """HATs by true vehicles: from, below."""
 CONSTANT = "constant"

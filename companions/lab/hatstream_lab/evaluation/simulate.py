@@ -10,12 +10,10 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from dpops.mechanism import Mechanism, Totals, forecast_of_one, plan_of_one
-from dpops.mechanisms import registered
+from dpops import CountsKnown, Mechanism, Noise, Totals, registered
+from dpops.mechanism import forecast_of_one, plan_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
-from dpops.noise import Noise
-from dpops.types import CountsKnown
 from hatstream_lab.evaluation.datasets import GRID, UPPER_KMH, DataSet
 
 PROCESSES = 2

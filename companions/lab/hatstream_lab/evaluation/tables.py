@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.types import Float64s
+from hatstream_lab.types import Float64s
 from pipelines.commands.terminal import table_of as table_of
 
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, None))
