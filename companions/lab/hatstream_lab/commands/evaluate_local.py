@@ -5,8 +5,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from hatstream.api import InputError, console, progress_bars
 from hatstream_lab.commands.evaluation_results import Results
 from hatstream_lab.evaluation import local
