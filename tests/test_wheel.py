@@ -70,7 +70,7 @@ def installed(request, wheel, tmp_path_factory):
     if python is None or run(python, "--version", check=False).returncode:
         pytest.skip(f"there is no python{request.param} here")
     run(python, "-m", "venv", folder)
-    pinned = re.findall(r"^([\w.-]+==[^\s;\\]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    pinned = re.findall(r"^([\w.-]+==[^\n\\]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     (folder / "pinned.txt").write_text("\n".join(pinned))
     pip = (folder / "bin" / "pip", "install", "-q", "--constraint", folder / "pinned.txt")
     if run(*pip, "click", check=False).returncode:
