@@ -9,7 +9,10 @@ import dpops
 import hatstream.api
 
 EXAMPLES = sorted((of.__name__, name) for of in (dpops, hatstream, hatstream.api) for name in of.__all__)
-WITHOUT = {"AccountRefusal", "AccountReport", "LedgerError", "Release", "Specification", "StepError", "UsageError"}
+WITHOUT = {
+    "AccountRefusal", "AccountReport", "LedgerError", "Release", "Specification", "StepError", "UsageError",
+    "count_days", "json_option", "packed",
+}  # fmt: skip
 """Names of `hatstream` that need a ledger, a pipeline or a file: README.md, examples/ and docs run them."""
 
 

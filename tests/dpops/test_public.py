@@ -9,7 +9,7 @@ import pytest
 import dpops
 
 PAGES = Path(__file__).parents[2] / "docs" / "api"
-PACKAGES = ["levels", "learning", "local", "means", "mechanisms", "noise", "suppression", "trees"]
+PACKAGES = ["levels", "learning", "means", "mechanisms", "noise", "suppression", "trees"]
 
 
 def documented(page):

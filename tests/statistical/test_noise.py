@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpops.noise import Noise
-from dpops.noise.laplace import _ratio
+from dpops.noise.laplace import ratio
 from dpops.noise.words import _mask
 from dpops.types import Int64s
 from tests.statistical.checks import (
@@ -218,9 +218,9 @@ def test_a_scale_is_rounded_up_only_and_by_almost_nothing(numerator: int, denomi
     scale = Fraction(numerator, denominator)
     if scale > 2**50 - 1:
         with pytest.raises(ValueError, match=r"below 2\*\*50"):
-            _ratio(scale)
+            ratio(scale)
         return
-    t, s = _ratio(scale)
+    t, s = ratio(scale)
     assert 0 < t < 2**50
     assert 0 < s < 2**50
     assert scale <= Fraction(t, s) <= scale + max(scale, Fraction(1)) / 2**48
@@ -228,7 +228,7 @@ def test_a_scale_is_rounded_up_only_and_by_almost_nothing(numerator: int, denomi
 
 @given(st.integers(1, 2**50 - 1), st.integers(1, 2**50 - 1))
 def test_a_scale_of_moderate_terms_is_exact(numerator: int, denominator: int) -> None:
-    assert Fraction(*_ratio(Fraction(numerator, denominator))) == Fraction(numerator, denominator)
+    assert Fraction(*ratio(Fraction(numerator, denominator))) == Fraction(numerator, denominator)
 
 
 @given(st.lists(st.integers(1, 2**50), min_size=1))

@@ -72,7 +72,7 @@ def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, k
     about = rows_about(paths)
     shards = 1
     if job.release.in_order:
-        shards = UNSIZED_SHARDS if about is None else max(1, about // (PART_ROWS * len(job.periods)))
+        shards = UNSIZED_SHARDS if about is None else max(1, about // (PART_ROWS * max(1, len(job.periods))))
     return Bounded(
         replace(job, vehicle_shards=shards, transaction="range"),
         paths,
