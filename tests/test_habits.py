@@ -14,7 +14,12 @@ LINES_OF_FILE, LINES_OF_FUNCTION, FILES_WITH_SCOPE = 400, 60, 2
 
 
 def files(*folders: str) -> list[Path]:
-    return [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in TEXTS and "build" not in path.parts]
+    return [
+        path
+        for name in folders
+        for path in (ROOT / name).rglob("*")
+        if path.suffix in TEXTS and "build" not in path.parts
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -35,13 +35,14 @@ def _jsonl(feed: Sequence[Report], path: Path) -> None:
 
 
 def _array(feed: Sequence[Report], path: Path) -> None:
-    path.write_text("[" + ",\n".join(json.dumps(_named(report), default=str) for report in feed) + "]")
+    rows = [{name: _strict(value) for name, value in _named(report).items()} for report in feed]
+    path.write_text("[" + ",\n".join(json.dumps(row, default=str) for row in rows) + "]")
 
 
 def _iudx(feed: Sequence[Report], path: Path) -> None:
     rows = [
-        {"license_plate": bus, "observationDateTime": ts, "speed": v,
-         "location": {"type": "Point", "coordinates": [lon, lat]}}
+        {"license_plate": _strict(bus), "observationDateTime": _strict(ts), "speed": _strict(v),
+         "location": {"type": "Point", "coordinates": [_strict(lon), _strict(lat)]}}
         for bus, ts, lat, lon, v, *_ in feed
     ]  # fmt: skip
     path.write_text("[" + ",".join(json.dumps(row, default=str) for row in rows) + "]")

@@ -158,6 +158,7 @@ def unhashed() -> Iterator[None]:
     walked = record.walked
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record, "walked", telling)
+        patch.setattr(account, "walked", telling)
         yield
 
 
