@@ -18,7 +18,7 @@ from pipelines.exit_codes import DIFFERS, DONE, FAILED
 from tests import city
 from tests.faults.processes import Other, other_process
 from tests.faults.witness import Witness
-from transforms import tasks
+from transforms import atomic_files, tasks
 from transforms.failpoints import NAMES, Action, acting
 from transforms.ledger import ledger
 from transforms.recorded.codec import Encoded
@@ -296,6 +296,6 @@ def test_a_ledger_whose_last_writer_wins_is_found_out(tmp_path, other, monkeypat
 
 
 def test_a_file_that_is_written_in_place_is_found_out(tmp_path, other, monkeypatch):
-    monkeypatch.setattr(publish, "replacing", lambda path, _mode: path.open("wb"))
+    monkeypatch.setattr(atomic_files, "replacing", lambda path, _mode: path.open("wb"))
     with pytest.raises(AssertionError, match="is not whole"):
         happen(Scenario("failing", "mid-file", 2, "slot", False, False), tmp_path, other)
