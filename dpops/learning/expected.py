@@ -24,7 +24,7 @@ from dpops.levels.strategy import (
     told_by,
     weight_told,
 )
-from dpops.spread import TYPICAL
+from dpops.spread import USUAL
 
 OF_NORMAL = math.sqrt(2 / math.pi)
 """The mean of absolute values over the root of the mean square, of a normal law."""
@@ -104,7 +104,7 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
 
 def _own(bounds: BoundsOnly, busy: float) -> float:
     """Computes the variance of a HAT's mean around all that describes it, by reports."""
-    return float(TYPICAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
+    return float(USUAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
 
 
 def _as_planned(stage: Stage) -> Stage:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpops.learning import Learned
+from dpops.learning.learner import Learned
 from pipelines.account.location import AccountLocation
 from pipelines.assembly import asked_of, ledger_account_of, slot_facts
 from pipelines.errors import UsageError

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from dpops.learning import DayValues, Design, Facts, Field, Groups, LevelValues, StageValues, State, learned, taken_in
+from dpops.learning import DayValues, Design, Facts, Groups, LevelValues, StageValues, State, learned, taken_in
+from dpops.learning.learner import Field
 
 HOURS = np.arange(24)
-FACTS = Facts(vehicles=100, hat_weight=0.05)
+FACTS = Facts(vehicles=100, vehicle_weight=1.0, hat_weight=0.05)
 
 
 def design(side: int = 6) -> Design:

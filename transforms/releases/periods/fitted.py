@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
-from dpops.learning import Learned, learned
+from dpops.learning.learner import Learned, learned
 from dpops.learning.state import RECENT
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy

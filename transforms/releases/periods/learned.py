@@ -5,24 +5,21 @@ recorded late counts as later than those that were recorded before it.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from dpops.learning import (
     SOURCES,
-    Field,
-    Learned,
     PublishedNumbers,
     Status,
-    around_day,
     coarser,
     published,
     with_coarser,
 )
 from dpops.learning import live as today
 from dpops.learning.interval import STATUS_NAMES, rounded
+from dpops.learning.learner import Field, Learned
 from dpops.levels import centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_text
@@ -125,9 +122,6 @@ def product_estimates(
             continue
         grouped = grouping(product, models.state.design.parents, policy.region, starts)
         groups = coarser(models, belief, grouped.groups)
-        if product.name == "city-hour":
-            whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)
-            groups = around_day(groups, coarser(models, belief, whole_day))
         estimates = hat_estimates(groups, policy, forecast=forecast)
         if product.has_distributions and taught.classes is not None:
             spread = None if classes is None else distributions(classes, groups, float(policy.value.grid.upper))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning import Learned
+from dpops.learning.learner import Learned
 from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
 from dpops.learning.place_vehicles import VehiclesProved
 from dpops.learning.places import PlaceBelief, learn_places, whole_weight
@@ -76,7 +76,7 @@ def differences_of(learned: Float64s | None, models: Learned, pieces: Pieces, gr
     own entries."""
     places, belief = pieces.places, models.estimate()
     far = np.zeros(places.cell.size) if learned is None else learned
-    by_slot = belief.weights.sum(axis=0) / models.state.facts.vehicles
+    by_slot = belief.weights.sum(axis=0) / (models.state.facts.vehicles * models.state.facts.vehicle_weight)
     return Differences(
         cell=places.cell,
         steps=np.rint(far / float(CENTRE_STEP_KMH)).astype(np.int64),

@@ -10,7 +10,10 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from dpops.learning import DayValues, Facts, Groups, LevelValues, StageValues, State, taken_in
+from dpops.learning.learner import taken_in
+from dpops.learning.queries import Groups
+from dpops.learning.releases import DayValues, LevelValues, StageValues
+from dpops.learning.state import Facts, State
 from dpops.learning.state_arrays import arrays_of, taken_up
 from dpops.levels import ReleasedStage, is_too_few
 from dpops.levels.defaults import Fleet, kept_more, standing, vehicle_weight
@@ -175,6 +178,7 @@ def facts_of(fleet: Fleet) -> Facts:
     profile = fleet.profile
     return Facts(
         vehicles=fleet.vehicles,
+        vehicle_weight=1.0,
         hat_weight=1 / profile.hats,
         hats_in_hour=profile.hats / profile.hours,
         hats_in_cell=profile.hats / profile.cells,
