@@ -69,7 +69,7 @@ def release_days(
     days = _Days.of(spec, counted)
     if not days.facts:
         return {}
-    run = _Run.of(spec, days.facts, Noise() if seed is None else Noise(np.random.default_rng(seed).bytes))
+    run = _EvaluatedDays.of(spec, days.facts, Noise() if seed is None else Noise(np.random.default_rng(seed).bytes))
     for number, (period, tallies) in enumerate(days.tallies.items()):
         facts = days.facts_of(period)
         if forecasts and number:
@@ -163,7 +163,7 @@ class _MemoryAccount(LedgerAccount):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _EvaluatedDays:
     """One release of all days. shown: what was estimated, by what it is of."""
 
     spec: Specification
@@ -174,7 +174,7 @@ class _Run:
     shown: dict[str, list[SlotEstimates]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, spec: Specification, facts: Mapping[int, SlotFacts], noise: Noise) -> "_Run":
+    def of(cls, spec: Specification, facts: Mapping[int, SlotFacts], noise: Noise) -> "_EvaluatedDays":
         terms = spec.account
         account = _MemoryAccount("", Path("none"), terms.name, terms.limit, spec.name, spec.text)
         asked = asked_of(spec, facts, Secret(os.urandom(32)), account)
