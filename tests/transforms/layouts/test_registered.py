@@ -5,7 +5,7 @@ import pickle
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.transforms.inputs import KMH, good_row, rules, run
@@ -100,6 +100,7 @@ def test_a_layout_goes_to_another_process_and_says_its_fields(name):
 @pytest.mark.parametrize("name", ALL)
 @settings(max_examples=20)
 @given(data=st.binary(max_size=200))
+@example(data=b"\x00\x00\x00\x00\x02\x80\x80\x80\x80\x80\x02")  # Avro: a key of 32 GB
 def test_no_bytes_of_a_file_make_a_layout_raise_anything_but_unreadable(name, tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / f"{name} of any bytes"
     path.write_bytes(data)

@@ -1,10 +1,11 @@
 """Avro object container files: fastavro decodes the needed fields, of blocks and files of bounded size."""
 
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from io import BytesIO
+from io import BufferedReader, BytesIO, FileIO
 from itertools import islice
 from operator import itemgetter
 from typing import Any, BinaryIO
@@ -46,7 +47,7 @@ class AvroTable(MappedLayout):
     """Fields of records, by their names."""
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        with open(path, "rb") as file:
+        with _BoundedReader(FileIO(path)) as file:
             try:
                 yield from _batches(path, file, self)
             except _TooBig:
@@ -56,6 +57,14 @@ class AvroTable(MappedLayout):
 
 
 LAYOUT = AvroTable
+
+
+class _BoundedReader(BufferedReader):
+    """A file of which no read asks for more bytes than it holds: a damaged length must not take memory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        file_bytes = os.fstat(self.fileno()).st_size
+        return super().read(file_bytes if size is None or size < 0 else min(size, file_bytes))
 
 
 # --- codecs: a block's bytes, of one that expands too far the first BLOCK_BYTES + 1 -------------------------------
