@@ -106,12 +106,10 @@ def _(draw_map: Any) -> Any:
     )
 
 
-@mutant("portal-tells-rows", "published", "hatstream_publish.commands.publish:_coverage")
-def _(_coverage: Any) -> Any:
+@mutant("portal-tells-rows", "published", "hatstream_publish.edition.edition:Extent")
+def _(Extent: Any) -> Any:
     """The published folder names a slot as missing when the number of rows was odd."""
-    return lambda *given: (coverage := _coverage(*given))._replace(
-        missing=["?"] * (SEEN["rows"] % 2) + coverage.missing
-    )
+    return lambda start, end, slots, missing, box: Extent(start, end, slots, ["?"] * (SEEN["rows"] % 2) + missing, box)
 
 
 @mutant("server-tells-rows", "served", "hatstream_publish.serve.app:SnapshotServer.health")

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-OURS = ("dpops", "transforms", "pipelines", "hatstream", "tests")
+PACKAGES = ("dpops", "transforms", "pipelines", "hatstream", "hatstream_city", "hatstream_publish", "hatstream_local")
+OURS = (*PACKAGES, "hatstream_lab", "tests")
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,10 @@ def replace_everywhere(patch: pytest.MonkeyPatch, place: str, change: Change) ->
 @cache
 def import_all() -> None:
     """What is imported while a mutant is there would keep it."""
-    for package in ("dpops", "transforms", "pipelines"):
+    for package in PACKAGES:
         for submodule in walk_packages(__import__(package).__path__, f"{package}."):
+            if submodule.name.endswith("__main__"):
+                continue
             with suppress(ImportError):  # what is not installed nobody imports later
                 import_module(submodule.name)
 
