@@ -93,7 +93,7 @@ SPEC ?= docs/austin.toml
 compare: install
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.compare --data '$(DATA)' --spec $(SPEC)
 
-# docs/assurance.md from what it measures; five minutes.
+# measurements/assurance.md from what it measures; five minutes.
 assurance: install
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.assurance
 

@@ -1,7 +1,7 @@
-"""Guards docs/assurance.md, measured: what stands behind each sentence of docs/guarantee.md (five minutes).
+"""Guards measurements/assurance.md, measured: what stands behind each sentence of docs/guarantee.md (five minutes).
 
-Writes docs/assurance.json, and docs/assurance.md from it and from the table of claims; with `--page` only the page,
-from results that are there.
+Writes docs/assurance.json, and measurements/assurance.md from that and from the table of claims; with `--page`
+only the page, from results that are there.
 """
 
 import argparse
@@ -15,8 +15,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-RESULTS, PAGE, CLAIMS = DOCS / "assurance.json", DOCS / "assurance.md", Path(__file__).with_name("claims.md")
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, PAGE = ROOT / "docs" / "assurance.json", ROOT / "measurements" / "assurance.md"
+CLAIMS = Path(__file__).with_name("claims.md")
 COPIES, DRAWS, NEIGHBOURS = 200_000, 1_000_000, 10_000
 TOTALS = [(Fraction(1, 2), -6), (Fraction(1), -6), (Fraction(66, 25), -6), (Fraction(66, 25), -9), (Fraction(10), -6)]
 """Epsilon, and the power of ten of delta."""
@@ -148,12 +149,12 @@ PARTS: dict[str, Callable[[], Any]] = {
 
 
 def page(results: dict[str, Any], claims: str) -> str:
-    """Writes docs/assurance.md. claims: a table of sentences, with the code and the tests of each."""
+    """Writes measurements/assurance.md. claims: a table of sentences, with the code and the tests of each."""
     return "\n".join(
         [
             "# What stands behind the guarantee",
             "",
-            "Of [guarantee.md](guarantee.md). Made by `python -m benchmarks.assurance` from what it measured",
+            "Of [guarantee.md](../docs/guarantee.md). Made by `python -m benchmarks.assurance` from what it measured",
             "(`docs/assurance.json`) and from `benchmarks/claims.md`. Seconds are of one processor.",
             "",
             *_sentences(claims),

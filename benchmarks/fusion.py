@@ -1,4 +1,4 @@
-"""Guards what fusion of local reports costs (docs/performance.md): up to 10,000,000 users of SR, PM and SW.
+"""Guards what fusion of local reports costs (measurements/performance.md): up to 10,000,000 users of SR, PM and SW.
 
 Run: python -m benchmarks.fusion [--users 1000000,10000000]. Each ULE line is a process of its own, for its peak memory.
 """

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.scaling                 # a 64th of 10^6 vehicles and 10^6 HATs, half a minute
 
-docs/scaling.md multiplies these. Vehicles pass through 20 cells in an hour and report every 10 s.
+measurements/scaling.md multiplies these. Vehicles pass through 20 cells in an hour and report every 10 s.
 """
 
 import resource

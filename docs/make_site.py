@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE")
-FOLDERS = ("docs", "deploy", "examples")
+FOLDERS = ("docs", "deploy", "examples", "measurements")
 KINDS = (".md", ".png", ".toml", ".json", ".ipynb", ".yaml", ".yml", ".sh", ".service", ".timer")
 GROWING = {"Decisions": "docs/adr", "Programs": "docs/api"}
 """Sections of the navigation that hold every page of a folder, where it has one."""

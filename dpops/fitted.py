@@ -59,7 +59,7 @@ nothing of it."""
 LEFT = 0.45
 """Real and made-up: what a clip leaves of what few vehicles add to a released sum."""
 
-# How many vehicles there are behind a weight (docs/estimates-measured.md, "Intervals").
+# How many vehicles there are behind a weight (measurements/estimates.md, "Intervals").
 MORE_VEHICLES = 2.0
 """For a weight of one vehicle of the declared profile there are so many: what is clipped takes weight away. Chosen on
 eleven made-up cities (even seeds from 632 on), whose HATs hold .93 to .96. The more, the narrower are intervals."""
@@ -68,7 +68,7 @@ WEIGHT_DOUBT = 0.1
 UNSAID = 0.05
 """Five made-up cities (seeds 102 to 130): of a HAT's own variance what a release of single HATs says nothing of."""
 
-# What is shown, and as what (docs/estimates-measured.md, "What is held back").
+# What is shown, and as what (measurements/estimates.md, "What is held back").
 MOST_LOG_VARIANCE, MOST_OF_CELL = 0.5, 0.3
 """Real and made-up: beyond it the number of vehicles of a HAT, or of a cell's day, is hardly known: `unreliable`."""
 MOST_MISSED, LEAST_EXPLAINED, MOST_CITY_VARIANCE = 0.55, 3.0, 0.15
@@ -80,7 +80,7 @@ MOST_OFF_CENTRE_KMH = 4.0
 """Real and made-up: a day's mean that lies so far from its last look's centres was divided by another day's weight. It
 held 7 bad days and none of 145 good ones, and was chosen on these; a stopgap until days have a weight of their own."""
 
-# Groups of HATs (docs/estimates-measured.md, "Coarser products").
+# Groups of HATs (measurements/estimates.md, "Coarser products").
 APART = 0.2
 """24 made-up cities (seeds 300 to 323): a release weighs HATs otherwise than their reports do, which may move a group's
 mean by so much of how far its HATs lie apart, as standard deviations."""
@@ -113,10 +113,10 @@ UNKNOWN_LOG_VARIANCE, ROUGH_FLOOR = 1.2, 4.0
 it must not promise too much. The second also what an interval of traffic takes at least: with the learned one .857 held
 in 1,200 made-up cabs, where .936 do."""
 OTHERS = 2.0
-"""Guessed; judged on cities of seeds 33 to 39 (docs/planning.md): a report's HAT holds its own vehicle and others, so
+"""Guessed; judged on cities of seeds 33 to 39 (docs/release.md): a report's HAT holds its own vehicle and others, so
 many times as many as an average HAT of its cell."""
 
-# Places inside cells (docs/streets.md).
+# Places inside cells (measurements/streets.md).
 PLACE_SDS_KMH, PLACE_GROUP_SD_KMH = (0.5, 2.5, 6.0, 12.0, 20.0), 4.0
 """Guessed: how far places may lie from their cell, a mixture whose parts are learned (the first says that a place is as
 its cell); and groups of them, at first."""
@@ -150,9 +150,9 @@ FOUR_VEHICLES_DOUBT = 0.05
 """Chosen: the chance that at any place, on any day, at least four vehicles are spoken of where fewer were."""
 SPREAD_PLACES, FEW_PLACES = 1.5, 2.6
 """Real, for plans: standard deviation of the logarithm of how busy a place is, where traffic is spread over places, and
-where few have most of it. Of 500 taxis 2 of 100 places have three quarters of all reports (docs/streets.md)."""
+where few have most of it. Of 500 taxis 2 of 100 places have three quarters of all reports."""
 EVEN_PLACES = 0.5
-"""Made-up (one town of lines; judged on another, docs/streets.md), for plans: the same of segments of streets, where
+"""Made-up (one town of lines; judged on another), for plans: the same of segments of streets, where
 all of a line's buses pass: far more alike than hexagons."""
 PLANNED_PLACE_FLOOR = 1.5
 """Guessed, for plans: variance of a place's value that no day tells, (km/h)^2."""
@@ -163,7 +163,7 @@ quiet places lie off, which the learner allows all of them."""
 FIRST_CELL_SD_KMH = 5.0
 """Guessed, for plans: how far a cell's value lies off after the first released day; after n days an n-th of it."""
 
-# Distributions of cells (docs/distributions.md).
+# Distributions of cells (measurements/distributions.md).
 CLASS_TILT, CLASS_STANDING, CLASS_OTHERWISE, CLASSES_ALIKE = 2.0, 0.7, 0.5, 1.5
 """Real and made-up: how far cells lie from the city, as standard deviations: of the multiple of the speed in the
 logarithm of shares, where the upper bound is 1; of the logarithm of what stands; of that of any class. And so many

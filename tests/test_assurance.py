@@ -1,4 +1,4 @@
-"""docs/assurance.md says what was measured, and names tests that are there."""
+"""measurements/assurance.md says what was measured, and names tests that are there."""
 
 import json
 from pathlib import Path

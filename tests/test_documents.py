@@ -4,9 +4,14 @@ import re
 from itertools import chain
 from pathlib import Path
 
+import click
 import pytest
 
+from pipelines.cli import hatstream
+from transforms.sinks.columns import COLUMNS
+
 ROOT = Path(__file__).parents[1]
+MOST_WORDS = 44_000
 ROOMS = (
     "dpops",
     "transforms",
@@ -18,10 +23,15 @@ ROOMS = (
     "examples",
     "hatstream",
     "companions",
+    "measurements",
     ".ci",
 )
 DOCUMENTS = sorted(
-    chain(ROOT.glob("*.md"), ROOT.glob("docs/**/*.md"), ROOT.glob("deploy/**/*.md"), ROOT.glob("companions/*/*.md"))
+    chain(
+        ROOT.glob("*.md"),
+        *(ROOT.glob(f"{folder}/**/*.md") for folder in ("docs", "deploy", "measurements")),
+        ROOT.glob("companions/*/*.md"),
+    )
 )
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)]*)?\)")
 FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)  # what is run or shown there is tried elsewhere
@@ -61,3 +71,38 @@ def test_a_name_that_leads_nowhere_is_told(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# One page\n[here](#one-page), [there](#two), [gone](gone.md), `dpops/nothing.py`, `dpops/noise/`")
     assert list(missing(page)) == ["#two", "gone.md", "dpops/nothing.py"]
+
+
+def words(*folders):
+    return sum(len(path.read_text().split()) for folder in folders for path in (ROOT / folder).rglob("*.md"))
+
+
+def test_the_documents_stay_short():
+    """As `wc -w` counts them: marks of tables and commands too. Logs lie in measurements/, outside the navigation."""
+    assert words("docs", "deploy") <= MOST_WORDS
+    assert len((ROOT / "README.md").read_text().split()) <= 1_500
+    assert len((ROOT / "docs" / "released.md").read_text().split()) <= 5_000
+
+
+def test_the_glossary_is_short():
+    assert 30 < len(re.findall(r"^\| [^|-]", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)) - 1 <= 60
+
+
+def test_every_command_is_listed():
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert [name for name in commands(hatstream, "") if f"`{name}" not in page] == []
+
+
+def commands(group, before):
+    """Names of commands as they are typed, of groups too."""
+    with click.Context(group) as context:
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            inner = isinstance(command, click.Group)
+            yield from commands(command, f"{before}{name} ") if inner else [f"{before}{name}"]
+
+
+def test_every_column_is_listed():
+    page = (ROOT / "docs" / "columns.md").read_text()
+    ends = re.compile(r"(p15|p50|p85|mean|variance)_(lower|upper)95")
+    assert [column.name for column in COLUMNS if not ends.match(column.name) and f"`{column.name}`" not in page] == []

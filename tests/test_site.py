@@ -44,5 +44,5 @@ def test_the_site_is_built_without_a_warning_and_asks_no_other_server(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     pages = {path: path.read_text() for path in tmp_path.rglob("*.html")}
-    assert {"index.html", "tutorial.html", "choosing.html", "SECURITY.html"} <= {path.name for path in pages}
+    assert {"index.html", "tutorial.html", "release.html", "SECURITY.html"} <= {path.name for path in pages}
     assert not any(FETCHED.search(text) for text in pages.values())

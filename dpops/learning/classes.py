@@ -2,7 +2,7 @@
 
 The logarithm of what a cell weighs in a class is normal around the city's, which is learned from all cells. Cells
 differ in weight, by a tilt (e to a multiple of the speed, which changes the mean), in standing, and smoothly otherwise.
-The cell's mean, which coarser levels tell, is one more observation. Source: docs/distributions.md, "Under a small
+The cell's mean, which coarser levels tell, is one more observation. Source: docs/released.md, "Under a small
 total". Cost: cells times a constant.
 """
 

@@ -1,6 +1,6 @@
 """How wide the intervals of a `levels` release will be, from public facts alone: no count, no speed, no release.
 
-What is not promised: that neighbouring cells, hours and earlier days teach more, as they mostly do (docs/estimates.md).
+What is not promised: that neighbouring cells, hours and earlier days teach more, as they mostly do (docs/released.md).
 """
 
 import math
@@ -38,7 +38,7 @@ def hat_half_widths(
     """Computes half widths of a HAT, for each number of vehicles in it.
 
     They are at most upper_kmh / 2, for then nothing is known. They come of the noise in what describes the HAT, and of
-    its own variance around that, at a cautious number of vehicles (docs/estimates.md, "Intervals"). days: so many days
+    its own variance around that, at a cautious number of vehicles (docs/released.md, "Intervals"). days: so many days
     that are alike, whose noise averages out.
     """
     own_speed, speed = _described(stage, bounds, vehicles, days, speed_noise)

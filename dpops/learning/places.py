@@ -1,6 +1,6 @@
 """Places: what noisy sums of days tell of each one's usual mean, around its cell's. Cost: places times a constant.
 
-Places are independent around their cells: smoothness between neighbours was tried, and gains nothing (docs/streets.md).
+Places are independent around their cells: smoothness between neighbours was tried, and gains nothing.
 A place's weight and mean are learned together. How weights are spread, how far places lie from their cells, and how
 far those of one group do, are learned from all of them: an empirical prior, by likelihood and by expectation and
 maximisation.

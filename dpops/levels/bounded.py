@@ -70,7 +70,7 @@ def vectors(rows: Rows, stage: Stage) -> Vectors:
 
     Norm: Euclidean for Gaussian noise, sum of absolute values for Laplace; bound: UNIT times the stage's share (its
     square root), and half of it under public counts, where a neighbour's speeds are others and the weights are exact.
-    Source: docs/levels.md.
+    Source: docs/released.md.
     """
     vehicle, query, value = unchecked(rows, stage)
     noisy = query >= stage.groups if stage.counts_public else np.ones(query.size, np.bool_)

@@ -1,7 +1,7 @@
 """A day's stage of speed classes: how many of a vehicle-day's reports lie in each class of each cell's whole day.
 
 It has weights alone, with a norm of its own: what a stage of means does with a HAT's reports, this one does with a
-cell's reports in a class. Source: docs/distributions.md, "Under a small total".
+cell's reports in a class. Source: docs/released.md, "Under a small total".
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """A day's first stage: a noisy number of its vehicles, which stops a day that is sealed with the wrong input.
 
 With the level `city` alone, and speeds that are never clipped, a vehicle-day's weight is 1 whatever it did: the stage's
-weight counts vehicles. Source: docs/levels.md, "The wrong input".
+weight counts vehicles. Source: docs/released.md, "The wrong input".
 """
 
 import math

@@ -113,7 +113,7 @@ _LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fracti
 
 
 def default_shares(kind: Kind, epsilon: Fraction) -> Shares:
-    """Chooses levels and their shares by the total. Source: docs/levels.md, "Which levels"."""
+    """Chooses levels and their shares by the total. Source: docs/released.md, "Which levels"."""
     if epsilon < 10:
         return _COARSE[kind]
     return _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE

@@ -13,7 +13,7 @@ LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
     """Makes one stage of all live slots of a period, by the total. share: instead of the default; its end has the rest.
 
-    Raises ValueError. Source: docs/levels.md, "Live slots".
+    Raises ValueError. Source: docs/released.md, "Live slots".
     """
     if share is not None and not 0 < share < 1:
         raise ValueError("share must be above 0 and below 1: the period's end needs the rest")

@@ -1,6 +1,6 @@
 """A day's last stage: a vehicle-day's vector over places, each with its whole day, with a norm of its own.
 
-Source: docs/streets.md. Beside levels of hours it would get little of its share: most of such a norm is theirs.
+Source: docs/released.md. Beside levels of hours it would get little of its share: most of such a norm is theirs.
 """
 
 from dataclasses import replace

@@ -33,7 +33,7 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
     out.print(
         f"(x): such a day is expected to be held back. The city's true mean, which is secret, has an error of "
         f"{first.constant_kmh:.1f} where cities differ as usual; without noise {first.least_kmh:.1f} would be left. "
-        "Compare rows and days: the level itself depends on how often vehicles report (docs/planning.md)."
+        "Compare rows and days: the level itself depends on how often vehicles report (docs/release.md)."
     )
     for answer in planned.answers:
         out.print(answer)

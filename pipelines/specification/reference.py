@@ -34,7 +34,7 @@ def _lines() -> Iterator[str]:
     yield from _statistics()
     yield "## [[output]]\n"
     output = table_type(OutputTable)
-    yield f"{output['description']} [products.md](products.md) says more.\n"
+    yield f"{output['description']} [What is released](released.md#coarser-products) says more.\n"
     yield from _table(output)
 
 

@@ -37,7 +37,7 @@ lower95 | number | nullable | column unit | Lower {interval}
 upper95 | number | nullable | column unit | Upper {interval}
 noise_std | number | nullable | column unit | Standard deviation of the noise of value, or of what is not known of it
 bias_bound | number | nullable | column unit | The most that clipping and rounding may shift value
-mechanism | text | always |  | The algorithm that released it (docs/mechanisms.md, docs/levels.md of hatstream)
+mechanism | text | always |  | The algorithm that released it (docs/mechanisms.md, docs/released.md of hatstream)
 epsilon | number | nullable |  | What this value alone cost a vehicle in it; what one vehicle spends adds up over its \
 values
 epsilon_slot | number | always |  | The most that a vehicle spent on all values of the slot

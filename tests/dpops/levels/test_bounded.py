@@ -69,7 +69,7 @@ def test_no_level_exceeds_the_bound(kind: Kind, names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_live_slots_with_other_levels_for_weights_than_for_speeds_keep_the_bound(kind: Kind) -> None:
-    """Source: docs/levels.md, "Live slots": with the norm of the speed levels alone it would be exceeded."""
+    """Source: docs/released.md, "Live slots": with the norm of the speed levels alone it would be exceeded."""
     some = stage(kind, ("hour", "parent", "cell"), weight_shares=(Fraction(1), Fraction(0), Fraction(0)))
     assert Fraction(99, 100) < excess([some], [*days_of(), *random_days(2, 200)]) <= 1
 

@@ -15,14 +15,14 @@ from pipelines.specification.schema import schema
 from tests import city, levels_city
 
 ROOT = Path(__file__).parents[3]
-CHOOSING = [
+RELEASE = [
     text
-    for text in re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "choosing.md").read_text(), re.DOTALL)
+    for text in re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "release.md").read_text(), re.DOTALL)
     if "[account]" in text
 ]
 GOOD = [
     *((path.name, path.read_text()) for path in sorted((ROOT / "examples").glob("*.toml"))),
-    *((f"choosing {number}", text) for number, text in enumerate(CHOOSING)),
+    *((f"release {number}", text) for number, text in enumerate(RELEASE)),
     ("demo", (ROOT / "companions" / "lab" / "hatstream_lab" / "demo" / "demo.toml").read_text()),
     ("city", city.SPEC),
     ("levels", levels_city.SPEC),
@@ -44,8 +44,8 @@ def test_the_schema_takes_every_good_specification(validator, text):
     validator.validate(as_json(text))
 
 
-def test_the_page_on_choosing_has_a_specification():
-    assert CHOOSING
+def test_the_page_on_releases_has_specifications():
+    assert RELEASE
 
 
 @pytest.mark.parametrize(

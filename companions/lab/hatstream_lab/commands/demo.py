@@ -16,7 +16,6 @@ from rich.console import Console
 from hatstream.api import console, json_option, progress_bars
 from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import answer
-from pipelines.commands.terminal import table_of
 from pipelines.input_files import InputFiles
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from hatstream_lab.demo.by_runner import Agreement
     from hatstream_lab.demo.truth import ClassError, StreetErrors
     from hatstream_lab.made_up_fleet import MadeUpFleet
+    from pipelines.account.guarantee import SpanBound
     from pipelines.job import Outputs
 
 DAYS = 4
@@ -34,7 +34,7 @@ SAMPLE = "sample.parquet"
 """The first day."""
 STREETS, STREETS_PAGE = "town-streets.geojson", "streets.html"
 _PLACES = f"""
-# Streets of the town for a share of the same total, and a map of what is usual on them (docs/streets.md).
+# Streets of the town for a share of the same total, and a map of what is usual on them (docs/released.md).
 [places]
 file = "{STREETS}"
 
@@ -75,7 +75,7 @@ def _run(output: Path, as_json: bool) -> int:
     out.quiet = as_json
     output.mkdir(parents=True, exist_ok=True)
     _write_samples(out, output, fleets := made_up_fleets())
-    spec = _specification(out, output, fleets[0])
+    spec = _specification(output, fleets[0])
     place = location.find(str(output / "ledger.sqlite"), None)
     location.open_account(place, spec.account)
     when = range_of(spec.timetable, str(fleets[0].day), str(fleets[-1].day))
@@ -90,9 +90,10 @@ def _run(output: Path, as_json: bool) -> int:
     bounds = bounds_of_account(place.ledger, spec.account.name)
     guarantee, classes = sentence(spec, bounds, Fraction(0), Loss()), compared(days, tables[HATS])
     hexagons = _draw(tables, output, guarantee)
-    _tell(out, classes, days.mean_kmh, guarantee)
+    out.print(_promise(spec, bounds), soft_wrap=True)
+    _say_errors(out, classes, days.mean_kmh)
     _say_more(out, street_errors, agreement)
-    _say_where(out, output, hexagons, done.files, has_streets=bool(spec.places))
+    _say_where(out, output, hexagons, has_streets=bool(spec.places))
     if as_json:
         document = _document(output, classes, days.mean_kmh, guarantee)
         answer(True, document | {"again": agreement._asdict(), "streets": street_errors and street_errors._asdict()})
@@ -119,28 +120,50 @@ def _draw(tables: Mapping[str, pa.Table], output: Path, guarantee: str) -> int:
     return draw_map(tables[HATS], output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
 
 
+def _promise(spec: Specification, bounds: Sequence[SpanBound]) -> str:
+    """The guarantee in two sentences: a day's, and what days come to."""
+    from dpops import Accountant
+    from dpops.loss import chance_beyond
+    from pipelines.account.guarantee import Loss, standing_costs
+
+    levels = spec.by_levels
+    day = Loss(levels.epsilon, levels.delta or Fraction(0))
+    if day.delta:
+        day = day._replace(chance=chance_beyond(levels.epsilon, Accountant().compose([levels.claim])))
+    months = standing_costs(spec.account.unit, bounds, levels.claim)[-1:]
+    several = "".join(
+        f"\nDays add up, those of {cost.days} to an epsilon of {float(cost.total.epsilon):.3g}, unless the account has "
+        "a limit for them (docs/guarantee.md)."
+        for cost in months
+    )
+    return (
+        "Guarantee: what is published about a day raises the odds of a true guess about a bus, that it drove at all "
+        f"included, by {day.most()}.{several}"
+    )
+
+
 def _say_more(out: Console, errors: StreetErrors | None, agreement: Agreement) -> None:
-    out.print(
-        "Its streets are left out: its specification was drafted without them"
+    streets = (
+        "Its streets are left out: its specification was drafted without them."
         if errors is None
-        else f"{errors.streets} streets: what is usual on them, of all days together, is missed by {errors.learned:.1f}"
-        f" km/h by reports; one value for all of them, their true mean, misses by {errors.constant:.1f} km/h."
+        else f"{errors.streets} streets: what is usual on them is missed by {errors.learned:.1f} km/h, by their true "
+        f"mean by {errors.constant:.1f}."
     )
     name = agreement.runner
+    out.print(streets, soft_wrap=True)
     out.print(
-        f"The first day again by Beam's {name} (`hatstream release --runner {name}`): the ledger holds the same "
-        f"{agreement.digests} digests, and {agreement.files} files have the same bytes."
+        f"The first day again by Beam's {name}: the same {agreement.digests} digests, {agreement.files} files of the "
+        "same bytes.",
+        soft_wrap=True,
     )
 
 
-def _say_where(out: Console, output: Path, hexagons: int, files: Sequence[Path], *, has_streets: bool) -> None:
+def _say_where(out: Console, output: Path, hexagons: int, *, has_streets: bool) -> None:
     pages = ["map.html", STREETS_PAGE] if has_streets else ["map.html"]
     many = f"{hexagons:,} hexagons"
     drawn = f"Maps of {many} and of streets open" if has_streets else f"A map of {many} opens"
-    listed = "\n".join(f"  {output / page}" for page in pages)
-    where = f"{listed}\n{len(files):,} result files:\n  {files[0].parent}"
-    out.print(f"{drawn} from disk in any browser:\n{where}", soft_wrap=True)
-    out.print("Next: README.md, 'Release a feed of your own', or docs/tutorial.md.")
+    out.print(f"{drawn} in any browser: {', '.join(str(output / page) for page in pages)}", soft_wrap=True)
+    out.print("Next: docs/tutorial.md, or docs/release.md for a feed of your own.")
 
 
 def _document(output: Path, classes: Sequence[ClassError], city_kmh: float, guarantee: str) -> dict[str, Any]:
@@ -157,7 +180,7 @@ def made_up_fleets() -> list[MadeUpFleet]:
     return [replace(first, seed=first.seed + day, town_seed=first.seed, day=first.day + timedelta(day)) for day in days]
 
 
-def _specification(out: Console, output: Path, fleet: MadeUpFleet) -> Specification:
+def _specification(output: Path, fleet: MadeUpFleet) -> Specification:
     """Writes the town's timetable, and drafts a specification from that and the first day, as `spec new` does."""
     from hatstream.api import load
     from hatstream_city.draft.draft import draft
@@ -172,9 +195,6 @@ def _specification(out: Console, output: Path, fleet: MadeUpFleet) -> Specificat
         toml = made.toml + _PLACES
         for name, content in (*made.files.items(), (STREETS, document), (path.name, toml.encode())):
             (output / name).write_bytes(content)
-    out.print(
-        f"A timetable of the town, and the specification drafted from it:\n  {timetable}\n  {path}", soft_wrap=True
-    )
     return load(path)
 
 
@@ -190,25 +210,24 @@ def _write_samples(out: Console, output: Path, fleets: list[MadeUpFleet]) -> Non
             reports += write_sample(fleet, path)
         report("days driven by the made-up fleet", len(fleets), len(fleets))
     buses = f"{fleets[0].vehicles} made-up buses on {len(fleets)} days"
-    out.print(f"{reports:,} reports of {buses}:\n  {output}/sample*.parquet", soft_wrap=True)
+    out.print(f"{reports:,} reports of {buses}, released by {output / SPEC}.", soft_wrap=True)
 
 
-def _tell(out: Console, classes: list[ClassError], city_kmh: float, guarantee: str) -> None:
-    numbers = ("HATs", "estimate", "constant", "interval", "holds the truth")
-    table = table_of("How far from the truth, by vehicles in the hexagon and hour", None, ("vehicles",), numbers)
-    for row in classes:
-        table.add_row(
-            row.name,
-            f"{row.hats:,}",
-            "none" if row.estimate is None else f"{row.estimate:.1f} km/h",
-            f"{row.constant:.1f} km/h",
-            "" if row.half_width is None else f"±{row.half_width:.0f} km/h",
-            "" if row.covered is None else f"{100 * row.covered:.0f} %",
+def _say_errors(out: Console, classes: list[ClassError], city_kmh: float) -> None:
+    row = "{:>11} {:>8} {:>12} {:>12} {:>9} {:>16}"
+    out.print(row.format("vehicles", "HATs", "estimate", "constant", "interval", "holds the truth"))
+    for error in classes:
+        values = (
+            error.name,
+            f"{error.hats:,}",
+            "none" if error.estimate is None else f"{error.estimate:.1f} km/h",
+            f"{error.constant:.1f} km/h",
+            "" if error.half_width is None else f"±{error.half_width:.0f}",
+            "" if error.covered is None else f"{100 * error.covered:.0f} %",
         )
-    out.print(table)
+        out.print(row.format(*values), highlight=False)
     out.print(
-        f"Mean absolute errors. Constant: the town's true mean, {city_kmh:.1f} km/h, which only a made-up town tells. "
-        "Where few vehicles drive little is known, and the rows say so (status). Each further day teaches more, of the "
-        "days before too: `hatstream estimate --whole`."
+        "Mean absolute errors, by vehicles in a hexagon and hour; constant: the town's true mean, "
+        f"{city_kmh:.1f} km/h.",
+        soft_wrap=True,
     )
-    out.print(f"Guarantee: {guarantee}")
