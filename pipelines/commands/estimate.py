@@ -42,12 +42,11 @@ class AskedProducts:
         """Raises UsageError."""
         from transforms.releases.periods.products import product_of
 
-        service = table.service_start_minute, table.service_end_minute
         if self.parts and not {"cell-part", "place-part"} & {*self.products}:
             raise UsageError("--part goes with --product cell-part and --product place-part")
         try:
             return [
-                product_of(name, self.parts if name.endswith("-part") else (), table.slot_minutes, service)
+                product_of(name, self.parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
                 for name in dict.fromkeys(self.products)
             ]
         except ValueError as error:

@@ -80,8 +80,6 @@ def check(path: Path, as_json: bool) -> None:
 
 def _described(spec: Specification) -> dict[str, str | int]:
     table, cells = spec.timetable, spec.cells
-    hours = f"{table.service_start_minute // 60:02d}:{table.service_start_minute % 60:02d}"
-    until = f"{table.service_end_minute // 60:02d}:{table.service_end_minute % 60:02d}"
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
     region += f" from a {cells.source}" if cells.source else ""
     allocation = spec.privacy.allocation
@@ -90,7 +88,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "name": spec.name,
         "spec_id": spec.spec_id,
         "account": f"{spec.account.name}: {spec.account.unit}, {spec.account.adjacency}, {spec.account.limit.said()}",
-        "slots": f"{table.slot_minutes} minutes, {hours} to {until} {table.zone}",
+        "slots": f"{table.slot_minutes} minutes, {table.service_text} {table.zone}",
         "cells": f"resolution {cells.resolution}, {region}",
         "statistics": ", ".join(_statistics(spec)),
         "privacy": total,

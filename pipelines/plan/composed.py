@@ -241,14 +241,13 @@ def period_slots(spec: Specification) -> int | None:
         days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
     except CalendarError:
         return None
-    return len(days) * ((table.service_end_minute - table.service_start_minute) // table.slot_minutes)
+    return len(days) * len(table.service_minutes)
 
 
 @cache
 def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
     """Counts the slots of each day; as on a day of 24 hours where slots cannot follow a change of the clock."""
-    usual = (table.service_end_minute - table.service_start_minute) // table.slot_minutes
-    slots = np.full(days, usual, np.int64)
+    slots = np.full(days, len(table.service_minutes), np.int64)
     for index in range(days):
         with suppress(CalendarError):
             slots[index] = len(table.day_slots(first + timedelta(days=index)))

@@ -289,7 +289,7 @@ def _other_choices(
             choices.append((f"resolution {resolution}", replace(spec, cells=cells), False))
     table = spec.timetable
     for minutes in (Fraction(table.slot_minutes, 2), Fraction(table.slot_minutes * 2)):
-        edges = (table.service_start_minute, table.service_end_minute, DAY_MINUTES)
+        edges = (DAY_MINUTES, *(edge for interval in table.service for edge in interval))
         if minutes.denominator == 1 and all(edge % minutes == 0 for edge in edges):
             other = replace(spec, timetable=replace(table, slot_minutes=int(minutes)))
             choices.append((f"{minutes}-minute slots", other, False))

@@ -145,8 +145,7 @@ def _choices(asked: LevelsRelease, bounds: BoundsOnly) -> list[Choice]:
 def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
     """Gathers the public HATs of a day and the fleet."""
     table = spec.timetable
-    minutes = range(table.service_start_minute, table.service_end_minute, table.slot_minutes)
-    hours = [minute // 60 for minute in minutes]
+    hours = [minute // 60 for minute in table.service_minutes]
     return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=asked.fleet)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
+import numpy as np
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits
 from dpops.allocation import Allocation
@@ -39,7 +40,7 @@ from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
 from transforms.regular_files import read_text
 from transforms.releases.registry import KINDS
-from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable
+from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Interval, Timetable
 
 BOUND = Fraction(1_000_000)
 """Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
@@ -85,20 +86,37 @@ def timetable_of(document: Document) -> Timetable:
     need(1 <= minutes <= DAY_MINUTES and DAY_MINUTES % minutes == 0, "slot.minutes", "must divide a day", minutes)
     lateness_s = document.slot.allowed_lateness_s
     need(0 <= lateness_s <= MOST_LATENESS_S, "slot.allowed_lateness_s", f"must be 0 to {MOST_LATENESS_S:,}", lateness_s)
-    service = document.slot.service
-    match = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", service)
-    need(match is not None, "slot.service", 'must look like "05:00-24:00"', service)
-    numbers = [int(group) for group in match.groups()] if match else []
-    start, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
-    ordered = max(numbers[1], numbers[3]) < 60 and start < end <= DAY_MINUTES
-    need(ordered, "slot.service", "must start before it ends, within one day", service)
-    need(start % minutes == end % minutes == 0, "slot.service", f"must lie on slots of {minutes} minutes", service)
+    service = service_intervals(document.slot.service, minutes)
     zone = document.account.timezone
     check_zone("account.timezone", zone)
     weekdays = document.slot.weekdays
     need(weekdays is None or bool(weekdays), "slot.weekdays", "must name at least one day", "empty")
     served = WEEKDAYS if weekdays is None else tuple(day for day in WEEKDAYS if day in weekdays)
-    return Timetable(zone, document.account.unit, minutes, start, end, served)
+    return Timetable(zone, document.account.unit, minutes, service, served)
+
+
+def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
+    """Reads hours of service: what lies beyond 24:00 is of the next day's morning, as timetables have it.
+
+    >>> service_intervals("05:00-09:00, 15:00-26:00", 60)
+    ((0, 120), (300, 540), (900, 1440))
+    """
+    served = np.zeros(2 * DAY_MINUTES, np.bool_)
+    for part in re.split(r"\s*,\s*", text):
+        match = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", part)
+        need(match is not None, "slot.service", 'must look like "05:00-24:00" or "05:00-09:00, 15:00-26:00"', text)
+        numbers = [int(group) for group in match.groups()] if match else []
+        start, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
+        ordered = start < DAY_MINUTES and start < end <= start + DAY_MINUTES
+        need(ordered, "slot.service", "must start within one day, and end later and within 24 hours", text)
+        fits = start % slot_minutes == end % slot_minutes == 0
+        need(fits, "slot.service", f"must lie on slots of {slot_minutes} minutes", text)
+        need(not served[start:end].any(), "slot.service", "must not name an hour twice", text)
+        served[start:end] = True
+    need(not (served[:DAY_MINUTES] & served[DAY_MINUTES:]).any(), "slot.service", "must not name an hour twice", text)
+    by_day = served.reshape(2, DAY_MINUTES).any(axis=0)
+    edges = np.flatnonzero(np.diff(by_day, prepend=False, append=False)).tolist()
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
 
 
 def account_of(account: AccountTable) -> AccountTerms:

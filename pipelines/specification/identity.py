@@ -62,13 +62,8 @@ def _fleet(fleet: Fleet) -> dict[str, Any]:
 
 
 def _slot(spec: "Specification") -> dict[str, Any]:
-    plain: dict[str, Any] = {"minutes": spec.timetable.slot_minutes, "service": _service(spec)}
+    plain: dict[str, Any] = {"minutes": spec.timetable.slot_minutes, "service": spec.timetable.service_text}
     return plain if spec.timetable.weekdays == WEEKDAYS else plain | {"weekdays": list(spec.timetable.weekdays)}
-
-
-def _service(spec: "Specification") -> str:
-    edges = spec.timetable.service_start_minute, spec.timetable.service_end_minute
-    return "-".join(f"{edge // 60:02}:{edge % 60:02}" for edge in edges)
 
 
 def _cells(spec: "Specification") -> dict[str, Any]:

@@ -186,8 +186,8 @@ def levels_release(
     public = _fleet(declared or FleetTable())
     kind: Kind = "laplace" if total.delta is None else "gaussian"
     epsilon, rho = total.of_a_day()
-    hours = range(timetable.service_start_minute // 60, -(-timetable.service_end_minute // 60))
-    bounds = BoundsOnly(hats=hats_of(region, list(hours)), fleet=public)
+    hours = sorted({minute // 60 for minute in timetable.service_minutes})
+    bounds = BoundsOnly(hats=hats_of(region, hours), fleet=public)
     free = _free(asked, counts_public=counts_public)
     asked_for = _with(asked, recipe(kind, epsilon, rho, bounds))
     return LevelsRelease(

@@ -210,11 +210,9 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
     need(len(set(names)) == len(names), "output.product", "must not repeat", ", ".join(names))
     asked = next((name for name in names if name.startswith("place-")), None)
     need(asked is None or document.places is not None, "output.product", "of places goes with [places]", asked)
-    service = timetable.service_start_minute, timetable.service_end_minute
+    slot_minutes, service = timetable.slot_minutes, timetable.service_span
     try:
-        return tuple(
-            product_of(table.product, table.parts, timetable.slot_minutes, service) for table in document.output
-        )
+        return tuple(product_of(table.product, table.parts, slot_minutes, service) for table in document.output)
     except ValueError as error:
         raise SpecificationError(f"output: {error}") from None
 

@@ -33,7 +33,7 @@ Row = dict[str, Any]
 @cache
 def slots(start: str = "2023-11-15", end: str = "2023-11-16", service: tuple[int, int] = (0, 1440)) -> Calendar:
     first, last = (datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (start, end))
-    return calendar(Timetable("UTC", "vehicle-day", 60, *service), first, last)
+    return calendar(Timetable("UTC", "vehicle-day", 60, (service,)), first, last)
 
 
 def rules(units: Units = KMH, bbox: tuple[float, float, float, float] | None = None, **dates: Any) -> Rules:

@@ -20,6 +20,8 @@ Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 DAY_MINUTES = 24 * 60
+Interval = tuple[int, int]
+"""Local minutes of a day: start and end, the end not included."""
 LOOKED_AHEAD_DAYS = 366
 SUGGESTED = 4
 """How many slot lengths an error suggests."""
@@ -75,18 +77,35 @@ class CalendarError(ValueError):
 
 @dataclass(frozen=True)
 class Timetable:
-    """The public rule of slots: length, hours and weekdays of service, the unit of a period, the time zone."""
+    """The public rule of slots: length, hours and weekdays of service, the unit of a period, the time zone.
+
+    service: local minutes of a calendar day, ascending, apart from each other.
+    """
 
     zone: str
     unit: Unit
     slot_minutes: int
-    service_start_minute: int = 0
-    service_end_minute: int = DAY_MINUTES
+    service: tuple[Interval, ...] = ((0, DAY_MINUTES),)
     weekdays: tuple[Weekday, ...] = WEEKDAYS
 
     @property
     def slot_s(self) -> int:
         return self.slot_minutes * 60
+
+    @property
+    def service_minutes(self) -> list[int]:
+        """Lists the local minutes at which slots of a day of 24 hours start."""
+        return [minute for start, end in self.service for minute in range(start, end, self.slot_minutes)]
+
+    @property
+    def service_span(self) -> Interval:
+        """Minutes from the first start to the last end of service."""
+        return self.service[0][0], self.service[-1][1]
+
+    @property
+    def service_text(self) -> str:
+        """Writes the hours of service as a specification does."""
+        return ", ".join("-".join(f"{edge // 60:02}:{edge % 60:02}" for edge in interval) for interval in self.service)
 
     def midnight(self, day: date) -> datetime:
         """Finds the first instant of a local day."""
@@ -115,11 +134,11 @@ class Timetable:
                 f"{self.zone} changes its clock on {day}: slots of {self.slot_minutes} minutes cannot follow it"
                 + (f", slots of {', '.join(fit)} can" if fit else "")
             )
-        return [
-            start_s
-            for start_s, minute in minutes.items()
-            if self.service_start_minute <= minute < self.service_end_minute
-        ]
+        return [start_s for start_s, minute in minutes.items() if self.is_in_service(minute)]
+
+    def is_in_service(self, minute: int) -> bool:
+        """Says whether a local minute of the day lies in the hours of service."""
+        return any(start <= minute < end for start, end in self.service)
 
     def never_released(self, first: date) -> str | None:
         """Says why the first of a year's days of service will be refused, where the slots cannot follow the clock."""

@@ -49,8 +49,7 @@ class StreamCalendar:
         """Finds the period of each slot, and whether it is one of service."""
         zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
         local = [datetime.fromtimestamp(start_s, zone) for start_s in starts_s.tolist()]
-        minute = np.array([start_s.hour * 60 + start_s.minute for start_s in local], np.int64)
-        in_service = (minute >= timetable.service_start_minute) & (minute < timetable.service_end_minute)
+        in_service = np.array([timetable.is_in_service(at.hour * 60 + at.minute) for at in local], np.bool_)
         return [timetable.period_of(start_s.date()) for start_s in local], in_service
 
 

@@ -41,7 +41,7 @@ def asked_of(total: SpanTotal) -> LevelsRelease:
         is_of_span=True,
         declared=None,
         region=REGION,
-        timetable=Timetable("UTC", "vehicle-day", 60, 7 * 60, 14 * 60),
+        timetable=Timetable("UTC", "vehicle-day", 60, ((7 * 60, 14 * 60),)),
         counts_public=False,
         live=None,
     )

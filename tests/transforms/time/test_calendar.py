@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from transforms.time.calendar import CalendarError, Timetable, calendar
+from transforms.time.stream_calendar import StreamCalendar
 
 
 def day_of(zone, minutes, day, unit="vehicle-day", **service):
@@ -72,13 +73,23 @@ def test_a_day_without_service_is_refused_to_nobody():
 
 
 def test_service_is_by_the_local_clock_also_on_the_day_of_a_change():
-    of_day, table = day_of("America/Chicago", 60, date(2026, 3, 8), service_start_minute=300, service_end_minute=1440)
+    of_day, table = day_of("America/Chicago", 60, date(2026, 3, 8), service=((300, 1440),))
     assert table.text(of_day.slots[0].start_s) == "2026-03-08T05:00:00-05:00"
     assert len(of_day.slots) == 19
 
 
+def test_service_may_pause_and_go_on_after_midnight():
+    of_day, table = day_of("America/Chicago", 60, date(2026, 5, 1), service=((0, 60), (300, 420), (1380, 1440)))
+    assert [table.text(slot.start_s)[11:13] for slot in of_day.slots] == ["00", "05", "06", "23"]
+    assert (len(table.service_minutes), table.service_text) == (4, "00:00-01:00, 05:00-07:00, 23:00-24:00")
+    hours = np.array([slot_s * 1_000_000 for slot_s in range(of_day.from_s, of_day.to_s, 3_600)])
+    assert np.flatnonzero(of_day.locate(hours).in_service).tolist() == [0, 5, 6, 23]
+    stream = StreamCalendar(table, of_day.from_s, of_day.from_s, of_day.to_s)
+    assert np.flatnonzero(stream.locate(hours).in_service).tolist() == [0, 5, 6, 23]
+
+
 def test_events_are_located_at_the_edges_of_slots_service_and_range():
-    of_day, table = day_of("America/Chicago", 60, date(2026, 5, 1), service_start_minute=300, service_end_minute=360)
+    of_day, table = day_of("America/Chicago", 60, date(2026, 5, 1), service=((300, 360),))
     start = of_day.slots[0].start_s * 1_000_000
     where = of_day.locate(
         np.array([start - 1, start, start + 3_599_999_999, start + 3_600_000_000, of_day.to_s * 10**6, -(2**62), 2**62])

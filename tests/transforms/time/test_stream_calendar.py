@@ -12,7 +12,7 @@ from transforms.sources.heartbeat import MOST, _Beat, _Slots, due
 from transforms.time.calendar import Timetable, calendar
 from transforms.time.stream_calendar import StreamCalendar, slots_from
 
-NEW_YORK = Timetable("America/New_York", "vehicle-week", 30, 5 * 60, 22 * 60)
+NEW_YORK = Timetable("America/New_York", "vehicle-week", 30, ((5 * 60, 22 * 60),))
 FROM_S, TO_S = 946_684_800, 4_102_444_800
 
 

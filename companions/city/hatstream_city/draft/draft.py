@@ -142,7 +142,7 @@ def _roughly(number: int) -> int:
 def _said_of_town(town: Town) -> tuple[str, ...]:
     service = town.service
     days = "every day" if len(service.weekdays) == 7 else ", ".join(service.weekdays)
-    hours = "{:02d}:00 to {:02d}:00".format(*service.hours)
+    hours = ", ".join("{:02d}:00 to {:02d}:00".format(*stretch) for stretch in service.hours)
     return (
         f"timetable {town.origin}: {service.first} to {service.last}, {days}, {hours} {town.zone}",
         f"{service.vehicles:,} vehicles under way at once, {service.blocks:,} duties on {service.day}",

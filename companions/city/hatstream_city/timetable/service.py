@@ -29,8 +29,7 @@ _DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceDay:
-    """Service of the day with the most trips. hours: of service, first and last (excluded). weekdays: on which anything
-    runs.
+    """Service of the day with the most trips. hours: of service, starts and ends. weekdays: on which anything runs.
 
     outside: share of the day's stops outside of the hours. vehicles: most that are under way at once. blocks: duties in
     all. profile: what the middle one of these vehicles touches. runs: how many vehicles go from a stop straight to
@@ -41,7 +40,7 @@ class ServiceDay:
     first: date
     last: date
     weekdays: tuple[str, ...]
-    hours: tuple[int, int]
+    hours: tuple[tuple[int, int], ...]
     outside: float
     vehicles: int
     blocks: int
@@ -232,12 +231,17 @@ def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
     return vehicle[duty], int(duties.size)
 
 
-def _hours(s: Int64s) -> tuple[tuple[int, int], float]:
-    """Finds the shortest stretch of the clock that leaves out only hours with hardly a stop, and the share left out."""
+def _hours(s: Int64s) -> tuple[tuple[tuple[int, int], ...], float]:
+    """Finds the stretches of the clock in which vehicles stop, and the share of stops at other hours.
+
+    Returns: hours of starts and ends, of a stretch across midnight the end above 24; the share.
+    """
     per_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=24) / s.size
-    busy = np.flatnonzero(per_hour >= LEAST_SHARE)
-    first, last = int(busy[0]), int(busy[-1]) + 1
-    return (first, last), float(1 - per_hour[first:last].sum())
+    busy = per_hour >= LEAST_SHARE
+    starts = np.flatnonzero(busy & ~np.roll(busy, 1)).tolist() or [0]
+    pauses = [np.flatnonzero(~np.roll(busy, -start)).tolist() for start in starts]
+    hours = tuple((start, start + min(pause, default=24)) for start, pause in zip(starts, pauses, strict=True))
+    return hours, float(per_hour[~busy].sum())
 
 
 def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> dict[str, int]:
