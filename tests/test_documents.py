@@ -1,6 +1,7 @@
 """What the documents name is there: every file that they link to, and every path of a file or folder in their text."""
 
 import re
+import tomllib
 from itertools import chain
 from pathlib import Path
 
@@ -106,3 +107,11 @@ def test_every_column_is_listed():
     page = (ROOT / "docs" / "columns.md").read_text()
     ends = re.compile(r"(p15|p50|p85|mean|variance)_(lower|upper)95")
     assert [column.name for column in COLUMNS if not ends.match(column.name) and f"`{column.name}`" not in page] == []
+
+
+def test_the_changelog_is_short_and_of_this_version():
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert len(lines) <= 150
+    assert any(line.startswith(f"## {version} ") for line in lines)
+    assert f"version {version.rpartition('.')[0]}," in (ROOT / "SECURITY.md").read_text()
