@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 from hatstream.api import console, progress_bars, release_days
 from hatstream_lab.evaluation.days import DELTA, Days, read_days
 from hatstream_lab.evaluation.experiment import Experiment, Mean, Row, Table
-from hatstream_lab.evaluation.released import HAT_KEYS, beside, constant_rows, hat_truth
+from hatstream_lab.evaluation.released import beside, constant_rows, hat_truth
+from hatstream_lab.evaluation.telemetry import HAT_KEYS
 
 EPSILON, RUNS = "2.64", 3
 ENVIRONMENT = Path("build/pipelinedp")

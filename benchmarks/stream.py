@@ -23,6 +23,7 @@ from hatstream_lab.servers.flink import JobServer
 from hatstream_lab.servers.kafka import Kafka
 from hatstream_lab.servers.worker_pool import WorkerPool
 from pipelines.runs.flink.engine import Flink
+from pipelines.runs.flink.rest import Cluster
 from transforms.layouts import layout, message_layout
 from transforms.layouts.base import FIELDS, RawBatch
 from transforms.sources.kafka import ReadKafka
@@ -81,9 +82,10 @@ def rate(topic: Topic, flink: JobServer, pool: WorkerPool, parallelism: int, fol
     p.run()
     while sum(rows for _, rows in noted(path)) < MESSAGES:
         time.sleep(0.5)
-    for job in flink.jobs():
+    cluster = Cluster(flink.rest)
+    for job in cluster.jobs():
         if job.state == "RUNNING":
-            flink.cancel(job.jid)
+            cluster.cancel(job.jid)
     notes = list(noted(path))
     return (MESSAGES - notes[0][1]) / (notes[-1][0] - notes[0][0])
 

@@ -37,16 +37,20 @@ from rich.table import Table
 import transforms.silence_beam  # noqa: F401  # isort: skip
 
 from hatstream_lab.demo.feeder import DELAY_S, SETTINGS, replay
-from hatstream_lab.demo.stream_demo import ZONE, set_up, stop_at
+from hatstream_lab.demo.stream_demo import PARTITIONS, TOPIC, ZONE, write_specification
 from hatstream_lab.made_up_fleet import MadeUpFleet
+from hatstream_lab.servers.kafka import Kafka
+from hatstream_lab.servers.postgres import postgres_server
+from hatstream_lab.servers.worker_pool import local_servers
 from pipelines.account import location
 from pipelines.cli import main
 from pipelines.engine import Engine
 from pipelines.job import Outputs
 from pipelines.pictures import save
+from pipelines.runs.flink.engine import Flink
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
-from pipelines.specification import Specification
+from pipelines.specification import Specification, load
 from transforms.public import Summary
 from transforms.sources.topic import Topic
 
@@ -241,6 +245,22 @@ def digests(place: location.AccountLocation, spec: Specification) -> dict[Any, s
     return {unit.key: unit.digest for unit in units}
 
 
+def set_up(
+    stack: ExitStack, folder: Path, parallelism: int, slot_minutes: int, zone: str
+) -> tuple[Specification, location.AccountLocation, Topic, Flink]:
+    """Starts servers, an account on their ledger and a topic; says where the stream runs. All ends with the stack."""
+    url = stack.enter_context(postgres_server()).new_database()
+    kafka = stack.enter_context(Kafka(folder / "kafka"))
+    kafka.make_topic(TOPIC, PARTITIONS)
+    flink, pool = stack.enter_context(local_servers(folder, parallelism))
+    addresses = {"job_server": flink.address, "worker_pool": pool.address, "rest": flink.rest}
+    spec = load(write_specification(folder, slot_minutes, zone))
+    place = location.find(url, folder / "stream-demo.key")
+    location.open_account(place, spec.account)
+    topic = Topic(brokers=kafka.brokers, name=TOPIC)
+    return spec, place, topic, Flink(**addresses, parallelism=parallelism, checkpoint_s=5.0)
+
+
 @click.command()
 @click.option("--minutes", type=click.IntRange(min=4), default=5, show_default=True, help="At the steady rate.")
 @click.option("--slot-minutes", type=click.IntRange(1, 60), default=1, show_default=True)
@@ -302,7 +322,9 @@ def stream(
     made = streaming.prepare(spec, start_s, source, place, Outputs(FOLDER / "out", ("parquet",)))
     stop = threading.Event()
     last = spec.timetable.text(to_s - spec.timetable.slot_s)
-    stop_at(to_s + CATCH_UP_S, stop)
+    timer = threading.Timer(to_s + CATCH_UP_S - time.time(), stop.set)
+    timer.daemon = True
+    timer.start()
 
     def say(line: Summary) -> None:
         facts: Mapping[str, Any] = line.whole().opened()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpops.claims import ZCDP, ApproxDP, ClaimError, GaussianDP, PureDP, claim_of, rho_within
     from dpops.estimate import Estimates
     from dpops.forecast import Prior
-    from dpops.mechanism import Mechanism, Plan, PlanError, Totals
+    from dpops.mechanism import Mechanism, Plan, PlanError, Totals, forecast_of_one, values_of
     from dpops.mechanisms import registered
     from dpops.noise import Noise
     from dpops.statistics import RequestedStatistic, Statistic
@@ -42,9 +42,11 @@ __all__ = [
     "Statistic",
     "Totals",
     "claim_of",
+    "forecast_of_one",
     "limit_of",
     "registered",
     "rho_within",
+    "values_of",
 ]
 
 _WHERE = {
@@ -53,7 +55,7 @@ _WHERE = {
     "claims": ("ZCDP", "ApproxDP", "ClaimError", "GaussianDP", "PureDP", "claim_of", "rho_within"),
     "estimate": ("Estimates",),
     "forecast": ("Prior",),
-    "mechanism": ("Mechanism", "Plan", "PlanError", "Totals"),
+    "mechanism": ("Mechanism", "Plan", "PlanError", "Totals", "forecast_of_one", "values_of"),
     "mechanisms": ("registered",),
     "noise": ("Noise",),
     "statistics": ("RequestedStatistic", "Statistic"),

@@ -320,7 +320,13 @@ def forecast_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon:
 
 
 def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
-    """Reads the noisy queries in units, clamped into [0, upper], float64 (HATs,)."""
+    """Reads the noisy queries in units, clamped into [0, upper], float64 (HATs,).
+
+    >>> from dpops.mechanisms.constant import Constant
+    >>> hat, grid = CountsKnown.all_of(np.array([5])), Grid(step=Fraction(1), upper_steps=60)
+    >>> float(values_of([(60,)], [plan_of_one(Constant(), hat, grid, Fraction(1))])[0])
+    30.0
+    """
     stored = {id(plan): plan.document() for plan in plans}
     read = noisy_queries([integers[-1] for integers in released], [stored[id(plan)] for plan in plans], miss=1.0)
     return read.number(0)[0]  # type: ignore[no-any-return]

@@ -11,9 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.forecast import Float64s
-from dpops.trees.errors import level_variances
 from dpops.trees.shape import Tree
 from dpops.types import Int64s
+
+SENSITIVITY = 2
+"""Nodes of one level that change by 1 when one sample moves to another bin."""
 
 
 def cumulative(
@@ -92,3 +94,12 @@ def _up(noisy: Float64s, tree: Tree, variances: tuple[float, ...]) -> list[_Up]:
 def _sums(values: Float64s, factor: int) -> Float64s:
     """Sums each `factor` neighbours along the last axis; the last may be of fewer."""
     return np.add.reduceat(values, np.arange(0, values.shape[-1], factor), axis=-1)
+
+
+def level_variances(shares: Sequence[Fraction]) -> list[float]:
+    """Computes the noise variance of a node of each level: 2 (s / share)^2.
+
+    For epsilon 1, Laplace noise and neighbours that differ in one sample's value. For mass M of one user multiply by
+    M^2; the variance 2 b^2 of continuous noise is never below that of discrete noise. Source: algorithms 10.1, 10.2.
+    """
+    return [2 * float(SENSITIVITY / share) ** 2 for share in shares]

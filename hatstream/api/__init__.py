@@ -8,7 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hatstream.api.account import AccountReport
+    from hatstream.api.account import AccountReport, find_account
     from hatstream.api.columns import result_columns
     from hatstream.api.counted import count_days
     from hatstream.api.evaluation import release_days
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from hatstream.api.results import read_results
     from pipelines.commands.interrupt import asked_to_stop
-    from pipelines.commands.options import json_option, option, packed
+    from pipelines.commands.options import option, packed
     from pipelines.commands.terminal import console, note, progress_bars
     from pipelines.errors import InputError, UsageError
     from pipelines.specification import Specification, SpecificationError, load
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from transforms.observe.vehicle_ids import MergedIds, vehicle_ids
 
 _NAMES = {
-    "hatstream.api.account": "AccountReport",
+    "hatstream.api.account": "AccountReport find_account",
     "hatstream.api.columns": "result_columns",
     "hatstream.api.counted": "count_days",
     "hatstream.api.evaluation": "release_days",
@@ -41,7 +41,7 @@ _NAMES = {
     "read_batches read_positions read_tables write_rows",
     "hatstream.api.results": "read_results",
     "pipelines.commands.interrupt": "asked_to_stop",
-    "pipelines.commands.options": "json_option option packed",
+    "pipelines.commands.options": "option packed",
     "pipelines.commands.terminal": "console note progress_bars",
     "pipelines.errors": "InputError UsageError",
     "pipelines.specification": "Specification SpecificationError load",
@@ -54,7 +54,7 @@ _WHERE = {name: module for module, names in _NAMES.items() for name in names.spl
 # fmt: off
 __all__ = [
     "AccountReport", "InputError", "MergedIds", "Specification", "SpecificationError", "UsageError",
-    "asked_to_stop", "console", "count_days", "input_paths", "json_option", "layout", "load", "note", "open_input",
+    "asked_to_stop", "console", "count_days", "find_account", "input_paths", "layout", "load", "note", "open_input",
     "option", "own_layouts", "packed", "places_outside", "progress_bars", "read_batches", "read_positions",
     "read_results", "read_tables", "release_days", "result_columns", "vehicle_ids", "write_rows", "write_whole",
 ]

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from dpops.accountant import DeltaLimit, Limit
+from pipelines.account import location
 from pipelines.account.cost import DAYS, Cost, costs
 from pipelines.account.guarantee import Loss, SpanBound, costs_at_places, loss_of, sentence, span_bounds
 from pipelines.account.location import AccountLocation
@@ -12,6 +14,22 @@ from pipelines.account.missing_slots import Gap, gaps
 from pipelines.account.record import LedgerRecord, walked
 from pipelines.ranges import range_of
 from pipelines.specification import Specification
+
+
+def find_account(ledger: str | None = None, key: Path | None = None) -> AccountLocation:
+    """Finds where an account's ledger and key are, as the options of commands name them.
+
+    Args:
+        ledger: A path, or an sqlite:/// or postgresql:// URL; None: of the environment, or the state folder.
+        key: The file of its secret; None: the usual place.
+
+    Returns:
+        What `AccountReport.read` takes, and commands with the option `account`.
+
+    >>> find_account("build/no.sqlite").key.name
+    'no.key'
+    """
+    return location.find(ledger, key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +74,7 @@ class AccountReport:
 
         Args:
             spec: Whose releases they are.
-            place: Of the account, as the option `account` gives it.
+            place: Of the account, as `find_account` and the option `account` give it.
             dates: First and last local date of the slots to look for, or ISO times on their edges.
             days: In a row, that costs are told of.
 

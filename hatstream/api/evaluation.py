@@ -32,7 +32,7 @@ from transforms.releases.periods.fitted import learned_from
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.registry import KINDS
 from transforms.releases.slots import SlotFacts
-from transforms.sinks.rows import NOTES, PLAIN, columns_of, schema_of
+from transforms.sinks.rows import Shape, columns_of, noted, schema_of
 
 
 def release_days(
@@ -57,7 +57,7 @@ def release_days(
     Returns:
         Rows of the result table by what they are of: "hats", the names of products, "live", "whole", "forecast".
         Beside its columns a row has `period`, and `slot` and `last_slot`, the numbers of its first and last slot; of
-        what rests on several periods these are null.
+        what rests on several periods these are null. HATs whose counts are public have `vehicles` and `reports` too.
 
     Raises:
         UsageError: The account's unit is no day.
@@ -84,7 +84,8 @@ def release_days(
             run.draw(run.release, first_s, of_group)
     if whole:
         run.show("whole", run.by_all(days))
-    return {name: _rows(days, estimates) for name, estimates in run.shown.items()}
+    shape = Shape(counts=spec.counts_are_public and not spec.is_learned)
+    return {name: _rows(days, estimates, shape) for name, estimates in run.shown.items()}
 
 
 class _Days(NamedTuple):
@@ -215,7 +216,7 @@ class _EvaluatedDays:
             yield from slots_of(whole_of(recorded, everything, period, facts), facts, recorded.policy)
 
 
-def _rows(days: _Days, estimates: Sequence[SlotEstimates]) -> pa.Table:
+def _rows(days: _Days, estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:
     """Writes estimates as rows of the result table, with their period and slots."""
     first, last = {}, {}
     for period in days.tallies:
@@ -223,8 +224,8 @@ def _rows(days: _Days, estimates: Sequence[SlotEstimates]) -> pa.Table:
             first[facts.start], last[facts.end] = (period, number), (period, number)
     tables = []
     for slot in estimates:
-        columns = columns_of(slot, PLAIN)
-        schema = schema_of(slot.statistics, PLAIN, [name for name in NOTES if name in columns])
+        columns = columns_of(slot, shape)
+        schema = schema_of(slot.statistics, shape, noted(slot.hats.notes, shape))
         starts = [first.get(str(start)) for start in columns["slot_start"]]
         ends = [last.get(str(end)) for end in columns["slot_end"]]
         spans = [a if a and b and a[0] == b[0] else None for a, b in zip(starts, ends, strict=True)]

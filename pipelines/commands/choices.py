@@ -8,5 +8,3 @@ PRODUCTS = (
 )  # fmt: skip
 MOST_DAYS = 366
 """Most days to come that are forecast."""
-PROCESSES = 2
-"""Of an evaluation."""

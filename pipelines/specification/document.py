@@ -88,7 +88,9 @@ class SlotTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Timeslots."""
 
     minutes: Annotated[int, about("length; divides a day")]
-    service: Annotated[str, about("the local hours that are released, several with commas, 26:00 for the next day's 02:00; public")] = "00:00-24:00"
+    service: Annotated[
+        str, about("the local hours that are released, several with commas, 26:00 for the next day's 02:00; public")
+    ] = "00:00-24:00"
     weekdays: Annotated[
         list[Weekday] | None, about("the local days that are released; all seven if left out; public")
     ] = None

@@ -8,7 +8,6 @@ import sys
 import click
 import pytest
 
-from hatstream_lab.evaluation.simulate import PROCESSES
 from pipelines.cli import _CODES, COMMANDS, hatstream
 from pipelines.commands import choices
 from pipelines.further_columns import FURTHER
@@ -97,7 +96,6 @@ def test_what_options_offer_is_what_there_is():
     assert tuple(FORMATS) == choices.FORMATS
     assert choices.FURTHER == FURTHER
     assert choices.PRODUCTS == PRODUCTS
-    assert choices.PROCESSES == PROCESSES
 
 
 def test_every_command_that_is_called_takes_json():

@@ -13,10 +13,11 @@ import pytest
 from dpops.forecast import Prior
 from dpops.mechanisms.tree import BestTree
 from dpops.statistics import Histogram
-from hatstream_lab.commands.evaluate_distributions import GRID, evaluate_distributions
+from hatstream_lab.commands.evaluate_distributions import evaluate_distributions
 from hatstream_lab.commands.evaluation_results import Results
-from hatstream_lab.evaluation import distribution_report, distributions
-from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation import distributions
+from hatstream_lab.evaluation.experiment import Experiment
+from hatstream_lab.evaluation.telemetry import Telemetry
 from pipelines.cli import main
 from pipelines.specification import SpecificationError, load
 from tests import city
@@ -176,52 +177,34 @@ def test_plan_forecasts_the_error_of_a_share(tmp_path: Path, capsys: pytest.Capt
 # evaluation
 
 
-def test_crossovers_are_the_published_ones() -> None:
-    crossing_of = {crossing.bins: crossing for crossing in distributions.crossovers((4, 36, 64, 65, 512, 1024))}
-    assert crossing_of[4].direct > 1
-    assert crossing_of[512].binary > 1 > crossing_of[1024].binary
-    assert crossing_of[36].branching == (36,)
-    assert crossing_of[64].factors == (8, 8)
-    assert crossing_of[64].of_tree <= crossing_of[64].of_factors < 1
-    for crossing in crossing_of.values():
-        assert crossing.combined is not None
-        assert crossing.combined < crossing.of_tree
-    assert distribution_report.crossover_table(list(crossing_of.values())).row_count == 6
+def test_errors_in_the_made_up_city_fall_with_vehicles_and_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributions, "MADE_UP_VEHICLES", (30, 600))
+    monkeypatch.setattr(distributions, "MADE_UP_HATS", 6)
+    settings = distributions.made_up_settings(65, ["1", "20"])
+    table = Experiment(distributions.made_up(65, 1), settings, distributions.measured).table(2)
+    errors = {(row["output"], row["epsilon"]): row for row in table.where(released=distributions.TREE).rows}
+    for name in distributions.OUTPUTS:
+        assert errors[name, "1"]["600"] < errors[name, "1"]["30"]
+        assert errors[name, "20"]["600"] < errors[name, "1"]["600"]
+    assert errors["p50", "20"]["600"] < 0.3
 
 
-def test_errors_in_the_made_up_city_fall_with_vehicles_and_epsilon() -> None:
-    def of(vehicles: int, epsilon: str) -> dict[str, float]:
-        hats = distributions.made_up_hats(vehicles, 6, 65, GRID, 1)
-        errors = distributions.errors_of(hats, 65, GRID, [epsilon], 2, Prior(25, 12, 0.3), lambda *_: None)
-        return {error.output: error.mean for error in errors if error.label == distributions.TREE}
-
-    few, many, much = of(30, "1"), of(600, "1"), of(600, "20")
-    assert set(few) == set(distributions.OUTPUTS)
-    for name in few:
-        assert many[name] < few[name]
-        assert much[name] < many[name]
-    assert much["p50"] < 0.3
-
-
-def test_evaluate_on_telemetry_shows_tables_and_draws_pictures(
+def test_evaluate_on_telemetry_shows_tables_and_draws_a_picture(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(distributions, "MADE_UP_VEHICLES", (3, 9))
     monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is wrapped
     spec, feed = city.write(tmp_path, spec=SPEC)
     output = tmp_path / "figures"
-    evaluate_distributions(Feed.of(str(feed), spec, None), 13, ["1", "4"], 1, 1, Results(output, as_json=True))
+    telemetry = Telemetry.of(str(feed), spec, None)
+    evaluate_distributions(telemetry, 13, ["1", "4"], 1, 1, Results(output, as_json=True))
     document = json.loads(capsys.readouterr().out)
     assert document["hats"] == 18
-    labels = {(error["output"], error["label"]) for error in document["errors"]}
+    labels = {(error["output"], error["released"]) for error in document["errors"]}
     assert labels >= {("p50", "tree"), ("p85", "constant of the city"), ("mean", "array-average")}
     assert "NOT PRIVATE" in document["not_private"]
-    assert {path.name for path in output.iterdir()} == {
-        "distribution-cdfs.png",
-        "distribution-day.png",
-        "distribution-dense-city.png",
-    }
-    evaluate_distributions(Feed.of(str(feed), spec, None), 13, ["4"], 1, 1, Results(None, as_json=False))
+    assert {path.name for path in output.iterdir()} == {"distribution-dense-city.png", "distributions.json"}
+    evaluate_distributions(telemetry, 13, ["4"], 1, 1, Results(None, as_json=False))
     shown = capsys.readouterr().out
     assert "NOT PRIVATE" in shown
     assert "constant of the city" in shown

@@ -3,9 +3,16 @@
 import time
 from contextlib import suppress
 
+from hatstream_lab.servers import flink
+from pipelines.runs.flink.rest import Cluster
+
 SAVEPOINT_S = 60.0
 BUSY = 4
 """So many times longer than on a quiet machine these tests wait: with sixteen processes on two cores they failed."""
+
+
+class JobServer(flink.JobServer, Cluster):
+    """A job server whose cluster is asked too."""
 
 
 def has_restarted(cluster, job_id):

@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from hatstream_lab.servers.flink import JobServer
-from tests.stream.cluster import checkpoint_bytes, has_gone_on, has_restarted, savepoint, wait_for
+from tests.stream.cluster import JobServer, checkpoint_bytes, has_gone_on, has_restarted, savepoint, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, fetched
 from tests.stream.feed import YEAR_9999_MS
 from tests.stream.hours import DAYS, HOUR_MS, START_MS, Fleet, position, running

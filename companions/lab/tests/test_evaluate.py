@@ -27,9 +27,9 @@ from hatstream_lab.evaluation.datasets import (
     itms_counts,
     itms_like,
 )
-from hatstream_lab.evaluation.feed import Feed
 from hatstream_lab.evaluation.reference import REFERENCE, last_digit
 from hatstream_lab.evaluation.simulate import SimulatedCell, contenders, run_all, run_cell
+from hatstream_lab.evaluation.telemetry import Telemetry
 from pipelines.cli import main
 from tests import city
 
@@ -326,7 +326,7 @@ def test_every_output_on_telemetry_says_that_it_is_not_private(tmp_path, capsys,
 def test_the_hats_compared_are_those_of_a_release(telemetry, tmp_path):
     """The first CapMetro day has 1529 HATs and 24,490 distinct rows."""
     (tmp_path / "spec.toml").write_text(city.AUSTIN)
-    feed = Feed.of(str(telemetry / "capmetro" / "2016-11-24.csv"), tmp_path / "spec.toml", None)
+    feed = Telemetry.of(str(telemetry / "capmetro" / "2016-11-24.csv"), tmp_path / "spec.toml", None)
     hats = real.read_hats(feed, lambda *_: None)
     assert len(hats.totals) == 1529
     totals, reported = hats.totals[0]

@@ -11,7 +11,7 @@ from dpops.mechanism import Integers, Mechanism, Plan, Totals, plan_of_one
 from dpops.mechanisms import registered
 from dpops.noise import Noise
 from dpops.trees import shape
-from dpops.trees.errors import level_variances
+from dpops.trees.combine import level_variances
 from dpops.trees.estimates import Reading, read_alike
 from dpops.trees.hats import PlannedTree, shape_of, stored
 from dpops.types import CountsKnown, Float64s, Grid, Int64s

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpops.forecast import Float64s
-from dpops.trees.combine import cumulative, law
+from dpops.trees.combine import cumulative, law, level_variances
 from dpops.trees.consistent import consistent, isotonic
 from dpops.trees.design import best_shares, best_tree
-from dpops.trees.errors import level_variances
 from dpops.trees.shape import Tree, node_counts
 from tests.dpops.trees import examples
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -9,19 +10,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpops.trees.combine import level_variances
 from dpops.trees.design import best_factors, best_shares, best_tree, cube_root_shares
-from dpops.trees.errors import (
-    binary_error,
-    direct_error,
-    histogram_error,
-    level_variances,
-    total_error,
-)
 from dpops.trees.shape import Tree, node_counts
 from tests.dpops.trees import examples
 
 SHAPES = [Tree(7, (7,)), Tree(64, (8, 8)), Tree(61, (8, 8)), Tree(20, (3, 4, 2)), Tree(1, (1,)), Tree(9, (2, 2, 2, 2))]
 shapes = pytest.mark.parametrize("tree", SHAPES, ids=str)
+
+
+def total_error(tree: Tree, shares: Sequence[Fraction]) -> float:
+    """Sums the prefix variances. shares: of epsilon, by level, with the sum 1."""
+    sums = zip(tree.digit_sums(), level_variances(shares), strict=True)
+    return sum(digits * variance for digits, variance in sums)
+
+
+def histogram_error(bins: int) -> float:
+    """Computes the squared error of the prefixes of a noisy histogram: the sum of 2 s^2 t = 4 K (K - 1)."""
+    return 4 * bins * (bins - 1)
+
+
+def direct_error(bins: int) -> float:
+    """Computes the squared error of K - 1 prefixes released themselves, all of which one sample moves: 2 (K - 1)^3."""
+    return 2 * (bins - 1) ** 3
+
+
+def binary_error(bins: int) -> float:
+    """Computes the squared error of the binary tree over the least power of two that holds the bins; equal budgets."""
+    depth = max(1, (bins - 1).bit_length())
+    tree = Tree(bins, (2,) * depth)
+    return total_error(tree, [Fraction(1, depth)] * depth)
 
 
 # nodes

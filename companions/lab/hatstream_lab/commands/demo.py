@@ -6,27 +6,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
-from hatstream.api import console, json_option, progress_bars
-from pipelines.commands.local_path import LocalPath
-from pipelines.commands.options import answer
-from pipelines.input_files import InputFiles
+from hatstream.api import console, note, option, progress_bars
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hatstream.api import Specification
-    from hatstream_lab.demo.by_runner import Agreement
+    from hatstream.api import AccountReport
+    from hatstream_lab.demo.commands import Agreement
     from hatstream_lab.demo.truth import ClassError, StreetErrors
     from hatstream_lab.made_up_fleet import MadeUpFleet
-    from pipelines.account.guarantee import SpanBound
-    from pipelines.job import Outputs
 
 DAYS = 4
 SPEC = "town.toml"
@@ -44,10 +38,8 @@ product = "place-standing"
 
 
 @click.command()
-@click.option(
-    "--output", required=True, type=LocalPath(path_type=Path, file_okay=False), help="Folder for the demo's files."
-)
-@json_option
+@option("folder", help="Folder for the demo's files.")
+@option("json")
 def demo(output: Path, as_json: bool) -> int:
     """Make four days of a made-up bus fleet, release their mean speeds, and show how near to the truth they are.
 
@@ -61,50 +53,36 @@ def demo(output: Path, as_json: bool) -> int:
 
 
 def _run(output: Path, as_json: bool) -> int:
-    from hatstream.api import count_days
-    from hatstream_lab.demo.by_runner import released_again
+    from hatstream.api import AccountReport, count_days, find_account, load
+    from hatstream_lab.demo.commands import answered, released, released_again
     from hatstream_lab.demo.truth import compared, compared_streets
     from hatstream_lab.evaluation.days import Days, tables_of
     from hatstream_publish.pages.rows import HATS, STANDING, read_results
-    from pipelines.account import location
-    from pipelines.account.guarantee import Loss, bounds_of_account, sentence
-    from pipelines.ranges import range_of
-    from pipelines.runs import release as scheduled
 
     out = console()
     out.quiet = as_json
     output.mkdir(parents=True, exist_ok=True)
     _write_samples(out, output, fleets := made_up_fleets())
-    spec = _specification(output, fleets[0])
-    place = location.find(str(output / "ledger.sqlite"), None)
-    location.open_account(place, spec.account)
-    when = range_of(spec.timetable, str(fleets[0].day), str(fleets[-1].day))
+    path, pattern = _specification(output, fleets[0]), str(output / "sample*.parquet")
+    spec, ledger = load(path), str(output / "ledger.sqlite")
+    answered("init", "--spec", str(path), "--ledger", ledger)
+    note(f"releasing {len(fleets)} days, and the first one by another runner ...")
+    done = released(path, ledger, pattern, (str(fleets[0].day), str(fleets[-1].day)), output / "hats")
+    agreement = released_again(path, ledger, output / SAMPLE, done, output / "hats-by-beam")
+    tables, account = read_results(done["files"]), AccountReport.read(spec, find_account(ledger))
     with progress_bars(quiet=False) as report:
-        files, outputs = InputFiles(str(output / "sample*.parquet")), _outputs(output / "hats", spec)
-        done = scheduled.release(spec, when, files, outputs, place, report)
-        tables = read_results(done.files)
-        agreement = released_again(spec, output / SAMPLE, place, outputs, output / "hats-by-beam", report)
-        counted = count_days(spec, str(output / "sample*.parquet"), report=report)
-        days = Days(tables_of(output / SPEC), counted)
-        street_errors = compared_streets(days, tables[STANDING]) if spec.places else None
-    bounds = bounds_of_account(place.ledger, spec.account.name)
-    guarantee, classes = sentence(spec, bounds, Fraction(0), Loss()), compared(days, tables[HATS])
-    hexagons = _draw(tables, output, guarantee)
-    out.print(_promise(spec, bounds), soft_wrap=True)
+        days = Days(tables_of(path), count_days(spec, pattern, report=report))
+    street_errors = compared_streets(days, tables[STANDING]) if spec.places else None
+    classes, hexagons = compared(days, tables[HATS]), _draw(tables, output, account.guarantee)
+    out.print(_promise(account), soft_wrap=True)
     _say_errors(out, classes, days.mean_kmh)
     _say_more(out, street_errors, agreement)
     _say_where(out, output, hexagons, has_streets=bool(spec.places))
     if as_json:
-        document = _document(output, classes, days.mean_kmh, guarantee)
-        answer(True, document | {"again": agreement._asdict(), "streets": street_errors and street_errors._asdict()})
+        document = _document(output, classes, days.mean_kmh, account.guarantee)
+        again = {"again": agreement._asdict(), "streets": street_errors and street_errors._asdict()}
+        click.echo(json.dumps(document | again))
     return 0
-
-
-def _outputs(folder: Path, spec: Specification) -> Outputs:
-    from pipelines.further_columns import shape_with
-    from pipelines.job import Outputs
-
-    return Outputs(folder, ("parquet",), shape=shape_with((), spec))
 
 
 def _draw(tables: Mapping[str, pa.Table], output: Path, guarantee: str) -> int:
@@ -120,25 +98,16 @@ def _draw(tables: Mapping[str, pa.Table], output: Path, guarantee: str) -> int:
     return draw_map(tables[HATS], output / "map.html", MapTexts("Speeds of a made-up bus fleet", guarantee), around)
 
 
-def _promise(spec: Specification, bounds: Sequence[SpanBound]) -> str:
+def _promise(account: AccountReport) -> str:
     """The guarantee in two sentences: a day's, and what days come to."""
-    from dpops import Accountant
-    from dpops.loss import chance_beyond
-    from pipelines.account.guarantee import Loss, standing_costs
-
-    levels = spec.by_levels
-    day = Loss(levels.epsilon, levels.delta or Fraction(0))
-    if day.delta:
-        day = day._replace(chance=chance_beyond(levels.epsilon, Accountant().compose([levels.claim])))
-    months = standing_costs(spec.account.unit, bounds, levels.claim)[-1:]
     several = "".join(
         f"\nDays add up, those of {cost.days} to an epsilon of {float(cost.total.epsilon):.3g}, unless the account has "
         "a limit for them (docs/guarantee.md)."
-        for cost in months
+        for cost in account.standing[-1:]
     )
     return (
         "Guarantee: what is published about a day raises the odds of a true guess about a bus, that it drove at all "
-        f"included, by {day.most()}.{several}"
+        f"included, by {account.most.most()}.{several}"
     )
 
 
@@ -180,9 +149,8 @@ def made_up_fleets() -> list[MadeUpFleet]:
     return [replace(first, seed=first.seed + day, town_seed=first.seed, day=first.day + timedelta(day)) for day in days]
 
 
-def _specification(output: Path, fleet: MadeUpFleet) -> Specification:
+def _specification(output: Path, fleet: MadeUpFleet) -> Path:
     """Writes the town's timetable, and drafts a specification from that and the first day, as `spec new` does."""
-    from hatstream.api import load
     from hatstream_city.draft.draft import draft
     from hatstream_lab.demo.streets import streets
     from hatstream_lab.demo.timetable import write_timetable
@@ -195,7 +163,7 @@ def _specification(output: Path, fleet: MadeUpFleet) -> Specification:
         toml = made.toml + _PLACES
         for name, content in (*made.files.items(), (STREETS, document), (path.name, toml.encode())):
             (output / name).write_bytes(content)
-    return load(path)
+    return path
 
 
 def _write_samples(out: Console, output: Path, fleets: list[MadeUpFleet]) -> None:

@@ -20,17 +20,17 @@ from hatstream_lab.commands.evaluate_options import (
     sets_options,
     telemetry_options,
 )
-from hatstream_lab.commands.evaluation_results import NOT_PRIVATE, Results, results_options
+from hatstream_lab.commands.evaluation_results import Results, results_options
+from hatstream_lab.evaluation import NOT_PRIVATE, PROCESSES
 from hatstream_lab.evaluation.reference import REFERENCE
-from pipelines.commands.choices import PROCESSES
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from hatstream_lab.evaluation import datasets, real
     from hatstream_lab.evaluation.dwell import OfVehicles
-    from hatstream_lab.evaluation.feed import Feed
     from hatstream_lab.evaluation.simulate import SimulatedCell
+    from hatstream_lab.evaluation.telemetry import Telemetry
     from hatstream_lab.types import Int64s
 
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
@@ -93,7 +93,7 @@ def evaluate(
         _on_telemetry(feed, comparison, runs, results)
 
 
-def _on_telemetry(feed: Feed, comparison: AskedComparison, runs: int | None, results: Results) -> None:
+def _on_telemetry(feed: Telemetry, comparison: AskedComparison, runs: int | None, results: Results) -> None:
     if comparison.totals is not None:
         _compositions(feed, epsilons_of(comparison.totals, "--totals"), runs or 20, results)
     else:
@@ -167,7 +167,7 @@ def _show(cells: Sequence[SimulatedCell], *, exact: bool) -> None:
     out.print(report.choice_table(cells))
 
 
-def _mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> None:
+def _mechanisms(feed: Telemetry, epsilons: list[str], runs: int, results: Results) -> None:
     from hatstream_lab.evaluation import real, tables
     from hatstream_lab.evaluation.dwell import of_vehicles
 
@@ -203,26 +203,26 @@ def _of_mechanisms(
         yield f"Worse than a constant over all HATs at epsilon {beside.epsilon}: {', '.join(worse) or 'none'}."
 
 
-def _compositions(feed: Feed, totals: list[str], runs: int, results: Results) -> None:
+def _compositions(feed: Telemetry, totals: list[str], runs: int, results: Results) -> None:
     from hatstream_lab.evaluation import compositions, tables
 
-    spec = feed.spec
-    if not {stat.name for stat in spec.statistics} <= {"mean", "mean-of-vehicles", "variance"}:
+    units = {"mean": "km/h", "mean-of-vehicles": "km/h", "variance": "(km/h)^2"}
+    names = [stat.name for stat in feed.spec.statistics]
+    if not set(names) <= set(units):
         raise UsageError("--totals compares means and variances; leave other statistics out of --spec")
     with progress_bars(quiet=results.as_json) as bars:
-        truth, errors, spent = compositions.compare(feed, totals, runs, bars)
-    statistics = [stat.name for stat in spec.statistics]
+        compared = compositions.compare(feed, totals, runs, bars)
+    constants = {name: compared.constant(name) for name in names}
     plain = {
-        "hats": len(truth.keys),
-        "constants": {name: truth.constant(name) for name in statistics},
+        "hats": compared.truth.num_rows,
+        "constants": constants,
         "classes": tables.class_names(),
-        "spent": [asdict(row) for row in spent],
-        "errors": [asdict(error) for error in errors],
+        "rows": compared.table.rows,
     }
-    constants = ", ".join(f"{name} {truth.constant(name):.2f}" for name in statistics)
-    what = f"{len(truth.keys):,} HATs, {int(truth.reports.sum()):,} reports, whole city: {constants}; {runs} runs"
-    shown = [table for name in statistics for table in compositions.error_tables(name, errors, truth)]
-    results.tell(plain, "evaluation.json", what, compositions.spent_table(spent), *shown)
+    told = ", ".join(f"{name} {constant:.2f}" for name, constant in constants.items())
+    reports = sum(compared.truth["reports"].to_pylist())
+    what = f"{compared.truth.num_rows:,} HATs, {reports:,.0f} reports, whole city: {told}; {runs} runs"
+    results.tell(plain, "evaluation.json", what, *compositions.shown(compared, {name: units[name] for name in names}))
 
 
 def _names(cells: Sequence[SimulatedCell]) -> list[str]:

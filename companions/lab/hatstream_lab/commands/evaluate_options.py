@@ -12,7 +12,7 @@ import click
 from hatstream.api import UsageError, packed
 
 if TYPE_CHECKING:
-    from hatstream_lab.evaluation.feed import Feed
+    from hatstream_lab.evaluation.telemetry import Telemetry
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class AskedTelemetry:
     def data(self) -> tuple[str, Path] | None:
         return None if self.pattern is None or self.spec_path is None else (self.pattern, self.spec_path)
 
-    def feed(self) -> Feed | None:
-        """Raises as `Feed.of`, and UsageError."""
-        from hatstream_lab.evaluation.feed import Feed
+    def feed(self) -> Telemetry | None:
+        """Raises as `Telemetry.of`, and UsageError."""
+        from hatstream_lab.evaluation.telemetry import Telemetry
 
         dates = self.dates
-        return None if self.data is None else Feed.of(*self.data, dates)
+        return None if self.data is None else Telemetry.of(*self.data, dates)
 
     @property
     def dates(self) -> tuple[str, str] | None:
@@ -179,7 +179,7 @@ comparison_options = packed(
     click.option(
         "--distributions",
         is_flag=True,
-        help="Released distributions instead: crossovers, a made-up city, and with --data errors on telemetry.",
+        help="Released distributions instead: a made-up city, and with --data errors on telemetry.",
     ),
     click.option("--bins", type=click.IntRange(1, 1_000), default=65, show_default=True, help="With --distributions."),
     click.option(

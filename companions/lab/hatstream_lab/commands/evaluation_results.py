@@ -9,11 +9,8 @@ import click
 import msgspec
 from rich.table import Table
 
-from hatstream.api import console, json_option, packed
-from pipelines.commands.local_path import LocalPath
-from transforms.extras import require
-
-NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
+from hatstream.api import console, option, packed
+from hatstream_lab.evaluation import NOT_PRIVATE
 
 
 @dataclass(frozen=True)
@@ -22,10 +19,6 @@ class Results:
 
     output: Path | None
     as_json: bool
-
-    def __post_init__(self) -> None:
-        if self.output is not None:
-            require("matplotlib")
 
     def keep(self, document: Mapping[str, Any], name: str) -> None:
         """Writes the document into the folder, under that name, and prints it, where that is asked for."""
@@ -54,10 +47,6 @@ class Results:
 results_options = packed(
     "results",
     Results,
-    click.option(
-        "--output",
-        type=LocalPath(path_type=Path, file_okay=False),
-        help="Folder for all figures as JSON, and for pictures of what is simulated.",
-    ),
-    json_option,
+    option("folder", required=False, help="Folder for all figures as JSON, and for pictures of what is simulated."),
+    option("json"),
 )

@@ -14,7 +14,6 @@ from confluent_kafka import Producer
 from numpy.typing import NDArray
 
 from hatstream_lab.made_up_fleet import MadeUpFleet, simulate
-from transforms.sources.topic import Topic
 
 SPEED_UP = 200
 FIRST_HOUR = 6
@@ -47,10 +46,10 @@ def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> 
 
 
 class Feeder:
-    """`with Feeder(topic, replay):` sends the reports, their times rebased onto now, in a thread of its own."""
+    """`with Feeder(brokers, topic, replay):` sends reports, their times rebased onto now, in a thread."""
 
-    def __init__(self, topic: Topic, replay: Replay) -> None:
-        self._topic, self._replay, self._stop = topic, replay, threading.Event()
+    def __init__(self, brokers: str, topic: str, replay: Replay) -> None:
+        self._brokers, self._topic, self._replay, self._stop = brokers, topic, replay, threading.Event()
         self._thread = threading.Thread(target=self._feed, daemon=True)
         self.sent = 0
 
@@ -63,7 +62,7 @@ class Feeder:
         self._thread.join()
 
     def _feed(self) -> None:
-        producer = Producer({**SETTINGS, "bootstrap.servers": self._topic.brokers})
+        producer = Producer({**SETTINGS, "bootstrap.servers": self._brokers})
         start_s = time.time()
         for sent_s, payload in _payloads(self._replay, start_s):
             while time.time() - start_s < sent_s and not self._stop.is_set():
@@ -71,7 +70,7 @@ class Feeder:
                 time.sleep(_STEP_S)
             if self._stop.is_set():
                 break
-            producer.produce(self._topic.name, payload)
+            producer.produce(self._topic, payload)
             self.sent += 1
         producer.flush(10)
 

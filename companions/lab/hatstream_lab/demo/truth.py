@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hatstream_lab.evaluation.days import Days, truth_of
-from hatstream_lab.evaluation.released import HAT_KEYS, beside
+from hatstream_lab.evaluation.released import beside
+from hatstream_lab.evaluation.telemetry import HAT_KEYS
 
 CLASSES = ((1, 2), (3, 9), (10, 29), (30, None))
 """HATs by the number of vehicles that drove through them, from and to, both included."""

@@ -6,12 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops import CountsKnown, Grid, Mechanism, Noise, Plan, Totals
-from dpops.mechanism import values_of
-from dpops.mechanisms.baseline import Baseline
+from dpops import CountsKnown, Grid, Mechanism, Noise, Plan, Totals, values_of
+from hatstream_lab.evaluation.simulate import made
 from hatstream_lab.types import Float64s, Int64s
 
-ONCE = Baseline(statistic="mean-of-vehicles")
+ONCE = made("baseline", statistic="mean-of-vehicles")
 
 
 class Silent(Noise):
@@ -38,7 +37,8 @@ class OfVehicles:
 def published(mechanism: Mechanism, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> Float64s:
     """Releases each HAT once, km/h, clamped."""
     released = mechanism.release(totals, plans, noise)
-    return values_of(released, plans)
+    values: Float64s = values_of(released, plans)
+    return values
 
 
 def plans_of(mechanism: Mechanism, hats: Sequence[tuple[Totals, int]], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:

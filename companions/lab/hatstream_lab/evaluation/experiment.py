@@ -12,7 +12,6 @@ from rich.table import Table as RichTable
 Label = str | int | None
 Data = TypeVar("Data")
 Setting = TypeVar("Setting")
-NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
 WIDEST_LABEL = 24
 
 
@@ -124,10 +123,9 @@ def short(number: Any) -> str:
 
 
 def _drawn(table: Table, path: Path, x: str, figure: str, series: Sequence[str], axes: tuple[str, str]) -> Path:
-    from io import BytesIO
-
     from matplotlib.figure import Figure as Canvas  # matplotlib takes a second to import
-    from PIL import Image
+
+    from hatstream_lab.evaluation.drawing import frame, save
 
     canvas = Canvas(figsize=(8.2, 4.2), layout="constrained")
     canvas.suptitle("NOT PRIVATE: compared with true values", fontsize=9)
@@ -140,15 +138,9 @@ def _drawn(table: Table, path: Path, x: str, figure: str, series: Sequence[str],
             mark = "os^Dv<>pXh"[number % 10]
             panel.plot(ticks, [row[figure] for row in points], marker=mark, markersize=5, linewidth=1.2, label=name)
     panel.set_xticks(range(len(places)), places)
-    panel.set(xlabel=axes[0], ylabel=axes[1])
-    panel.grid(visible=True, alpha=0.25)
     if places:
-        panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    drawn = BytesIO()
-    canvas.savefig(drawn, format="png", dpi=96)
-    Image.open(drawn).convert("RGB").quantize(64).save(path, format="png", optimize=True)
-    return path
+        frame(panel, *axes)
+    return save(canvas, path)
 
 
 def _series(table: Table, labels: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from hatstream_lab.evaluation.drawing import frame, save
 from hatstream_lab.evaluation.local import (
     DISTRIBUTION_COLUMNS,
     DISTRIBUTIONS,
@@ -21,7 +22,6 @@ from hatstream_lab.evaluation.tables import table_of
 from hatstream_local.mechanisms.means import fixed_weights
 from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.reports import Reports, Service
-from pipelines.pictures import frame, save
 
 _MEAN_REFERENCE = {
     "all 0.1": (4.00e-4, 7.96e-4, 5.19e-4, 5.20e-4, 1.39e-4, 1.31e-4),
@@ -157,4 +157,4 @@ def _bars(cells: Sequence[LocalCell], columns: Sequence[str], name: str, folder:
     axes.set_yscale("log")
     axes.set_xticks(range(len(configs)), configs)
     frame(axes, "", name)
-    return save(figure, folder, stem)
+    return save(figure, folder / f"{stem}.png")

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from hatstream_lab.evaluation.drawing import frame, save
 from hatstream_lab.evaluation.report import reference_of
 from hatstream_lab.evaluation.simulate import SimulatedCell
-from pipelines.pictures import frame, number_plainly, save
 
 _MARKERS = "osv^D<>pXh*P8"
 _COLOURS = (
@@ -33,7 +34,9 @@ def draw_errors(name: str, cells: Sequence[SimulatedCell], folder: Path) -> Path
     if rings:
         axes.plot(*zip(*rings, strict=True), "o", mfc="none", mec="grey", ms=9, label="reference")
     axes.set_yscale("log")
-    number_plainly(axes.yaxis)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_title(name)
     frame(axes, "epsilon of the HAT", "mean absolute error, km/h")
-    return save(figure, folder, f"error-{name}")
+    return save(figure, folder / f"error-{name}.png")

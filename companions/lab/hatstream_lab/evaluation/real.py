@@ -1,28 +1,18 @@
 """Actual errors on telemetry: not private, because true means are looked at."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 
 from dpops import Grid, Mechanism, Noise, Prior, Totals, registered
-from dpops.mechanisms.array_average import ArrayAverage
-from dpops.mechanisms.auto import Auto
-from dpops.mechanisms.constant import Constant
-from dpops.statistics import SUMS
-from hatstream_lab.evaluation.dwell import ONCE, OfVehicles, Silent, plans_of, published
-from hatstream_lab.evaluation.feed import Feed
+from hatstream_lab.evaluation.dwell import OfVehicles, Silent, plans_of, published
+from hatstream_lab.evaluation.simulate import made
 from hatstream_lab.evaluation.tables import against, class_headings, means_by_class, table_of
-from hatstream_lab.types import Report
-from transforms import wire
-from transforms.count.tally import tally
-from transforms.releases.hats.draw import hats_of
-from transforms.wire import Tally
-
-Float64s = NDArray[np.float64]
+from hatstream_lab.evaluation.telemetry import CountedTotals, Telemetry, beside_truth, floats, true_values
+from hatstream_lab.types import Float64s, Report
 
 CITY_WIDE = "city-wide mean"
 CONSTANT = f"constant ({CITY_WIDE})"
@@ -59,31 +49,20 @@ class MechanismErrors:
     worse_than_constant: bool = False
 
 
-def read_hats(feed: Feed, report: Report) -> RealHats:
+def read_hats(feed: Telemetry, report: Report) -> RealHats:
     """Reads the HATs of some files."""
-    spec, (_, parts) = feed.spec, feed.events(report)
-    hats: list[tuple[Totals, int, float]] = []
-    for slot_s in sorted(parts):
-        events = wire.unpack_events(parts[slot_s])
-        whole = tally(events, slot_s, None, (SUMS,)).tally
-        kept = whole if spec.privacy.cap is None else tally(events, slot_s, spec.privacy.cap, (SUMS,)).tally
-        hats += _hats(kept, whole, spec.value.grid)
-    truth, rows = (np.array([hat[column] for hat in hats], np.float64) for column in (2, 1))
-    vehicles = np.array([hat[0].counts.size for hat in hats], np.float64)
-    return RealHats([(totals, reported) for totals, reported, _ in hats], truth, rows, vehicles)
-
-
-def _hats(kept: Tally, whole: Tally, grid: Grid) -> Iterator[tuple[Totals, int, float]]:
-    """Yields (totals, samples reported, true mean in km/h) of each cell that keeps a vehicle. Tallies: of one slot."""
-    for hat, full in zip(hats_of(kept).each(), hats_of(whole).each(), strict=True):
-        if hat.totals.counts.size:
-            yield hat.totals, hat.reported, float(Fraction(int(full.totals.sums.sum()), full.reported) * grid.step)
+    whole = feed.counted(feed.tables(), report)
+    hats = CountedTotals.of(whole, feed.counted(feed.tables(**feed.cap), report) if feed.cap else whole)
+    both = beside_truth(true_values(whole, float(feed.spec.value.grid.step)), hats.keys)
+    vehicles = np.array([totals.counts.size for totals in hats.totals], np.float64)
+    totals = list(zip(hats.totals, hats.reports, strict=True))
+    return RealHats(totals, floats(both["mean"]), floats(both["reports"]), vehicles)
 
 
 def contenders(prior: Prior | None) -> dict[str, Mechanism]:
     """Lists every mechanism for means by its name, Array-Averaging also with the other rule, and auto as specified."""
-    chosen: dict[str, Mechanism] = {"auto": Auto(prior=prior), "constant": Constant(prior=prior)}
-    mechanisms = chosen | {"array-average-argmax": ArrayAverage(m_ub="argmax")}
+    mechanisms = {name: made(name, prior=prior) for name in ("auto", "constant")}
+    mechanisms["array-average-argmax"] = made("array-average", m_ub="argmax")
     means = {name: kind for name, kind in registered().items() if "mean" in kind.statistics}
     return {name: mechanisms.get(name, kind()) for name, kind in means.items()} | mechanisms
 
@@ -152,7 +131,7 @@ def error_table(epsilon: str, errors: Sequence[MechanismErrors], once: OfVehicle
     for error in errors:
         pairs = ((error.mean, bar.mean), (error.row_weighted, bar.row_weighted))
         table.add_row(error.label, *(against(*pair) for pair in pairs), _signed(error.bias))
-    table.add_row(ONCE.statistic, f"{once.mean:.2f}  ", f"{once.row_weighted:.2f}  ", _signed(once.bias))
+    table.add_row("mean-of-vehicles", f"{once.mean:.2f}  ", f"{once.row_weighted:.2f}  ", _signed(once.bias))
     return table
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hatstream.api import Specification, release_days
 from hatstream_lab.evaluation.days import BLOCK_H, DELTA, Days, local_hours, parents_of, text_column, truth_of
 from hatstream_lab.evaluation.experiment import Mean, Row, Worst
+from hatstream_lab.evaluation.telemetry import HAT_KEYS, groups_of
 from hatstream_lab.types import Float64s
 
 CLASSES: tuple[tuple[int, float], ...] = ((1, 4), (4, 10), (10, 30), (30, np.inf))
@@ -20,7 +21,6 @@ CLASSES: tuple[tuple[int, float], ...] = ((1, 4), (4, 10), (10, 30), (30, np.inf
 CONSTANT = "constant"
 STORM = 0.6
 """What all speeds of the last day are multiplied with in a made-up storm."""
-HAT_KEYS = ("period", "slot", "cell")
 FROM_VEHICLES = 10
 """Of groups whose distributions are compared."""
 BINS = 260
@@ -211,8 +211,8 @@ def places(days: Days, setting: Variation, run: int) -> Iterator[Row]:
 def spread(days: Days, setting: Variation, run: int) -> Iterator[Row]:
     """Measures percentiles of cells' days, and of parts of them, that FROM_VEHICLES vehicles and more passed."""
     released = release_days(setting.spec(days), days.counted, seed=run)
-    upper, counts = days.upper_kmh, _lists(days.counted["histograms"])
-    whole = _quantiles(counts.sum(axis=0)[None], upper)
+    upper, counts = days.upper_kmh, lists_of(days.counted["histograms"])
+    whole = quantiles(counts.sum(axis=0)[None], upper)
     block = pa.array(local_hours(days.counted["slot"].to_numpy(), days.tables) // BLOCK_H)
     for product in ("cell-day", "cell-part"):
         if product not in released:
@@ -222,12 +222,12 @@ def spread(days: Days, setting: Variation, run: int) -> Iterator[Row]:
         starts = local_hours(rows["slot"].to_numpy(), days.tables) // BLOCK_H
         rows = rows.append_column("part", pa.array(starts if product == "cell-part" else 0 * starts))
         keys = pa.table({"period": days.counted["period"], "cell": days.counted["cell"], "part": part})
-        groups, index = _groups(keys)
+        groups, index = groups_of(keys)
         added = np.zeros((groups.num_rows, counts.shape[1]), np.int64)
         np.add.at(added, index, counts)
         vehicles = truth_of(days, {"period": None, "cell": None, "part": part})
         truth = groups
-        for name, values in zip(PERCENTILES, _quantiles(added, upper), strict=True):
+        for name, values in zip(PERCENTILES, quantiles(added, upper), strict=True):
             truth = truth.append_column(f"true_{name}", pa.array(values))
         truth = truth.join(vehicles, ["period", "cell", "part"], join_type="inner", use_threads=False)
         told = beside(
@@ -260,21 +260,13 @@ def _percentiles(
             }
 
 
-def _groups(keys: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Finds distinct rows, and which one each row is."""
-    numbered = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
-    distinct = keys.group_by(keys.column_names).aggregate([])
-    distinct = distinct.append_column("group", pa.array(np.arange(distinct.num_rows)))
-    joined = numbered.join(distinct, keys.column_names, use_threads=False).sort_by("row")
-    return distinct.drop_columns(["group"]), joined["group"].to_numpy()
+def lists_of(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+    """Reads a column of lists equally long, (rows, entries)."""
+    joined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return np.asarray(joined.flatten().to_numpy()).reshape(len(joined), -1)
 
 
-def _lists(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    joined = column.combine_chunks()
-    return np.asarray(joined.flatten().to_numpy(), np.int64).reshape(len(joined), -1)
-
-
-def _quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
+def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
     """Finds percentiles (levels, groups) of reports in bins, (groups, BINS), in which they are taken to lie evenly."""
     below = np.cumsum(counts, axis=-1)
     result = []

@@ -7,16 +7,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from fractions import Fraction
 from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 
-from dpops import CountsKnown, Mechanism, Noise, Totals, registered
-from dpops.mechanism import forecast_of_one, plan_of_one
-from dpops.mechanisms.array_average import ArrayAverage
-from dpops.mechanisms.auto import Auto
+from dpops import CountsKnown, Mechanism, Noise, Totals, forecast_of_one, registered
+from hatstream_lab.evaluation import PROCESSES
 from hatstream_lab.evaluation.datasets import GRID, UPPER_KMH, DataSet
 
-PROCESSES = 2
 _ENTRIES = 400_000  # users of one call to `release`: enough to be fast, little enough for memory
 
 
@@ -40,18 +38,25 @@ class SimulatedCell:
     runs: int
 
 
+def made(name: str, **options: Any) -> Mechanism:
+    """Makes a registered mechanism with options."""
+    kind: Any = registered()[name]
+    mechanism: Mechanism = kind(**options)
+    return mechanism
+
+
 def contenders(data: DataSet) -> dict[str, Mechanism]:
     """Makes the mechanisms compared on a data set, by the label of their column."""
     kinds = registered()
     plain = ("baseline", "levy", "fixed-quantile", "epsilon-quantile", "opt-array", "worst-case-optimal", "akmv")
     return {
         "baseline": kinds["baseline"](),
-        "array-average": ArrayAverage(),
-        "array-average-argmax": ArrayAverage(m_ub="argmax"),
-        "array-average-wrap-around": ArrayAverage(grouping="wrap-around"),
+        "array-average": made("array-average"),
+        "array-average-argmax": made("array-average", m_ub="argmax"),
+        "array-average-wrap-around": made("array-average", grouping="wrap-around"),
         **{name: kinds[name]() for name in plain[1:]},
         "worst-case-optimal-tie": kinds["worst-case-optimal"].candidates()[1],
-        "auto": Auto(prior=data.prior),
+        "auto": made("auto", prior=data.prior),
     }
 
 
@@ -60,7 +65,7 @@ def run_cell(data: DataSet, label: str, epsilon: str, runs: int, seed: int) -> S
     mechanism = contenders(data)[label]
     counts = data.counts
     hat = CountsKnown.all_of(counts)
-    plan = plan_of_one(mechanism, hat, GRID, Fraction(epsilon))
+    plan = mechanism.plans([hat], GRID, Fraction(epsilon))[0]
     own = hashlib.sha256(f"{seed}/{data.name}/{label}/{epsilon}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(own[:8]))
     noise = Noise(rng.bytes)

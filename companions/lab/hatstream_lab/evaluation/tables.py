@@ -1,13 +1,26 @@
 """Tables of errors: of HATs by how many vehicles each has, and beside those of a constant."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Table
 
+from hatstream_lab.evaluation.experiment import Mean
 from hatstream_lab.types import Float64s
-from pipelines.commands.terminal import table_of as table_of
 
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, None))
 """HATs by number of vehicles, from and to, both included."""
+
+
+def table_of(title: str | None, caption: str | None, left: Sequence[str], right: Sequence[str]) -> Table:
+    """Makes a table without rows. left: the columns of names, which are never broken. right: those of numbers."""
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    for name in left:
+        table.add_column(name, no_wrap=True)
+    for name in right:
+        table.add_column(name, justify="right")
+    return table
 
 
 def class_name(least: float, most: float | None) -> str:
@@ -24,8 +37,13 @@ def in_class(vehicles: Float64s, least: int, most: int | None) -> NDArray[np.boo
 
 def means_by_class(errors: Float64s, vehicles: Float64s) -> list[float | None]:
     """Averages the errors of each class; None for one without HATs. errors, vehicles: float64 (HATs,)."""
-    chosen = [in_class(vehicles, *bounds) for bounds in CLASSES]
-    return [float(errors[rows].mean()) if rows.any() else None for rows in chosen]
+    return [mean.value for mean in list(figures_by_class(errors, vehicles).values())[1:]]
+
+
+def figures_by_class(errors: Float64s, vehicles: Float64s) -> dict[str, Mean]:
+    """Averages the errors of all HATs, as `hats`, and of each class, by its name."""
+    chosen = {class_name(*bounds): in_class(vehicles, *bounds) for bounds in CLASSES}
+    return {"hats": Mean.of(errors)} | {name: Mean.of(errors[rows]) for name, rows in chosen.items()}
 
 
 def class_headings(vehicles: Float64s, between: str = "\n") -> list[str]:

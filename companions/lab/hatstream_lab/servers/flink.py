@@ -8,12 +8,15 @@ import os
 import zipfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
+
+import requests
 
 from hatstream_lab.servers.maven import class_path, compiled
 from hatstream_lab.servers.process import LOOPBACK, Server, free_ports, is_open
-from pipelines.runs.flink.rest import Cluster
 
-READY_S = 300.0
+READY_S, ANSWER_S = 300.0, 5.0
+ENDED = ("FINISHED", "CANCELED", "FAILED")
 _MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
@@ -47,16 +50,22 @@ state:
 """
 
 
-class JobServer(Cluster):
+class HasRest(Protocol):
+    """A cluster that is there already. rest: `host:port`."""
+
+    rest: str
+
+
+class JobServer:
     """`with JobServer(folder) as flink:` jobs are taken at `flink.address`. Raises MissingTool or ServerError.
 
-    cluster: runs the jobs; None: one inside of the job server, with `slots`.
+    rest: `host:port` of the cluster. cluster: runs the jobs; None: one inside of the job server, with `slots`.
     """
 
-    def __init__(self, folder: Path, slots: int = 2, cluster: Cluster | None = None) -> None:
+    def __init__(self, folder: Path, slots: int = 2, cluster: HasRest | None = None) -> None:
         self._folder, self._slots, self._cluster = folder, slots, cluster
         self._port, self._artifacts, self._rest_port = free_ports(3)
-        super().__init__(cluster.rest if cluster else f"{LOOPBACK}:{self._rest_port}")
+        self.rest = cluster.rest if cluster else f"{LOOPBACK}:{self._rest_port}"
         self._server: Server | None = None
 
     @property
@@ -89,10 +98,11 @@ class JobServer(Cluster):
     def __exit__(self, *_: object) -> None:
         if self._server is None:
             return
-        with suppress(OSError):  # one that does not answer ends with its server
-            for job in self.jobs():
-                if self.is_running(job.jid):
-                    self.cancel(job.jid)
+        with suppress(OSError), requests.Session() as session:  # one that does not answer ends with its server
+            session.trust_env = False  # no proxy stands before this machine
+            for job in session.get(f"http://{self.rest}/jobs", timeout=ANSWER_S).json()["jobs"]:
+                if job["status"] not in ENDED:
+                    session.patch(f"http://{self.rest}/jobs/{job['id']}?mode=cancel", timeout=ANSWER_S)
         self._server.stop()
 
 
