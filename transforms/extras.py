@@ -8,13 +8,10 @@ EXTRA_OF: Mapping[str, str] = {
     "botocore": "s3",
     "confluent_kafka": "kafka",
     "google.cloud": "gcs",
-    "mapbox_vector_tile": "publish",
     "matplotlib": "pictures",
     "PIL": "lab",
     "prometheus_client": "flink",
     "psycopg": "postgres",
-    "starlette": "publish",
-    "uvicorn": "publish",
 }
 """Extras of pyproject.toml, by the names under which their packages are imported."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -172,6 +173,23 @@ def option(name: str, **changes: Any) -> Callable[[Command], Command]:
     True
     """
     return _SHARED[name](**changes)
+
+
+site_option = click.option(
+    "--site", type=_FOLDER, help="A folder that `hatstream publish` made, kept current meanwhile and afterwards."
+)
+
+
+def kept_current(
+    site: Path | None, spec: Specification, spec_path: Path, place: AccountLocation, outputs: Outputs
+) -> AbstractContextManager[None]:
+    """Keeps a published folder current while the block writes results. Raises MissingExtra and UsageError."""
+    if site is None:
+        return nullcontext()
+    from pipelines.companions import extension
+
+    beside: AbstractContextManager[None] = extension("site", "publish")(spec, spec_path, place, outputs.folder, site)
+    return beside
 
 
 spec_option, json_option, output_folder_option = option("spec"), option("json"), option("folder")

@@ -16,11 +16,13 @@ from pipelines.commands.options import (
     Command,
     account_options,
     json_option,
+    kept_current,
     loaded,
     option,
     packed,
     progress_bars,
     release_options,
+    site_option,
     spec_option,
 )
 from pipelines.commands.terminal import detail
@@ -97,7 +99,7 @@ def _begun_early(command: Command) -> Command:
             from transforms.layouts.decoder_process import begin_early
 
             begin_early(spec.input.layout)
-        return command(spec=spec, **given)
+        return command(spec=spec, spec_path=spec_path, **given)
 
     return begun
 
@@ -125,17 +127,20 @@ Example:
     is_flag=True,
     help="Only say what the input holds of the range. The answer is for the operator alone.",
 )
+@site_option
 @_begun_early
 @account_options
 @json_option
 def release(
     spec: Specification,
+    spec_path: Path,
     files: InputFiles,
     days: AskedRange,
     asked: AskedOutputs,
     place: AccountLocation,
     engine: BoundedEngine | None,
     check_input: bool,
+    site: Path | None,
     as_json: bool,
 ) -> int:
     from pipelines.commands.release_summary import tell
@@ -148,7 +153,7 @@ def release(
     detail(_described(spec, when, place))
     if outputs is None:
         return _look(spec, when, files, place, as_json=as_json)
-    with progress_bars(quiet=as_json) as report:
+    with progress_bars(quiet=as_json) as report, kept_current(site, spec, spec_path, place, outputs):
         done = scheduled.release(spec, when, files, outputs, place, report, engine=engine)
     tell(spec, done, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.

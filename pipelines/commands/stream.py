@@ -17,8 +17,10 @@ from pipelines.commands.options import (
     AskedOutputs,
     account_options,
     json_option,
+    kept_current,
     outputs_options,
     packed,
+    site_option,
     spec_option,
 )
 from pipelines.commands.terminal import note
@@ -150,6 +152,7 @@ Example:
     help="Parts of a slot's vehicles that are worked on side by side; a savepoint fits its own number. "
     "[default: twice the parallelism]",
 )
+@site_option
 @health_options
 def stream(
     spec_path: Path,
@@ -159,6 +162,7 @@ def stream(
     place: AccountLocation,
     engine: AskedEngine,
     vehicle_shards: int | None,
+    site: Path | None,
     health: AskedHealth,
 ) -> int:
     from pipelines.specification import load
@@ -175,5 +179,6 @@ def stream(
     with ExitStack() as stack:
         say = health.say(stack, spec)
         stop = stack.enter_context(asked_to_stop())
+        stack.enter_context(kept_current(site, spec, spec_path, place, outputs))
         streaming.run(spec, made, place, engine.start(stack), stop, say)
     return DONE

@@ -9,6 +9,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from hatstream_publish.serve.app import SnapshotServer
+from hatstream_publish.serve.snapshot import Follower
+from hatstream_publish.serve.tiles import tile
 
 from companions.city.tests import feeds as timetables
 from hatstream_city.timetable.town import read_town
@@ -16,9 +19,6 @@ from hatstream_publish.pages.antimeridian import box_of, middle_of
 from hatstream_publish.pages.map import MapTexts, Surroundings
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.places import LINE, DrawnShape, GroundLine, NamedPlaces
-from hatstream_publish.serve.app import SnapshotServer
-from hatstream_publish.serve.snapshot import Follower
-from hatstream_publish.serve.tiles import tile
 from tests.kit.results import CELLS, row, write
 from transforms.places.hexagons import cells_of_geojson
 from transforms.sinks.rows import SCHEMA

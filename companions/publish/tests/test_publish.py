@@ -123,7 +123,9 @@ def test_every_record_agrees_with_the_files(portal):
     paths = {part["dcat:downloadURL"]["@id"] for part in dcat["dcat:distribution"]}
     assert paths == {f"https://data.town.example/speeds/{resource['path']}" for resource in package["resources"]}
     sums = dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
-    assert sums.keys() == {path.name for path in folder.iterdir()} - {"SHA256SUMS"}
+    assert sums.keys() == {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {
+        "SHA256SUMS"
+    }
     assert all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
 
 
@@ -213,7 +215,7 @@ def test_a_folder_of_something_else_is_left_alone_and_an_older_edition_is_replac
     assert code == 0
     days = {row["slot_start"][:10] for row in pq.read_table(folder / "hats.parquet").to_pylist()}
     assert days == {"2022-01-02"}
-    assert [path.name for path in tmp_path.iterdir()] == ["portal"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".portal.json", "portal"]
 
 
 @pytest.mark.parametrize("day", ["20220101", "2021-W52-6"])

@@ -27,16 +27,20 @@ def write_page(path: Path, template: str, **texts: Any) -> None:
     write_whole(path, page)
 
 
-def render(template: str, *, images: str | None = None, connects: bool = False, **texts: Any) -> bytes:
+def render(
+    template: str, *, images: str | None = None, connects: bool = False, frames: bool = False, **texts: Any
+) -> bytes:
     """Makes a page whose Content-Security-Policy names the hashes of its own program and style, and nothing more.
 
     images: an address that pictures may come from. connects: the program may ask the server that the page is from.
+    frames: the page may show others of its folder.
     """
     page = text_of(template, policy=_POLICY, **texts)
     allowed = {name: " ".join(map(_hash, pattern.findall(page))) or "'none'" for name, pattern in _INLINE.items()}
     allowed |= {
         "img-src": f"data: blob: {_origin(images)}".strip(),
         "connect-src": "'self'" if connects else "'none'",
+        "frame-src": "'self'" if frames else "'none'",
         "base-uri": "'none'",
         "form-action": "'none'",
     }

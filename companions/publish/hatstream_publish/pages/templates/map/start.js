@@ -1,4 +1,4 @@
-// Begins: reads the data, fills the controls, draws once, and follows a server where there is one.
+// Begins: reads the data, fills the controls, draws once, and follows its folder where that grows.
 
 const el = id => document.getElementById(id);
 const PAGE = JSON.parse(el("page").textContent);
@@ -46,17 +46,21 @@ function listen() {
   addEventListener("afterprint", () => shown(chosen));
 }
 
-// --- a page that follows a server ---
+// --- a page that follows its folder ---
 
-let lastTag = null;
+let lastData = null, polling;
 
-async function fetched() {
-  const answer = await fetch(PAGE.source, { cache: "no-cache" });
+async function asked(address) {
+  const answer = await fetch(address, { cache: "no-cache" });
   if (!answer.ok) throw new Error(`the server says ${answer.status}`);
-  const tag = answer.headers.get("etag");
-  if (tag !== null && tag === lastTag) return null;
-  lastTag = tag;
-  return unpacked(answer.body);
+  return answer;
+}
+async function fetched() {
+  const latest = await (await asked(PAGE.source)).json();
+  if (latest.map === lastData) return null;
+  const data = await unpacked((await asked(latest.map)).body);
+  lastData = latest.map;
+  return data;
 }
 async function follow() {
   try {
@@ -66,7 +70,7 @@ async function follow() {
   } catch {
     el("stale").hidden = false;
   }
-  setTimeout(follow, PAGE.followMs);
+  polling = setTimeout(follow, PAGE.followMs);
 }
 function replaceData(data) {
   const atEnd = state.slot === DATA.slots.length - 1, start = DATA.slots[state.slot][0], place = state.place < 0 ? null : DATA.places.id[state.place];
@@ -79,7 +83,7 @@ function replaceData(data) {
   showOther();
 }
 
-// A server may be started before anything is published.
+// A page may be opened before anything is published.
 async function firstData() {
   for (;;) {
     try {
@@ -102,7 +106,7 @@ async function begin() {
   listen();
   showOther();
   drawNow();
-  if (PAGE.source) setTimeout(follow, PAGE.followMs);
+  if (PAGE.source) polling = setTimeout(follow, PAGE.followMs);
   performance.mark("drawn");
   document.body.dataset.ready = "yes";
 }

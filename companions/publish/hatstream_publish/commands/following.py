@@ -1,0 +1,112 @@
+"""Keeps a published folder current: beside a run, or until it is told to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hatstream.api import InputError, UsageError, note, write_whole
+
+if TYPE_CHECKING:
+    from hatstream.api import Specification
+    from hatstream_publish.edition.site import Changes, Site
+
+LOOK_EVERY_S = 2.0
+SHARE = 5.0
+"""So many times what an update took passes before the next one."""
+
+Say = Callable[[str], None]
+
+
+def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
+    """Updates a site whenever its results change, and a last time when it is told to stop.
+
+    Whatever keeps an update from being made is said, once until it changes: the folder stays as it was, and the next
+    look tries again.
+    """
+    fault, skipped = "", dict[str, str]()
+    is_last = False
+    while not is_last:
+        is_last = stop.is_set()
+        begun_s = time.monotonic()
+        try:
+            if site.files.look() or fault:
+                changes = site.update()
+                skipped = _say_skipped(site.files.skipped, skipped, say)
+                if changes and changes.changed:
+                    say(_changed(site, changes))
+            fault = ""
+        except Exception as error:  # noqa: BLE001 - whatever it is: the public's folder is whole, and stays
+            text = str(error) or type(error).__name__
+            if text != fault:
+                say(f"{site.folder} stays as it is, and is tried again: {text}")
+            fault = text
+        stop.wait(max(LOOK_EVERY_S, SHARE * (time.monotonic() - begun_s)))
+
+
+def _changed(site: Site, changes: Changes) -> str:
+    rows = ", ".join(f"{name} {many:,} of {of:,} rows" for name, (many, of) in changes.rows.items())
+    return f"{site.folder}: {len(changes.changed)} of {len(changes.files)} files changed; {rows}"
+
+
+def _say_skipped(skipped: Mapping[str, str], before: Mapping[str, str], say: Say) -> dict[str, str]:
+    for path, why in skipped.items():
+        if before.get(path) != why:
+            say(f"left out: {path}: {why}")
+    return dict(skipped)
+
+
+@contextmanager
+def beside_run(spec: Specification, spec_path: Path, place: Any, results: Path, folder: Path) -> Iterator[None]:
+    """Keeps a folder that `publish` made before current while a run writes results, and once when it has ended.
+
+    Args:
+        spec, spec_path, place: Of the run: its specification and its account.
+        results: The folder that it writes.
+        folder: The published folder.
+
+    Raises UsageError where `publish` has not made the folder.
+    """
+    from hatstream_publish.commands.publish import asked_site
+
+    site = asked_site(spec, spec_path, place, str(results), folder, read_wishes(folder), follows=True)
+    stop = threading.Event()
+    thread = threading.Thread(target=follow, args=(site, stop), name="site", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def wishes_path(folder: Path) -> Path:
+    """Names the file beside a published folder that keeps what `publish` was asked for."""
+    return folder.absolute().with_name(f".{folder.name}.json")
+
+
+def write_wishes(folder: Path, wishes: Mapping[str, Any]) -> None:
+    """Keeps what was asked for, not for the public: paths are among it. May raise OSError."""
+    import msgspec
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(wishes_path(folder), msgspec.json.encode(wishes, enc_hook=str), mode=0o600)
+
+
+def read_wishes(folder: Path) -> dict[str, Any]:
+    """Reads what `publish` was asked for. Raises UsageError where it made no such folder."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(wishes_path(folder).read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        raise UsageError(
+            f"{folder} is none that `hatstream publish` made: run it once with --output {folder}, so that title, "
+            "publisher and licence are known"
+        ) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InputError(f"{wishes_path(folder)} cannot be read: {type(error).__name__}") from None

@@ -1,0 +1,116 @@
+"""Plain files for programs: a table of each day, the latest slot, an index of days, and their description."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hatstream_publish.edition.edition import Edition
+from hatstream_publish.edition.tables import parquet_bytes
+from hatstream_publish.pages.places import NamedPlaces
+from hatstream_publish.pages.rows import is_live
+from hatstream_publish.pages.usable import published
+
+DAYS, LATEST_VALUES, OPENAPI = "api/days.json", "api/latest.geojson", "api/openapi.json"
+
+
+class PublishedDay(NamedTuple):
+    """A day's files. columns: of its table, none where no value of the day may be used. content: by name."""
+
+    date: str
+    rows: int
+    columns: pa.Schema | None
+    content: Mapping[str, bytes]
+
+
+class NewestSlot(NamedTuple):
+    """kind: `live` where its values will change, `forecast`, or empty."""
+
+    start: str
+    end: str
+    kind: str
+    values: pa.Table
+
+
+def day_files(date: str, rows: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
+    """Makes a day's table as GeoParquet and as JSON; rows: of the day's slots."""
+    table = published(rows, places, everything=edition.wishes.everything)
+    about = {"date": date, "licence": edition.wishes.licence.name, "spec_id": edition.spec.spec_id}
+    content = {f"api/days/{date}.json": msgspec.json.encode(about | {"values": table.to_pylist()})}
+    if not table.num_rows:
+        return PublishedDay(date, 0, None, content)
+    content[f"api/days/{date}.parquet"] = parquet_bytes(table, places, edition.spec, about)
+    return PublishedDay(date, table.num_rows, table.schema, content)
+
+
+def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> NewestSlot:
+    """Finds the newest slot, one that is no forecast if there is any. rows: of the newest day."""
+    forecasts = pc.equal(rows["status"], "forecast")
+    settled = rows.filter(pc.invert(forecasts))
+    chosen = settled if settled.num_rows else rows
+    last = max(chosen["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)
+    of_slot = chosen.filter(pc.equal(chosen["slot_start"], last))
+    kind = "live" if pc.any(is_live(of_slot)).as_py() else "" if settled.num_rows else "forecast"
+    values = published(of_slot, places, everything=everything)
+    return NewestSlot(last, of_slot["slot_end"][0].as_py(), kind, values)
+
+
+def slot_geojson(slot: NewestSlot, places: NamedPlaces) -> bytes:
+    """Writes a slot's values as features with the outlines of their places."""
+    features = []
+    for row in slot.values.to_pylist():
+        shape = places.place(row["cell"]).shape
+        features.append({"type": "Feature", "geometry": shape and shape.geometry, "properties": row})
+    return msgspec.json.encode({"type": "FeatureCollection", "features": features})
+
+
+def days_json(days: Sequence[PublishedDay], digests: Mapping[str, str]) -> bytes:
+    """Lists the days with their files, rows and checksums."""
+    listed = [
+        {
+            "date": day.date,
+            "rows": day.rows,
+            "files": [{"path": name, "sha256": digests[name]} for name in sorted(digests) if f"/{day.date}." in name],
+        }
+        for day in days
+    ]
+    return msgspec.json.format(msgspec.json.encode({"days": listed}), indent=1) + b"\n"
+
+
+def openapi(edition: Edition) -> dict[str, Any]:
+    """Describes the files in OpenAPI 3.1; they have no queries: ranges are read from Parquet by the client."""
+    wishes = edition.wishes
+    date = {"name": "date", "in": "path", "required": True, "schema": {"type": "string", "format": "date"}}
+    latest = {"updated": "string", "slot": "object", "values": "string", "days": "string"}
+    documents = {
+        "/latest.json": ("What changed last: the newest slot, and where its files are", "application/json", latest),
+        f"/{DAYS}": ("Every day with its files and checksums", "application/json", {"days": "array"}),
+        "/api/days/{date}.json": ("Values of a local day", "application/json", {"values": "array"}),
+        "/api/days/{date}.parquet": ("The same as GeoParquet 1.1", "application/vnd.apache.parquet", None),
+        f"/{LATEST_VALUES}": ("Values of the newest slot", "application/geo+json", {"features": "array"}),
+        "/places.geojson": ("Every place with its outline", "application/geo+json", {"features": "array"}),
+    }
+    licence = {"name": wishes.licence.title} | ({"url": wishes.licence.url} if wishes.licence.url else {})
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": wishes.title, "version": edition.origin.version, "license": licence},
+        "servers": [{"url": wishes.url.rstrip("/") or ".."}],
+        "paths": {
+            path: {
+                **({"parameters": [date]} if "{date}" in path else {}),
+                "get": {"summary": summary, "responses": {"200": _content(summary, media, properties)}},
+            }
+            for path, (summary, media, properties) in documents.items()
+        },
+    }
+
+
+def _content(summary: str, media: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string", "format": "binary"}
+    if properties is not None:
+        kinds = {name: {"type": kind} for name, kind in properties.items()}
+        schema = {"type": "object", "properties": kinds, "required": [*properties]}
+    return {"description": summary, "content": {media: {"schema": schema}}}

@@ -1,0 +1,153 @@
+"""Result files of a folder that grows, each read once; one that cannot be used is named and left out."""
+
+import glob
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from hatstream.api import InputError, Specification, read_results
+from hatstream_publish.pages.places import NamedPlaces
+from hatstream_publish.pages.rows import CITY, check_origin
+
+FORMATS = ("parquet", "csv", "jsonl", "avro", "geojson")
+"""Formats of result files; of one name in several formats the first is read."""
+_DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, MemoryError, pa.ArrowException)
+
+
+class Stamp(NamedTuple):
+    """Tells whether a file is the one that was read."""
+
+    path: str
+    changed_ns: int
+    size: int
+    inode: int
+
+
+@dataclass
+class ResultFiles:
+    """Follows the result files that a pattern matches.
+
+    Attributes:
+        pattern: A folder, or files as a glob pattern.
+        spec: The specification whose rows they must hold.
+        places: Shapes that places of rows must have.
+        skipped: Why a file is left out, by its path.
+    """
+
+    pattern: str
+    spec: Specification
+    places: NamedPlaces
+    skipped: dict[str, str] = field(default_factory=dict)
+    _tables: dict[Stamp, Mapping[str, pa.Table]] = field(default_factory=dict)
+    _faults: dict[Stamp, str] = field(default_factory=dict)
+    _seen: frozenset[Stamp] = frozenset()
+
+    def look(self) -> bool:
+        """Reads what is new, and forgets what is gone; says whether anything changed."""
+        stamps = {_stamp(path) for path in self._paths()}
+        if stamps == self._seen:
+            return False
+        for gone in (self._tables.keys() | self._faults.keys()) - stamps:
+            self._tables.pop(gone, None)
+            self._faults.pop(gone, None)
+        for stamp in sorted(stamps - self._tables.keys() - self._faults.keys()):
+            try:
+                self._tables[stamp] = self._read(stamp)
+            except InputError as error:
+                self._faults[stamp] = str(error).removeprefix(f"{stamp.path} ").removeprefix(f"{stamp.path}: ")
+            except OSError as error:
+                self._faults[stamp] = error.strerror or type(error).__name__
+            except _DAMAGE as error:
+                self._faults[stamp] = f"is damaged ({type(error).__name__})"
+        self._seen = frozenset(stamps)
+        return True
+
+    def results(self) -> dict[str, pa.Table]:
+        """Joins the rows of all files, by product; a file that contradicts older ones is left out."""
+        tables, contradictions = dict(self._tables), {}
+        try:
+            joined = _joined(tables)
+        except InputError:
+            contradictions = _contradictions(tables)
+            joined = _joined({stamp: table for stamp, table in tables.items() if stamp not in contradictions})
+        self.skipped = {stamp.path: why for stamp, why in sorted((self._faults | contradictions).items())}
+        return joined
+
+    def stamps_of_days(self) -> dict[str, frozenset[Stamp]]:
+        """Maps each local date to the files that have rows of it."""
+        days: dict[str, set[Stamp]] = {}
+        for stamp, tables in self._tables.items():
+            for start in _starts(tables):
+                days.setdefault(start[:10], set()).add(stamp)
+        return {day: frozenset(stamps) for day, stamps in days.items()}
+
+    def _paths(self) -> Iterator[str]:
+        """Lists one path a name, hidden ones left out, in the order of FORMATS."""
+        best: dict[str, str] = {}
+        for form in reversed(FORMATS):
+            best |= {path.removesuffix(form): path for path in self._matching() if path.endswith(f".{form}")}
+        return iter(best.values())
+
+    def _matching(self) -> Iterator[str]:
+        if not os.path.isdir(self.pattern):
+            yield from glob.glob(self.pattern, recursive=True)
+            return
+        for folder, inner, names in os.walk(self.pattern):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
+
+    def _read(self, stamp: Stamp) -> Mapping[str, pa.Table]:
+        """Reads a file, and looks at all in it that could stop an edition. Raises InputError, OSError and _DAMAGE."""
+        if not stat.S_ISREG(os.stat(stamp.path).st_mode):
+            raise InputError("is no regular file")
+        tables = read_results([Path(stamp.path)])
+        for rows in tables.values():
+            check_origin(rows, self.spec.name, self.spec.spec_id)
+            for name in ("slot_start", "slot_end"):
+                for text in rows[name].unique().to_pylist():
+                    if datetime.fromisoformat(text).tzinfo is None:
+                        raise InputError(f"{name} must be a time with its offset")
+            for cell in set(rows["cell"].unique().to_pylist()) - {CITY}:
+                self.places.place(cell)
+        return tables
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return Stamp(path, 0, 0, 0)
+    return Stamp(path, facts.st_mtime_ns, facts.st_size, facts.st_ino)
+
+
+def _starts(tables: Mapping[str, pa.Table]) -> set[str]:
+    return {start for rows in tables.values() for start in rows["slot_start"].unique().to_pylist()}
+
+
+def _joined(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
+    """Raises InputError where two files give different values of the same place and slot."""
+    parts = [rows for stamp in sorted(tables) for rows in tables[stamp].values()]
+    return read_results(parts) if parts else {}
+
+
+def _contradictions(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[Stamp, str]:
+    """Finds files that say otherwise than older ones of the same slots."""
+    agreed: dict[str, list[Stamp]] = {}
+    refused: dict[Stamp, str] = {}
+    for stamp in sorted(tables, key=lambda stamp: (stamp.changed_ns, stamp.path)):
+        starts = _starts(tables[stamp])
+        beside = {other for start in starts for other in agreed.get(start, ())}
+        try:
+            _joined({other: tables[other] for other in (*beside, stamp)})
+        except InputError as error:
+            refused[stamp] = str(error)
+            continue
+        for start in starts:
+            agreed.setdefault(start, []).append(stamp)
+    return refused

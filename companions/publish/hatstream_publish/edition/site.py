@@ -1,0 +1,355 @@
+"""A published folder as a static site, and what keeps it current: tables, days, records, map, pointer."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hatstream.api import AccountReport, InputError, Specification
+from hatstream_publish.edition.days import (
+    DAYS,
+    LATEST_VALUES,
+    OPENAPI,
+    NewestSlot,
+    PublishedDay,
+    day_files,
+    days_json,
+    newest_slot,
+    openapi,
+    slot_geojson,
+)
+from hatstream_publish.edition.dictionary import ColumnEntry, columns_of
+from hatstream_publish.edition.edition import Edition, Extent, Origin, Wishes, shown
+from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
+from hatstream_publish.edition.results import ResultFiles, Stamp
+from hatstream_publish.edition.tables import parquet_bytes
+from hatstream_publish.edition.writing import LATEST, MAPS, PACKAGE, FolderUpdate, updating
+from hatstream_publish.pages.antimeridian import box_of
+from hatstream_publish.pages.map import MapTexts, Surroundings, map_page
+from hatstream_publish.pages.pack import packed
+from hatstream_publish.pages.page import render, text_of
+from hatstream_publish.pages.places import NamedPlaces
+from hatstream_publish.pages.rows import CITY, HATS
+from hatstream_publish.pages.usable import USABLE, csv_bytes, published
+from hatstream_publish.pages.words import ADVICE
+
+MAP_SLOTS = 168
+"""Newest slots of a map that follows."""
+POLL_S = 30.0
+"""A map that follows asks so often for the pointer."""
+MEDIA = {
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "json": "application/json",
+    "geojson": "application/geo+json",
+    "html": "text/html",
+    "md": "text/markdown",
+    "toml": "application/toml",
+}
+_TITLES = {
+    HATS: "Values by place and slot",
+    "cell-day": "Values by place and day",
+    "cell-part": "Values by place and part of the day",
+    "parent-hour": "Values by coarser place and hour",
+    "city-hour": "Values of the whole area by hour",
+    "place-standing": "Values of places as they usually are",
+    "place-day": "Values of places by day",
+    "place-part": "Values of places in parts of the day",
+    "place-slot": "Values of places by slot",
+    DAYS.removesuffix(".json"): "Days, each with its files",
+    LATEST_VALUES.removesuffix(".geojson"): "Values of the newest slot",
+    OPENAPI.removesuffix(".json"): "Description of the files for programs",
+}
+
+
+class Changes(NamedTuple):
+    """rows: of each table, how many are published and of how many. changed: names of files that were written."""
+
+    rows: Mapping[str, tuple[int, int]]
+    files: Mapping[str, str]
+    changed: list[str]
+
+
+@dataclass
+class Site:
+    """A folder for the public, and the results that it is made of.
+
+    Attributes:
+        dates: First and last local date; rows beyond are left out.
+        follows: Whether it grows: the map asks for what is new, and tables of the whole range hold days before the
+            newest alone, so that they change once a day.
+    """
+
+    folder: Path
+    spec: Specification
+    spec_text: str
+    place: Any
+    wishes: Wishes
+    around: Surroundings
+    tiles: tuple[str | None, str]
+    files: ResultFiles
+    dates: tuple[str, str]
+    follows: bool
+    _days: dict[str, tuple[object, PublishedDay]] = field(default_factory=dict)
+    _tables: tuple[object, Mapping[str, "_Table"]] = (None, {})
+    _digests: dict[str, str] = field(default_factory=dict)
+
+    def update(self) -> Changes | None:
+        """Brings the folder up to date; None where there is no row yet.
+
+        Raises InputError, UsageError, OSError, and LedgerError where the ledger is not whole: the folder stays then.
+        """
+        results = {name: self._chosen(rows) for name, rows in self.files.results().items()}
+        for path, why in () if self.follows else self.files.skipped.items():
+            raise InputError(f"{path}: {why}")
+        if HATS not in results or not results[HATS].num_rows:
+            return None
+        edition = self._edition(results[HATS])
+        with updating(self.folder, self._digests) as update, self._forgetting():
+            former = _created(self.folder)
+            same = edition if former is None else replace(edition, origin=edition.origin._replace(created=former))
+            rows = self._put(same, results, update)
+            if update.changed and same is not edition:
+                rows = self._put(edition, results, update)
+            update.commit()
+            self._digests = update.digests
+            return Changes(rows, update.digests, sorted(set(update.changed)))
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """Makes every day's files again after an update that failed: what it put aside is gone."""
+        try:
+            yield
+        except BaseException:
+            self._days.clear()
+            raise
+
+    def _chosen(self, rows: pa.Table) -> pa.Table:
+        """Keeps the rows of the dates; without --all not those of slots of which anything is a forecast."""
+        day = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
+        rows = rows.filter(pc.and_(pc.greater_equal(day, self.dates[0]), pc.less_equal(day, self.dates[1])))
+        if self.wishes.everything:
+            return rows
+        forecast = rows.filter(pc.equal(rows["status"], "forecast"))["slot_start"].unique()
+        return rows.filter(pc.invert(pc.is_in(rows["slot_start"], forecast)))
+
+    def _edition(self, rows: pa.Table) -> Edition:
+        """Walks the ledger. Raises LedgerError where it is not whole, InputError where it has nothing of the
+        specification."""
+        starts, ends = (
+            sorted(rows[name].unique().to_pylist(), key=datetime.fromisoformat) for name in ("slot_start", "slot_end")
+        )
+        account = AccountReport.read(self.spec, self.place, (starts[0][:10], starts[-1][:10]))
+        if not account.record.newest:
+            raise InputError(
+                f"the ledger has no release of {self.spec.name} ({self.spec.spec_id}): name the one it was released "
+                "with"
+            )
+        shapes = [self.around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
+        box, missing = box_of(shape for shape in shapes if shape), [gap.slot_start for gap in account.gaps]
+        record, now = account.record, datetime.now(UTC)
+        return Edition(
+            wishes=self.wishes,
+            account=account,
+            covers=Extent(starts[0], ends[-1], len(starts), missing, box),
+            origin=Origin(self.spec_text, record.newest, record.is_signed, version("hatstream"), now),
+        )
+
+    def _put(
+        self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate
+    ) -> Mapping[str, tuple[int, int]]:
+        """Puts every file; returns how many rows each table has, and of how many. Raises InputError where nothing is
+        left to publish."""
+        rows, places = results[HATS], self.around.places
+        days = self._put_days(edition, rows, update)
+        tables = self._whole_tables(edition, results, days[-1].date)
+        if not self.follows and HATS not in tables:
+            raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
+        slot = newest_slot(_of_days(rows, {days[-1].date}), places, everything=self.wishes.everything)
+        parts, files = [], {name: content for table in tables.values() for name, (content, _) in table.files.items()}
+        schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
+        files["places.geojson"] = places_geojson(results.values(), places)
+        files |= self._map(edition, rows)
+        files |= _records(edition, {name: table.columns for name, table in tables.items()} or _columns(edition, days))
+        files[LATEST_VALUES] = slot_geojson(slot, places)
+        files[DAYS] = days_json(days, update.digests)
+        files[OPENAPI] = _json(openapi(edition))
+        pointer = _json(_pointer(edition, slot, files))
+        for name, content in files.items():
+            update.put(name, content)
+            if not name.startswith(f"{MAPS}/"):
+                parts.append(_part(name, content, schemas.get(name)))
+        update.put("dcat.jsonld", _json(dcat_record(edition, parts)))
+        update.put(PACKAGE, _json(data_package(edition, parts)))
+        update.put("README.md", text_of("readme.md", edition=edition, parts=parts, shown=shown).encode())
+        page: dict[str, Any] = {
+            "edition": edition,
+            "slot": slot,
+            "days": days[::-1],
+            "parts": parts,
+            "follows": self.follows,
+        }
+        update.put("index.html", render("index.html", frames=True, shown=shown, title=self.wishes.title, **page))
+        update.put(LATEST, pointer)
+        return {name: (table.rows, results[name].num_rows) for name, table in tables.items()} or {
+            HATS: (sum(day.rows for day in days), rows.num_rows)
+        }
+
+    def _put_days(self, edition: Edition, rows: pa.Table, update: FolderUpdate) -> list[PublishedDay]:
+        """Makes the files of days of which a result file is new; the others are as they were."""
+        stamps, days = self.files.stamps_of_days(), []
+        for date in sorted(set(pc.utf8_slice_codeunits(rows["slot_start"], 0, 10).unique().to_pylist())):
+            key, day = self._days.get(date, (None, None))
+            if day is not None and key == stamps[date]:
+                for name in day.content:
+                    update.keep(name, self._digests[name])
+            else:
+                day = day_files(date, _of_days(rows, {date}), edition, self.around.places)
+                for name, content in day.content.items():
+                    update.put(name, content)
+                day = day._replace(content=dict.fromkeys(day.content, b""))
+                self._days[date] = stamps[date], day
+            self._digests |= {name: update.digests[name] for name in day.content}
+            days.append(day)
+        return days
+
+    def _whole_tables(self, edition: Edition, results: Mapping[str, pa.Table], newest: str) -> Mapping[str, "_Table"]:
+        """Makes the tables of the whole range that are not empty, by name."""
+        stamps: dict[str, frozenset[Stamp]] = self.files.stamps_of_days()
+        if self.follows:
+            stamps.pop(newest, None)
+            results = {name: _of_days(rows, stamps.keys()) for name, rows in results.items()}
+        if self._tables[0] != stamps:
+            self._tables = stamps, _tables(edition, results, self.around)
+        return self._tables[1]
+
+    def _map(self, edition: Edition, rows: pa.Table) -> dict[str, bytes]:
+        """Makes the map: with its data, or as a page that asks the pointer for them."""
+        texts = MapTexts(self.wishes.title, edition.account.guarantee, *self.tiles)
+        places, ground = self.around.places, self.around.ground
+        if not self.follows:
+            shown_rows = rows if self.wishes.everything else rows.filter(pc.is_in(rows["status"], pa.array(USABLE)))
+            return {"map.html": map_page(texts, data=packed(shown_rows, places, ground))}
+        newest = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)[-MAP_SLOTS:]
+        data = packed(rows.filter(pc.is_in(rows["slot_start"], pa.array(newest))), places, ground)
+        return {
+            f"{MAPS}/{_hash(data)[:16]}.bin": data,
+            "map.html": map_page(texts, source=LATEST, follow_s=POLL_S),
+        }
+
+
+def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:
+    return rows.filter(
+        pc.is_in(pc.utf8_slice_codeunits(rows["slot_start"], 0, 10), pa.array(sorted(days), pa.string()))
+    )
+
+
+def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Says what changed last; written when all else is in its place."""
+    data = next((name for name in files if name.startswith(f"{MAPS}/")), None)
+    return {
+        "title": edition.wishes.title,
+        "licence": edition.wishes.licence.url or edition.wishes.licence.name,
+        "spec_id": edition.spec.spec_id,
+        "updated": edition.origin.created.isoformat(timespec="seconds"),
+        "slot": {"start": slot.start, "end": slot.end, "kind": slot.kind, "values": slot.values.num_rows},
+        "values": LATEST_VALUES,
+        "days": DAYS,
+        **({"map": data} if data else {}),
+    }
+
+
+def _records(edition: Edition, columns: Mapping[str, list[ColumnEntry]]) -> dict[str, bytes]:
+    """Makes what tells of the values: privacy, provenance, specification, dictionary."""
+    about_privacy = f"{edition.wishes.title}: privacy"
+    return {
+        "privacy.html": render("privacy.html", edition=edition, shown=shown, title=about_privacy),
+        "privacy.json": _json(edition.privacy()),
+        "provenance.json": _json(edition.provenance()),
+        "specification.toml": edition.origin.specification.encode(),
+        "dictionary.csv": dictionary_csv(columns),
+    }
+
+
+def _columns(edition: Edition, days: Iterable[PublishedDay]) -> dict[str, list[ColumnEntry]]:
+    """Describes the tables of days, until there is one of the whole range."""
+    newest = next((day.columns for day in reversed(list(days)) if day.columns is not None), None)
+    return {} if newest is None else {HATS: columns_of(newest, edition.spec)}
+
+
+class _Table(NamedTuple):
+    """files: content and Table Schema, by name. columns: those of the CSV file."""
+
+    rows: int
+    columns: list[ColumnEntry]
+    files: Mapping[str, tuple[bytes, Mapping[str, Any]]]
+
+
+def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundings) -> dict[str, _Table]:
+    """Makes the tables that are not empty, by name."""
+    tables: dict[str, _Table] = {}
+    wishes, account = edition.wishes, edition.spec.account
+    about = {
+        "title": wishes.title,
+        "licence": wishes.licence.name,
+        "spec_id": edition.spec.spec_id,
+        "protects": edition.protects,
+        "limit": account.limit.said(),
+        "more": "privacy.json, provenance.json",
+    }
+    for name, rows in results.items():
+        table = published(rows, around.places, everything=wishes.everything)
+        if not table.num_rows:
+            continue
+        columns = columns_of(table.schema, edition.spec)
+        parquet = parquet_bytes(table, around.places, edition.spec, about)
+        schema = pq.read_schema(pa.BufferReader(parquet))
+        files = {
+            f"{name}.parquet": (parquet, table_schema(schema, columns_of(schema, edition.spec))),
+            f"{name}.csv": (csv_bytes(table), table_schema(table.schema, columns)),
+        }
+        tables[name] = _Table(table.num_rows, columns, files)
+    return tables
+
+
+def _created(folder: Path) -> datetime | None:
+    """Reads when the former edition was made: one that is the same keeps its time."""
+    try:
+        said = msgspec.json.decode((folder / "provenance.json").read_bytes(), type=dict[str, Any])
+        return datetime.fromisoformat(said["created"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> PublishedFile:
+    stem, _, ending = name.rpartition(".")
+    title = _TITLES.get(stem, stem.capitalize())
+    return PublishedFile(name, title, MEDIA[ending], len(content), _hash(content), schema)
+
+
+def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> bytes:
+    """Lists every place of the tables with its shape, name and note."""
+    features = []
+    for cell in sorted({cell for rows in results for cell in rows["cell"].unique().to_pylist()} - {CITY}):
+        place = places.place(cell)
+        shape = None if place.shape is None else place.shape.geometry
+        said = {"place": cell, "name": place.name, "note": place.note}
+        features.append({"type": "Feature", "id": cell, "geometry": shape, "properties": said})
+    return _json({"type": "FeatureCollection", "features": features})
+
+
+def _json(document: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"

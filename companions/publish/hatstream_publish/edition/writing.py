@@ -1,0 +1,129 @@
+"""A published folder brought up to date: new files first, the pointer last, nothing rewritten that did not change."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hatstream.api import InputError, UsageError, write_whole
+
+PACKAGE, SUMS, LATEST = "datapackage.json", "SHA256SUMS", "latest.json"
+MAPS = "map"
+"""Folder of the map's data, whose names tell their content."""
+_STAGING = ".staging"
+_MAPS_KEPT = 3
+"""Pages that were told of the former data may still ask for them."""
+SECRETS = ("*.key", "*.head", "*.sqlite", "*.sqlite-*", "*.db", "*.learned", "*.backup")
+"""What must not lie where the public reads."""
+
+
+@dataclass
+class FolderUpdate:
+    """What takes its place in a folder when all of it is on disk.
+
+    Attributes:
+        folder: The published folder.
+        former: SHA-256 of files that this process put there before.
+        changed: Names of files that are not as they were.
+        digests: SHA-256 of every file, by name.
+    """
+
+    folder: Path
+    former: Mapping[str, str] = field(default_factory=dict)
+    changed: list[str] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Puts a file aside unless the folder has it already. Raises OSError."""
+        self.digests[name] = hashlib.sha256(content).hexdigest()
+        if _holds(self.folder / name, content, is_known=self.former.get(name) == self.digests[name]):
+            return
+        path = self.folder / _STAGING / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content, mode=0o644)
+        self.changed.append(name)
+
+    def keep(self, name: str, digest: str) -> None:
+        """Leaves a file as it was put before."""
+        self.digests[name] = digest
+
+    def commit(self) -> None:
+        """Moves files to their places, the pointer last, then removes what the former edition had. Raises OSError."""
+        sums = "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items()))
+        former = _named_in(self.folder / SUMS)
+        self.put(SUMS, sums.encode())
+        for name in sorted(set(self.changed), key=_order):
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.folder / _STAGING / name, self.folder / name)
+        for name in former - self.digests.keys():
+            if not name.startswith(f"{MAPS}/"):
+                (self.folder / name).unlink(missing_ok=True)
+        maps = sorted((self.folder / MAPS).glob("*.bin"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for path in maps[_MAPS_KEPT:]:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
+    """Opens a published folder, or a new one, for one update.
+
+    Raises UsageError for a folder that holds something else, or a key or a ledger, InputError while another process
+    updates it, and OSError.
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / PACKAGE).exists() and not _is_begun(folder):
+        raise UsageError(f"{folder} holds other files than what `publish` writes: name another folder")
+    refuse_secrets(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    staging, handle = folder / _STAGING, os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(mode=0o700)
+    except BlockingIOError:
+        os.close(handle)
+        raise InputError(f"another process keeps {folder} up to date") from None
+    try:
+        yield FolderUpdate(folder, former)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        with suppress(OSError):
+            folder.rmdir()  # one that was new, of an update that failed
+        os.close(handle)
+
+
+def _order(name: str) -> tuple[bool, ...]:
+    """Puts first what says whose folder it is, and last what tells readers of the others."""
+    return name == LATEST, name == SUMS, name != PACKAGE
+
+
+def refuse_secrets(folder: Path) -> None:
+    """Raises UsageError where a key or a ledger lies in a folder for the public."""
+    for pattern in SECRETS:
+        if secret := next(folder.rglob(pattern), None):
+            raise UsageError(f"{secret} lies in the folder for the public: keep ledgers and keys elsewhere")
+
+
+def _is_begun(folder: Path) -> bool:
+    """Says whether a first update was killed here: there is nothing but what it put aside."""
+    return {path.name for path in folder.iterdir()} <= {_STAGING}
+
+
+def _holds(path: Path, content: bytes, *, is_known: bool) -> bool:
+    try:
+        if not path.is_file() or path.stat().st_size != len(content):
+            return False
+        return is_known or path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _named_in(sums: Path) -> set[str]:
+    """Reads the names in a file of checksums; those that lead out of the folder are left out."""
+    if not sums.is_file():
+        return set()
+    names = {line.partition("  ")[2] for line in sums.read_text("utf-8", "replace").splitlines()}
+    return {name for name in names if name and not name.startswith("/") and ".." not in Path(name).parts}
