@@ -24,9 +24,6 @@ IMPORTED = {
     "psycopg[binary]": "psycopg",
     "apache-beam[aws]": "boto3",
     "apache-beam[gcp]": "google.cloud",
-    "mapbox-vector-tile": "mapbox_vector_tile",
-    "starlette": "starlette",
-    "uvicorn": "uvicorn",
 }
 
 
@@ -80,7 +77,6 @@ ASKED = {
         "--from", city.DAYS[0], "--to", city.DAYS[0], "--kafka-output", "127.0.0.1:1/hats",
     ),
     "pictures": ("plan", "--spec", "spec.toml", "--synthetic", "--output", "chart"),
-    "publish": ("serve", "--output", "."),
     "flink": (
         "stream", "--spec", "spec.toml", "--ledger", "l.sqlite", "--folder", ".", "--output", "out",
         "--metrics", "127.0.0.1:0", "--local",

@@ -25,11 +25,11 @@ PRELOADED = [
     "hatstream_publish.commands.publish", "hatstream_publish.commands.report", "pipelines.commands.spec",
     "hatstream_city.commands.collect", "hatstream_local.commands.fuse", "pipelines.account.backup",
     "pipelines.account.location", "pipelines.runs.release", "pipelines.runs.beam.on_engine", "pipelines.runs.estimates",
-    "hatstream_city.draft.draft", "hatstream_publish.edition.folder", "tests.levels_city",
+    "hatstream_city.draft.draft", "hatstream_publish.edition.site", "tests.levels_city",
     "hatstream_publish.pages.report", "pipelines.plan.levels", "transforms.releases.periods.learned",
-    "hatstream_publish.serve.app", "hatstream_publish.commands.serve", "pipelines.commands.stream",
+    "hatstream_publish.commands.preview", "pipelines.commands.stream",
     "hatstream_local.fusion.perturb", "hatstream_lab.commands.evaluate", "pipelines.runs.flink.engine",
-    "pipelines.runs.stream.stream", "uvicorn",
+    "pipelines.runs.stream.stream",
 ]  # fmt: skip
 """What commands import when they do something: here once for all of them."""
 

@@ -19,25 +19,17 @@ PATIENCE_S = 20
 EVERY_S = 1
 ANSWER_S = 60
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-HALF = b"GET /api/values HTTP/1.1\r\nHost: a\r\nX-Half: "
+HALF = b"GET /latest.json HTTP/1.1\r\nHost: a\r\nX-Half: "
 REQUESTS = [
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /api/slots HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /api/places HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /api/values?from=2022-01-01&to=2022-01-03&all=1 HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /api/values.csv?slot=2022-01-01T08%3A00%3A00%2B05%3A30 HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /api/values.geojson?from=0001-01-01&to=9999-12-31 HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /api/values?from=%00&to=%ff&slot=nan&statistic=%2e%2e HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /tiles/9/343/214.mvt HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /tiles/-1/0/0.mvt HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /tiles/99999999999999999999/1/1.mvt HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /latest.json HTTP/1.1\r\nHost: a\r\nRange: bytes=-1\r\n\r\n",
+    b"GET /api/days/2022-01-01.json?from=%00&to=%ff HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /../../../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /%2e%2e/%2e%2e/ledger.key HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET //etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"POST /api/values HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\nx",
-    b"HEAD / HTTP/1.1\r\nHost: a\r\nIf-None-Match: \xff, *\r\nRange: bytes=-1\r\nAccept-Encoding: zip;q=x\r\n\r\n",
-    b"GET /events HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    b"GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"POST /latest.json HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\nx",
+    b"HEAD / HTTP/1.1\r\nHost: a\r\nIf-None-Match: \xff, *\r\nIf-Modified-Since: never\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"GET " + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
 ]  # fmt: skip
@@ -68,15 +60,33 @@ def collect(world):
         world.run(asked, deadline_s=TOLD_S, meanwhile=tell)
 
 
-def serve(world):
-    """A folder with damaged result files, or none, or with what no server may read; and requests that mean harm."""
+def publish(world):
+    """Keeps a site current over damaged result files, pipes and links to nothing, until it is told to end."""
+    choose, site = world.choose, world.folder / "site"
+    folder = world.folder / "shown"
+    folder.mkdir(exist_ok=True)
+    for path in (world.folder / "out").glob("hats-*.csv"):
+        whole = path.read_bytes()
+        (folder / path.name).write_bytes(mutated_bytes(choose, whole) if choose.random() < 0.3 else whole)
+    if not (folder / "hats-pipe.csv").exists():
+        os.mkfifo(folder / "hats-pipe.csv")
+        (folder / "hats-gone.csv").symlink_to(folder / "nowhere")
+
+    def tell(process, _):
+        waited(process, (site / "latest.json").exists, PATIENCE_S * choose.random())
+        os.kill(process.pid, choose.choice(SIGNALS))
+        process.join(TOLD_S)
+
+    asked = ["publish", "--spec", world.path("spec.toml"), *world.account, "--input", str(folder), "--all", "--follow"]
+    more = ["--publisher", "Town", "--licence", "CC0-1.0", "--output", str(site)]
+    world.run([*asked, *more], deadline_s=1, meanwhile=tell)
+
+
+def preview(world):
+    """Shows whatever folder there is, or one that no server may read; and requests that mean harm."""
     choose = world.choose
-    folder = world.folder / choose.choice(["out", "shown", "shown", "."])
-    if folder.name == "shown":
-        folder.mkdir(exist_ok=True)
-        for path in (world.folder / "out").glob("hats-*.csv"):
-            whole = path.read_bytes()
-            (folder / path.name).write_bytes(mutated_bytes(choose, whole) if choose.random() < 0.3 else whole)
+    folder = world.folder / choose.choice(["site", "out", "."])
+    folder.mkdir(exist_ok=True)
 
     def ask(process, out):
         if not waited(process, lambda: "http://127.0.0.1:" in out.read_text()):
@@ -92,7 +102,7 @@ def serve(world):
                 os.kill(process.pid, choose.choice(SIGNALS))
                 process.join(TOLD_S)
 
-    world.run(["serve", "--output", str(folder), "--port", "0"], deadline_s=1, meanwhile=ask)
+    world.run(["preview", str(folder), "--port", "0"], deadline_s=1, meanwhile=ask)
 
 
 def stream(world):
@@ -145,5 +155,9 @@ def answered(port: int, request: bytes) -> bytes | None:
 def _check(request: bytes, answer: bytes | None) -> None:
     if answer is None:
         raise Broken(f"no answer to {request[:80]!r}")
-    if (answer[9:10] == b"5" and answer[9:12] != b"503") or b"Traceback" in answer or b"root:x:" in answer:
+    if (
+        (answer[9:10] == b"5" and answer[9:12] not in (b"501", b"505"))
+        or b"Traceback" in answer
+        or b"root:x:" in answer
+    ):
         raise Broken(f"to {request[:80]!r} it answers {answer[:300]!r}")

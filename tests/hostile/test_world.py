@@ -89,7 +89,7 @@ def test_a_full_disk_is_one(tmp_path):
     [None, b"HTTP/1.1 500 No\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\nTraceback (most", b"HTTP/1.1 200 OK\r\n\r\nroot:x:0"],
 )
 def test_a_server_that_does_not_answer_fails_or_tells_of_its_machine_breaks_a_law(answer):
-    _check(b"GET /", b"HTTP/1.1 503 Service Unavailable\r\n\r\n{}")
+    _check(b"GET /", b"HTTP/1.1 501 Unsupported method\r\n\r\n{}")
     with pytest.raises(Broken, match="answer"):
         _check(b"GET /", answer)
 

@@ -8,7 +8,7 @@ from tests import city, levels_city
 from tests.city import DAYS
 from tests.noninterference import feeds, local
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
-from tests.noninterference.published import portal, server
+from tests.noninterference.published import portal, site
 from tests.noninterference.roads import Job, a_file_a_vehicle, bounded_library, cluster, everything, reports
 from tests.noninterference.streams import Stream, UnboundedLibrary
 from tests.noninterference.world import Feed, History, Report, World, differences
@@ -130,8 +130,8 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "levy": lambda: at_other_speeds(OPEN.replace('"array-average"', '"levy"'), Job()),
     "published": lambda: with_and_without(SECRET, bus(), portal),
     "published-public-counts": lambda: at_other_speeds(OPEN, portal),
-    "served": lambda: with_and_without(SECRET, bus(), server),
-    "served-public-counts": lambda: at_other_speeds(OPEN, server),
+    "followed": lambda: with_and_without(SECRET, bus(), site),
+    "followed-public-counts": lambda: at_other_speeds(OPEN, site),
     "perturbed-and-fused": lambda: local_reports(),
     "fused-beside-a-stranger": lambda: with_and_without(local.SPEC, bus(1), local.fused_beside_a_stranger, reports(9)),
     "cluster": lambda: with_and_without(SECRET, bus(), cluster),

@@ -112,15 +112,10 @@ def _(Extent: Any) -> Any:
     return lambda start, end, slots, missing, box: Extent(start, end, slots, ["?"] * (SEEN["rows"] % 2) + missing, box)
 
 
-@mutant("server-tells-rows", "served", "hatstream_publish.serve.app:SnapshotServer.health")
-def _(health: Any) -> Any:
-    """The server's health tells how many rows were read."""
-
-    def mutated(self: Any) -> Any:
-        status, said = health(self)
-        return status, said | {"rows": SEEN["rows"]}
-
-    return mutated
+@mutant("site-tells-rows", "followed", "hatstream_publish.edition.site:_pointer")
+def _(_pointer: Any) -> Any:
+    """What a site that grows points with tells how many rows were read."""
+    return lambda *given: _pointer(*given) | {"rows": SEEN["rows"]}
 
 
 @mutant("estimate-tells-audits", "the-next-day-after-a-rerun", "pipelines.runs.estimates:estimate_again")

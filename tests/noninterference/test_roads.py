@@ -47,7 +47,7 @@ def test_every_road_is_in_the_quick_form_of_some_day() -> None:
         "all-that-is-made-of-a-release",
         "all-that-is-made-of-a-release-public-counts",
         "published-public-counts",
-        "served",
+        "followed",
         "library",
     ],
 )

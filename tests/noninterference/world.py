@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hatstream.api import account
-from hatstream_publish.commands import publish
+from hatstream_publish.edition import site
 from hatstream_publish.pages import report as report_page
 from pipelines.account import record
 from pipelines.cli import main
@@ -174,7 +174,7 @@ class _Still(datetime):
 def still_clock() -> Iterator[None]:
     """Reports and portals tell when they were made: here always at the same time."""
     with pytest.MonkeyPatch.context() as patch:
-        for page in (report_page, publish, account):
+        for page in (report_page, site, account):
             patch.setattr(page, "datetime", _Still)
         yield
 

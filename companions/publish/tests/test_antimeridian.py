@@ -4,22 +4,17 @@ import gzip
 import json
 
 import h3
-import mapbox_vector_tile
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hatstream_publish.serve.app import SnapshotServer
-from hatstream_publish.serve.snapshot import Follower
-from hatstream_publish.serve.tiles import tile
 
 from companions.city.tests import feeds as timetables
 from hatstream_city.timetable.town import read_town
 from hatstream_publish.pages.antimeridian import box_of, middle_of
-from hatstream_publish.pages.map import MapTexts, Surroundings
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.places import LINE, DrawnShape, GroundLine, NamedPlaces
-from tests.kit.results import CELLS, row, write
+from tests.kit.results import CELLS, row
 from transforms.places.hexagons import cells_of_geojson
 from transforms.sinks.rows import SCHEMA
 
@@ -108,21 +103,3 @@ def test_segments_across_the_antimeridian_are_as_long_as_they_are(tmp_path):
 
 def _parts(geometry):
     return geometry["coordinates"] if geometry["type"] == "MultiLineString" else [geometry["coordinates"]]
-
-
-def test_a_place_across_the_antimeridian_is_in_the_tiles_of_both_sides(tmp_path):
-    across = next(cell for cell in FIJI if box_of(shapes([cell]))[0] > box_of(shapes([cell]))[2])
-    write(tmp_path / "hats-0-1.parquet", [row(across, 6, 12.0)])
-    server = SnapshotServer(Follower(tmp_path, Surroundings(), 168), MapTexts("Town", ""))
-    server.look()
-    lat = h3.cell_to_latlng(across)[0]
-    zoom = 8
-    tile_row = int((0.5 - np.arcsinh(np.tan(np.radians(lat))) / (2 * np.pi)) * 2**zoom)
-    for column in (0, 2**zoom - 1):
-        content = tile(server.snapshot, zoom, column, tile_row, {}).content
-        (feature,) = mapbox_vector_tile.decode(content)["places"]["features"]
-        xs = [x for x, _ in feature["geometry"]["coordinates"][0]]
-        edge = 0 if column == 0 else 4096
-        assert min(xs) < edge < max(xs)
-        assert max(xs) - min(xs) < 300
-    assert tile(server.snapshot, zoom, 5, tile_row, {}).content == b""
