@@ -12,7 +12,7 @@ from pipelines.cli import hatstream
 from transforms.sinks.columns import COLUMNS
 
 ROOT = Path(__file__).parents[1]
-MOST_WORDS = 35_500
+MOST_WORDS = 33_000
 ROOMS = (
     "dpops",
     "transforms",

@@ -53,7 +53,7 @@ def _table(table: Schema) -> Iterator[str]:
     for key, inner in table["properties"].items():
         if "properties" not in inner:
             default = f"`{_shown(inner['default'])}`" if "default" in inner else "-"
-            default = "must be there" if key in table["required"] else default
+            default = "required" if key in table["required"] else default
             yield f"| `{key}` | {_escaped(_words(inner))} | {default} | {_escaped(inner.get('description', ''))} |"
     yield ""
 
