@@ -10,7 +10,6 @@ COMPANION_COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("lab", "Make days of a made-up bus fleet, release its speeds, draw a map."),
     "collect": ("city", "Keep each new message of a GTFS-realtime address."),
     "map": ("publish", "Draw result files as a map in one HTML file that needs no network."),
-    "travel-time": ("publish", "Say how long a route of places takes, with an interval."),
     "publish": ("publish", "Write a static site, and keep it current: tables, map, privacy card, records."),
     "preview": ("publish", "Show a published folder on this machine, for looking."),
     "report": ("publish", "Write what is promised, spent and missing into one HTML page."),

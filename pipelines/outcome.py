@@ -1,8 +1,6 @@
 """What a scheduled job did: rows, duplicates and refusals, units recorded, what was asked for and spent."""
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -103,22 +101,3 @@ def is_refused(outcome: Outcome, files: int, needed: Collection[str] | None, hav
         return False
     outcome.periods_empty = [period for period in needed if period not in having]
     return bool(outcome.periods_empty) or outcome.unusable
-
-
-@contextmanager
-def reporting(report: Callable[[], None]) -> Iterator[None]:
-    """Calls `report` a few times a second until the end of the block, and once more then."""
-    done = threading.Event()
-
-    def poll() -> None:
-        while not done.wait(0.3):
-            report()
-
-    thread = threading.Thread(target=poll, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        report()

@@ -4,7 +4,7 @@ Source: algorithms 10.3. For given factors the best shares are proportional to t
 all prefixes use at level i; the error is then proportional to (sum D_i^(1/3))^3. For a full tree D_i = K (n_i - 1) / 2.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 
@@ -41,16 +41,6 @@ def best_tree(bins: int) -> Tree:
     return Tree(bins, min(whole)[1] if whole else (1,))
 
 
-@cache
-def best_factors(bins: int) -> tuple[int, ...]:
-    """Finds the factorisation of exactly K = bins leaves of least h^2 sum (n_i - 1): the error under equal budgets.
-
-    Larger factors come first; of equally good ones the shorter is taken. No padding, so a prime stays whole.
-    """
-    factorisations = _factorisations(bins, bins)
-    return min(factorisations, key=lambda factors: (len(factors) ** 2 * (sum(factors) - len(factors)), len(factors)))
-
-
 def cube_root_shares(weights: Sequence[int]) -> tuple[Fraction, ...]:
     """Divides 1 into shares proportional to the cube roots of the weights, which are n_i - 1 or D_i.
 
@@ -67,13 +57,3 @@ def cube_root_shares(weights: Sequence[int]) -> tuple[Fraction, ...]:
 def best_shares(tree: Tree) -> tuple[Fraction, ...]:
     """Computes the level budgets of least error for a tree, as shares of epsilon."""
     return cube_root_shares([max(1, digits) for digits in tree.digit_sums()])
-
-
-def _factorisations(bins: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Yields descending factors from `most` down whose product is exactly the number of bins."""
-    if bins <= most:
-        yield (bins,)
-    for first in range(min(most, bins // 2), 1, -1):
-        if bins % first == 0:
-            for rest in _factorisations(bins // first, first):
-                yield first, *rest

@@ -1,1 +1,1 @@
-"""Maps, reports, portal folders and travel times of released statistics."""
+"""Maps, reports and portal folders of released statistics."""

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -11,12 +11,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.trees.combine import level_variances
-from dpops.trees.design import best_factors, best_shares, best_tree, cube_root_shares
+from dpops.trees.design import best_shares, best_tree, cube_root_shares
 from dpops.trees.shape import Tree, node_counts
 from tests.dpops.trees import examples
 
 SHAPES = [Tree(7, (7,)), Tree(64, (8, 8)), Tree(61, (8, 8)), Tree(20, (3, 4, 2)), Tree(1, (1,)), Tree(9, (2, 2, 2, 2))]
 shapes = pytest.mark.parametrize("tree", SHAPES, ids=str)
+
+
+def best_factors(bins: int) -> tuple[int, ...]:
+    """Finds the factorisation of exactly K = bins leaves of least h^2 sum (n_i - 1): the error under equal budgets.
+
+    Larger factors come first; of equally good ones the shorter is taken. No padding, so a prime stays whole.
+    """
+    factorisations = _factorisations(bins, bins)
+    return min(factorisations, key=lambda factors: (len(factors) ** 2 * (sum(factors) - len(factors)), len(factors)))
+
+
+def _factorisations(bins: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Yields descending factors from `most` down whose product is exactly the number of bins."""
+    if bins <= most:
+        yield (bins,)
+    for first in range(min(most, bins // 2), 1, -1):
+        if bins % first == 0:
+            for rest in _factorisations(bins // first, first):
+                yield first, *rest
 
 
 def total_error(tree: Tree, shares: Sequence[Fraction]) -> float:
