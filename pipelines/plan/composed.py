@@ -114,8 +114,9 @@ def _counted(counts: SampleCounts, cap: ContributionBound | None) -> Tally:
 def _hats(divided: Divided) -> Iterator[PlannedHat]:
     """Yields the HATs, but for those of which a cap left nothing, as in a release."""
     for _, rows in by_slot(divided.rows):
-        for hat in hats_of(rows).with_users().each():
-            yield PlannedHat(hat.totals.counts, hat.reported, divided.share.epsilon_hat)
+        hats = hats_of(rows).with_users().hats
+        for totals, reported in zip(hats, hats.reported.tolist(), strict=True):
+            yield PlannedHat(totals.counts, reported, divided.share.epsilon_hat)
 
 
 class _Stays(NamedTuple):

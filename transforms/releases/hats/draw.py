@@ -213,14 +213,6 @@ def _published(
     return map(Released, names, repeat(stat.name), *of_each)
 
 
-class Hat(NamedTuple):
-    """One HAT: its cell, what its vehicles sum up to (none where all were dropped), and the samples reported in it."""
-
-    cell: int
-    totals: Totals
-    reported: int
-
-
 class SlotHats(NamedTuple):
     """The HATs of a slot, or of several one behind another. cell: int64 (HATs,), ascending in a slot. hats: without
     users where all vehicles were dropped. columns: all that statistics need, by name, in the order of the totals."""
@@ -249,9 +241,6 @@ class SlotHats(NamedTuple):
         """Gives the HATs the columns that one statistic needs."""
         needed = {field: self.columns[column.name] for field, column in stat.columns(grid).items()}
         return replace(self.hats, totals=Totals(self.hats.totals.counts, **needed))
-
-    def each(self) -> Iterator[Hat]:
-        return map(Hat, self.cell.tolist(), self.hats, self.hats.reported.tolist())
 
 
 def hats_of(rows: Tally) -> SlotHats:
