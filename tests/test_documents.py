@@ -13,7 +13,7 @@ from pipelines.companions import COMPANION_COMMANDS
 from transforms.sinks.columns import COLUMNS
 
 ROOT = Path(__file__).parents[1]
-MOST_WORDS = 33_000
+MOST_WORDS = 32_000
 ROOMS = (
     "dpops",
     "transforms",
