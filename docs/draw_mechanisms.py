@@ -17,16 +17,12 @@ from dpops.forecast import Float64s, Prior
 from dpops.means.arrays import array_means, length_of
 from dpops.means.forecasts import expected_quantiles
 from dpops.means.grouping import Grouping, best_fit, wrap_around
-from dpops.means.quantile_interval import QuantileInterval
 from dpops.mechanism import Mechanism, Totals, forecast_of_one, plan_of_one
-from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
-from dpops.mechanisms.epsilon_quantile import EpsilonQuantile
 from dpops.mechanisms.fixed_quantile import FixedQuantile
 from dpops.mechanisms.levy import Levy
-from dpops.mechanisms.opt_array import OptArray
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -194,16 +190,8 @@ def draw_levy() -> Figure:
 
 
 def draw_fixed_quantile() -> Figure:
-    return _draw_quantiles(FixedQuantile(), "fixed-quantile: 10 % and 90 % of the array means")
-
-
-def draw_epsilon_quantile() -> Figure:
-    return _draw_quantiles(EpsilonQuantile(), "epsilon-quantile: about 2 / epsilon array means cut off at either end")
-
-
-def _draw_quantiles(mechanism: QuantileInterval, title: str) -> Figure:
     """The law of both ends over the speeds, gap by gap, at two epsilons."""
-    totals = example(60, 20)
+    totals, mechanism = example(60, 20), FixedQuantile()
     figure = Figure(figsize=(7.2, 5), layout="constrained")
     rows: Sequence[Axes] = figure.subplots(2, 1, sharex=True)
     for axes, epsilon in zip(rows, (Fraction(1), Fraction(4)), strict=True):
@@ -222,29 +210,7 @@ def _draw_quantiles(mechanism: QuantileInterval, title: str) -> Figure:
         axes.legend(frameon=False, loc="upper right")
         axes.set_xlim(0, UPPER)
     rows[-1].set_xlabel("speed, km/h")
-    figure.suptitle(title)
-    return figure
-
-
-def draw_opt_array() -> Figure:
-    """The chosen array length against epsilon."""
-    counts = np.sort(itms_counts())[::-1].copy()
-    figure, axes = _one(6.4, 3.8)
-    epsilons = [Fraction(number, 1000) for number in range(2, 1500, 2)]
-    lengths = [plan_of_one(OptArray(), CountsKnown.all_of(counts), GRID, epsilon).facts["m_ub"] for epsilon in epsilons]
-    axes.step([float(epsilon) for epsilon in epsilons], lengths, where="post", color=COLOURS["opt-array"], lw=2)
-    high = float(epsilons[lengths.index(int(counts.max()))])
-    axes.axvline(high, color="black", ls="--", lw=1)
-    text = f"above epsilon {high:.2f}\nno vehicle is capped:\nclose to the baseline"
-    axes.text(high + 0.03, 120, text)
-    axes.axhline(length_of("median", counts, Fraction(1)), color=COLOURS["array-average"], ls=":")
-    axes.text(
-        1.5, length_of("median", counts, Fraction(1)) + 8, "median rule", color=COLOURS["array-average"], ha="right"
-    )
-    axes.set_xlabel("epsilon of the HAT")
-    axes.set_ylabel("array length m_UB, samples")
-    axes.set_title("opt-array: the worst case asks for long arrays (ITMS-like counts)")
-    axes.set_ylim(bottom=0)
+    figure.suptitle("fixed-quantile: 10 % and 90 % of the array means")
     return figure
 
 
@@ -288,35 +254,6 @@ def _draw_clipping(axes: Axes, counts: Int64s) -> None:
     axes.set_ylabel("its mean is clipped to, km/h")
     axes.set_title("worst-case-optimal: busy vehicles\nare pulled to U/2", fontsize=11)
     axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=9)
-
-
-def draw_akmv() -> Figure:
-    """Users' sums and the law of the bound T."""
-    totals = example(40, 20)
-    epsilon = Fraction(1)
-    mechanism = Akmv()
-    plan = plan_of_one(mechanism, CountsKnown.all_of(totals.counts), GRID, epsilon)
-    runs = 20_000
-    bound = np.array([integers[0] for integers in mechanism.release([totals] * runs, [plan] * runs, _seeded())]) / 100
-    sums = np.sort(totals.sums)[::-1] / 100
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
-    place = np.arange(1, sums.size + 1)
-    few = float(np.quantile(bound, 0.1))
-    left.bar(place, np.minimum(sums, few), color=COLOURS["akmv"])
-    cut = np.maximum(sums - few, 0)
-    left.bar(place, cut, bottom=np.minimum(sums, few), color="none", edgecolor="grey", hatch="//")
-    for chance, name in ((0.1, "10 % of draws of T lie below"), (0.5, "half of them lie below")):
-        level = float(np.quantile(bound, chance))
-        left.axhline(level, color="black", ls="--", lw=1)
-        left.text(sums.size, level + 120, f"{name} {level:,.0f} km/h", ha="right")
-    left.set_xlabel("vehicles by their sum")
-    left.set_ylabel("sum of a vehicle's speeds, km/h")
-    left.set_title("akmv: sums are cut at T", fontsize=11)
-    right.hist(bound, bins=60, weights=np.full(runs, 1 / runs), orientation="horizontal", color=COLOURS["akmv"])
-    right.set_xlabel("probability of T")
-    right.set_title(f"T aims to leave {sums.size - plan.facts['rank']} sums above\n(epsilon 1)", fontsize=11)
-    return figure
 
 
 def draw_auto() -> Figure:
@@ -378,10 +315,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "m-ub": draw_m_ub,
     "levy": draw_levy,
     "fixed-quantile": draw_fixed_quantile,
-    "epsilon-quantile": draw_epsilon_quantile,
-    "opt-array": draw_opt_array,
     "worst-case-optimal": draw_worst_case_optimal,
-    "akmv": draw_akmv,
     "auto": draw_auto,
 }
 

@@ -167,7 +167,7 @@ def _specification(output: Path, fleet: MadeUpFleet) -> Path:
 
 
 def _write_samples(out: Console, output: Path, fleets: list[MadeUpFleet]) -> None:
-    """Writes a file a day; the first is named without its date, as README.md's example releases it."""
+    """Writes a file a day; the first is named without its date, as docs/release.md releases it."""
     from hatstream_lab.made_up_fleet import write_sample
 
     reports = 0
