@@ -34,7 +34,7 @@ def refused_options(words):
 
 def test_commands_of_containers_have_the_options_that_they_are_given():
     called = [service["command"] for service in OURS.values() if "entrypoint" not in service]
-    assert {words[0] for words in called} == {"init", "stream"}
+    assert {words[0] for words in called} == {"collect", "init", "publish", "stream"}
     assert not any(refused_options(words) for words in called)
 
 
@@ -48,7 +48,7 @@ def test_paths_that_containers_take_from_the_checkout_exist():
     ]
     files = [CONTAINERS / text for text in mounted if text.startswith("./")]
     assert all(path.exists() for path in [*files, *(folder / word for word in copied)])
-    assert {text for text in mounted if re.fullmatch(r"\w+", text)} == set(COMPOSE["volumes"])
+    assert {text for text in mounted if re.fullmatch(r"[\w-]+", text)} == set(COMPOSE["volumes"])
 
 
 def test_images_hold_the_locked_versions_and_nothing_of_the_tests():
@@ -74,6 +74,19 @@ def test_containers_publish_ports_on_the_loopback_address_alone():
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_a_service_may_do_little_on_its_machine(name):
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert set(service.get("cap_add", ())) <= ({"CHOWN"} if name == "folders" else set())
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
+    assert (service["user"] != "root") == (name != "folders")
+    forever = name not in ("topics", "folders", "account")
+    assert (service.get("restart") == "unless-stopped") == forever
 
 
 def test_services_depend_on_services_and_share_networks_of_services():
@@ -144,7 +157,7 @@ def test_a_unit_may_do_little_on_its_machine(unit):
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
 
 
-@pytest.mark.parametrize("name", ["collect", "stream"])
+@pytest.mark.parametrize("name", ["collect", "publish", "stream"])
 def test_what_runs_for_ever_is_begun_again_unless_somebody_must_mend_it(name):
     settings = dict(re.findall(r"^(\w+)=(.*)$", (SCHEDULE / f"hatstream-{name}.service").read_text(), re.M))
     final = {exit_codes.WRONG_USE, exit_codes.BAD_SPECIFICATION, exit_codes.REFUSED}

@@ -19,6 +19,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from companions.city.tests.feeds import write as write_timetable
 from hatstream_lab.servers.postgres import Postgres, missing_programs, postgres_server
 from tests import city, levels_city
 from tests.hostile import lab, ledgers, standing
@@ -229,6 +230,9 @@ class World:
         if kind < 4:
             sample.write_bytes(mutated_bytes(self.choose, whole))
             self.run(["spec", "new", "--sample", str(sample)])
+            timetable = write_timetable(self.folder / "timetable.zip")
+            timetable.write_bytes(mutated_bytes(self.choose, timetable.read_bytes()))
+            self.run(["spec", "new", "--gtfs", str(timetable), "--output", self.path("drafted.toml")])
         elif kind < 7 and results:
             damaged = sample.with_name(self.choose.choice(results).name)
             damaged.write_bytes(mutated_bytes(self.choose, results[0].read_bytes()))

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import h3
+import h3.api.numpy_int as h3_int
 import numpy as np
 
 from dpops.types import Float64s, Int64s
 
-MOST_CELLS = 5_000_000
+MOST_CELLS, MOST_KM2 = 5_000_000, 20_000_000
 """Of a region: more would not fit into memory."""
 MOST_LOOKS = 3 * 10**10
 """Cells times positions of the polygons that they are looked for in: H3 takes 3 ns for each."""
@@ -79,15 +80,18 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
             rule = "write what is west of Greenwich with a minus, and split the region at the antimeridian"
             raise ValueError(f"longitude {longitude} is beyond 180 degrees: {rule}")
     bounds = np.array([_bounds(rings) for rings in polygons], np.float64).reshape(-1, 4)
-    cells = (np.multiply(*_sides_km(bounds)) / h3.average_hexagon_area(resolution, "km^2")).tolist()
+    km2 = np.multiply(*_sides_km(bounds))
+    if km2.sum() > MOST_KM2:
+        raise ValueError(f"the area is of about {km2.sum():,.0f} square kilometres; at most {MOST_KM2:,}")
+    cells = (km2 / h3.average_hexagon_area(resolution, "km^2")).tolist()
     if (total := sum(cells)) > MOST_CELLS:
         raise ValueError(f"the area takes about {total:,.0f} cells of resolution {resolution}; at most {MOST_CELLS:,}")
     room = room_of(bounds, resolution)
     if room.max(initial=0) > MOST_ROOM or room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("the area is long and narrow beyond measure: is a position wrong? Else cut it into parts")
     check_looks(cells, [sum(map(len, rings)) for rings in polygons])
-    parts = (h3.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons)
-    return tuple(sorted({h3.str_to_int(cell) for part in parts for cell in part}))
+    parts = [h3_int.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]
+    return tuple(np.unique(np.concatenate([np.zeros(0, np.uint64), *parts])).tolist())
 
 
 def check_looks(cells: Sequence[float], positions: Sequence[int]) -> None:

@@ -1,17 +1,21 @@
 """Polling an address: a local server that fails, repeats, drips, redirects, lies, and asks for patience."""
 
+import errno
 import gzip
 import signal
 import subprocess
 import sys
+import threading
 import zlib
 
 import pytest
 from google.transit import gtfs_realtime_pb2
 
+from hatstream.api import InputError
 from hatstream_city.collect import asking, exchange
 from hatstream_city.collect import poll as module
 from hatstream_city.collect.poll import Poller
+from hatstream_city.commands import collect as command
 from tests.hostile.servers import ENDLESS, Service, answer, redirect
 
 
@@ -312,3 +316,33 @@ def test_each_new_message_is_one_file_whose_name_sorts_by_time(service, hatstrea
 )
 def test_wrong_options_are_refused(hatstream, options):
     assert hatstream("collect", *options)[0] == 1
+
+
+def test_a_message_waits_while_this_side_does_not_take_it(monkeypatch, capsys):
+    """As where a disk is full, or brokers are away: it is kept then, once, and nothing else is asked meanwhile."""
+    monkeypatch.setattr(command, "FIRST_WAIT_S", 0.01)
+    faults = [OSError(errno.ENOSPC, "No space left on device", "feed/a.pb"), InputError("topic a: no broker")] * 2
+    kept = []
+
+    def keep(message):
+        if faults:
+            raise faults.pop()
+        kept.append(message)
+
+    command._keep(keep, ONE, threading.Event(), float("inf"))
+    assert kept == [ONE]
+    said = capsys.readouterr().err
+    assert said.count("the message waits, and is kept again") == 4
+    assert "feed/a.pb: No space left on device; " in said
+
+
+def test_a_message_that_cannot_be_kept_until_the_end_is_told_as_lost(capsys):
+    stop = threading.Event()
+    stop.set()
+
+    def full(_message):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        command._keep(full, ONE, stop, float("inf"))
+    assert capsys.readouterr().err == ""

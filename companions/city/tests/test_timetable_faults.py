@@ -1,12 +1,16 @@
 """Timetables with faults that agencies make: what cannot be used is left out, and told."""
 
+import os
+import struct
 import subprocess
 import sys
+import zipfile
 
 import h3
 import pytest
 
 from companions.city.tests.feeds import FEED, WEEKDAYS, write
+from hatstream.api import InputError
 from hatstream_city.timetable.town import read_town
 
 SHAPES = "shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence\nS,50.5,-104.6,1\nS,{},2\nS,50.4,-104.6,3\n"
@@ -77,3 +81,52 @@ def test_another_encoding_is_refused_in_one_sentence(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (4, 1), done.stderr
     assert "stops.txt cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8" in done.stderr
+
+
+def packed(path, method, *, flags=0, named=None, damaged=False):
+    """A feed's zip; of each member the flags, the method that its headers name, or its bytes are changed."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, text in FEED.items():
+            archive.writestr(f"{name}.txt", text)
+    content = bytearray(path.read_bytes())
+    for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = content.find(signature)
+        while start >= 0:
+            struct.pack_into("<H", content, start + at, flags)
+            struct.pack_into("<H", content, start + at + 2, method if named is None else named)
+            if damaged and at == 6:
+                body = start + 30 + sum(struct.unpack_from("<HH", content, start + 26))
+                content[body : body + 8] = b"\xff" * 8
+            start = content.find(signature, start + 4)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"method": zipfile.ZIP_DEFLATED, "damaged": True},
+        {"method": zipfile.ZIP_BZIP2, "damaged": True},
+        {"method": zipfile.ZIP_LZMA, "damaged": True},
+        {"method": zipfile.ZIP_DEFLATED, "flags": 1},
+        {"method": zipfile.ZIP_DEFLATED, "named": 97},
+    ],
+    ids=["deflate", "bzip2", "lzma", "encrypted", "unknown-method"],
+)
+def test_a_damaged_zip_is_refused_with_its_name(tmp_path, damage):
+    with pytest.raises(InputError, match=r"feed\.zip: agency\.txt cannot be read as GTFS has it"):
+        read_town(packed(tmp_path / "feed.zip", **damage), 7)
+
+
+def test_a_pipe_in_the_place_of_a_feed_or_a_table_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "feed.zip")
+    with pytest.raises(InputError, match=r"feed\.zip is no regular file"):
+        read_town(tmp_path / "feed.zip", 7)
+    folder = tmp_path / "feed"
+    folder.mkdir()
+    for name, text in FEED.items():
+        (folder / f"{name}.txt").write_text(text)
+    (folder / "stops.txt").unlink()
+    os.mkfifo(folder / "stops.txt")
+    with pytest.raises(InputError, match=r"stops\.txt is no regular file"):
+        read_town(folder, 7)

@@ -126,6 +126,16 @@ def test_a_bad_value_in_typed_columns_costs_its_row_alone(tmp_path):
     assert len(observed.value) == 6
 
 
+def test_avro_fields_that_take_no_bytes_are_bounded_by_those_of_the_file(tmp_path):
+    types = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
+    nothing = {f"nothing{number}": "null" for number in range(300)}
+    few = write_avro(tmp_path / "few", [row(i) for i in range(5)], types | nothing)
+    assert len(run(mapped("avro"), few, rules())[0].value) == 5
+    many = write_avro(tmp_path / "many", (row(i % 9) for i in range(60_000)), types | nothing)
+    with pytest.raises(UnreadableFile, match="300 fields hold nothing in any row"):
+        run(mapped("avro"), many, rules())
+
+
 def test_bytes_that_are_not_utf8_in_avro_cost_their_row_alone(tmp_path):
     types = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
     path = write_avro(tmp_path / "a", [{**row(i), "vehicle": f"REPLACE{i}"} for i in range(5)], types, "null")

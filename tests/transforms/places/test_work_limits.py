@@ -59,6 +59,13 @@ def test_a_region_is_limited_as_a_whole():
         cells_of_geojson(nested, 9)
 
 
+def test_a_region_of_the_whole_earth_is_refused_at_any_resolution():
+    """In halves: one of 360 degrees has no cell, for H3 takes it for the way across the antimeridian."""
+    halves = [[[[w, -90], [w + 180, -90], [w + 180, 90], [w, 90], [w, -90]]] for w in (-180, 0)]
+    with pytest.raises(ValueError, match="square kilometres; at most 20,000,000"):
+        cells_of_geojson({"type": "MultiPolygon", "coordinates": halves}, 3)
+
+
 def test_a_region_of_too_many_positions_is_refused():
     with pytest.raises(ValueError, match="too detailed for so large an area"):
         cells_of_geojson(polygon(circle(200_000, 0.5)), 10)

@@ -20,6 +20,8 @@ from transforms.layouts.records import typed_batch
 
 BLOCK_BYTES, FILE_ROWS = 64 << 20, 1 << 26
 """Most bytes of a block before it is compressed, and most rows of a file, which may take no bytes."""
+FREE_NULLS, NULLS_PER_BYTE = 1 << 24, 8
+"""Values of fields that are null by their type, which take no bytes: so many, or so many for each byte of the file."""
 DECODE_ROWS = 65_536
 
 _PLAIN = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
@@ -147,11 +149,16 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     reader = fastavro.reader(file, plan.wanted, handle_unicode_errors="surrogateescape")
     _strip(reader.writer_schema)
     needed: Callable[[Any], Any] = itemgetter(*plan.columns)
-    count = 0
-    while rows := list(map(needed, islice(reader, DECODE_ROWS))):
+    written: Any = reader.writer_schema
+    count, nulls = 0, sum(field["type"] in ("null", ["null"]) for field in written["fields"])
+    most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * os.fstat(file.fileno()).st_size)
+    batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(nulls, 1))
+    while rows := list(map(needed, islice(reader, batch_rows))):
         count += len(rows)
         if count > FILE_ROWS:
             raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
+        if count * nulls > most_nulls:
+            raise UnreadableFile(path, f"{nulls:,} fields hold nothing in any row: leave them out of the schema")
         yield _batch(rows if plan.wanted else [tuple(map(_as_text, row)) for row in rows], plan)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from hatstream.api import UsageError, asked_to_stop, note, option
+from hatstream.api import InputError, UsageError, asked_to_stop, note, option
 
 if TYPE_CHECKING:
     from hatstream_city.collect.keep import Keep
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SAY_EVERY_S = 60.0
 STOP_S = 4.0
 """From a signal to the end, whatever the address, the brokers or the disk do."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0
+"""Between two tries to keep a message."""
 FAILED = 4
 """The exit code where no question was answered."""
 
@@ -123,7 +125,7 @@ def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None
             break  # it was given up
         counts[outcome] += 1
         if outcome == "new":
-            keep(message)
+            _keep(keep, message, stop, until)
         if outcome == "failed":
             click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
         if time.monotonic() - said >= SAY_EVERY_S:
@@ -131,6 +133,27 @@ def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None
             said = time.monotonic()
         stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
     return counts
+
+
+def _keep(keep: Keep, message: bytes, stop: threading.Event, until: float) -> None:
+    """Keeps a message, again and again while this side's disk or brokers do not take it, until it is to end.
+
+    Raises InputError or OSError then: the message is lost.
+    """
+    wait_s = FIRST_WAIT_S
+    while True:
+        try:
+            return keep(message)
+        except (InputError, OSError) as error:
+            if stop.is_set() or time.monotonic() >= until:
+                raise
+            click.echo(f"{_said(error)}; the message waits, and is kept again in {wait_s:.0f} s", err=True)
+            stop.wait(min(wait_s, max(until - time.monotonic(), 0)))
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+
+def _said(error: Exception) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def _line(counts: Counter[str]) -> str:

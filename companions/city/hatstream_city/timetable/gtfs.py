@@ -6,7 +6,9 @@ Source: GTFS Schedule Reference, https://gtfs.org/documentation/schedule/referen
 import codecs
 import csv
 import io
+import lzma
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,6 +49,19 @@ _NEEDED = {
     "stop_times": ("trip_id", "stop_id"),
 }
 """Tables, and columns of theirs, that every feed has."""
+_DAMAGE = (
+    OSError,
+    EOFError,
+    csv.Error,
+    lzma.LZMAError,
+    pa.ArrowException,
+    RuntimeError,  # of an encrypted zip; NotImplementedError, of a method that nobody knows, is one too
+    StopIteration,
+    UnicodeDecodeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What reading a damaged feed raises."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +194,7 @@ def read_gtfs(path: Path) -> Gtfs:
             if name in _NEEDED:
                 raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None
             table, bad = pa.table({column: pa.array([], pa.string()) for column in columns}), 0
-        except (OSError, zipfile.BadZipFile, pa.ArrowException, UnicodeDecodeError, csv.Error, StopIteration):
+        except _DAMAGE:
             raise InputError(
                 f"{path}: {name}.txt cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
             ) from None
@@ -216,8 +231,11 @@ class _Utf8(io.RawIOBase):
 
 def _opened(path: Path, name: str) -> IO[bytes]:
     """Raises FileNotFoundError, other OSError and BadZipFile, and InputError for a zip of several feeds."""
+    file = path / name if path.is_dir() else path
+    if file.exists() and not file.is_file():
+        raise InputError(f"{file} is no regular file")
     if path.is_dir():
-        return (path / name).open("rb")
+        return file.open("rb")
     with zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if member.filename.rpartition("/")[2] == name]
         if not members:
