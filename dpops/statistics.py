@@ -220,6 +220,10 @@ _ALL = (
 )
 
 
+COUNT = Statistic(name="count", needs=Moments(()), outputs=(Output("count", SHARE),), default="levels")
+"""Of what `levels` alone releases: no mechanism of HATs does."""
+
+
 def registered() -> dict[str, Statistic]:
     """Lists statistics by the name that a specification uses."""
     return {statistic.name: statistic for statistic in _ALL}
@@ -229,7 +233,7 @@ def named(name: str) -> Statistic:
     """Finds a statistic by its name with options, as in ledgers and result files: "mean", "share above 50"."""
     kind, *words = name.split(" ")
     given = {option: Fraction(value) for option, value in zip(words[::2], words[1::2], strict=True)}
-    return registered()[kind].with_options(given)
+    return (COUNT if kind == COUNT.name else registered()[kind]).with_options(given)
 
 
 def _decimal(value: Fraction) -> str:

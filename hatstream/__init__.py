@@ -13,29 +13,40 @@ from hatstream.quiet_import import beam_imported_quietly
 if TYPE_CHECKING:
     from pipelines.errors import UsageError
     from pipelines.runs.library import Release
+    from pipelines.runs.per_key import CountPerKey, MeanPerKey, QuantilesPerKey, UserAccount, VariancePerKey
     from pipelines.specification import Specification, SpecificationError, load
     from transforms.errors import StepError
     from transforms.ledger import AccountRefusal, LedgerError
 
 __all__ = [
     "AccountRefusal",
+    "CountPerKey",
     "LedgerError",
+    "MeanPerKey",
+    "QuantilesPerKey",
     "Release",
     "Specification",
     "SpecificationError",
     "StepError",
     "UsageError",
+    "UserAccount",
+    "VariancePerKey",
     "load",
 ]
 
 _WHERE = {
     "AccountRefusal": "transforms.ledger",
+    "CountPerKey": "pipelines.runs.per_key",
     "LedgerError": "transforms.ledger",
+    "MeanPerKey": "pipelines.runs.per_key",
+    "QuantilesPerKey": "pipelines.runs.per_key",
     "Release": "pipelines.runs.library",
     "Specification": "pipelines.specification",
     "SpecificationError": "pipelines.specification",
     "StepError": "transforms.errors",
     "UsageError": "pipelines.errors",
+    "UserAccount": "pipelines.runs.per_key",
+    "VariancePerKey": "pipelines.runs.per_key",
     "load": "pipelines.specification",
 }
 

@@ -3,9 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
-from dpops.types import Grid
+from dpops.types import Float64s, Grid
 
+Number = TypeVar("Number", float, Float64s)
+
+STEPS = 6_500
+"""Of the grid between the bounds of a value."""
 NAME = "speed"
 UNIT = "km/h"
 PER_UNIT: Mapping[str, Fraction] = {
@@ -17,10 +22,44 @@ PER_UNIT: Mapping[str, Fraction] = {
 """How much of UNIT one of each unit is that an input may have."""
 
 
+STANDARD_WIDTH = 65
+"""What learns knows values from 0 to this: bus speeds in km/h, for which its constants are."""
+
+
 @dataclass(frozen=True)
 class Value:
-    """A bounded number that each report says. grid: public; in `unit`. name: of the field of a row that holds it."""
+    """A bounded number that each report says. name: of the field of a row that holds it. unit: its own.
+
+    lower: the least that it may be. grid: of what it is above that, in `unit`; public. scale: how much of `unit` one of
+    the standard scale is, on which `levels` works: its centres and spreads follow from a value's own bounds.
+
+    >>> delay = Value.between("delay", "min", Fraction(-5), Fraction(10))
+    >>> delay.standard.upper, delay.shown(0.0), delay.shown(65.0), delay.width(65.0)
+    (Fraction(65, 1), -5.0, 10.0, 15.0)
+    """
 
     grid: Grid
     name: str = NAME
     unit: str = UNIT
+    lower: Fraction = Fraction(0)
+    scale: Fraction = Fraction(1)
+
+    @classmethod
+    def between(cls, name: str, unit: str, lower: Fraction, upper: Fraction) -> "Value":
+        """Makes a value on a grid of STEPS within its bounds."""
+        return cls(
+            Grid(step=(upper - lower) / STEPS, upper_steps=STEPS), name, unit, lower, (upper - lower) / STANDARD_WIDTH
+        )
+
+    @property
+    def standard(self) -> Grid:
+        """The grid on the standard scale."""
+        return Grid(step=self.grid.step / self.scale, upper_steps=self.grid.upper_steps)
+
+    def shown(self, values: Number) -> Number:
+        """Converts from the standard scale."""
+        return self.width(values) + float(self.lower)
+
+    def width(self, values: Number) -> Number:
+        """Converts differences from the standard scale."""
+        return values if self.scale == 1 else values * float(self.scale)

@@ -6,7 +6,7 @@ count but the noisy sums.
 
 from dpops.levels.bounded import Rows, Sums, Vectors, sum_up, vectors
 from dpops.levels.class_stage import class_edges, hats_of_classes, rows_of_classes, times_of, with_classes
-from dpops.levels.count_check import count_stage, is_too_few, vehicles_in
+from dpops.levels.count_check import count_stage, counts_stage, is_too_few, vehicles_in
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe
 from dpops.levels.groups import CLASS, LEVELS, PLACE, Level, PublicHats, level
 from dpops.levels.live import live_stage
@@ -39,6 +39,7 @@ __all__ = [
     "centres_of",
     "class_edges",
     "count_stage",
+    "counts_stage",
     "hats_of_classes",
     "is_too_few",
     "level",

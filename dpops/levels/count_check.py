@@ -53,6 +53,18 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
     )
 
 
+def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
+    """Makes a stage that counts under each key in each slot, and has the whole of what a vehicle-day may spend.
+
+    like: the noise is its own. bound: what the Euclidean norm of all counts of a vehicle-day is clipped to. exponent: 1
+    counts reports, 0 vehicles. Times the bound, a group's weight is its count.
+    """
+    parts, whole = alike((("hat", Fraction(1)),)), Fraction(1)
+    return replace(
+        like, parts=parts, share=whole, bound_kmh=BOUND_KMH, alpha=ALPHA, exponent=exponent, least_norm=bound
+    )
+
+
 def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """Puts a stage that counts vehicles before a period's, which share what that leaves. count: None leaves it out."""
     if count is None:

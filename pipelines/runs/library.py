@@ -22,13 +22,13 @@ from pipelines.ranges import closed_range
 from pipelines.runs.beam.options import refuse_type_checks
 from pipelines.runs.period_demand import asked_of_the_account
 from pipelines.runs.stream.stream import check, end_of, endless, first_slot, identity_of, later_of, life_of
-from pipelines.runs.stream.windows import released
+from pipelines.runs.stream.windows import observed_in, released
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_hash import Secret
-from transforms.records import KeyedEvents, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
+from transforms.records import KeyedEvents, KeyedTally, PackedEvents, RecordedSlot, Refused, SlotEstimates
 from transforms.releases.periods.products import DISTRIBUTION
 from transforms.sinks.rows import NOTES, Shape, noted, schema_of
 from transforms.sinks.typed_rows import ToRows
@@ -97,19 +97,22 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
 
     def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
         spec = load(self.spec)
-        _check(elements, spec)
         columns = [self.columns] if isinstance(self.columns, str) else self.columns
-        outputs = replace(NOWHERE, shape=shape_with(columns, spec))
+        shape = shape_with(columns, spec)
+        released = replace(self, spec=spec).released(elements, replace(NOWHERE, shape=shape))
+        schema = _schema_of(spec, shape) if self.typed else None
+        return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
+
+    def released(self, elements: PCollection[Any], outputs: Outputs = NOWHERE) -> "ReleasedEstimates":
+        """Takes the road up to its estimates, of which `expand` makes rows; and gives the dead letters beside."""
+        spec = load(self.spec)
+        _check(elements, spec)
         place = location.find(self.ledger, None if self.key is None else Path(self.key))
         place = replace(place, key=place.key.absolute())  # workers may stand in another folder
-        secret = admitted(spec, place)
-        estimates = (self._closed if elements.is_bounded else self._open)(
-            elements, _Opened(spec, place, secret, outputs)
-        )
-        schema = _schema_of(spec, outputs.shape) if self.typed else None
-        return estimates | "rows" >> ToRows(outputs.shape, schema, may_be_late=elements.is_bounded)
+        opened = _Opened(spec, place, admitted(spec, place), outputs)
+        return (self._closed if elements.is_bounded else self._open)(elements, opened)
 
-    def _closed(self, elements: PCollection[Any], opened: "_Opened") -> PCollection[SlotEstimates]:
+    def _closed(self, elements: PCollection[Any], opened: "_Opened") -> "ReleasedEstimates":
         spec, place, secret, outputs = opened
         if self.start is None or self.end is None:
             raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
@@ -119,11 +122,13 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         read = elements | "read" >> ReadElements(
             spec.input.layout.units, names_of(spec), None, fields=spec.input.fields
         )
-        keyed = observe(read, job).events | "by shard" >> beam.Map(_of_slot).with_output_types(KeyedEvents)
+        observed = observe(read, job)
+        keyed = observed.events | "by shard" >> beam.Map(_of_slot).with_output_types(KeyedEvents)
         tallies = with_beats(keyed | "by vehicle" >> ByVehicle(job.release), job)
-        return road(tallies, job, _AsCalled(spec, when, spec.counts_are_public and not self.allow_empty))
+        runner = _AsCalled(spec, when, spec.counts_are_public and not self.allow_empty)
+        return ReleasedEstimates(road(tallies, job, runner), observed.refused)
 
-    def _open(self, elements: PCollection[Any], opened: "_Opened") -> PCollection[SlotEstimates]:
+    def _open(self, elements: PCollection[Any], opened: "_Opened") -> "ReleasedEstimates":
         spec, place, secret, outputs = opened
         if lateness_s := spec.input.allowed_lateness_s:
             raise SpecificationError(
@@ -145,11 +150,20 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         )
         pane_s = job.slot_s if job.release.keeps_late else PANE_S
         later = later_of(spec, job, secret)
-        first, *whole = [estimates for _, estimates in released(read, beats, start_s, job, later, pane_s)]
-        if not whole:
-            return first
-        alike = whole[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
-        return (first, alike) | "live and whole" >> beam.Flatten()
+        observed = observed_in(read, job, later, pane_s)
+        roads = released(observed.events, beats, start_s, job, later, pane_s)
+        first, *whole = [estimates for _, estimates in roads]
+        if whole:
+            alike = whole[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
+            first = (first, alike) | "live and whole" >> beam.Flatten()
+        return ReleasedEstimates(first, observed.refused)
+
+
+class ReleasedEstimates(NamedTuple):
+    """estimates: once they are recorded. refused: dead letters, for the operator alone where counts are secret."""
+
+    estimates: PCollection[SlotEstimates]
+    refused: PCollection[Refused]
 
 
 class _Opened(NamedTuple):

@@ -1,6 +1,7 @@
 """The rules of a specification, table by table: each gives a checked value, or says which rule is broken."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,8 +13,6 @@ import numpy as np
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits
 from dpops.allocation import Allocation
 from dpops.claims import Accounting, ClaimError
-from dpops.forecast import Prior
-from dpops.types import Grid
 from pipelines.errors import shortened
 from pipelines.progress import Report
 from pipelines.specification.document import (
@@ -22,25 +21,25 @@ from pipelines.specification.document import (
     DerivedHeadingTable,
     DerivedSpeedTable,
     Document,
-    InputTable,
     PrivacyTable,
     SpanTable,
-    SpeedTable,
 )
-from pipelines.specification.errors import SpecificationError, need
+from pipelines.specification.errors import SpecificationError, check_name, need
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.limits import not_added_up
-from pipelines.specification.places import PlacesAsked, PlacesTable, places_asked
+from pipelines.specification.places import PlacesAsked, PlacesTable, keys_asked, places_asked
 from pipelines.specification.values import AccountTerms, Cells, ChosenKind, Input, Privacy
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.layouts import layout
+from transforms.layouts.base import with_keys
 from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
 from transforms.regular_files import read_text
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Interval, Timetable
+from transforms.value import NAME
 
 BOUND = Fraction(1_000_000)
 """Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
@@ -52,7 +51,7 @@ OWN_ZONES = ("localtime", "posixrules")
 """Names in the system's folder of zones that mean what the machine is set to."""
 
 MOST_LATENESS_S = 31 * 86_400
-NAME_LETTERS, REGION_BYTES = 200, 64 << 20
+REGION_BYTES = 64 << 20
 
 
 def chosen_of(document: Document, by_levels: bool) -> ChosenKind | None:
@@ -65,12 +64,6 @@ def chosen_of(document: Document, by_levels: bool) -> ChosenKind | None:
     need(len(asked) == 1, "specification", "must ask for one kind of release", shown)
     need(not by_levels, shown, "must not stand beside mechanism 'levels', which is a kind of release", "there")
     return ChosenKind(asked[0], getattr(document, tables[asked[0]]))
-
-
-def check_name(field: str, name: str) -> None:
-    need(bool(name.strip()), field, "must not be empty", name)
-    fits = name.isprintable() and len(name) <= NAME_LETTERS
-    need(fits, field, f"must be at most {NAME_LETTERS} printable letters", name)
 
 
 def check_zone(field: str, zone: str) -> None:
@@ -200,15 +193,6 @@ def _limit_in(span: SpanTable) -> Limit:
     return DeltaLimit(span.epsilon, span.delta, span.pure)
 
 
-def grid_of(speed: SpeedTable) -> Grid:
-    need(0 < speed.upper_kmh <= 100_000, "speed.upper_kmh", "must be above 0, at most 100000", speed.upper_kmh)
-    need(speed.grid_kmh > 0, "speed.grid_kmh", "must be above 0", speed.grid_kmh)
-    steps = speed.upper_kmh / speed.grid_kmh
-    need(steps.denominator == 1, "speed.grid_kmh", "must divide speed.upper_kmh", speed.grid_kmh)
-    need(steps <= 1_000_000, "speed.grid_kmh", "must give at most 1,000,000 steps up to upper_kmh", speed.grid_kmh)
-    return Grid(step=speed.grid_kmh, upper_steps=int(steps))
-
-
 def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
     """Checks how the budget is divided, without what `levels` adds."""
     need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
@@ -232,8 +216,20 @@ def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
     return Privacy(allocation=allocation, cap=cap, release_shards=shards)
 
 
-def cells_of(table: CellsTable, folder: Path) -> Cells:
-    """Reads the cells. folder: where paths of region files begin."""
+def cells_of(document: Document, folder: Path) -> Cells:
+    """Reads the cells, or the keys in their place. folder: where paths of region files begin."""
+    table, places = document.cells, document.places
+    if places is not None and places.column is not None:
+        need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
+        try:
+            keys = keys_asked(places, lambda name: read_text(folder / name, REGION_BYTES))
+        except OSError as error:
+            raise SpecificationError(f"places.keys: {error.strerror}: {shortened(repr(places.keys))}") from None
+        except ValueError as error:
+            raise SpecificationError(f"places: {error}") from None
+        return Cells(resolution=0, region=keys, exact_bbox=None)
+    if table is None:
+        raise SpecificationError("[cells] must be there, or places.column")
     _check_bbox(table)
     region = _region(table, folder)
     return Cells(resolution=table.resolution, region=region, exact_bbox=table.bbox, source=table.region_source)
@@ -274,7 +270,7 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
     return cells_listed
 
 
-def places_of(document: Document, region: tuple[int, ...], folder: Path, progress: Report) -> PlacesAsked:
+def places_of(document: Document, region: Sequence[int], folder: Path, progress: Report) -> PlacesAsked:
     """Reads the places. folder: where paths of files begin."""
     table, adjacency = document.places or PlacesTable(), document.account.adjacency
     need(adjacency == "add-remove", "places", "goes with account.adjacency = 'add-remove'", adjacency)
@@ -305,14 +301,21 @@ def _read_visits(path: Path) -> str:
         raise SpecificationError(f"places.visits: {error.strerror}: {shortened(repr(path.name))}") from None
 
 
-def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Input:
+def input_of(document: Document, *, headed: bool) -> Input:
     """Reads the input's table. headed: whether the places need to know which way a vehicle goes."""
+    table, allowed_lateness_s, places = document.input, document.slot.allowed_lateness_s, document.places
+    columns, keyed = dict(table.columns or {}), [] if places is None else [places.column, places.within]
+    if document.value is not None and document.value.name in columns:
+        columns[NAME] = columns.pop(document.value.name)
+    by_key = {field: name for field, name in zip(with_keys(2)[2:4], keyed, strict=False) if name is not None}
+    fields = with_keys(len(by_key)) if by_key else None
+    columns |= by_key
     turning, derived = _turning(table.derived_heading, headed=headed), _derived(table.derived_speed)
     headed = headed and turning is None
     try:
         chosen = layout(
             table.layout,
-            table.columns,
+            columns if table.columns is not None or by_key else None,
             table.time_unit,
             table.speed_unit,
             time_zone=table.time_zone,
@@ -323,10 +326,21 @@ def input_of(table: InputTable, allowed_lateness_s: int, *, headed: bool) -> Inp
             records=table.records,
             with_value=table.derived_speed is None,
             headed=headed,
+            fields=fields,
         )
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
-    return Input(table.layout, table.columns, chosen, derived, allowed_lateness_s, headed, turning, table.vehicle_form)
+    return Input(
+        name=table.layout,
+        columns=columns if table.columns is not None or by_key else None,
+        layout=chosen,
+        derived=derived,
+        allowed_lateness_s=allowed_lateness_s,
+        headed=headed,
+        turning=turning,
+        vehicle_form=table.vehicle_form,
+        keyed=fields,
+    )
 
 
 def _derived(table: DerivedSpeedTable | None) -> SpeedLimits | None:
@@ -357,16 +371,6 @@ def check_derived(document: Document) -> None:
             "where a vehicle was and when, so that everybody knows a speed that is made from that; nothing would be "
             "protected"
         )
+    keyed = document.places is not None and document.places.column is not None
+    need(not keyed, "input.derived_speed", "goes without places.column: such rows have no position", "given")
     need(document.live is None, "input.derived_speed", "goes without [live]: a vehicle's whole day is needed", "given")
-
-
-def prior_of(speed: SpeedTable) -> Prior | None:
-    if speed.prior is None:
-        return None
-    mean, sd, between = speed.prior.mean_kmh, speed.prior.sd_kmh, speed.prior.between
-    need(0 <= mean <= speed.upper_kmh, "speed.prior.mean_kmh", "must be between 0 and upper_kmh", mean)
-    need(
-        speed.upper_kmh / 1000 <= sd <= speed.upper_kmh, "speed.prior.sd_kmh", "must be upper_kmh/1000 to upper_kmh", sd
-    )
-    need(0 <= between <= 1, "speed.prior.between", "must be between 0 and 1", between)
-    return Prior(float(mean), float(sd), float(between))

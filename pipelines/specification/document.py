@@ -98,7 +98,7 @@ class SlotTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """H3 hexagons."""
+    """H3 hexagons. Left out where [places] names a column of keys."""
 
     resolution: Annotated[int, about("of H3, 0 to 15; an edge of 7 is about 1.4 km, of 8 about 0.5 km")]
     region: Annotated[
@@ -135,6 +135,24 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     upper_kmh: Annotated[Fraction, about("speeds are clamped into [0, upper_kmh]; public, not the fastest report")]
     grid_kmh: Annotated[Fraction, about("speeds are rounded to multiples of it")] = Fraction(1, 100)
     prior: PriorTable | None = None
+
+
+class ValuePriorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is publicly believed of a value, as [speed.prior] says it of speeds; in its unit."""
+
+    mean: Annotated[Fraction, about("usual mean under a key in a slot")]
+    sd: Annotated[Fraction, about("standard deviation of single reports")]
+    between: Annotated[Fraction, about("share of the variance that lies between vehicles, 0 to 1")] = Fraction(0)
+
+
+class ValueTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """In place of [speed]: any bounded number that a report says. Its bounds are public, and never come from data."""
+
+    name: Annotated[str, about("of the value, and of its field in input.columns: delay")]
+    unit: Annotated[str, about("that rows say: min")]
+    lower: Annotated[Fraction, about("what is less counts as this")]
+    upper: Annotated[Fraction, about("what is more counts as this; each halving of upper - lower halves the noise")]
+    prior: ValuePriorTable | None = None
 
 
 class FirstDaysTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -257,8 +275,9 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     name: Annotated[str, about("of the specification; no part of its identity")]
     account: AccountTable
     slot: SlotTable
-    cells: CellsTable
-    speed: SpeedTable
+    cells: CellsTable | None = None
+    speed: SpeedTable | None = None
+    value: ValueTable | None = None
     privacy: PrivacyTable
     statistic: Annotated[list[dict[str, Any]], about("one table [[statistic]] for each statistic")]
     input: InputTable
@@ -291,6 +310,14 @@ def read(path: Path) -> Document:
 def read_tables(tables: Mapping[str, Any]) -> Document:
     """Reads the document of tables that a program made: 0.1 is one tenth. Raises SpecificationError."""
     return _document(_as_written(tables), "specification")
+
+
+def read_account(table: Mapping[str, Any]) -> AccountTable:
+    """Reads the table [account] that a program made. Raises SpecificationError."""
+    try:
+        return msgspec.convert(_as_written(table), AccountTable, dec_hook=_value)
+    except msgspec.ValidationError as error:
+        raise SpecificationError(f"account: {shortened(str(error))}") from None
 
 
 def _document(data: Any, where: str) -> Document:

@@ -35,7 +35,7 @@ def _limit(spec: Specification) -> Iterator[str]:
 
 
 def _box(spec: Specification) -> Iterator[str]:
-    if spec.cells.region is None or spec.cells.bbox is None:
+    if spec.cells.region is None or spec.cells.bbox is None or spec.keys is not None:
         return
     centres = np.array([h3.cell_to_latlng(h3.int_to_str(cell)) for cell in spec.cells.region]).reshape(-1, 2)
     lat_e7, lon_e7 = np.rint(centres.T * E7).astype(np.int64)

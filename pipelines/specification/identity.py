@@ -8,12 +8,14 @@ import msgspec
 
 from dpops.levels import Fleet
 from dpops.mechanism import DECIDES, Mechanism
+from dpops.statistics import COUNT
 from pipelines.specification.classes import STATISTIC
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.json import JsonRecords
 from transforms.recorded.units import VECTOR
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import WEEKDAYS
+from transforms.value import NAME
 
 if TYPE_CHECKING:
     from pipelines.specification.values import Specification
@@ -34,8 +36,7 @@ def decisive_text(spec: "Specification") -> str:
     plain: dict[str, Any] = {
         "account": _account(spec),
         "slot": _slot(spec),
-        "cells": _cells(spec),
-        "speed": {"upper_kmh": str(spec.value.grid.upper), "grid_kmh": str(spec.value.grid.step), "prior": None},
+        **_measured(spec),
         "privacy": _privacy(spec),
         "statistic": _statistics(spec),
         "input": _input(spec),
@@ -64,6 +65,17 @@ def _fleet(fleet: Fleet) -> dict[str, Any]:
 def _slot(spec: "Specification") -> dict[str, Any]:
     plain: dict[str, Any] = {"minutes": spec.timetable.slot_minutes, "service": spec.timetable.service_text}
     return plain if spec.timetable.weekdays == WEEKDAYS else plain | {"weekdays": list(spec.timetable.weekdays)}
+
+
+def _measured(spec: "Specification") -> dict[str, Any]:
+    """Writes places and value, as the tables say that are in the specification."""
+    value, keys = spec.value, spec.keys
+    where = {"cells": _cells(spec)} if keys is None else {"places": {"keys": keys.names, "above": keys.groups}}
+    if value.name == NAME:
+        what = {"upper_kmh": str(value.grid.upper), "grid_kmh": str(value.grid.step), "prior": None}
+        return {**where, "speed": what}
+    bounds = {"lower": str(value.lower), "upper": str(value.lower + value.grid.upper)}
+    return {**where, "value": {"name": value.name, "unit": value.unit, **bounds}}
 
 
 def _cells(spec: "Specification") -> dict[str, Any]:
@@ -100,7 +112,8 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
 
 def _statistics(spec: "Specification") -> list[dict[str, Any]]:
     if spec.levels is not None:
-        mean = {"name": "mean", "mechanism": VECTOR, "options": spec.levels.text()}
+        name = "mean" if spec.levels.counted is None else COUNT.name
+        mean = {"name": name, "mechanism": VECTOR, "options": spec.levels.text()}
         classes = spec.levels.classes
         return [mean] if classes is None else [mean, {"name": STATISTIC, "mechanism": VECTOR} | classes.text()]
     return [

@@ -18,6 +18,7 @@ from dpops.levels import (
     Stage,
     alike,
     count_stage,
+    counts_stage,
     live_stage,
     recipe,
     with_classes,
@@ -27,7 +28,7 @@ from dpops.levels.defaults import with_least_norm
 from dpops.levels.stages import Shares, claim_of_vector, scaled
 from dpops.levels.strategy import Free, chosen
 from pipelines.specification.classes import ClassesAsked
-from pipelines.specification.levels_tables import EXPONENTS, FleetTable, LiveTable, Options, ProfileTable
+from pipelines.specification.levels_tables import EXPONENTS, CountOptions, FleetTable, LiveTable, Options, ProfileTable
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.places import PlacesAsked
 from pipelines.specification.span_total import ONE, SpanTotal
@@ -49,7 +50,8 @@ class LevelsRelease:
     span: of which days that total is a share; None where it is written for a period itself. fleet_is_declared: the
     specification says what is known of the fleet; else it is what is usual. live: of a stream. day_lateness_s: so long
     after a period's end a stream releases it whole; None: a scheduled job does. products: what is published of a period
-    besides its HATs. places, classes: of which parts of the total are spent. accounting: the account's.
+    besides its HATs. places, classes: of which parts of the total are spent. accounting: the account's. counted: what
+    is counted in place of a mean.
     """
 
     epsilon: Fraction
@@ -68,6 +70,7 @@ class LevelsRelease:
     places: PlacesAsked | None = None
     classes: ClassesAsked | None = None
     accounting: Accounting = "zcdp"
+    counted: CountOptions | None = None
 
     @property
     def claim(self) -> PureDP | ZCDP:
@@ -79,7 +82,7 @@ class LevelsRelease:
         by_day = None if self.span is None else self.span.by_day
         return self.epsilon if by_day is None else by_day.of(period).epsilon
 
-    def policy(self, spec_id: str, region: tuple[int, ...], value: Value, digest_key: bytes) -> LevelsPolicy:
+    def policy(self, spec_id: str, region: Sequence[int], value: Value, digest_key: bytes) -> LevelsPolicy:
         return LevelsPolicy(
             spec_id=spec_id,
             total=self.claim,
@@ -115,13 +118,15 @@ class LevelsRelease:
         return None if count is None else count.share
 
     def _count(self) -> Stage | None:
-        if self.counts_public or not self.fleet_is_declared:
+        if self.counts_public or not self.fleet_is_declared or self.counted is not None:
             return None
         smallest = ONE if self.span is None else self.span.least
         return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
 
     def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        """Adds the stages of classes and of places, each of which has its share of the total."""
+        """Adds the stages of classes and of places, each of which has its share of the total. Counts have all of it."""
+        if self.counted is not None:
+            return (counts_stage(stages[-1], self.counted.bound, EXPONENTS[self.counted.of]),)
         of_places = Fraction(0) if self.places is None else self.places.share
         if self.classes is not None:
             stages = with_classes(stages, self.classes.share / (1 - of_places), self.classes.edges)
@@ -145,7 +150,9 @@ class LevelsRelease:
 
         Products decide none.
         """
-        plain = {"kind": self.recipe.kind, "spread": str(self.recipe.spread)}
+        plain: dict[str, Any] = {"kind": self.recipe.kind, "spread": str(self.recipe.spread)}
+        if self.counted is not None:
+            return {**plain, **msgspec.to_builtins(self.counted), "accounting": self.accounting}
         stages = {"first": _texts(self.recipe.first), "later": _texts(self.recipe.later)}
         live = {} if self.live is None else {"live": _live_text(self.live)}
         accounting = {} if self.accounting == "zcdp" else {"accounting": self.accounting}
@@ -180,6 +187,7 @@ def levels_release(
     timetable: Timetable,
     counts_public: bool,
     live: LiveTable | None,
+    counted: CountOptions | None = None,
 ) -> LevelsRelease:
     """Makes the release. total: of a span of days, or of a period alone. Raises ValueError naming the option."""
     asked = msgspec.convert(dict(options), Options, dec_hook=from_toml)
@@ -204,6 +212,7 @@ def levels_release(
         day_lateness_s=None if live is None else live.day_lateness_s,
         span=total if is_of_span else None,
         accounting=total.accounting,
+        counted=counted,
     )
 
 

@@ -45,6 +45,19 @@ class LiveTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     ] = None
 
 
+class CountOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is written in [[statistic]] of counts, in place of the mean."""
+
+    of: Annotated[Literal["reports", "vehicles"], about("what is counted under each key and in each slot")]
+    bound: Annotated[
+        int,
+        about(
+            "of one vehicle and period: its counts are scaled down where the root of the sum of their squares is more; "
+            "noise grows with it. Public"
+        ),
+    ]
+
+
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is written in [[statistic]]; what is left out has a default that follows from the total and the fleet."""
 

@@ -12,22 +12,19 @@ from pipelines.specification.checks import (
     account_of,
     cells_of,
     check_derived,
-    check_name,
     check_span,
     chosen_of,
-    grid_of,
     input_of,
     places_of,
-    prior_of,
     privacy_of,
     timetable_of,
 )
 from pipelines.specification.document import Document, read, read_tables
-from pipelines.specification.errors import SpecificationError
+from pipelines.specification.errors import SpecificationError, check_name
+from pipelines.specification.measured import prior_of, value_of
 from pipelines.specification.statistics import classes_of, levels_of, statistics_of
 from pipelines.specification.values import Specification
 from transforms.releases.hats.policy import weights_of
-from transforms.value import Value
 
 Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
 """What a specification can be loaded from."""
@@ -62,15 +59,15 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     timetable = timetable_of(document)
     account = account_of(document.account)
     check_derived(document)
-    value, prior = Value(grid_of(document.speed)), prior_of(document.speed)
+    value, prior = value_of(document), prior_of(document)
     privacy = privacy_of(document.privacy, account)
-    cells = cells_of(document.cells, folder)
+    cells = cells_of(document, folder)
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
     if levels is not None:
-        if document.places is not None:
+        if document.places is not None and document.places.column is None:
             levels = replace(levels, places=places_of(document, cells.region or (), folder, progress))
         of_places = Fraction(0) if levels.places is None else levels.places.share
-        levels = replace(levels, classes=classes_of(document, value.grid, of_places))
+        levels = replace(levels, classes=classes_of(document, value.standard, of_places))
         check_span(account, levels)
     statistics = statistics_of(document, prior) if levels is None else ()
     allocation = privacy.allocation
@@ -86,8 +83,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
         privacy=replace(privacy, allocation=allocation, levels=levels),
         statistics=statistics,
         input=input_of(
-            document.input,
-            document.slot.allowed_lateness_s,
+            document,
             headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed,
         ),
         chosen=chosen_of(document, levels is not None),

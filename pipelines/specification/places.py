@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -15,6 +15,7 @@ import numpy as np
 from pipelines.progress import Report, unheard
 from pipelines.specification.types_schema import about
 from transforms.places.ground import Pieces, hexagon_pieces
+from transforms.places.keys import Keys
 from transforms.places.shapes import BUFFER_M, shape_pieces
 
 SHARE = Fraction(3, 10)
@@ -26,7 +27,8 @@ HARDLY = 0.05
 class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """With mechanism levels under add-remove: a map of places that are smaller than cells, which fills day by day.
 
-    Places are H3 cells of a finer resolution, or those of a file.
+    Places are H3 cells of a finer resolution, or those of a file. Or, in place of [cells] and with any mechanism: keys
+    that a column of the input names.
     """
 
     resolution: Annotated[int | None, about("of H3, finer than cells.resolution: all such cells of the region")] = None
@@ -48,6 +50,31 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         ),
     ] = None
     share: Annotated[Fraction, about("of each period's total; hexagons and hours keep the rest")] = SHARE
+    column: Annotated[str | None, about("in place of [cells]: the input's column that names a report's key")] = None
+    keys: Annotated[
+        str | list[str] | None,
+        about(
+            "with column: all keys that are released, as a list or a file with one on each line. Public, not observed"
+        ),
+    ] = None
+    within: Annotated[
+        str | None, about("with column: a second column; keys are then all pairs of both, those of one first key alike")
+    ] = None
+    keys_within: Annotated[str | list[str] | None, about("with within: its keys")] = None
+
+
+def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
+    """Makes the keys. read: gives the text of a file. Raises ValueError, which names the rule."""
+    other = [name for name in ("resolution", "file", "buffer_m", "visits") if getattr(table, name) is not None]
+    if other or table.share != SHARE:
+        raise ValueError(f"column goes without {other[0] if other else 'share'}: keys stand in the place of hexagons")
+    if table.keys is None or (table.within is None) != (table.keys_within is None):
+        raise ValueError("column needs keys, and within needs keys_within")
+
+    def listed(keys: str | list[str]) -> list[str]:
+        return keys if isinstance(keys, list) else [line.strip() for line in read(keys).splitlines() if line.strip()]
+
+    return Keys.of(listed(table.keys), None if table.keys_within is None else listed(table.keys_within))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The statistics of a specification: each with its mechanism and options, and its share of the epsilon."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -12,20 +12,21 @@ from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
-from dpops.statistics import RequestedStatistic, Statistic, check_outputs
+from dpops.statistics import COUNT, RequestedStatistic, Statistic, check_outputs
 from dpops.types import Grid
 from pipelines.specification.classes import STATISTIC, ClassesAsked, ClassOptions, classes_asked
 from pipelines.specification.document import Document
 from pipelines.specification.errors import SpecificationError, need
 from pipelines.specification.hints import hint
 from pipelines.specification.levels import LevelsRelease, levels_release
-from pipelines.specification.levels_tables import Options
+from pipelines.specification.levels_tables import CountOptions, Options
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.span_total import SpanTotal
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
 from transforms.time.calendar import DAY_MINUTES, FirstDays, Timetable, Weekday
 
+MOST_BOUND = 1_000_000
 MOST_TIMES = 100
 """What a day may have beside another: a hundredth of a total tells nothing."""
 
@@ -110,7 +111,7 @@ def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
 
 
 def levels_of(
-    document: Document, allocation: Allocation, region: tuple[int, ...] | None, timetable: Timetable
+    document: Document, allocation: Allocation, region: Sequence[int] | None, timetable: Timetable
 ) -> LevelsRelease | None:
     """Reads the `levels` release that is asked for, if it is; under secret counts nothing else is."""
     account, privacy, tables = document.account, document.privacy, document.statistic
@@ -119,13 +120,15 @@ def levels_of(
         given = {f"privacy.{name}": getattr(privacy, name) for name in totals} | {
             "fleet": document.fleet,
             "live": document.live,
-            "places": document.places,
+            "places": None if document.places is None or document.places.column else document.places,
         }
         for name, value in (given | {"output": document.output or None}).items():
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
     _check_levels(document, allocation, region)
-    options = _options_of(next(table for table in tables if table.get("name") == "mean"))
+    own = _options_of(next(table for table in tables if table.get("name") in ("mean", COUNT.name)))
+    counted = _counted(document, own) if tables[0].get("name") == COUNT.name else None
+    options = own if counted is None else {}
     try:
         release = levels_release(
             options,
@@ -136,12 +139,29 @@ def levels_of(
             timetable=timetable,
             counts_public=account.adjacency == "counts-public",
             live=document.live,
+            counted=counted,
         )
         return replace(release, products=_products(document, timetable))
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(
             f"statistic with mechanism 'levels': {error}{hint(options, Options, Document)}"
         ) from None
+
+
+def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
+    """Reads what is counted in place of a mean, where counts are secret."""
+    adjacency, where = document.account.adjacency, f"statistic {COUNT.name!r}"
+    need(adjacency == "add-remove", where, "goes with account.adjacency = 'add-remove'", adjacency)
+    need(document.privacy.delta is not None, where, "needs privacy.delta", "missing")
+    for name in ("live", "places", "output"):
+        table = getattr(document, name)
+        need(not table or getattr(table, "column", None) is not None, where, f"goes without [{name}]", "both")
+    try:
+        asked = msgspec.convert(dict(options), CountOptions, dec_hook=from_toml)
+    except msgspec.ValidationError as error:
+        raise SpecificationError(f"{where}: {error}{hint(options, CountOptions, Document)}") from None
+    need(1 <= asked.bound <= MOST_BOUND, f"{where}: bound", f"must be 1 to {MOST_BOUND:,}", asked.bound)
+    return asked
 
 
 def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAsked | None:
@@ -209,7 +229,8 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
     names = [table.product for table in document.output]
     need(len(set(names)) == len(names), "output.product", "must not repeat", ", ".join(names))
     asked = next((name for name in names if name.startswith("place-")), None)
-    need(asked is None or document.places is not None, "output.product", "of places goes with [places]", asked)
+    has_places = document.places is not None and document.places.column is None
+    need(asked is None or has_places, "output.product", "of places goes with [places]", asked)
     slot_minutes, service = timetable.slot_minutes, timetable.service_span
     try:
         return tuple(product_of(table.product, table.parts, slot_minutes, service) for table in document.output)
@@ -217,14 +238,14 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
         raise SpecificationError(f"output: {error}") from None
 
 
-def _check_levels(document: Document, allocation: Allocation, region: tuple[int, ...] | None) -> None:
+def _check_levels(document: Document, allocation: Allocation, region: Sequence[int] | None) -> None:
     """Raises SpecificationError for what does not go together with `levels`."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     wanted = [table.get("mechanism", "levels") for table in tables]
     other = next((name for name in wanted if name != "levels"), None)
     need(other is None, "statistic.mechanism", "must be 'levels', alone, under add-remove", other)
     names = sorted(str(table.get("name")) for table in tables)
-    is_one_look = names in (["mean"], ["distribution", "mean"])
+    is_one_look = names in (["mean"], ["distribution", "mean"], [COUNT.name])
     rules = (
         (
             is_one_look,

@@ -27,6 +27,7 @@ from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_ids import VehicleForm
 from transforms.places.ground import Ground, Hexagons
+from transforms.places.keys import Keys
 from transforms.releases.periods.products import Product
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Locator, Timetable, Unit
@@ -54,20 +55,20 @@ class AccountTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """Where HATs are. region: sorted cells, or None for `occupied`. exact_bbox: west, south, east, north in degrees.
+    """Where HATs are. region: sorted cells, keys, or None for `occupied`. exact_bbox: west, south, east, north.
 
     source: of the region: "timetable", "sample" of reports, or None where the specification does not say.
     """
 
     resolution: int
-    region: tuple[int, ...] | None
+    region: tuple[int, ...] | Keys | None
     exact_bbox: tuple[Fraction, Fraction, Fraction, Fraction] | None
     source: str | None = None
 
     @property
     def ground(self) -> Ground:
-        """The region's cells."""
-        return Hexagons(self.resolution, self.region)
+        """The region's cells or keys."""
+        return self.region if isinstance(self.region, Keys) else Hexagons(self.resolution, self.region)
 
     @property
     def bbox(self) -> tuple[float, float, float, float] | None:
@@ -83,6 +84,7 @@ class Input:
 
     allowed_lateness_s: so long after a slot its reports are waited for. headed: whether rows say which way a vehicle
     goes. turning: limits of headings that are made from positions. vehicle_form: which spellings of an id are one.
+    keyed: the fields of rows that name a key.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Input:
     headed: bool = False
     turning: HeadingLimits | None = None
     vehicle_form: VehicleForm = "text"
+    keyed: tuple[str, ...] | None = None
 
     @property
     def needs_whole_periods(self) -> str:
@@ -103,7 +106,7 @@ class Input:
     @property
     def fields(self) -> tuple[str, ...]:
         """Columns of a row, a speed among them."""
-        return with_heading(FIELDS) if self.headed else FIELDS
+        return self.keyed or (with_heading(FIELDS) if self.headed else FIELDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +164,9 @@ class Specification:
         """The name of what is released, in `transforms.releases.registry`."""
         if self.chosen is not None:
             return self.chosen.name
-        return "levels" if self.levels is not None else "hats"
+        if self.levels is None:
+            return "hats"
+        return "levels" if self.levels.counted is None else "counts"
 
     @property
     def kind_options(self) -> Any:
@@ -255,10 +260,23 @@ class Specification:
     def rules(self, calendar: Locator, vehicle_key: bytes) -> Rules:
         """Says which rows of its input become observations, with vehicles hashed by this key."""
         source, box = self.input, self.cells.bbox
-        form = source.vehicle_form
         return Rules(
-            self.value.grid, source.layout.units, box, calendar, vehicle_key, source.derived, source.turning, form
+            grid=self.value.grid,
+            units=source.layout.units,
+            bbox=box,
+            calendar=calendar,
+            vehicle_key=vehicle_key,
+            derived=source.derived,
+            turning=source.turning,
+            vehicle_form=source.vehicle_form,
+            lower=self.value.lower,
+            keys=self.keys,
         )
+
+    @property
+    def keys(self) -> Keys | None:
+        """The public keys that stand in the place of cells."""
+        return self.cells.region if isinstance(self.cells.region, Keys) else None
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
         """Lists all slots of the period that one is in; none where nothing depends on them."""

@@ -23,7 +23,7 @@ from pipelines.build import publish
 from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs.beam.bounded import Bounded
-from pipelines.runs.stream.windows import released
+from pipelines.runs.stream.windows import observed_in, released
 from pipelines.specification import load
 from tests import city
 from tests.golden.portability import findings, labels
@@ -72,7 +72,7 @@ def stream(job, source):
     beats = (
         p | "heartbeat" >> KnownElements([]).with_output_types(PAIR) | "beats" >> beam.WindowInto(FixedWindows(HOUR_S))
     )
-    for of, estimates in released(read, beats, 0, job):
+    for of, estimates in released(observed_in(read, job).events, beats, 0, job):
         publish(estimates, job.outputs, of)
     return p.to_runner_api()
 

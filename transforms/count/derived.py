@@ -91,6 +91,7 @@ def in_order(slots: Mapping[int, Events]) -> Ordered:
 def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Ground) -> Ordered:
     """Finds anew what each event is counted under, by the heading that its vehicle's rows give."""
     events = ordered.events
+    assert ground.resolution is not None, "keys have no positions"
     cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
     pieces = ground.keys(cells, derived_headings(ordered.positions, limits))
     return ordered._replace(events=events._replace(cell=pieces))

@@ -22,6 +22,9 @@ values do not decide whether a file is read."""
 HEADING = "heading"
 """A further field, in degrees, where public places differ by direction. It stands before the last one."""
 
+KEY = "key"
+"""Begins the names of fields that say under which public key a row is counted, in the place of a position."""
+
 BATCH_ROWS = 131_072
 
 
@@ -65,6 +68,15 @@ class Units:
     def longitudes(self, column: pa.Array) -> Numbers:
         """Reads a column of longitudes, from -180 to 180 or from 0 to 360."""
         return longitudes(column, self.decimal)
+
+
+def with_keys(columns: int) -> tuple[str, ...]:
+    """Lists the fields of rows that name their key, in one column or two.
+
+    >>> with_keys(2)
+    ('vehicle', 'time', 'key', 'key_within', 'speed')
+    """
+    return (*FIELDS[:2], *(KEY, f"{KEY}_within")[:columns], NAME)
 
 
 def with_heading(fields: tuple[str, ...]) -> tuple[str, ...]:

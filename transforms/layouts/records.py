@@ -253,7 +253,7 @@ def _ids(values: Any) -> Bools:
 
 
 _CONVERT: dict[str, Callable[[Sequence[Any]], Any]] = {
-    **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell"), _texts),
+    **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell", "key", "key_within"), _texts),
     "time": _times,
     **dict.fromkeys(("lat", "lon", "heading", NAME, "epsilon", "report"), _numbers),
 }

@@ -22,8 +22,10 @@ class Located(NamedTuple):
 
 
 def locate(observations: Observations, ground: Ground) -> Located:
-    """Finds what each observation is counted under: one H3 lookup, and one in the ground's public table."""
-    key = ground.keys(hexagons.cells_of(observations, ground.resolution), observations.heading)
+    """Finds what each observation is counted under: its key, or one H3 lookup and one in the ground's public table."""
+    resolution = ground.resolution
+    cells = observations.lat_e7 if resolution is None else hexagons.cells_of(observations, resolution)
+    key = ground.keys(cells, observations.heading)
     inside = key != NOWHERE
     if inside.all():
         return Located(observations, key, 0)

@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops.types import Grid, Int64s
-from transforms.layouts.base import HEADING, Units
+from transforms import arrow_compute as pc
+from transforms.layouts.base import HEADING, KEY, Units
 from transforms.layouts.columns import Bools, Floats, Numbers
 from transforms.observe.derived_heading import HeadingLimits
 from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.vehicle_hash import vehicle_hashes
 from transforms.observe.vehicle_ids import VehicleForm, used_places, vehicle_ids
+from transforms.places.keys import BETWEEN, Keys
 from transforms.records import NO_HEADING, Observations
 from transforms.time.calendar import Locator
 from transforms.value import NAME
@@ -38,8 +41,10 @@ REASONS = (
     "outside-bbox",
     MISSING_VALUE,
     BAD_VALUE,
+    "missing-key",
+    "unknown-key",
 )
-E7 = 10_000_000
+E7, MS_US = 10_000_000, 1_000
 
 FROM_US = 946_684_800_000_000  # 2000-01-01 UTC
 TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
@@ -51,7 +56,8 @@ class Rules:
 
     A box whose west is greater than its east crosses the antimeridian. derived: limits of speeds that are derived from
     positions; then no row needs a value, what it has is not looked at, and all values are 0 until they are derived.
-    turning: limits of headings that are derived; then no row has one until they are. vehicle_form: of ids.
+    turning: limits of headings that are derived; then no row has one until they are. vehicle_form: of ids. lower: where
+    the grid begins. keys: rows name one of them, and have no position.
     """
 
     grid: Grid
@@ -62,6 +68,8 @@ class Rules:
     derived: SpeedLimits | None = None
     turning: HeadingLimits | None = None
     vehicle_form: VehicleForm = "text"
+    lower: Fraction = Fraction(0)
+    keys: Keys | None = None
 
     @property
     def need_whole_periods(self) -> bool:
@@ -94,7 +102,6 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     """
     vehicles = vehicle_ids(table.column("vehicle"), rules.vehicle_form)
     time = rules.units.instants(table.column("time"))
-    lat, lon = rules.units.numbers(table.column("lat")), rules.units.longitudes(table.column("lon"))
     value = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column(NAME))
     where = rules.calendar.locate(time.us)
 
@@ -108,7 +115,12 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     verdict.refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
     verdict.refuse("outside-range", ~where.in_range)
     verdict.refuse("outside-service", ~where.in_service)
-    lat_e7, lon_e7 = _check_positions(verdict, lat, lon, rules.bbox)
+    if rules.keys is None:
+        lat, lon = rules.units.numbers(table.column("lat")), rules.units.longitudes(table.column("lon"))
+        lat_e7, lon_e7 = _check_positions(verdict, lat, lon, rules.bbox)
+    else:
+        lat_e7 = lon_e7 = _check_keys(verdict, table, rules.keys)
+        time = time._replace(us=time.us // MS_US * MS_US + lat_e7 % MS_US)
     verdict.refuse(MISSING_VALUE, value.missing)
     verdict.refuse(BAD_VALUE, ~value.valid)
 
@@ -125,6 +137,19 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
 
 def _zeros(rows: int) -> pa.Array:
     return pa.array(np.zeros(rows, np.int64))
+
+
+def _check_keys(verdict: RowVerdicts, table: pa.RecordBatch, keys: Keys) -> Int64s:
+    """Refuses what names none of the public keys; gives the number of each. Of two columns both parts are joined."""
+    columns = [table.column(name) for name in table.schema.names if name.startswith(KEY)]
+    if len(columns) > 1:
+        columns = [pc.binary_join_element_wise(*(column.cast(pa.string()) for column in columns), BETWEEN)]
+    code, ids, missing, bad = vehicle_ids(columns[0])
+    numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)
+    number: Int64s = numbers[np.where(missing | bad, len(ids), code)]
+    verdict.refuse("missing-key", missing)
+    verdict.refuse("unknown-key", number < 0)
+    return np.maximum(number, 0)
 
 
 def _check_positions(
@@ -154,10 +179,11 @@ def _snap(degrees: Floats, bound: float) -> Int64s:
 
 
 def _steps(values: Floats, rules: Rules) -> Int64s:
-    """Clamps finite values into [0, U] and rounds them to steps of the grid; clamped first, so nothing overflows."""
+    """Clamps finite values into their bounds and rounds them to steps above; clamped first, so nothing overflows."""
     steps_per_unit = float(rules.units.value_per_unit / rules.grid.step)
     upper = rules.grid.upper_steps
-    steps = np.rint(np.clip(values, 0.0, (upper + 1) / steps_per_unit) * steps_per_unit).astype(np.int64)
+    above = values - float(rules.lower / rules.units.value_per_unit)
+    steps = np.rint(np.clip(above, 0.0, (upper + 1) / steps_per_unit) * steps_per_unit).astype(np.int64)
     return np.minimum(steps, upper)
 
 

@@ -26,8 +26,8 @@ class Ground(Protocol):
     """How positions are told apart: one H3 lookup, and one in a public table."""
 
     @property
-    def resolution(self) -> int:
-        """Resolution of the H3 cells that are looked up."""
+    def resolution(self) -> int | None:
+        """Resolution of the H3 cells that are looked up; None where a row names its key itself."""
         ...
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:

@@ -9,14 +9,18 @@ import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.levels.groups import PublicHats
+from dpops.types import Int64s
 from transforms.places.ground import Places
-from transforms.places.hexagons import cell_text
+from transforms.places.hexagons import cell_text, cell_texts
+from transforms.places.keys import Keys
 
 if TYPE_CHECKING:
     from dpops.learning import Design
 
-GRANDPARENT = 2
+PARENT, GRANDPARENT = 1, 2
 """How many resolutions coarser."""
+CITY = "city"
+"""In the place of a cell, where a row is about the whole region."""
 
 SMALL = 8
 """From this resolution on cells are smaller than what differs little inside."""
@@ -24,6 +28,8 @@ SMALL = 8
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     """Lays out the HATs of cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
+    if isinstance(region, Keys):
+        return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_of_the_day(hours))
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
     are_small = h3.get_resolution(cell_text(region[0])) >= SMALL
     return PublicHats(parents=parents, grandparents=grandparents, hours=_of_the_day(hours), are_small=are_small)
@@ -51,24 +57,27 @@ def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
     return tuple(number[cell] for cell in coarser)
 
 
-PARENT = 1
-"""How many resolutions coarser."""
+def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[str]:
+    """Names some of a region's cells or keys, or all."""
+    if isinstance(region, Keys):
+        return list(region.names) if cells is None else region.named(cells)
+    return cell_texts(np.array(region, np.int64) if cells is None else cells)
 
 
-CITY = "city"
-"""In the place of a cell, where a row is about the whole region."""
-
-
-def parent_text(cell: int) -> str:
-    """Names the cell's parent; its own where there is none above it."""
-    resolution = h3.get_resolution(cell_text(cell))
-    return str(h3.cell_to_parent(cell_text(cell), max(resolution - PARENT, 0)))
+def parent_texts(region: Sequence[int], above: int = PARENT) -> list[str]:
+    """Names what lies so far above each cell or key; its own where there is none above it."""
+    if isinstance(region, Keys):
+        return [region.groups[parent] if above == PARENT else CITY for parent in region.parents]
+    cells = [cell_text(cell) for cell in region]
+    return [str(h3.cell_to_parent(cell, max(h3.get_resolution(cell) - above, 0))) for cell in cells]
 
 
 def design_of(region: Sequence[int]) -> "Design":
     """Gathers cells in their order, their neighbours in the region, their parents."""
     from dpops.learning import Design
 
+    if isinstance(region, Keys):
+        return Design(parents=np.array(region.parents), neighbours=np.zeros((0, 2), np.int64))
     number = {cell_text(cell): position for position, cell in enumerate(region)}
     pairs = [
         (position, number[near])

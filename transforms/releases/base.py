@@ -105,7 +105,7 @@ class Asked:
 
     spec_id: str
     value: Value
-    region: tuple[int, ...] | None
+    region: Sequence[int] | None
     statistics: tuple[RequestedStatistic, ...]
     allocation: Allocation
     cap: ContributionBound | None

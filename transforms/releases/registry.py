@@ -53,6 +53,7 @@ KINDS = {
         "transforms.releases.live.release:LiveRelease",
         learned=True,
     ),
+    "counts": Kind("transforms.releases.periods.counts:CountRelease", worded="levels"),
 }
 
 

@@ -1,7 +1,7 @@
 """Rows of the result table as Beam has them: with their slot's end as event time, and as NamedTuples with a schema."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
 
     That instant is the greatest of a window that ends with the slot, as Beam has it: a window of the slot, of its hour
     or of its day holds the row. schema: rows are NamedTuples of these columns; None: they are dicts.
+    columns: of the table, by the names that the schema has for them where they are others.
     may_be_late: else a row has the time of the element that it is made of, where that is later. An engine would take
     an earlier one for late.
     """
@@ -29,6 +30,7 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     shape: Shape
     schema: pa.Schema | None
     may_be_late: bool
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[Any]:
         kind = dict[str, Any] if self.schema is None else row_type_of(self.schema)
@@ -37,12 +39,11 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     def _rows(self, slot: SlotEstimates, kind: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         for row in rows_of(slot, self.shape):
             end = Timestamp.from_rfc3339(row["slot_end"]).predecessor()
-            typed = row if self.schema is None else _typed(row, kind, self.schema)
+            typed = row if self.schema is None else self._typed(row, kind, self.schema)
             yield TimestampedValue(typed, end if self.may_be_late else max(end, time))
 
-
-def _typed(row: Row, kind: Any, schema: pa.Schema) -> Any:
-    return kind.user_type(*(_beam_value(row.get(name)) for name in schema.names))
+    def _typed(self, row: Row, kind: Any, schema: pa.Schema) -> Any:
+        return kind.user_type(*(_beam_value(row.get(self.columns.get(name, name))) for name in schema.names))
 
 
 def row_type_of(schema: pa.Schema) -> RowTypeConstraint:

@@ -143,6 +143,12 @@ def _batches(
         yield raw_batch(dict(zip(fields, arrays, strict=True)), {})
 
 
+def value_in(element: Any, name: str) -> Any:
+    """Finds what an element holds by a name, as `ReadElements` does; None where it holds nothing."""
+    row = _mapping(element)
+    return None if row is None else next(iter(_values([row], name)))
+
+
 def _values(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
     """Yields what each row holds by this name or, where it has none such, where the dots of the name lead."""
     if "." not in name:

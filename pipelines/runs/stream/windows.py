@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PCollection
 
-from pipelines.build import PANE_S, HexagonOutputs, Source, observe, publish, road
+from pipelines.build import PANE_S, HexagonOutputs, ObservedOutputs, Source, observe, publish, road
 from pipelines.job import Job
 from transforms import counters
 from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
@@ -44,12 +44,22 @@ def stream(
     savepoint with slots, cells and values of another one, or with vehicles that would be counted twice under our key.
     """
     beats = p | f"heartbeat of {identity}" >> heartbeat
-    for of, estimates in released(p | "read" >> source, beats, heartbeat.start_s, job, later):
+    observed = observed_in(p | "read" >> source, job, later)
+    for of, estimates in released(observed.events, beats, heartbeat.start_s, job, later):
         publish(estimates, job.outputs, of)
 
 
+def observed_in(read: DoOutputsTuple, job: Job, later: Later | None = None, pane_s: int = PANE_S) -> ObservedOutputs:
+    """Observes what a source read. pane_s: see `released`.
+
+    Where counts are secret a report's own minute decides whether it is late, without what its vehicle sent else.
+    """
+    length_s = job.slot_s if job.release.keeps_late else pane_s
+    return observe(read, job, pane_s, RefuseLate(length_s, later.more_s if later else 0))
+
+
 def released(
-    read: DoOutputsTuple,
+    events: PCollection[PackedEvents],
     beats: PCollection[KeyedTally],
     start_s: int,
     job: Job,
@@ -58,13 +68,9 @@ def released(
 ) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
     """Yields the estimates of slots, and of whole periods where the stream ends them, each with its sinks' prefix.
 
-    read: main: RawBatch; refused: Refused. start_s: of the first slot. pane_s: length of the panes that a slot is
+    start_s: of the first slot. pane_s: length of the panes that a slot is
     counted in, in seconds; what comes when its pane is over waits for the end of its slot, or is lost to it.
     """
-    # Where counts are secret a report's own minute decides, without what its vehicle sent else.
-    length_s = job.slot_s if job.release.keeps_late else pane_s
-    lateness = RefuseLate(length_s, later.more_s if later else 0)
-    events = observe(read, job, pane_s, lateness).events  # PackedEvents
     windows = InWindows(beats, start_s, pane_s)
     drawing = "by hexagon" if job.release.keeps_late else "live"
     yield "", road(windows.tallies(events, job), job, windows, drawing)

@@ -48,7 +48,7 @@ def test_the_reasons_are_public_and_fixed():
     assert REASONS == (
         "missing-vehicle", "bad-vehicle", "missing-time", "no-offset", "clock-change", "bad-time",
         "implausible-time", "outside-range", "outside-service", "missing-position", "bad-position", "latitude-range",
-        "longitude-range", "zero-position", "outside-bbox", "missing-speed", "bad-speed",
+        "longitude-range", "zero-position", "outside-bbox", "missing-speed", "bad-speed", "missing-key", "unknown-key",
     )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def test_each_fault_has_its_reason(field, value, reason):
 
 
 def test_every_reason_is_in_a_test():
-    elsewhere = {"outside-service", "zero-position", "outside-bbox", "clock-change"}
+    elsewhere = {"outside-service", "zero-position", "outside-bbox", "clock-change", "missing-key", "unknown-key"}
     assert {reason for _, _, reason in GOLDEN} | elsewhere == set(REASONS)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transforms.places.hierarchy import parent_text
+from transforms.places.hierarchy import parent_texts
 from transforms.releases.periods.products import Product, grouping, product_of
 
 CELLS = [0x8742D9D6BFFFFFF, 0x8742D9D69FFFFFF, 0x8742D999AFFFFFF]
@@ -30,7 +30,7 @@ def test_half_hours_make_hours_and_a_week_has_a_row_for_each_day() -> None:
     starts = [f"2022-01-0{day}T08:{minute}:00+05:30" for day in (3, 4) for minute in ("00", "30")]
     hours = grouping(Product("parent-hour"), PARENTS, CELLS, starts)
     assert hours.spans == [(0, 1), (2, 3)]
-    assert hours.places == [parent_text(CELLS[0]), parent_text(CELLS[2])]
+    assert hours.places == [parent_texts(CELLS)[0], parent_texts(CELLS)[2]]
     assert grouping(Product("cell-day"), PARENTS, CELLS, starts).spans == [(0, 1), (2, 3)]
 
 

@@ -17,7 +17,7 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import Grid, Int64s
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.order import by_both, packed_keys, places
-from transforms.places.hexagons import cell_texts
+from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
 from transforms.releases.hats.digest import digest_of
@@ -91,7 +91,7 @@ def _sealed(
         for slot_s, its, debit, digest in columns
     ]
     claimed = [claims_of(unit) for unit in sealed]
-    check_claims(claimed, most_claimed(claimed, group.rows))
+    check_claims(claimed, most_claimed(claimed, group.rows, policy.region))
     return zip(sealed, exposures, strict=True)
 
 
@@ -192,7 +192,7 @@ def _slot_drawn(
     """Puts a slot's draws together. occupied: its HATs. some: those with users, of which `by_statistic` tells."""
     published = _rows_to_publish(occupied.cell, slot.shard, policy)
     places = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
-    names = cell_texts(published)
+    names = texts_of(policy.region, published)
     released = [
         _published(names, places, stat, drawn) for stat, drawn in zip(policy.statistics, by_statistic, strict=True)
     ]

@@ -1,10 +1,14 @@
 """Recorded slots -> estimates: what the ledger returned, read with its plans; post-processing of nothing else."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
+from dpops.claims import ZERO
 from dpops.estimate import Estimates
 from dpops.mechanisms import stored_estimates
+from dpops.statistics import VALUE, named
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import HatColumns, SlotEstimates
 
@@ -14,19 +18,23 @@ MISS = 0.05
 _NO_FACTS: Mapping[str, int] = {}
 
 
-def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str]) -> SlotEstimates:
-    """Reads the estimates of one slot by cell and statistic, from its units. statistics: all of the specification's."""
+def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fraction = ZERO) -> SlotEstimates:
+    """Reads the estimates of one slot by cell and statistic, from its units. statistics: all of the specification's.
+    lower: where its values begin."""
     everything = [release for unit in units for release in unit.released]
     spent = [said for unit in units for said in [str(unit.spent)] * len(unit.released)]
     order = _order(everything)
     released = [everything[place] for place in order]
     vehicles, reports = counts_of([release.plan for release in released])
+    estimates = _estimates(released)
+    if lower:
+        estimates = _moved(estimates, [release.statistic for release in released], float(lower))
     hats = HatColumns(
         cell=[release.cell for release in released],
         statistic=[release.statistic for release in released],
         mechanism=[release.mechanism for release in released],
         epsilon_slot=[spent[place] for place in order],
-        estimates=_estimates(released),
+        estimates=estimates,
         vehicles=vehicles,
         reports=reports,
     )
@@ -41,6 +49,15 @@ def _order(released: Sequence[Released]) -> list[int]:
     alike = len({*lengths}) == len({*statistics}) == 1
     keys: Sequence[Any] = cells if alike else list(zip(lengths, cells, statistics, strict=True))
     return sorted(range(len(cells)), key=keys.__getitem__)
+
+
+def _moved(estimates: Estimates, statistics: Sequence[str], lower: float) -> Estimates:
+    """Adds where values begin to all numbers that are values: not to squares of differences. statistics: of each."""
+    numbers = estimates.numbers.copy()
+    for hat, name in enumerate(statistics):
+        outputs = [output for output in named(name).outputs if not output.is_list]
+        numbers[[place for place, output in enumerate(outputs) if output.unit == VALUE], :, hat] += lower
+    return replace(estimates, numbers=numbers)
 
 
 def counts_of(plans: Sequence[Mapping[str, Any] | None]) -> tuple[list[int | None], list[int | None]]:

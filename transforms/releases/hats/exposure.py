@@ -11,7 +11,7 @@ from dpops.claims import ZERO, Claim
 from dpops.types import Int64s
 from transforms.ledger.claims import ClaimedUnit
 from transforms.order import places
-from transforms.places.hexagons import cell_texts
+from transforms.places.hierarchy import texts_of
 from transforms.wire import Exposure, Tally
 
 
@@ -33,10 +33,10 @@ def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fra
     return _dearest(_added_up(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
 
 
-def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
+def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:
     """Finds what the plans of a vehicle's HATs claim together at most, whatever was counted before.
 
-    units: of one plan and release shard, by slot. rows: theirs, by slot and cell.
+    units: of one plan and release shard, by slot. rows: theirs, by slot and cell. region: names its cells.
     """
     kept = rows.kept > 0
     slot_of, cell_of = rows.slot_s[kept], rows.cell[kept]
@@ -46,7 +46,7 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally) -> Fraction:
     kind_of: list[int] = []
     for claimed in units:
         numbers = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
-        texts = cell_texts(cell[slot_s == claimed.unit.slot_s])
+        texts = texts_of(region, cell[slot_s == claimed.unit.slot_s])
         kind_of += [numbers[claimed.kind[text]] for text in texts]
     kind = np.repeat(np.array(kind_of, np.int64), np.diff(first, append=cell_of.size))
     prices = [Accountant().compose(claims).pure for claims in kinds]

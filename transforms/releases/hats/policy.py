@@ -1,6 +1,6 @@
 """How HATs are released: the public facts of a slot, and what a specification says of statistics, epsilon and cells."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -26,7 +26,7 @@ class Policy:
     statistics: tuple[RequestedStatistic, ...]
     allocation: Allocation
     release_shards: int
-    region: tuple[int, ...] | None
+    region: Sequence[int] | None
     digest_key: bytes = field(repr=False)
     plain_digests: bool = False
 

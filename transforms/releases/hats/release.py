@@ -105,10 +105,10 @@ class _Plain:
     """Reads a slot by its own plans alone."""
 
     def __init__(self, policy: Policy) -> None:
-        self._names = policy.names
+        self._names, self._lower = policy.names, policy.value.lower
 
     def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        yield estimates_of(all_of(HatUnit, recorded.units), self._names)
+        yield estimates_of(all_of(HatUnit, recorded.units), self._names, self._lower)
 
     def keep(self) -> None:
         """Keeps nothing: nothing is learned."""

@@ -22,7 +22,7 @@ from dpops.learning.interval import STATUS_NAMES, rounded
 from dpops.learning.learner import Field, Learned
 from dpops.levels import centres_of
 from dpops.types import Int64s
-from transforms.places.hierarchy import parent_text
+from transforms.places.hierarchy import parent_texts
 from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
@@ -50,7 +50,7 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
     learned = learned_from(entries, policy)
     last = numbers_of(entries[-1].unit)
     own = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
-    return centres_of(own.values, MARGIN_KMH, policy.value.grid.upper - MARGIN_KMH)
+    return centres_of(own.values, MARGIN_KMH, policy.value.standard.upper - MARGIN_KMH)
 
 
 def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
@@ -89,8 +89,8 @@ def day_estimates(
     taught: see `taught_of`.
     """
     belief = models.estimate(days_back)
-    shown = with_coarser(models, belief, float(policy.value.grid.upper))
-    parents = np.array([parent_text(cell) for cell in policy.region])
+    shown = with_coarser(models, belief, float(policy.value.standard.upper))
+    parents = np.array(parent_texts(policy.region))
     whose = np.array(SOURCES)[shown.source]
     return _hat_estimates(shown.estimates)._replace(
         parent=np.where(whose == "parent", parents[:, None], whose),
@@ -113,7 +113,7 @@ def product_estimates(
     if taught.places is not None and taught.places.sums.days and policy.places is not None:
         places = learned_places(taught.places, models, policy.places, policy.fleet, policy.kind)
     if taught.classes is not None and taught.classes.sums.days and policy.classes is not None:
-        edges = edges_in_units(policy.classes.edges, policy.value.grid)
+        edges = edges_in_units(policy.classes.edges, policy.value.standard)
         classes = learned_classes(taught.classes, models, edges, policy.fleet, policy.kind)
     for product in policy.products:
         if product.is_of_places:
@@ -124,7 +124,7 @@ def product_estimates(
         groups = coarser(models, belief, grouped.groups)
         estimates = hat_estimates(groups, policy, forecast=forecast)
         if product.has_distributions and taught.classes is not None:
-            spread = None if classes is None else distributions(classes, groups, float(policy.value.grid.upper))
+            spread = None if classes is None else distributions(classes, groups, float(policy.value.standard.upper))
             estimates = estimates._replace(notes=notes_of(spread, estimates.status))
         shown.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
     return tuple(shown)
@@ -149,7 +149,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
 
 def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
     """Estimates HATs as published; no value where the account knows too little of the city."""
-    return _hat_estimates(published(belief, float(policy.value.grid.upper), forecast=forecast))
+    return _hat_estimates(published(belief, float(policy.value.standard.upper), forecast=forecast))
 
 
 def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:

@@ -68,7 +68,7 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> 
     models, pieces = learned_from(entries, policy), _pieces(policy)
     taught = taught_by(entries, policy)
     result = learned_places(taught, models, pieces, policy.fleet, policy.kind) if taught.sums.days else None
-    return differences_of(None if result is None else result.differences, models, pieces, policy.value.grid)
+    return differences_of(None if result is None else result.differences, models, pieces, policy.value.standard)
 
 
 def differences_of(learned: Float64s | None, models: Learned, pieces: Pieces, grid: Grid) -> Differences:

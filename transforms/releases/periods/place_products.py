@@ -13,7 +13,7 @@ from dpops.learning.learner import Field
 from dpops.learning.place_vehicles import AT_LEAST
 from dpops.spread import USUAL
 from dpops.types import Float64s, Int64s
-from transforms.places.hexagons import cell_texts
+from transforms.places.hierarchy import texts_of
 from transforms.records import SlotEstimates
 from transforms.releases.periods.learned_places import LearnedPlaces
 from transforms.releases.periods.products import Product, ProductGroups, slot_groups
@@ -34,7 +34,7 @@ def place_product(
     if policy.places is None:
         raise ValueError("the policy has no places")
     named, of_slot, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
-    bound, cell = float(policy.value.grid.upper), named.cell
+    bound, cell = float(policy.value.standard.upper), named.cell
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
     of_cells = coarser(models, belief, groups)
     shown = published(of_cells, bound)
@@ -48,7 +48,7 @@ def place_product(
         variances = _variances(places, of_cells, cell, is_of_day=product.name == "place-day")
         shown = _taken(shown, cell)
     result = _estimates(values, variances, places, shown, bound)
-    cells = np.array(cell_texts(np.array(policy.region)))[cell]
+    cells = np.array(texts_of(policy.region))[cell]
     whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
     beside = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
     result = result._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))

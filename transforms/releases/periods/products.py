@@ -88,16 +88,16 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
     parents: int64 (cells,), the number of each cell's parent, from 0. starts: of the period's slots, as local text.
     """
     from dpops.learning import Groups
-    from transforms.places.hexagons import cell_text
-    from transforms.places.hierarchy import CITY, parent_text
+    from transforms.places.hierarchy import CITY, parent_texts, texts_of
 
     of_slot, spans = slot_groups(product, starts)
     if product.name == "city-hour":
         return ProductGroups(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
     if product.name == "parent-hour":
-        first = [cells[int(np.argmax(parents == parent))] for parent in range(int(parents.max()) + 1)]
-        return ProductGroups(Groups(cells=parents, slots=of_slot), [parent_text(cell) for cell in first], spans)
-    return ProductGroups(Groups(cells=np.arange(len(cells)), slots=of_slot), [cell_text(cell) for cell in cells], spans)
+        names = parent_texts(cells)
+        first = [names[int(np.argmax(parents == parent))] for parent in range(int(parents.max()) + 1)]
+        return ProductGroups(Groups(cells=parents, slots=of_slot), first, spans)
+    return ProductGroups(Groups(cells=np.arange(len(cells)), slots=of_slot), texts_of(cells), spans)
 
 
 def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:

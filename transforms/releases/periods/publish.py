@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from dpops.estimate import Estimates
 from dpops.types import Float64s
-from transforms.places.hexagons import cell_text
+from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import VECTOR
 from transforms.records import HatColumns, SlotEstimates
 from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.slots import SlotFacts
+from transforms.value import Value
 
 _BESIDE = ("parent_value", "parent_lower95", "parent_upper95")
 _TRAFFIC = ("traffic_lower95", "traffic_upper95")
@@ -37,7 +38,7 @@ class HatEstimates(NamedTuple):
     traffic: tuple[Float64s, Float64s] | None = None
     leans: Float64s | None = None
     parent: NDArray[np.str_] | None = None
-    beside: tuple[Float64s, Float64s, Float64s] | None = None
+    beside: tuple[Float64s, ...] | None = None
     products: tuple[SlotEstimates, ...] = ()
     notes: Mapping[str, NDArray[Any]] | None = None
 
@@ -47,6 +48,24 @@ class HatEstimates(NamedTuple):
         value, lower, upper, sd = (column[:, [number]] for column in self[:4])
         traffic = None if self.traffic is None else (self.traffic[0][:, [number]], self.traffic[1][:, [number]])
         return HatEstimates(value, lower, upper, sd, self.status[:, [number]], traffic, leans)
+
+    def shown(self, value: Value) -> "HatEstimates":
+        """Converts from the standard scale."""
+        if value.scale == 1 and not value.lower:
+            return self
+        notes = {
+            name: value.shown(column) if column.dtype.kind == "f" else column
+            for name, column in (self.notes or {}).items()
+        }
+        return self._replace(
+            value=value.shown(self.value),
+            lower95=value.shown(self.lower95),
+            upper95=value.shown(self.upper95),
+            sd=value.width(self.sd),
+            traffic=None if self.traffic is None else (value.shown(self.traffic[0]), value.shown(self.traffic[1])),
+            beside=None if self.beside is None else tuple(map(value.shown, self.beside)),
+            notes=notes,
+        )
 
 
 class Behind(NamedTuple):
@@ -60,7 +79,7 @@ class Behind(NamedTuple):
 
 def estimates_of_slot(estimates: HatEstimates, slot: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
     """Makes one estimate for every cell of the region, by cell. slot: its index in the period."""
-    places = [cell_text(cell) for cell in policy.region]
+    places, estimates = texts_of(policy.region), estimates.shown(policy.value)
     hats = _columns(estimates, [slot], places, _notes(estimates, [slot]), policy.on(facts.period))
     return SlotEstimates(policy.spec_id, facts.start, facts.end, policy.value.unit, ("mean",), hats)
 
@@ -78,6 +97,7 @@ def estimates_of_product(
     behind: of a product of places. In the column of cells stands the place then, as in that of places: whoever draws or
     joins rows knows the first one.
     """
+    estimates = estimates.shown(policy.value)
     names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}
     named: dict[str, list[Any]] = {"product": [product] * len(names) * len(spans)}
     said = _notes(estimates, list(spans))

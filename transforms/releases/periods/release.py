@@ -1,7 +1,7 @@
 """The release of whole periods by `levels`: stage by stage, each around what is recorded before it."""
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -10,10 +10,11 @@ from typing import Self
 from dpops.levels import is_too_few
 from dpops.noise import Noise
 from dpops.statistics import Column
+from dpops.types import Int64s
 from transforms.failpoints import failpoint
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.recorded.stage_plan import numbers_of
-from transforms.recorded.units import Debit, StageUnit, UnitKey, all_of
+from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Asked, Before, DrawnUnit, Estimator, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
@@ -71,6 +72,11 @@ class PeriodRelease(VectorRelease):
             claims[period], is_first = [Debit(UnitKey(policy.spec_id, plan[0], 0), cost)], False
         return claims
 
+    @staticmethod
+    def centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
+        """Finds the values around which a stage looks, from what is recorded."""
+        return learned_centres(entries, policy, hours)
+
     @property
     def columns(self) -> tuple[Column, ...]:
         return self.policy.columns
@@ -87,7 +93,7 @@ class PeriodRelease(VectorRelease):
         slots = self.slots[first_s].plan
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
         entries = before.stages(self.policy.spec_id)
-        laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, learned_centres)
+        laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, self.centres)
         sums = add_up(tallies(), self.policy, slots, laid)
         failpoint("before-noise")
         unit = seal_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)

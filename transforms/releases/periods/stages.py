@@ -68,7 +68,7 @@ class LevelsPolicy:
     delta: Fraction | None
     first: tuple[Stage, ...]
     later: tuple[Stage, ...]
-    region: tuple[int, ...]
+    region: Sequence[int]
     value: Value
     fleet: Fleet
     digest_key: bytes = field(repr=False)
@@ -149,7 +149,7 @@ def laid_stage(
     if stage.classes:
         hats = hats_of_classes(hats, len(stage.classes) + 1)
         centres = np.zeros((hats.cells, hats.slots), np.int64)
-    return stage.on(hats, centres, policy.value.grid.step, rests_on, differences)
+    return stage.on(hats, centres, policy.value.standard.step, rests_on, differences)
 
 
 def first_centres(cells: int, slots: int) -> Int64s:

@@ -75,11 +75,11 @@ def state_after(released: StateSource) -> State:
 
 def _new(released: StateSource) -> State:
     policy = released.policy
-    return _begun(tuple(policy.region), facts_of(policy.fleet), released.least_recent)
+    return _begun(policy.region, facts_of(policy.fleet), released.least_recent)
 
 
 @lru_cache(maxsize=2)  # in which order a city is solved is found once for all its fits
-def _begun(region: tuple[int, ...], facts: Facts, least_recent: int | None) -> State:
+def _begun(region: Sequence[int], facts: Facts, least_recent: int | None) -> State:
     return State.new(design_of(region), facts, least_recent)
 
 

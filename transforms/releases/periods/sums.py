@@ -4,14 +4,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-import h3
 import numpy as np
 import pyarrow as pa
 
 from dpops.levels import CLASS, PLACE, Level, ReleasedLevel, ReleasedStage
 from dpops.levels.stages import CENTRE_STEP_KMH
-from transforms.places.hexagons import cell_text
-from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT
+from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT, parent_texts, texts_of
 from transforms.public import Fact
 from transforms.recorded.units import StageUnit
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
@@ -79,20 +77,18 @@ def _places(level: Level, policy: LevelsPolicy) -> Sequence[str]:
     region = policy.region
     if level.name == CLASS:
         classes = len(level.cell_group) // len(region)
-        return [cell_text(cell) for cell in region for _ in range(classes)]
+        return [name for name in texts_of(region) for _ in range(classes)]
     coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
-    first = [cell_text(region[level.cell_group.index(group)]) for group in range(max(level.cell_group) + 1)]
-    if level.name in coarser:
-        resolution = h3.get_resolution(first[0]) - coarser[level.name]
-        return [h3.cell_to_parent(cell, max(resolution, 0)) for cell in first]
-    return [CITY] if level.name in ("city", "hour", "part") else first
+    first = [level.cell_group.index(group) for group in range(max(level.cell_group) + 1)]
+    names = parent_texts(region, coarser[level.name]) if level.name in coarser else texts_of(region)
+    return [CITY] if level.name in ("city", "hour", "part") else [names[place] for place in first]
 
 
 def _kinds(level: Level, policy: LevelsPolicy) -> list[str]:
     """Names the level; of speed classes also which one, in km/h, for one cell's after another."""
     if level.name != CLASS or policy.classes is None:
         return [level.name]
-    grid = policy.value.grid
+    grid = policy.value.standard
     edges = [f"{float(edge * grid.step):g}" for edge in (0, *policy.classes.edges, grid.upper_steps)]
     return [f"{level.name} {low} to {high}" for low, high in pairwise(edges)]
 

@@ -1,0 +1,361 @@
+"""Private statistics of any value by any public key: PTransforms for pipelines whose rows are no vehicle positions."""
+
+import secrets
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
+
+from dpops.statistics import COUNT
+from pipelines.account import location
+from pipelines.errors import UsageError
+from pipelines.specification import AccountTerms, load
+from pipelines.specification.checks import account_of
+from pipelines.specification.document import read_account
+from transforms.places.keys import BETWEEN
+from transforms.records import Refused
+from transforms.sinks.rows import SCHEMA, Shape, schema_of
+from transforms.sinks.typed_rows import ToRows
+from transforms.sources.elements import value_in
+from transforms.time.calendar import Timetable
+
+Extractor = str | Callable[[Any], Any]
+"""The name of an element's field, or a function of the element. What raises an error counts as missing."""
+Total = float | tuple[float, float]
+"""An epsilon, or an epsilon and a delta."""
+
+_DAY_S, _SPREAD_MS = 86_400, 82_800_000
+_COLUMNS = {"key": "cell", "window_start": "slot_start_at", "window_end": "slot_end_at"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserAccount:
+    """The budget of some users, and where its ledger is. It is opened once, by `open`.
+
+    ledger, key: as `hatstream release` takes them. unit: what is protected: all that a user does in a "day", or in a
+    "week", of `timezone`. hides: "presence", that a user did anything at all; or "values": then who, when, how often
+    and under which keys is public. limit: the most that may be spent on a user in a unit, by all pipelines together.
+    """
+
+    limit: Total
+    ledger: str | None = field(default=None, repr=False)  # may hold a password
+    key: str | Path | None = None
+    name: str = "users"
+    unit: Literal["day", "week"] = "day"
+    timezone: str = "UTC"
+    hides: Literal["presence", "values"] = "presence"
+
+    def open(self) -> "UserAccount":
+        """Makes the ledger and the secret key where they are missing. Raises AccountRefusal where they do not fit."""
+        location.open_account(self.location, self.terms)
+        return self
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """The table [account] of a specification."""
+        epsilon, *delta = self.limit if isinstance(self.limit, tuple) else (self.limit,)
+        return {
+            "name": self.name,
+            "unit": f"vehicle-{self.unit}",
+            "timezone": self.timezone,
+            "adjacency": {"presence": "add-remove", "values": "counts-public"}[self.hides],
+            "limit": {"epsilon": epsilon, "delta": delta[0]} if delta else epsilon,
+            **({"accounting": "gdp"} if delta else {}),
+        }
+
+    @property
+    def terms(self) -> AccountTerms:
+        """The account, checked. Raises SpecificationError."""
+        return account_of(read_account(self.table))
+
+    @property
+    def location(self) -> location.AccountLocation:
+        return location.find(self.ledger, None if self.key is None else Path(self.key))
+
+
+class WithRefused(NamedTuple):
+    """rows: of the result. refused: `Refused`, how many rows were left out and why: for the operator alone where
+    presence is hidden."""
+
+    rows: PCollection[Any]
+    refused: PCollection[Refused]
+
+
+@dataclass(kw_only=True)
+class PerKey(beam.PTransform[PCollection[Any], Any]):
+    """What the transforms have in common.
+
+    user, key: of an element; a user is protected, a key public. keys: all keys that are released, whatever the data
+    hold; or axes=(.., ..): all pairs of two lists, of which `key` gives one. account: see `UserAccount`; total: what
+    this transform spends of its limit on a user in each day or week. fleet: with hidden presence, how many users
+    there are on a day, roughly, or the table [fleet] of a specification: public, never counted.
+
+    The windows of the input are kept: `FixedWindows` that divide a day; without windows, days. An element's time is its
+    Beam timestamp, or what `time` gives. start, end: local dates, the first and the last that is released (end: start);
+    elements without a timestamp belong to start. Unbounded input needs `time`, and is as of `hatstream.Release`.
+
+    Output: a row for each key and window, in its window: a NamedTuple with a Beam schema. with_refused: the output is
+    `rows` and `refused`. All is recorded in the account's ledger before it goes on, once: a retry gives the same rows.
+    """
+
+    user: Extractor
+    key: Extractor
+    account: UserAccount
+    total: Total
+    start: str | None = None
+    end: str | None = None
+    keys: Sequence[Hashable] | None = None
+    axes: tuple[Sequence[Hashable], Sequence[Hashable]] | None = None
+    fleet: int | Mapping[str, Any] | None = None
+    time: Extractor | None = None
+    with_refused: bool = False
+    name: ClassVar[str]
+
+    def expand(self, elements: PCollection[Any]) -> Any:
+        from pipelines.runs.library import Release  # who opens an account needs no stream
+
+        windows = elements.windowing.windowfn
+        size_s = _size_of(windows)
+        spec, place = load(self.tables(size_s)), self.account.location
+        if self.time is None and not elements.is_bounded:
+            raise UsageError("an unbounded PCollection needs time=: its Beam timestamps decide what is late")
+        first_s = None if self.start is None else _midnight_s(spec.timetable, self.start)
+        _check_offset(windows, size_s, first_s or 0, spec.timetable.zone)
+        reports = elements | "reports" >> beam.ParDo(_Reports(self, first_s)).with_output_types(dict[str, Any])
+        end = self.end or (self.start if elements.is_bounded else None)
+        released = Release(spec, self.start, end, place.url, place.key).released(reports)
+        to_rows = ToRows(Shape(zone="UTC"), schema_by_key(self.name), elements.is_bounded, _COLUMNS)
+        rows = released.estimates | "rows" >> to_rows
+        into = FixedWindows(size_s, (first_s or 0) % size_s)
+        windowed = rows | "in windows" >> beam.WindowInto(into)
+        return WithRefused(windowed, released.refused) if self.with_refused else windowed
+
+    def tables(self, window_s: int) -> dict[str, Any]:
+        """Makes the specification, as the tables of its TOML: the same account, ledger and release as of one."""
+        presence = self.account.hides == "presence"
+        if isinstance(self.total, tuple) and not presence:
+            raise UsageError("total is an epsilon alone where the account hides values: its noise needs no delta")
+        epsilon, *delta = self.total if isinstance(self.total, tuple) else (self.total,)
+        outer, *inner = (self._all_keys(),) if self.axes is None else self.axes
+        places: dict[str, Any] = {"column": "key", "keys": [_text(key) for key in outer]}
+        if inner:
+            places |= {"within": "key_within", "keys_within": [_text(key) for key in inner[0]]}
+        fleet = {"vehicles": self.fleet} if isinstance(self.fleet, int) else dict(self.fleet or {})
+        return {
+            "name": f"{self.name} by key",
+            "account": self.account.table,
+            "slot": {"minutes": window_s // 60},
+            "places": places,
+            "value": self._value(),
+            "privacy": {"epsilon": epsilon, "per": "period", "scope": "period" if presence else "slot"}
+            | ({"delta": delta[0]} if delta else {}),
+            "statistic": [{"name": self.name} | self._options(presence=presence)],
+            "input": {"layout": "jsonl", "columns": {"vehicle": "user", "time": "time", "reading": "reading"}},
+        } | ({"fleet": fleet} if fleet else {})
+
+    def reading(self, element: Any) -> Any:
+        """Finds the value that is measured; 0 where nothing is."""
+        value = getattr(self, "value", None)
+        return 0 if value is None else taken(value, element)
+
+    def _all_keys(self) -> list[Hashable]:
+        if (self.keys is None) == (self.axes is None):
+            raise UsageError("name the public keys: keys=[..], or axes=([..], [..])")
+        if self.axes is None:
+            return list(self.keys or ())
+        return [(outer, inner) for outer in self.axes[0] for inner in self.axes[1]]
+
+    def _value(self) -> dict[str, Any]:
+        return {"name": "reading", "unit": "1", "lower": 0, "upper": 1}
+
+    def _options(self, *, presence: bool) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True)
+class _OfValues(PerKey):
+    value: Extractor
+    bounds: tuple[float, float]
+    unit: str = "1"
+    mechanism: str | None = None
+
+    def _value(self) -> dict[str, Any]:
+        lower, upper = self.bounds
+        return {"name": "reading", "unit": self.unit, "lower": lower, "upper": upper}
+
+    def _options(self, *, presence: bool) -> dict[str, Any]:
+        if presence:
+            raise UsageError(f"{type(self).__name__} needs an account of public counts: UserAccount(hides='values')")
+        return {} if self.mechanism is None else {"mechanism": self.mechanism}
+
+
+@dataclass(kw_only=True)
+class MeanPerKey(_OfValues):
+    """Elements -> (key, window_start, window_end, value, lower95, upper95, status): the mean of a value by public key.
+
+    value: of an element, in `unit`. bounds: public; what lies outside counts as the nearer of them. With hidden
+    presence windows of a day are one release, and each day rests on those before it (`levels`), a pipeline a day; else
+    mechanism: of docs/mechanisms.md. All else: see `PerKey`.
+
+    >>> from hatstream.testing import account
+    >>> rows = [{"bus": f"b{i % 40}", "route": "AB"[i % 2], "late": i % 5} for i in range(4_000)]
+    >>> with beam.Pipeline(runner="FnApiRunner") as p:
+    ...     _ = p | beam.Create(rows) | MeanPerKey(
+    ...         user="bus", key="route", keys=["A", "B"], value="late", bounds=(-5, 10), unit="min",
+    ...         start="2026-05-14", total=50, account=account(50, hides="values"),
+    ...     ) | beam.Map(lambda row: print(row.key, round(row.value), row.status))
+    A 2 ok
+    B 2 ok
+    """
+
+    name: ClassVar[str] = "mean"
+
+    def _options(self, *, presence: bool) -> dict[str, Any]:
+        if not presence:
+            return super()._options(presence=presence)
+        return {"mechanism": "levels", "target": "reports"}
+
+
+@dataclass(kw_only=True)
+class VariancePerKey(_OfValues):
+    """Elements -> rows as `MeanPerKey` has them, of the variance of a value. For accounts that hide values.
+
+    >>> from hatstream.testing import account
+    >>> VariancePerKey(
+    ...     user="bus", key="route", keys=["A"], value="late", bounds=(-5, 10), total=1, account=account(1)
+    ... ).tables(3_600)
+    Traceback (most recent call last):
+    pipelines.errors.UsageError: VariancePerKey needs an account of public counts: UserAccount(hides='values')
+    """
+
+    name: ClassVar[str] = "variance"
+
+
+@dataclass(kw_only=True)
+class QuantilesPerKey(_OfValues):
+    """Elements -> rows with p50, p85, mean, variance and cdf of a value. For accounts that hide values.
+
+    >>> schema_by_key("distribution").names[7:10]
+    ['p50', 'p50_lower95', 'p50_upper95']
+    """
+
+    name: ClassVar[str] = "distribution"
+
+
+@dataclass(kw_only=True)
+class CountPerKey(PerKey):
+    """Elements -> rows as `MeanPerKey` has them, of how many elements, or users, there are.
+
+    For accounts that hide presence; where counts are public they need no noise.
+
+    of: what is counted. bound: of one user in a day or week: its counts are scaled down where the root of the sum of
+    their squares, over all keys and windows, is more; the noise grows with it. Users that are in k keys and windows of
+    which only presence counts need the root of k. The interval is of the noise.
+
+    >>> from hatstream.testing import account
+    >>> rows = [{"bus": f"b{i}", "route": "AB"[i % 4 == 0]} for i in range(400)]
+    >>> with beam.Pipeline(runner="FnApiRunner") as p:
+    ...     _ = p | beam.Create(rows) | CountPerKey(
+    ...         user="bus", key="route", keys=["A", "B"], of="users", bound=1, start="2026-05-14",
+    ...         total=(50, 1e-6), account=account((50, 1e-6)),
+    ...     ) | beam.Map(lambda row: print(row.key, round(row.value, -1)))
+    A 300.0
+    B 100.0
+    """
+
+    of: Literal["elements", "users"] = "elements"
+    bound: int = 1
+    name: ClassVar[str] = COUNT.name
+
+    def _options(self, *, presence: bool) -> dict[str, Any]:
+        if not presence:
+            raise UsageError("counts are public on an account that hides values: count them as you like")
+        return {"of": {"elements": "reports", "users": "vehicles"}[self.of], "bound": self.bound}
+
+
+class _Reports(beam.DoFn):
+    """Elements -> reports, as `ReadElements` takes them.
+
+    Elements without a timestamp are spread over the first day, each at a time of its own: else those of a user under
+    one key would be copies of one report.
+    """
+
+    def __init__(self, of: PerKey, first_s: int | None) -> None:
+        self._of, self._first_s, self._next_ms = of, first_s, 0
+
+    def start_bundle(self) -> None:
+        self._next_ms = secrets.randbelow(_SPREAD_MS)
+
+    def process(self, element: Any, taken_at: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+        of = self._of
+        key = taken(of.key, element)
+        parts = key if of.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
+        names = ("key", "key_within")[: 1 if of.axes is None else 2]
+        yield {
+            "user": taken(of.user, element),
+            "time": self._time(taken_at) if of.time is None else taken(of.time, element),
+            **{name: None if part is None else _text(part) for name, part in zip_longest(names, parts[: len(names)])},
+            "reading": of.reading(element),
+        }
+
+    def _time(self, taken_at: Timestamp) -> Timestamp | None:
+        if taken_at > MIN_TIMESTAMP:
+            return taken_at
+        if self._first_s is None:
+            return None
+        self._next_ms = (self._next_ms + 1) % _SPREAD_MS
+        return Timestamp(self._first_s) + Duration(micros=1_000 * self._next_ms)
+
+
+def taken(extractor: Extractor, element: Any) -> Any:
+    """Takes a part of an element; None where it has none, or a caller's function fails."""
+    if isinstance(extractor, str):
+        return value_in(element, extractor)
+    try:
+        return extractor(element)
+    except Exception:  # noqa: BLE001 - it may hold data, so it is not shown: the row is refused, and counted
+        return None
+
+
+def schema_by_key(name: str) -> pa.Schema:
+    """Lists the columns of rows of a statistic, some of which the result table has by other names."""
+    times = [pa.field(column, pa.timestamp("us", "UTC"), nullable=False) for column in ("window_start", "window_end")]
+    whole = schema_of([name])
+    extras = [field for field in whole if field.name not in SCHEMA.names]
+    own = [whole.field(column) for column in ("value", "lower95", "upper95", "status")]
+    return pa.schema([pa.field("key", pa.string(), nullable=False), *times, *own, *extras])
+
+
+def _text(key: Hashable) -> str:
+    """Names a key as rows and ledgers have it."""
+    return BETWEEN.join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def _size_of(windows: WindowFn) -> int:
+    """Tells the length of windows in seconds. Raises UsageError for what are no slots of a day."""
+    if isinstance(windows, GlobalWindows):
+        return _DAY_S
+    size_s = windows.size.micros / 1e6 if isinstance(windows, FixedWindows) else 0.0
+    if size_s < 60 or size_s % 60 or _DAY_S % size_s:
+        raise UsageError("windows must be FixedWindows of whole minutes that divide a day, or none")
+    return int(size_s)
+
+
+def _check_offset(windows: WindowFn, size_s: int, first_s: int, zone: str) -> None:
+    if isinstance(windows, FixedWindows) and (windows.offset.micros // 1_000_000 - first_s) % size_s:
+        raise UsageError(f"windows must begin with those of {zone}: FixedWindows({size_s}, {first_s % size_s})")
+
+
+def _midnight_s(timetable: Timetable, day: str) -> int:
+    try:
+        return int(timetable.midnight(date.fromisoformat(day[:10])).timestamp())
+    except ValueError:
+        raise UsageError(f"start must be a date; it is {day!r}") from None

@@ -1,0 +1,249 @@
+"""Private statistics by any public key: the keys alone decide which rows there are; windows are kept; retries free."""
+
+import ast
+import random
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream as Clock
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+
+import hatstream
+from hatstream.testing import account
+from pipelines.specification import load
+from tests.hatstream.pipelines import append, kept_of
+
+DAY, MIDNIGHT_S = "2022-01-01", 1_640_995_200
+TOTAL = (8.0, 1e-6)
+MEANS = {"A": -2.0, "B": 1.0, "C": 6.0}
+
+
+def late(buses=90, hours=range(24), routes="ABC"):
+    """Buses that report how late they are, each on its route; in a stream of time."""
+    rng = random.Random(7)
+    return [
+        {"bus": f"b{bus}", "route": route, "at": MIDNIGHT_S + hour * 3_600 + 60 * minute + bus % 60, "late": value}
+        for bus in range(buses)
+        for route in [routes[bus % len(routes)]]
+        for hour in hours
+        for minute in (0, 20, 40)
+        for value in [MEANS[route] + rng.gauss(0, 1)]
+    ]
+
+
+def run(rows, transform, folder, pipe=lambda given: given):
+    """Runs a pipeline; returns rows as dicts, in order."""
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+        out = pipe(p | beam.Create(rows)) | transform
+        _ = out | beam.Map(plain) | beam.Map(lambda row: append(folder / "kept.jsonl", row))
+    return sorted(kept_of(folder), key=lambda row: (row["start"], row["key"]))
+
+
+def plain(row, window=beam.DoFn.WindowParam):
+    names = [name for name in row._fields if not name.startswith("window")]
+    row_of = {name: getattr(row, name) for name in names}
+    assert (window.start, window.end) == (row.window_start, row.window_end)
+    return row_of | {"start": int(row.window_start.micros // 1_000_000)}
+
+
+def mean(of, **changed):
+    defaults = {
+        "user": "bus",
+        "key": "route",
+        "value": "late",
+        "bounds": (-5, 10),
+        "unit": "min",
+        "keys": list("ABC"),
+        "time": lambda row: datetime.fromtimestamp(row["at"], UTC),
+        "start": DAY,
+        "total": TOTAL if of.hides == "presence" else 24.0,
+        "account": of,
+    }
+    return hatstream.MeanPerKey(**defaults | changed)
+
+
+def hourly(given):
+    stamped = given | beam.Map(lambda row: TimestampedValue(row, row["at"]))
+    return stamped | beam.WindowInto(FixedWindows(3_600))
+
+
+FLEET = {"vehicles": 90, "profile": {"hats": 24, "cells": 1, "parents": 1, "grandparents": 1, "hours": 24, "parts": 6}}
+
+
+@pytest.mark.parametrize("hides", ["presence", "values"])
+def test_means_of_keys_and_hours_are_near_the_true_ones(tmp_path, hides):
+    of = account(TOTAL if hides == "presence" else 24.0, hides=hides)
+    made = mean(of, time=None, fleet=FLEET if hides == "presence" else None)
+    rows = run(late(), made, tmp_path, hourly)
+    assert len(rows) == 3 * 24
+    assert [row["key"] for row in rows[:3]] == list("ABC")
+    error = sum(abs(row["value"] - MEANS[row["key"]]) for row in rows) / len(rows)
+    assert error < 1.0
+    held = sum(row["lower95"] <= MEANS[row["key"]] <= row["upper95"] for row in rows)
+    assert held > 0.8 * len(rows)
+    again = run([], mean(of, time=None, fleet=made.fleet), tmp_path, hourly) if hides == "presence" else rows
+    assert again == rows  # the ledger has them: no data, and nothing is spent
+
+
+def test_a_specification_of_the_same_tables_gives_the_same_numbers(tmp_path):
+    of = account(24.0, hides="values")
+    made, rows = mean(of), late(hours=range(3))
+    first = run(rows, made, tmp_path)
+    reports = [{"user": row["bus"], "time": row["at"], "key": row["route"], "reading": row["late"]} for row in rows]
+    tables = made.tables(86_400)
+    tables["input"] |= {"time_unit": "s"}
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+        release = hatstream.Release(load(made.tables(86_400)), DAY, DAY, ledger=of.ledger)
+        timed = [row | {"time": datetime.fromtimestamp(row["time"], UTC)} for row in reports]
+        _ = p | beam.Create(timed) | release | beam.Map(lambda row: append(tmp_path / "kept.jsonl", row))
+    assert {row["cell"]: row["value"] for row in kept_of(tmp_path)} == {row["key"]: row["value"] for row in first}
+
+
+def test_the_public_keys_alone_decide_which_rows_there_are(tmp_path):
+    of = account(TOTAL)
+    rows = run(late(routes="AB"), mean(of, keys=["A", "C", "Z"], fleet=90), tmp_path)
+    assert [row["key"] for row in rows] == ["A", "C", "Z"]
+
+
+def test_rows_that_name_no_key_are_refused_by_reason(tmp_path):
+    rows = [*late(hours=range(2)), {"bus": "x"}, {"bus": "b1", "route": "Q", "at": MIDNIGHT_S, "late": 1}, 7]
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+        out = p | beam.Create(rows) | mean(account(24.0, hides="values"), with_refused=True)
+        _ = out.refused | beam.Map(lambda letter: append(tmp_path / "kept.jsonl", letter._asdict()))
+    letters = {(letter["stage"], letter["reason"]): letter["rows"] for letter in kept_of(tmp_path)}
+    assert letters == {("parse", "unknown-key"): 1, ("parse", "missing-time"): 1, ("parse", "missing-vehicle"): 1}
+
+
+def test_pairs_of_two_lists_are_keys(tmp_path):
+    axes = (["A", "B"], [0, 1])
+    made = mean(
+        account(24.0, hides="values"),
+        keys=None,
+        axes=axes,
+        key=lambda row: (row["route"], row["at"] // 3_600 % 2),
+    )
+    rows = run(late(routes="AB"), made, tmp_path)
+    assert [row["key"] for row in rows] == ["A|0", "A|1", "B|0", "B|1"]
+    assert all(abs(row["value"] - MEANS[row["key"][0]]) < 1 for row in rows)
+
+
+def test_rows_without_a_timestamp_all_count(tmp_path):
+    rows = [{"bus": f"b{i % 9}", "route": "A", "late": 4 * (i // 450)} for i in range(900)]  # 50 zeros, 50 fours each
+    made = mean(account(10**6, hides="values"), time=None, keys=["A"], total=10**4)
+    (row,) = run(rows, made, tmp_path)
+    assert row["value"] == pytest.approx(2, abs=0.2)
+
+
+def test_values_beyond_their_bounds_count_as_these(tmp_path):
+    rows = [{"bus": f"b{i}", "route": "AB"[i % 2], "late": -1e9 if i % 2 else 1e300} for i in range(200)]
+    low, high = run(rows, mean(account(10**6, hides="values"), time=None, keys=["B", "A"], total=10**4), tmp_path)[::-1]
+    assert (low["value"], high["value"]) == (pytest.approx(-5, abs=0.1), pytest.approx(10, abs=0.1))
+
+
+def test_variances_and_quantiles_are_in_the_values_own_unit(tmp_path):
+    of = account(10**6, hides="values")
+    common = {
+        "user": "bus", "key": "route", "keys": ["A"], "value": "late", "bounds": (-5, 10), "start": DAY,
+        "total": 10**4, "account": of,
+    }  # fmt: skip
+    rows = [{"bus": f"b{i}", "route": "A", "late": -3 if i % 4 else 5} for i in range(400)]
+    (variance,) = run(rows, hatstream.VariancePerKey(**common), tmp_path)
+    assert variance["value"] == pytest.approx(8**2 * 3 / 16, abs=1)
+    (quantiles,) = run(rows, hatstream.QuantilesPerKey(**common), tmp_path)
+    assert quantiles["p50"] == pytest.approx(-3, abs=0.5)
+    assert quantiles["p85"] == pytest.approx(5, abs=0.5)
+    assert quantiles["mean"] == pytest.approx(-1, abs=0.5)
+    assert quantiles["variance"] == pytest.approx(12, abs=2)
+
+
+@pytest.mark.parametrize(("of", "bound", "told"), [("users", 1, 60), ("elements", 24, 60 * 24)])
+def test_counts_have_an_interval_of_their_noise(tmp_path, of, bound, told):
+    made = hatstream.CountPerKey(
+        user="bus", key="route", keys=["A", "B", "Z"], of=of, bound=bound, start=DAY, total=(40.0, 1e-6),
+        account=account((40.0, 1e-6)), time=lambda row: datetime.fromtimestamp(row["at"], UTC),
+    )  # fmt: skip
+    rows = run(late(buses=120, hours=range(8), routes="AB"), made, tmp_path)
+    assert [row["key"] for row in rows] == ["A", "B", "Z"]
+    for row, true in zip(rows, (told, told, 0), strict=True):
+        assert row["value"] == pytest.approx(true, abs=12 * bound)
+        assert row["lower95"] <= row["value"] <= row["upper95"]
+
+
+def test_counts_of_a_heavy_user_are_bounded_over_all_keys(tmp_path):
+    """A million elements of one user weigh as the bound says, however they are spread."""
+    rows = [{"bus": "one", "route": "ABC"[i % 3]} for i in range(9_000)]
+    made = hatstream.CountPerKey(
+        user="bus", key="route", keys=list("ABC"), bound=3, start=DAY, total=(200.0, 1e-6),
+        account=account((200.0, 1e-6)),
+    )  # fmt: skip
+    counts = [row["value"] for row in run(rows, made, tmp_path)]
+    assert sum(count * count for count in counts) ** 0.5 == pytest.approx(3, abs=2)
+
+
+def test_a_stream_releases_each_window_once_it_is_over(tmp_path):
+    clock = Clock().advance_watermark_to(MIDNIGHT_S)
+    for hour in range(3):
+        rows = late(hours=[hour])
+        clock = clock.add_elements([TimestampedValue(row, row["at"] + 1) for row in rows])
+        clock = clock.advance_watermark_to(MIDNIGHT_S + 3_600 * (hour + 1))
+    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    made = mean(account(24.0, hides="values"), start=f"{DAY}T00:00")
+    given = p | clock.advance_watermark_to_infinity() | beam.WindowInto(FixedWindows(3_600))
+    _ = given | made | beam.Map(plain) | beam.Map(lambda row: append(tmp_path / "kept.jsonl", row))
+    p.run().wait_until_finish()
+    rows = [row for row in kept_of(tmp_path) if row["value"] is not None]
+    assert {(row["start"] - MIDNIGHT_S) // 3_600 for row in rows} == {0, 1, 2}
+    assert len(rows) == 9
+
+
+def test_rows_make_a_data_frame(tmp_path):
+    pytest.importorskip("pandas")
+    from apache_beam.dataframe.convert import to_dataframe, to_pcollection
+
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+        rows = p | beam.Create(late()) | mean(account(24.0, hides="values"))
+        frame = to_dataframe(rows)
+        good = to_pcollection(frame[["key", "value"]])
+        _ = good | beam.Map(lambda row: append(tmp_path / "kept.jsonl", {"key": row.key, "value": row.value}))
+    assert {row["key"]: round(row["value"]) for row in kept_of(tmp_path)} == {"A": -2, "B": 1, "C": 6}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"keys": None}, "name the public keys"),
+        ({"keys": ["A", "A"]}, "each once"),
+        ({"bounds": (3, 3)}, "must be below"),
+        ({"total": (1.0, 1e-6)}, "an epsilon alone"),
+        ({"start": None}, "needs start"),
+        ({"start": "soon"}, "start must be a date"),
+    ],
+)
+def test_wrong_arguments_are_told_when_the_pipeline_is_built(changed, told):
+    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    with pytest.raises((hatstream.UsageError, hatstream.SpecificationError), match=told):
+        _ = p | beam.Create([{}]) | mean(account(24.0, hides="values"), **changed)
+
+
+@pytest.mark.parametrize("length_s", [7, 5_000, 3_600 * 7])
+def test_windows_that_are_no_slots_are_refused(length_s):
+    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    given = p | beam.Create([{}]) | beam.WindowInto(FixedWindows(length_s))
+    with pytest.raises(hatstream.UsageError, match="windows must be"):
+        _ = given | mean(account(24.0, hides="values"))
+
+
+def test_the_ten_lines_of_the_page_run_as_they_are(tmp_path):
+    page = (Path(__file__).parents[2] / "docs/per-key.md").read_text()
+    script = tmp_path / "first.py"
+    script.write_text(page.split("```python\n")[1].split("```")[0])
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    rows = [line.split() for line in done.stdout.splitlines() if line[:2] in ("A ", "B ", "C ")]
+    assert sorted(row[0] for row in rows) == ["A", "B", "C"]
+    assert sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(script.read_text()))) <= 10

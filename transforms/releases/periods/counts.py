@@ -1,0 +1,58 @@
+"""The release of counts by key and slot of a whole period: one look, which is read by itself."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from dpops.estimate import OK
+from dpops.statistics import COUNT
+from dpops.types import Int64s
+from transforms.ledger.ledger_account import LedgerAccount
+from transforms.recorded.units import StageEntry, StageUnit, all_of
+from transforms.records import RecordedSlot, SlotEstimates
+from transforms.releases.base import Estimator
+from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
+from transforms.releases.periods.release import PeriodRelease
+from transforms.releases.periods.stages import LevelsPolicy, first_centres, read_unit
+
+Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class CountRelease(PeriodRelease):
+    """Counts of a period, each with an interval of its noise; see `dpops.levels.count_check.counts_stage`."""
+
+    learns = False
+
+    @staticmethod
+    def centres(_entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
+        """Lays the stage around nothing that was learned: it is about no values."""
+        return first_centres(len(policy.region), len(hours))
+
+    def _is_last(self, unit: StageUnit, before: object) -> bool:  # noqa: ARG002 - there is one stage
+        return True
+
+    def estimator(self, _account: LedgerAccount) -> Estimator:
+        return _CountEstimator(self)
+
+
+class _CountEstimator(Estimator):
+    """Reads the counts of a period from its one stage."""
+
+    def __init__(self, release: CountRelease) -> None:
+        value = replace(release.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")
+        self._slots, self._policy = release.slots, replace(release.policy, value=value)
+
+    def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
+        (unit,), policy = all_of(StageUnit, recorded.units), self._policy
+        read = read_unit(unit, policy.region)
+        (level,), bound = read.levels, read.stage.least_norm
+        counts, sd = level.weights.reshape(len(policy.region), -1) * bound, level.weight_sd * bound
+        counts, lower, upper = np.maximum([counts, counts - Z95 * sd, counts + Z95 * sd], 0.0)  # no count is less
+        shown = HatEstimates(counts, lower, upper, np.full_like(counts, sd), np.full(counts.shape, OK))
+        for number, slot_s in enumerate(self._slots[unit.slot_s].plan):
+            slot = estimates_of_slot(shown, number, self._slots[slot_s], policy)
+            hats = replace(slot.hats, statistic=[COUNT.name] * len(slot.hats.cell))
+            yield slot._replace(statistics=(COUNT.name,), hats=hats)
