@@ -1,15 +1,26 @@
 """Worlds and the roads on which each is run: every case takes seconds at most."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+import hatstream
 from tests import city, levels_city
 from tests.city import DAYS
 from tests.noninterference import feeds, local
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
 from tests.noninterference.published import portal, site
-from tests.noninterference.roads import Job, a_file_a_vehicle, bounded_library, cluster, everything, reports
+from tests.noninterference.roads import (
+    KEYS,
+    ByKey,
+    Job,
+    a_file_a_vehicle,
+    bounded_library,
+    cluster,
+    everything,
+    reports,
+)
 from tests.noninterference.streams import Stream, UnboundedLibrary
 from tests.noninterference.world import Feed, History, Report, World, differences
 
@@ -39,6 +50,9 @@ CLASSES = (
     + '[[output]]\nproduct = "cell-day"\n'
 )
 REPORTED = DELTA.replace("vehicles = 50", "vehicles = 50\nprofile = { hats = 4, reports = 10 }")
+KEYED = re.sub(r"\[cells\]\n.*\n.*\n\[speed\]\n.*\n", "", GDP).replace(
+    'lat = "lat", lon = "lon", speed = "v"', 'delay = "v"'
+) + (f"[places]\ncolumn = 'lat'\nkeys = {KEYS}\n[value]\nname = 'delay'\nunit = 'min'\nlower = -5\nupper = 40\n")
 OTHERS = reports(60)
 DERIVED = SECRET.replace(', speed = "v"', "") + "derived_speed = { max_gap_s = 1800, max_kmh = 100 }\n"
 DISTRIBUTION = OPEN.replace('name = "mean"', 'name = "distribution"').replace('"array-average"', '"array-tree"')
@@ -63,6 +77,11 @@ STRANGE = [
     Report("", f"{DAYS[0]}T08:56:00+05:30", 21.17, 72.83, 10**400),
 ]
 """A vehicle whose rows are refused for many reasons; some of them are no vehicle's."""
+
+
+LATE = {"value": "v", "bounds": (-5, 40), "unit": "min"}
+LOST = [*bus()[1:], *(report._replace(lat=10.0) for report in bus(2))]
+"""A vehicle-day of which two rows name no public key."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +153,13 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "followed-public-counts": lambda: at_other_speeds(OPEN, site),
     "perturbed-and-fused": lambda: local_reports(),
     "fused-beside-a-stranger": lambda: with_and_without(local.SPEC, bus(1), local.fused_beside_a_stranger, reports(9)),
+    "keys": lambda: with_and_without(KEYED, LOST, Job(), [report for report in OTHERS if report.lat < 21.18]),
+    "means-by-key": lambda: with_and_without(KEYED, LOST, ByKey(hatstream.MeanPerKey, {**LATE, "fleet": 50})),
+    "counts-by-key": lambda: with_and_without(KEYED, LOST, ByKey(hatstream.CountPerKey, {"bound": 5})),
+    "users-by-key": lambda: with_and_without(KEYED, LOST, ByKey(hatstream.CountPerKey, {"of": "users", "bound": 1})),
+    "means-by-key-public-counts": lambda: at_other_speeds(OPEN, ByKey(hatstream.MeanPerKey, LATE)),
+    "variances-by-key": lambda: at_other_speeds(OPEN, ByKey(hatstream.VariancePerKey, LATE)),
+    "quantiles-by-key": lambda: at_other_speeds(OPEN, ByKey(hatstream.QuantilesPerKey, LATE)),
     "cluster": lambda: with_and_without(SECRET, bus(), cluster),
     "library": lambda: with_and_without(SECRET, STRANGE, bounded_library),
     "library-public-counts": lambda: at_other_speeds(OPEN, bounded_library),

@@ -1,7 +1,7 @@
 """The roads that a feed may take, each as a history of one town."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,14 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 import hatstream
+from pipelines.runs.per_key import PerKey
+from pipelines.specification import load
 from tests.city import DAYS, FORMATS
 from tests.noninterference import feeds
 from tests.noninterference.world import Feed, Report, Town
 from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
+
+KEYS = ["21.17", "21.19", "21.21", "nobody"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,38 @@ def by_library(p: beam.Pipeline, given: Any, town: Town, **span: str) -> None:
         town.show("error of the library", type(error).__name__)
         return
     town.show("rows of the library", "\n".join(sorted((town.folder / "rows.jsonl").read_text().splitlines())))
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """A statistic by key, in a library user's pipeline; the latitude stands for a key. options: of the transform."""
+
+    transform: type[PerKey]
+    options: Mapping[str, Any]
+
+    def __call__(self, town: Town, feed: Feed) -> None:
+        spec = load(town.folder / "spec.toml")
+        hides = "values" if spec.counts_are_public else "presence"
+        account = hatstream.UserAccount(
+            limit=(2.64, 1e-6) if hides == "presence" else 50.0,
+            ledger=str(town.folder / "ledger.sqlite"),
+            name=spec.account.name,
+            timezone=spec.account.timezone,
+            hides=hides,
+        )
+        made = self.transform(
+            user="bus", time="ts", key=lambda row: f"{row['lat']:.2f}", keys=KEYS, start=DAYS[0], account=account,
+            total=account.limit, with_refused=False, **self.options,
+        )  # fmt: skip
+        p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+        plain = p | beam.Create(list(map(element, feed))) | made | beam.Map(lambda row: repr(row))
+        _ = plain | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
+        try:
+            p.run().wait_until_finish()
+        except Exception as error:  # noqa: BLE001 - whatever ends it, that it ended is seen
+            town.show("error of the library", type(error).__name__)
+            return
+        town.show("rows by key", "\n".join(sorted((town.folder / "rows.jsonl").read_text().splitlines())))
 
 
 def element(report: Report) -> dict[str, Any]:
