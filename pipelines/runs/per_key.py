@@ -43,6 +43,9 @@ class UserAccount:
     ledger, key: as `hatstream release` takes them. unit: what is protected: all that a user does in a "day", or in a
     "week", of `timezone`. hides: "presence", that a user did anything at all; or "values": then who, when, how often
     and under which keys is public. limit: the most that may be spent on a user in a unit, by all pipelines together.
+
+    >>> UserAccount(limit=(2.64, 1e-6)).terms.adjacency
+    'add-remove'
     """
 
     limit: Total

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.noninterference import mutants, mutants_published
+from tests.noninterference import mutants, mutants_by_key, mutants_published
 from tests.noninterference.cases import CASES, PAST, SLOW
 from tests.noninterference.machine import Found
 from tests.noninterference.mutating import MUTANTS, Mutant, broken
@@ -10,7 +10,7 @@ from tests.noninterference.neighbours import heavy
 from tests.noninterference.sealed import SEALED
 from tests.noninterference.spans import Month
 
-REGISTERED = (mutants, mutants_published)
+REGISTERED = (mutants, mutants_by_key, mutants_published)
 ALL = {**CASES, **PAST, **SLOW, **SEALED, "neighbours": lambda: heavy("jsonl", 200), "machine": Found, "28-days": Month}
 QUICK = (
     "type-of-a-batch",
