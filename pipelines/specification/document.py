@@ -98,7 +98,7 @@ class SlotTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """H3 hexagons. Left out where [places] names a column of keys."""
+    """H3 hexagons, or [places] with a column."""
 
     resolution: Annotated[int, about("of H3, 0 to 15; an edge of 7 is about 1.4 km, of 8 about 0.5 km")]
     region: Annotated[
@@ -137,22 +137,13 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     prior: PriorTable | None = None
 
 
-class ValuePriorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is publicly believed of a value, as [speed.prior] says it of speeds; in its unit."""
-
-    mean: Annotated[Fraction, about("usual mean under a key in a slot")]
-    sd: Annotated[Fraction, about("standard deviation of single reports")]
-    between: Annotated[Fraction, about("share of the variance that lies between vehicles, 0 to 1")] = Fraction(0)
-
-
 class ValueTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """In place of [speed]: any bounded number that a report says. Its bounds are public, and never come from data."""
+    """In place of [speed]: any number that a report says. Its bounds are public, never from data."""
 
-    name: Annotated[str, about("of the value, and of its field in input.columns: delay")]
-    unit: Annotated[str, about("that rows say: min")]
+    name: Annotated[str, about("also of its field in input.columns")]
+    unit: Annotated[str, about("such as min")]
     lower: Annotated[Fraction, about("what is less counts as this")]
-    upper: Annotated[Fraction, about("what is more counts as this; each halving of upper - lower halves the noise")]
-    prior: ValuePriorTable | None = None
+    upper: Annotated[Fraction, about("what is more counts as this; half as wide bounds halve the noise")]
 
 
 class FirstDaysTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -59,7 +59,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     timetable = timetable_of(document)
     account = account_of(document.account)
     check_derived(document)
-    value, prior = value_of(document), prior_of(document)
+    value, prior = value_of(document), prior_of(document.speed)
     privacy = privacy_of(document.privacy, account)
     cells = cells_of(document, folder)
     levels = levels_of(document, privacy.allocation, cells.region, timetable)

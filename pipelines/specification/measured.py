@@ -37,14 +37,7 @@ def _grid_of(speed: SpeedTable) -> Grid:
     return Grid(step=speed.grid_kmh, upper_steps=int(steps))
 
 
-def prior_of(document: Document) -> Prior | None:
-    speed, value = document.speed, document.value
-    if value is not None and value.prior is not None:
-        width, prior, field = value.upper - value.lower, value.prior, "value.prior"
-        need(value.lower <= prior.mean <= value.upper, f"{field}.mean", "must lie within the bounds", prior.mean)
-        need(width / 1000 <= prior.sd <= width, f"{field}.sd", "must be 1/1000 to all of upper - lower", prior.sd)
-        need(0 <= prior.between <= 1, f"{field}.between", "must be between 0 and 1", prior.between)
-        return Prior(float(prior.mean - value.lower), float(prior.sd), float(prior.between))
+def prior_of(speed: SpeedTable | None) -> Prior | None:
     if speed is None or speed.prior is None:
         return None
     mean, sd, between = speed.prior.mean_kmh, speed.prior.sd_kmh, speed.prior.between

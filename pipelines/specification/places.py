@@ -27,8 +27,7 @@ HARDLY = 0.05
 class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """With mechanism levels under add-remove: a map of places that are smaller than cells, which fills day by day.
 
-    Places are H3 cells of a finer resolution, or those of a file. Or, in place of [cells] and with any mechanism: keys
-    that a column of the input names.
+    Places are H3 cells of a finer resolution, or those of a file. With any mechanism: keys of a column, without [cells].
     """
 
     resolution: Annotated[int | None, about("of H3, finer than cells.resolution: all such cells of the region")] = None
@@ -50,17 +49,10 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         ),
     ] = None
     share: Annotated[Fraction, about("of each period's total; hexagons and hours keep the rest")] = SHARE
-    column: Annotated[str | None, about("in place of [cells]: the input's column that names a report's key")] = None
-    keys: Annotated[
-        str | list[str] | None,
-        about(
-            "with column: all keys that are released, as a list or a file with one on each line. Public, not observed"
-        ),
-    ] = None
-    within: Annotated[
-        str | None, about("with column: a second column; keys are then all pairs of both, those of one first key alike")
-    ] = None
-    keys_within: Annotated[str | list[str] | None, about("with within: its keys")] = None
+    column: Annotated[str | None, about("of the input: names a report's key")] = None
+    keys: Annotated[str | list[str] | None, about("of column: all that are released, or their file. Public")] = None
+    within: Annotated[str | None, about("a second column: keys are all pairs")] = None
+    keys_within: Annotated[str | list[str] | None, about("its keys")] = None
 
 
 def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
