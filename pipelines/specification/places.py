@@ -27,7 +27,7 @@ HARDLY = 0.05
 class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """With mechanism levels under add-remove: a map of places that are smaller than cells, which fills day by day.
 
-    Places are H3 cells of a finer resolution, or those of a file. With any mechanism: keys of a column, without [cells].
+    Places are H3 cells of a finer resolution, or those of a file; or, without [cells], keys of a column.
     """
 
     resolution: Annotated[int | None, about("of H3, finer than cells.resolution: all such cells of the region")] = None
