@@ -4,7 +4,6 @@ python -m hatstream_lab.demo.stream_demo --minutes 3
 """
 
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -35,8 +34,8 @@ TOPIC = "positions"
 ZONE = "America/Regina"
 STARTING_S = 60
 """Fed longer by four times that, while Flink and the stream start and the first slot has not begun."""
-SHOWING_S = 60
-"""The most that is waited after the last slot's end until its release is seen."""
+SHOWING_S = 90
+"""The most that is waited after the last slot's end, or the stream's beginning, until its release is seen."""
 
 
 @click.command()
@@ -128,8 +127,8 @@ class _Show:
             first = datetime.fromisoformat(facts["from"])
             self._last = (first + timedelta(minutes=self._slots - 1)).isoformat()
             note(f"the stream runs; its first slot begins at {facts['from']}, and its release follows its end")
-            late_s = math.ceil((first - datetime.now(first.tzinfo)).total_seconds()) + 60 * self._slots + SHOWING_S
-            timer = threading.Timer(max(0, late_s), self._stop.set)
+            left_s = (first - datetime.now(first.tzinfo)).total_seconds() + 60 * self._slots
+            timer = threading.Timer(max(0, left_s) + SHOWING_S, self._stop.set)
             timer.daemon = True
             timer.start()
         elif "state" in facts:
@@ -141,10 +140,10 @@ class _Show:
 
     def _released(self, slot: str) -> str:
         """Says what files tell of a slot: they may be written a moment after it is recorded."""
-        stamp = slot[:16].replace(":", "")
+        stamp = f"{datetime.fromisoformat(slot):%Y%m%dT%H%M%S}"
         for _ in range(20):
             with suppress(InputError):
-                rows = read_results(str(self._output / f"hats-{stamp}*.parquet"))["hats"]
+                rows = read_results(str(self._output / f"hats-*-{stamp}*.parquet"))["hats"]
                 break
             time.sleep(0.25)
         else:
