@@ -2,6 +2,7 @@
 
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,26 @@ def test_what_is_missing_is_named(monkeypatch, tmp_path):
     assert len(maven.missing_tools()) == 2
     with pytest.raises(maven.MissingTool, match=r"a JDK 17 or newer .*Maven"):
         maven.class_path("kafka")
+
+
+def test_a_jar_that_is_not_the_one_that_was_tried_is_not_run(tmp_path):
+    jars = [tmp_path / name for name in ("a.jar", "b.jar")]
+    for jar in jars:
+        jar.write_bytes(jar.name.encode())
+    sums = "".join(f"{sha256(jar.name.encode()).hexdigest()}  {jar.name}\n" for jar in jars)
+    maven._check_jars(jars, sums)
+    with pytest.raises(RuntimeError, match=r"1 jars are not .* such as b\.jar"):
+        maven._check_jars(jars[:1], sums)
+    jars[0].write_bytes(b"other")
+    with pytest.raises(RuntimeError, match=r"1 jars are not .* such as a\.jar"):
+        maven._check_jars(jars, sums)
+
+
+@pytest.mark.parametrize("name", ["kafka", "flink"])
+def test_every_server_has_checksums_of_its_jars(name):
+    lines = (Path(maven.__file__).with_name(f"{name}-jars.sha256")).read_text().splitlines()
+    assert len(lines) > 40
+    assert all(len(line.split("  ")[0]) == 64 for line in lines)
 
 
 def test_an_old_jdk_counts_as_missing(monkeypatch, tmp_path):

@@ -39,7 +39,8 @@ def missing_tools() -> list[str]:
 def class_path(name: str) -> str:
     """Finds the class path of the server `name`, whose pom lies in this folder. Fetches 45 to 155 MB the first time.
 
-    Raises MissingTool, or RuntimeError with the end of Maven's own words.
+    Raises MissingTool, or RuntimeError with the end of Maven's own words, or for a jar that is not the one of
+    `<name>-jars.sha256`.
     """
     if missing := missing_tools():
         raise MissingTool("; ".join(missing))
@@ -49,11 +50,11 @@ def class_path(name: str) -> str:
     kept = folder / f"{name}-{sha256(pom.read_bytes()).hexdigest()[:12]}.classpath"
     with _alone(folder / ".lock"):
         if not (kept.exists() and all(map(os.path.exists, kept.read_text().split(os.pathsep)))):
-            _fetch(pom, folder, kept)
+            _fetch(pom, folder, kept, pom.with_name(f"{name}-jars.sha256").read_text())
     return kept.read_text()
 
 
-def _fetch(pom: Path, folder: Path, kept: Path) -> None:
+def _fetch(pom: Path, folder: Path, kept: Path, sums: str) -> None:
     part = kept.with_suffix(".part")
     command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}", _PLUGIN]
     done = subprocess.run(
@@ -61,7 +62,16 @@ def _fetch(pom: Path, folder: Path, kept: Path) -> None:
     )
     if done.returncode:
         raise RuntimeError(f"Maven could not fetch what {pom.name} names:\n{(done.stdout + done.stderr)[-2_000:]}")
+    _check_jars([Path(jar) for jar in part.read_text().strip().split(os.pathsep)], sums)
     part.replace(kept)
+
+
+def _check_jars(jars: Sequence[Path], sums: str) -> None:
+    """Raises RuntimeError unless the jars are those that were tried. sums: lines as sha256sum writes them."""
+    expected = {name: digest for digest, name in (line.split("  ") for line in sums.splitlines())}
+    found = {jar.name: sha256(jar.read_bytes()).hexdigest() for jar in jars}
+    if wrong := sorted({name for name, _ in found.items() ^ expected.items()}):
+        raise RuntimeError(f"{len(wrong)} jars are not those of our checksums, such as {wrong[0]}: none is run")
 
 
 def compiled(sources: Sequence[Path], classes: str) -> Path:
