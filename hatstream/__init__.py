@@ -13,18 +13,26 @@ from hatstream.quiet_import import beam_imported_quietly
 if TYPE_CHECKING:
     from pipelines.errors import UsageError
     from pipelines.runs.library import Release
+    from pipelines.runs.parts import AssignHats, ClosedHats, ContributionsPerUser, ReleaseMeans
     from pipelines.runs.per_key import CountPerKey, MeanPerKey, QuantilesPerKey, UserAccount, VariancePerKey
     from pipelines.specification import Specification, SpecificationError, load
     from transforms.errors import StepError
     from transforms.ledger import AccountRefusal, LedgerError
+    from transforms.steps.release import Estimate, Record
 
 __all__ = [
     "AccountRefusal",
+    "AssignHats",
+    "ClosedHats",
+    "ContributionsPerUser",
     "CountPerKey",
+    "Estimate",
     "LedgerError",
     "MeanPerKey",
     "QuantilesPerKey",
+    "Record",
     "Release",
+    "ReleaseMeans",
     "Specification",
     "SpecificationError",
     "StepError",
@@ -36,11 +44,17 @@ __all__ = [
 
 _WHERE = {
     "AccountRefusal": "transforms.ledger",
+    "AssignHats": "pipelines.runs.parts",
+    "ContributionsPerUser": "pipelines.runs.parts",
     "CountPerKey": "pipelines.runs.per_key",
+    "Estimate": "transforms.steps.release",
+    "ClosedHats": "pipelines.runs.parts",
     "LedgerError": "transforms.ledger",
     "MeanPerKey": "pipelines.runs.per_key",
     "QuantilesPerKey": "pipelines.runs.per_key",
+    "Record": "transforms.steps.release",
     "Release": "pipelines.runs.library",
+    "ReleaseMeans": "pipelines.runs.parts",
     "Specification": "pipelines.specification",
     "SpecificationError": "pipelines.specification",
     "StepError": "transforms.errors",

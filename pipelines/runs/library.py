@@ -12,14 +12,13 @@ import pyarrow as pa
 from apache_beam.pvalue import PCollection
 
 from pipelines.account import location
-from pipelines.account.location import AccountLocation
-from pipelines.assembly import admitted, continuing, job_of, ledger_account_of
-from pipelines.build import PANE_S, HexagonOutputs, observe, road, with_beats
+from pipelines.assembly import admitted
+from pipelines.build import PANE_S, HexagonOutputs, road
 from pipelines.errors import UsageError
 from pipelines.further_columns import shape_with
 from pipelines.job import NOWHERE, Job, Outputs
-from pipelines.ranges import closed_range
 from pipelines.runs.beam.options import refuse_type_checks
+from pipelines.runs.parts import AssignHats, ClosedHats, ContributionsPerUser
 from pipelines.runs.period_demand import asked_of_the_account
 from pipelines.runs.stream.stream import check, end_of, endless, first_slot, identity_of, later_of, life_of
 from pipelines.runs.stream.windows import observed_in, released
@@ -27,8 +26,7 @@ from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
-from transforms.observe.vehicle_hash import Secret
-from transforms.records import KeyedEvents, KeyedTally, PackedEvents, RecordedSlot, Refused, SlotEstimates
+from transforms.records import KeyedTally, RecordedSlot, Refused, SlotEstimates
 from transforms.releases.periods.products import DISTRIBUTION
 from transforms.sinks.rows import NOTES, Shape, noted, schema_of
 from transforms.sinks.typed_rows import ToRows
@@ -36,7 +34,6 @@ from transforms.sources.element_types import why_no_reports
 from transforms.sources.elements import ReadElements
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.script import ScriptedHeartbeat, script_of
-from transforms.steps.count import ByVehicle
 from transforms.steps.lateness import windows
 from transforms.steps.periods import ReleasePeriod
 from transforms.steps.release import Record
@@ -107,29 +104,22 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         """Takes the road up to its estimates, of which `expand` makes rows; and gives the dead letters beside."""
         spec = load(self.spec)
         _check(elements, spec)
-        place = location.find(self.ledger, None if self.key is None else Path(self.key))
-        place = replace(place, key=place.key.absolute())  # workers may stand in another folder
-        opened = _Opened(spec, place, admitted(spec, place), outputs)
-        return (self._closed if elements.is_bounded else self._open)(elements, opened)
+        return (self._closed if elements.is_bounded else self._open)(elements, spec, outputs)
 
-    def _closed(self, elements: PCollection[Any], opened: "_Opened") -> "ReleasedEstimates":
-        spec, place, secret, outputs = opened
+    def _closed(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":
         if self.start is None or self.end is None:
             raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
-        when = closed_range(spec.timetable, self.start, self.end, datetime.now(UTC))
-        account = replace(ledger_account_of(spec, place), unattended=self.unattended)
-        job = continuing(job_of(spec, when, secret, account, outputs), place.ledger)
-        read = elements | "read" >> ReadElements(
-            spec.input.layout.units, names_of(spec), None, fields=spec.input.fields
-        )
-        observed = observe(read, job)
-        keyed = observed.events | "by shard" >> beam.Map(_of_slot).with_output_types(KeyedEvents)
-        tallies = with_beats(keyed | "by vehicle" >> ByVehicle(job.release), job)
-        runner = _AsCalled(spec, when, spec.counts_are_public and not self.allow_empty)
-        return ReleasedEstimates(road(tallies, job, runner), observed.refused)
+        account = self.ledger, self.key
+        hats = ClosedHats.of(spec, self.start, self.end, *account, outputs=outputs, unattended=self.unattended)
+        assigned = elements | "hats" >> AssignHats(hats)
+        tallies = assigned | "users" >> ContributionsPerUser(hats)
+        runner = _AsCalled(spec, hats.when, spec.counts_are_public and not self.allow_empty)
+        return ReleasedEstimates(road(tallies, hats.job, runner), assigned.refused)
 
-    def _open(self, elements: PCollection[Any], opened: "_Opened") -> "ReleasedEstimates":
-        spec, place, secret, outputs = opened
+    def _open(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":
+        place = location.find(self.ledger, None if self.key is None else Path(self.key))
+        place = replace(place, key=place.key.absolute())  # workers may stand in another folder
+        secret = admitted(spec, place)
         if lateness_s := spec.input.allowed_lateness_s:
             raise SpecificationError(
                 f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
@@ -164,15 +154,6 @@ class ReleasedEstimates(NamedTuple):
 
     estimates: PCollection[SlotEstimates]
     refused: PCollection[Refused]
-
-
-class _Opened(NamedTuple):
-    """A specification with its account, which was admitted. outputs: what rows are to have."""
-
-    spec: Specification
-    place: AccountLocation
-    secret: Secret
-    outputs: Outputs
 
 
 def _heartbeat(
@@ -216,10 +197,6 @@ def _refuse_waiting_for_ever(elements: PCollection[Any], end: str | None) -> Non
             f"{runner} fires nothing before all sources end, and slots go on for ever: no row would come. "
             "Name `end`, or use Flink, Dataflow or a TestStream"
         )
-
-
-def _of_slot(packed: PackedEvents) -> KeyedEvents:
-    return packed.key, packed.data
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,82 @@
+"""The parts of the road, put together by a Beam developer: the product's numbers, for it is made of them."""
+
+import json
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import PipelineVisitor
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+import hatstream as library
+from tests import city
+from tests.hatstream.pipelines import DAY, append, kept_of, reports
+from tests.repeatable_noise import let_noise_be_fresh, let_noise_repeat
+from transforms.sinks.rows import rows_of
+from transforms.steps.release import ByHexagon, Estimate, Record
+
+
+@pytest.fixture
+def same_draws():
+    def again():
+        let_noise_repeat("parts")
+
+    yield again
+    let_noise_be_fresh()
+
+
+def by_hand(folder, elements):
+    """The file of a Beam developer: public counts, the papers' mechanism."""
+    hats = library.ClosedHats.of(folder / "spec.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"))
+    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
+        means = (
+            p
+            | beam.Create(elements)
+            | library.AssignHats(hats)
+            | library.ContributionsPerUser(hats)
+            | library.ReleaseMeans(hats)
+            | library.Record(hats.job.account)
+            | library.Estimate(hats.job.release, hats.job.account)
+        )
+        _ = means | beam.FlatMap(rows_of) | beam.Map(lambda row: append(folder / "kept.jsonl", row))
+    return in_order(kept_of(folder))
+
+
+def in_order(rows):
+    return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
+
+
+@pytest.mark.parametrize("mechanism", ["array-average", "worst-case-optimal", "baseline"])
+def test_the_numbers_are_those_of_the_command_on_the_same_draws(town, hatstream, same_draws, mechanism):
+    one_slot = city.SPEC.replace("08:00-12:00", "08:00-09:00")  # several are drawn in the order in which they come
+    folder = town(one_slot.replace("array-average", mechanism))
+    same_draws()
+    ours = by_hand(folder, reports(city.rows()))
+    assert len(ours) == 3
+    (folder / "ledger.sqlite").unlink()
+    (folder / "ledger.key").unlink()
+    (folder / "ledger.key.head").unlink()
+    assert hatstream(*city.init(folder))[0] == 0
+    same_draws()
+    code, _, err = hatstream(*city.release(folder, start=DAY, end=DAY))
+    assert (code, err) == (0, "")
+    rows = [json.loads(line) for path in (folder / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert in_order(rows) == ours
+
+
+def test_the_product_is_built_of_the_same_parts(town):
+    folder, seen = town(), []
+
+    class Visitor(PipelineVisitor):
+        def enter_composite_transform(self, node):
+            seen.append(type(node.transform))
+
+    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    _ = (
+        p
+        | beam.Create(reports(city.rows()))
+        | library.Release(folder / "spec.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"))
+    )
+    p.visit(Visitor())
+    assert {library.AssignHats, library.ContributionsPerUser, ByHexagon, Record, Estimate} <= set(seen)
+    assert (library.Record, library.Estimate) == (Record, Estimate)
