@@ -144,7 +144,7 @@ def test_a_range_that_is_not_over_is_refused(town, options, told):
 
 def test_an_account_that_was_not_opened_is_refused(tmp_path):
     city.write(tmp_path)
-    with pytest.raises(library.AccountRefusal, match="hatstream init"):
+    with pytest.raises(library.AccountRefusal, match="no key file"):
         released(tmp_path, [])
 
 
