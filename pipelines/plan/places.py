@@ -70,8 +70,8 @@ class _Kind(NamedTuple):
 
 
 def plan_places(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -> PlannedPlaces | None:
-    """Plans a map of places; None where a specification can have none: under public counts, and with live slots."""
-    if asked.counts_public or asked.live is not None:
+    """Plans a map of places; None where there can be none: under public counts, with live slots, of keys."""
+    if asked.counts_public or asked.live is not None or spec.keys is not None:
         return None
     share = SHARE if asked.places is None else asked.places.share
     stage = with_places(asked.recipe.later, share * asked.usual_part)[-1]

@@ -14,7 +14,13 @@ from transforms.observe.parse import E7, in_box
 
 def foreseen(spec: Specification, today: date) -> tuple[str, ...]:
     """Tells in sentences: days, in the year from today, and totals that will be refused, and a box without a cell."""
-    return (*_clock(spec, today), *_limit(spec), *_box(spec))
+    return (*_clock(spec, today), *_limit(spec), *_box(spec), *_scale(spec))
+
+
+def _scale(spec: Specification) -> Iterator[str]:
+    if spec.value.scale != 1 and spec.levels is not None:
+        one = f"{float(spec.value.scale):.3g} {spec.value.unit}"
+        yield f"`hatstream plan` tells errors by 'levels' as if bounds were 0 to 65 km/h: 1 km/h is {one} of this value"
 
 
 def _clock(spec: Specification, today: date) -> Iterator[str]:

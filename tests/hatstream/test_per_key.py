@@ -4,7 +4,7 @@ import ast
 import random
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import apache_beam as beam
@@ -17,6 +17,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 import hatstream
 from hatstream.testing import account
 from pipelines.specification import load
+from pipelines.specification.foreseen import foreseen
 from tests.hatstream.pipelines import append, kept_of
 
 DAY, MIDNIGHT_S = "2022-01-01", 1_640_995_200
@@ -247,3 +248,8 @@ def test_the_ten_lines_of_the_page_run_as_they_are(tmp_path):
     rows = [line.split() for line in done.stdout.splitlines() if line[:2] in ("A ", "B ", "C ")]
     assert sorted(row[0] for row in rows) == ["A", "B", "C"]
     assert sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(script.read_text()))) <= 10
+
+
+def test_what_is_planned_of_another_value_says_its_scale():
+    spec = load(mean(account(TOTAL), fleet=90).tables(3_600))
+    assert any("1 km/h is 0.231 min of this value" in told for told in foreseen(spec, date(2026, 1, 1)))
