@@ -35,7 +35,9 @@ def benchmark(rings: int, days: int, vehicles: int) -> None:
     stage = how.later[0].on(hats, first_centres(hats.cells, hats.slots), Fraction(1, 100))
     state = State.new(design_of(region), facts_of(fleet))
     noise = Noise(np.random.default_rng(0).bytes)
-    print(f"{hats.cells} cells, {state.design.columns} effects, {_memory_mb()} MB")
+    print(
+        f"{hats.cells} cells, {state.layouts.speeds.size(0, border=False)} lasting effects of cells, {_memory_mb()} MB"
+    )
     for day in range(days):
         values = stage_values(release_rows(made_up(hats.cells, vehicles, day), stage, noise), fleet)
         start = time.process_time()

@@ -8,82 +8,73 @@ days. No other file of `dpops.learning` and `dpops.levels` holds such a number
 "Real" is Austin's four days, with parts and sums of them; "made-up" are drawn cities, of even seeds.
 """
 
-# How strongly the effects of counts are held together before any release, as precisions of logarithms of weight. A
-# Gamma prior worth six effects (a day, for days) leads from here to what releases say, by expectation-maximisation.
-COUNT_CELLS, COUNT_HOURS, COUNT_PARENTS, COUNT_DAYS_OFF = 0.2, 1.5, 3.0, 10.0
-"""Real. Learned from the first day on, each by itself."""
-NIGHT = (-1.5, -2.0, -2.0, -2.0, -1.5, -0.7)
-"""Guessed: the logarithm of what fleets do from midnight to six, before anything is known."""
-OVERDISPERSION = 0.1
-"""Real: variance of a group's own weight around the surface, per sum of squared HATs, and of a day's in one hour around
-the city's habit. The less there is, the closer heavy groups are followed."""
-ANCHOR_SD = 0.7
-"""Guessed, for cells and places: how far, in logarithms, a day's whole weight may be from what the declared fleet makes
-of it. A fleet is declared to one digit, and clipping takes weight away."""
-COUNTED_KEPT, COUNTED_SD = 0.66, 0.25
-"""Sixteen made-up cities (even seeds from 440 on): what clips, and a least number of reports, leave of what counted
-vehicles would weigh; and how far, in logarithms, a city may be from that."""
-KEPT = 0.9
-"""Real: share of a vehicle's weight that clipping leaves. It moves the anchor alone."""
-FORGOTTEN = 0.1
-"""Guessed: of what was folded in before, each time that older days are (every fourth day). So forty days count, and a
-season is followed."""
-
-# The same of means, as precisions in (km/h)^-2.
-MEAN_CELLS, MEAN_OTHERS = 0.006, 0.3
-"""Real. Cells lie 13 km/h around their neighbours' mean; hours, parents in a part of the day, days off and a day's own
-hours 2, and so do all deviations of a day while it lasts. Learned as the counts' are; where noise is heavy the first of
-them decides how flat a map is."""
+# The latent Gaussian fields (docs/released.md). A strength is a precision whose prior is worth six effects; from there
+# Fellner-Schall steps lead to what releases say, each strength by itself.
+PRIOR_WORTH = 6.0
+"""Guessed: effects that the prior of a strength is worth; 2 in its place changes nothing."""
+WEIGHT_PRECISIONS = 0.2, 3.0, 1.5, 10.0, 10.0
+"""Real: of logarithms of weights: cells, parents by part of the day, hours, days off, a day's own hours."""
+SPEED_PRECISIONS = 0.006, 0.3, 1.0, 1.0
+"""Real, in (km/h)^-2: cells (13 km/h around their neighbours); parents by part of the day, hours and days off (2 km/h);
+a day's own hours; a parent's and a cell's own day."""
 OF_SMALL_CELLS = 0.2
-"""Real and made-up: of H3 resolution 8 and finer, so much of these precisions of cells, of means and counts alike."""
+"""Real and made-up: of H3 resolution 8 and finer, so much of the precisions of cells."""
+FLAT = 1e-6
+"""Of the city's logarithm of weight: nothing is known before releases and vehicles say it."""
+DAY_PRECISION = 0.25
+"""Guessed, weak: of a day's logarithm of weight around the city's."""
+CITY_KMH = 20.0, 5.0
+"""Guessed for any city: its mean speed before any release, give or take as much."""
 SLOPE_KMH = -2.0
 """Three real cities agree: where e times as many vehicles report, they are so much slower (stops, centres), before any
 release give or take as much. Learned."""
-FACTOR_SD = 0.5
-"""Guessed: how far, as a factor, a live slot's weight may be from what is not clipped of a day's. Twelve made-up cities
-and Austin have 1.3 to 2.4 times a day's released weights."""
+NIGHT = (-1.5, -2.0, -2.0, -2.0, -1.5, -0.7)
+"""Guessed: the logarithm of what fleets do from midnight to six, before anything is known."""
+RETAINED, RETAINED_SD = 0.66, 0.25
+"""Sixteen made-up cities (even seeds from 440 on): what clips, and a least number of reports, leave of what counted
+vehicles would weigh; and how far, in logarithms, a city may be from that. Learned."""
+FLEET_SD = 0.7
+"""Guessed: how far, in logarithms, a declared fleet may be from the true one: it has one digit."""
+TOTAL_PRECISION, TOTAL_WORTH = 11.0, 2.0
+"""Guessed: of a day's logarithm of weight around what its vehicles would weigh, a Student law of so many degrees of
+freedom: clips and a least norm may take nearly all weight of one day."""
+HAT_LOG_VARIANCE = 0.1
+"""Real: variance of the logarithm of a HAT's weight around the field, per HAT and in an hour of the city."""
+FORGOTTEN = 0.05
+"""Guessed: of what was folded in before, each time that older days are (every second day). So forty days count, and a
+season is followed."""
 
 # How far a HAT's own mean lies from what describes it (`dpops.spread`), in (km/h)^2 at 20 km/h.
-OF_VEHICLES, OF_REPORTS, LEAST_SPREAD = 40.0, 280.0, 1.0
-"""Real, all buses and a third and a sixth of them, without noise: variance of one vehicle's usual mean, of one report
-around it, and of the mean of many. Most of an interval's width where few drive, which goes
-with their root."""
+VEHICLE_VARIANCE, VEHICLE_VARIANCE_SD = 152.0, 0.35
+"""Real: variance of one vehicle's mean, and how far, in logarithms, a city may be from it. Learned, and never below."""
+FLOOR_VARIANCE, FLOOR_VARIANCE_SD = 1.0, 0.5
+"""Real: variance of the mean of very many vehicles, likewise."""
+VEHICLE_FACTOR, FLOOR_FACTOR = 2.0, 4.0
+"""Real and made-up, even seeds: so many times these in intervals. What is released of a vehicle is clipped, and sums
+are of many HATs, so they teach less than HATs vary: with 1.4 and 2 `ok` held .89 to .96 in Austin, .86 for taxis; with
+these .91 to .98, and .93. No value hangs on them."""
 SPREAD_POWER = 0.75
-"""Real: the first two grow with the speed to this power; from 80 (km/h)^2 below 12 km/h to 450 above 34."""
-REPORTS, DWELL_POWER = 2.5, 1 / 3
-"""Real: reports of a vehicle in a HAT at 20 km/h where their number is secret, and how they fall with the speed."""
-FLOOR, FLOOR_SD = 2.0, 0.5
-"""Real (1.2 to 1.7) and made-up, of even seeds from 440 on: the variance of the mean of many vehicles that intervals
-begin with, and how far, as a factor, it may be from that. At 2.64 releases of a city of Austin's size tell next to
-nothing of it."""
-LEFT = 0.45
-"""Real and made-up: what a clip leaves of what few vehicles add to a released sum."""
+"""Real: vehicles' variance grows with the speed to this power; from 80 (km/h)^2 below 12 km/h to 450 above 34."""
 
-# How many vehicles there are behind a weight (measurements/estimates.md, "Intervals").
-MORE_VEHICLES = 2.0
-"""For a weight of one vehicle of the declared profile there are so many: what is clipped takes weight away. Chosen on
-eleven made-up cities (even seeds from 632 on), whose HATs hold .93 to .96. The more, the narrower are intervals."""
-WEIGHT_DOUBT = 0.1
-"""Made-up: variance of the logarithm of what a cell's day weighs, that the count model does not tell."""
-UNSAID = 0.05
-"""Five made-up cities (seeds 102 to 130): of a HAT's own variance what a release of single HATs says nothing of."""
+# What is shown (measurements/estimates.md, "What is held back").
+MAX_RATIO, MAX_TOTAL_SD = 0.55, 0.25
+"""Real and made-up, even seeds: a day is held back where its expected squared error is more than this part of the true
+mean's, or where the logarithm of its weight is known less well."""
+MAX_MOVED_KMH, FIRST_MOVED_KMH, FIRST_DAYS = 4.0, 2.5, 3
+"""Real and made-up, even seeds: and where its mean lies so far from the centres of its last look; the second on an
+account's first days, when a quiet one may just have been. After quiet first days 3 to 20 times the constant's error was
+shown without them."""
 
-# What is shown, and as what (measurements/estimates.md, "What is held back").
-MOST_LOG_VARIANCE, MOST_OF_CELL = 0.5, 0.3
-"""Real and made-up: beyond it the number of vehicles of a HAT, or of a cell's day, is hardly known: `unreliable`."""
-MOST_MISSED, LEAST_EXPLAINED, MOST_CITY_VARIANCE = 0.55, 3.0, 0.15
-"""61 feeds, a third of them with hardly any pattern, moved once on 28 more: the part of the constant's squared error,
-the squares that a pattern explains over those of noise, the variance of the logarithm of the whole weight: beyond one
-of them a day is held back. The third was moved from .05 on eighteen made-up cities (even seeds from 440 on), the first
-from .75 on 25 (even seeds from 582 on), and from .65 on fifty (703 to 751, 808 to 856)."""
-MOST_OFF_CENTRE_KMH = 4.0
-"""Real and made-up: a day's mean that lies so far from its last look's centres was divided by another day's weight. It
-held 7 bad days and none of 145 good ones, and was chosen on these; a stopgap until days have a weight of their own."""
+# What a plan expects of the same, before any release.
+KEPT, ANCHOR_SD = 0.9, 0.7
+"""Guessed: share of a vehicle's weight that clipping leaves; how far, in logarithms, a day's weight may be from that of
+the declared fleet."""
+COUNTED_SD = 0.25
+"""As RETAINED_SD, where a plan counts vehicles."""
+LEAST_EXPLAINED, MOST_CITY_VARIANCE, MOST_LOG_VARIANCE, UNKNOWN_LOG_VARIANCE = 3.0, 0.15, 0.5, 1.2
+"""Real and made-up: beyond these a plan expects a day to be held back, or a HAT to be unreliable."""
 
 # Groups of HATs (measurements/estimates.md, "Coarser products").
-APART = 0.2
-"""24 made-up cities (seeds 300 to 323): a release weighs HATs otherwise than their reports do, which may move a group's
-mean by so much of how far its HATs lie apart, as standard deviations."""
 STANDS_KMH, MISWEIGHED = 6.0, 0.5
 """Guessed: a place at v km/h is one where vehicles stand as far as exp(-(v / 6)^2); a group is `unreliable` where what
 they may weigh adds so much to all other variance. In a made-up city with a depot 1 of 96 hours is `ok`; in Austin
@@ -108,10 +99,8 @@ LIMIT_SD_KMH = 25.0
 """Guessed: expected noise of a mean group after a week, above which a level is too fine for a fleet."""
 NORM_KMH = 6.5
 """Real: the norm of a vehicle's residual speeds, by which a plan knows what a bound leaves of its weight."""
-UNKNOWN_LOG_VARIANCE, ROUGH_FLOOR = 1.2, 4.0
-"""Made-up: of the logarithm of a HAT's vehicles, and the least spread, that a plan takes where only releases will tell:
-it must not promise too much. The second also what an interval of traffic takes at least: with the learned one .857 held
-in 1,200 made-up cabs, where .936 do."""
+ROUGH_FLOOR = 4.0
+"""Made-up: the least spread that a plan takes: it must not promise too much."""
 OTHERS = 2.0
 """Guessed; judged on cities of seeds 33 to 39 (docs/release.md): a report's HAT holds its own vehicle and others, so
 many times as many as an average HAT of its cell."""

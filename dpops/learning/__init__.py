@@ -1,14 +1,16 @@
-"""What one's own noisy releases teach: counts and means with intervals, a gate and forecasts.
+"""What one's own noisy releases teach: one latent Gaussian field of weights and one of speeds, a gate and forecasts.
 
 Post-processing: it looks at released values and public facts alone, so it costs no privacy. A state is updated day by
 day (`taken_in`), is fitted when asked (`learned`), and never needs the data again.
 """
 
-from dpops.learning.coarser import SOURCES, Shown, coarser, with_coarser
-from dpops.learning.design import Design, Smoothness
+from dpops.learning.belief import Learned, learned
+from dpops.learning.coarser import SOURCES, Shown, around_day, coarser, with_coarser
+from dpops.learning.design import Design
+from dpops.learning.field import Field
+from dpops.learning.folding import taken_in
+from dpops.learning.groups import Groups
 from dpops.learning.interval import PublishedNumbers, Status, published
-from dpops.learning.learner import Field, Learned, learned, taken_in
-from dpops.learning.queries import Groups
 from dpops.learning.releases import DayValues, LevelValues, StageValues
 from dpops.learning.state import Facts, State
 from dpops.learning.today import Live, live
@@ -25,10 +27,10 @@ __all__ = [
     "Live",
     "PublishedNumbers",
     "Shown",
-    "Smoothness",
     "StageValues",
     "State",
     "Status",
+    "around_day",
     "coarser",
     "learned",
     "live",

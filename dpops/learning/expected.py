@@ -24,7 +24,7 @@ from dpops.levels.strategy import (
     told_by,
     weight_told,
 )
-from dpops.spread import USUAL
+from dpops.spread import TYPICAL
 
 OF_NORMAL = math.sqrt(2 / math.pi)
 """The mean of absolute values over the root of the mean square, of a normal law."""
@@ -51,7 +51,7 @@ class ExpectedDay:
 
     @property
     def is_published(self) -> bool:
-        """By the rules of `dpops.learning.interval.held_back`, on what is expected; chance moves them by days."""
+        """By rules like those of `dpops.learning.field.Gate`, on what is expected; chance moves them by days."""
         return self.unknown <= MOST_UNKNOWN and self.weight_sd**2 <= fitted.MOST_CITY_VARIANCE
 
 
@@ -104,7 +104,7 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
 
 def _own(bounds: BoundsOnly, busy: float) -> float:
     """Computes the variance of a HAT's mean around all that describes it, by reports."""
-    return float(USUAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
+    return float(TYPICAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
 
 
 def _as_planned(stage: Stage) -> Stage:

@@ -17,10 +17,11 @@ from dpops.learning.interval import LEAST_VEHICLES, Z95
 from dpops.levels.defaults import BoundsOnly, vehicle_weight
 from dpops.levels.groups import Level, level
 from dpops.levels.stages import UNIT, Stage
-from dpops.spread import USUAL
+from dpops.spread import TYPICAL, VehicleSpread
 from dpops.types import Float64s
 
-_FEWER = 3
+_ROUGH = VehicleSpread(TYPICAL.vehicle, fitted.ROUGH_FLOOR)
+_FEWER = 2
 """The number of vehicles, of `numbers_of`, at which a HAT's own variance makes about as wide an interval as all do."""
 
 
@@ -46,8 +47,8 @@ def hat_half_widths(
     if not stage.counts_public:
         own_count, count = _described(stage, bounds, vehicles, days, weight_noise)
         count = 1 / (own_count + 1 / np.maximum(count, 1e-300))
-        numbers = numbers_of(vehicles, count, fitted.UNKNOWN_LOG_VARIANCE)
-    own = 1 / (1 / USUAL.of(numbers[:, _FEWER], least=fitted.ROUGH_FLOOR) + own_speed)
+        numbers = np.maximum(numbers_of(vehicles, np.minimum(count, fitted.UNKNOWN_LOG_VARIANCE)), 1.0)
+    own = 1 / (1 / _ROUGH.of(numbers[:, _FEWER]) + own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + own), upper_kmh / 2)
     return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= fitted.MOST_LOG_VARIANCE))
 
@@ -62,7 +63,7 @@ def place_half_widths(
     name = place_level(stage, bounds)
     grouped, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
     noise = (speed_noise(stage, share) / _weight(stage, bounds, grouped, vehicles)) ** 2 / days
-    own = USUAL.of(np.maximum(vehicles, 1.0), least=fitted.ROUGH_FLOOR) / bounds.hats.slots
+    own = _ROUGH.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots
     half: Float64s = np.minimum(Z95 * np.sqrt(noise + own), upper_kmh / 2)
     return half
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpops.learning.design import HABITS
-from dpops.learning.queries import Groups
+from dpops.learning.groups import Groups
 from dpops.types import Float64s, Int64s
 
 
@@ -31,14 +31,26 @@ class LevelValues:
             raise ValueError("the noise of speeds must have a variance above 0, that of weights at least 0")
 
     @property
-    def weight_precision(self) -> Float64s:
+    def weight_variances(self) -> Float64s:
         """Per group. Exact weights count as known to a thousandth of a vehicle."""
-        precision: Float64s = 1 / np.maximum(np.broadcast_to(self.weight_variance, self.groups.shape), 1e-6)
+        variances: Float64s = np.maximum(np.broadcast_to(self.weight_variance, self.groups.shape), 1e-6)
+        return variances
+
+    @property
+    def speed_variances(self) -> Float64s:
+        """Per group."""
+        return np.broadcast_to(np.asarray(self.speed_variance, np.float64), self.groups.shape)
+
+    @property
+    def weight_precision(self) -> Float64s:
+        """Per group."""
+        precision: Float64s = 1 / self.weight_variances
         return precision
 
     @property
     def speed_precision(self) -> Float64s:
-        precision: Float64s = 1 / np.broadcast_to(self.speed_variance, self.groups.shape)
+        """Per group."""
+        precision: Float64s = 1 / self.speed_variances
         return precision
 
 
@@ -61,6 +73,7 @@ class DayValues:
 
     hours: Int64s
     stages: tuple[StageValues, ...] = ()
+    count: float = 1.0
 
     def __post_init__(self) -> None:
         if self.hours.size == 0 or self.hours.min() < 0 or self.hours.max() >= HABITS:

@@ -18,7 +18,7 @@ from dpops import fitted
 from dpops.levels.defaults import BoundsOnly, Recipe, coarser_shares, is_coarse, vehicle_weight
 from dpops.levels.groups import BLOCK_H, PublicHats
 from dpops.levels.stages import UNIT, Kind, Shares, Stage, alike
-from dpops.spread import USUAL
+from dpops.spread import TYPICAL
 
 Part = tuple[int, int]
 """How fine a group of HATs is: its place (city, grandparent, parent, cell) and its time (day, part of it, slot)."""
@@ -158,7 +158,7 @@ def _after(
     """
     told = told_by(stage, bounds, around, busy)
     left = left_of(before, {part: days * precision for part, precision in told.items()})
-    own = float(USUAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
+    own = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
     return left, squared_error(left, told, stage, bounds, around, busy, own)
 
 
@@ -227,7 +227,7 @@ def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> floa
 
 def _own_norm(stage: Stage, bounds: BoundsOnly) -> float:
     """Computes the norm of a vehicle's own deviations: in a group of HATs they average out."""
-    hats, sd = bounds.fleet.profile.hats, math.sqrt(USUAL.of_one)
+    hats, sd = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
     in_a_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
     if stage.kind == "laplace":
         return 0.8 * sd * sum(float(share) / math.sqrt(in_a_group[name]) for name, share in stage.shares)

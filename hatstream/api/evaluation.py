@@ -28,8 +28,8 @@ from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases.base import Asked, Before, ReleaseKind
-from transforms.releases.periods.fitted import learned_from
 from transforms.releases.periods.release import PeriodRelease
+from transforms.releases.periods.states import learned_from
 from transforms.releases.registry import KINDS
 from transforms.releases.slots import SlotFacts
 from transforms.sinks.rows import Shape, columns_of, noted, schema_of

@@ -10,7 +10,7 @@ from dpops.levels import UNIT, BoundsOnly, times_of, with_classes
 from dpops.levels.class_stage import MOVING
 from dpops.levels.stages import scaled
 from dpops.levels.strategy import PARTS, left_of, told_by
-from dpops.spread import USUAL
+from dpops.spread import TYPICAL
 from dpops.types import Grid
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.levels import LevelsRelease
@@ -49,6 +49,6 @@ def _error(asked: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid:
     part = float(last.share) if asked.recipe.kind == "laplace" else math.sqrt(float(last.share))
     sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)
     share = prior_shares(edges.size - 1) * weight_of_one(facts.fleet, asked.recipe.kind) / facts.fleet.profile.cells
-    cell = ExpectedCell(VEHICLES * share, left, float(USUAL.of(np.array(hats))), hats)
+    cell = ExpectedCell(VEHICLES * share, left, float(TYPICAL.of(np.array(hats))), hats)
     visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells
     return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)

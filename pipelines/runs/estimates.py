@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpops.learning.learner import Learned
+from dpops.learning import Learned
 from pipelines.account.location import AccountLocation
 from pipelines.assembly import asked_of, ledger_account_of, slot_facts
 from pipelines.errors import UsageError
@@ -23,13 +23,12 @@ from transforms.observe.vehicle_hash import Secret
 from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
-from transforms.releases.periods.fitted import learned_from
 from transforms.releases.periods.learned import day_estimates, hat_estimates, product_estimates, taught_of
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy
-from transforms.releases.periods.states import period_order
+from transforms.releases.periods.states import learned_from, period_order
 from transforms.releases.periods.sums import SCHEMA, sums_of
 from transforms.releases.slots import SlotFacts
 from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot

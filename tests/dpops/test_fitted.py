@@ -13,20 +13,19 @@ ROOMS = [*sorted((DPOPS / "learning").glob("*.py")), *sorted((DPOPS / "levels").
 EXACT = {
     *("STEP_KMH", "Z95", "LEAST_VEHICLES"),  # what is published: its step, 95 %, and from how many vehicles on
     *("EMPTY_PASSES", "USUAL_PART", "USUAL_STOPS"),  # promised chances
-    *("USUAL_KMH", "_LEAST_KMH", "_MOST_KMH", "RATIOS", "UNTOLD"),  # grids, units and their ends
+    *("TYPICAL_KMH", "_LOWEST_KMH", "_HIGHEST_KMH", "RATIOS"),  # grids, units and their ends
+    *("_STEPS", "_MOST_STEP", "_SHRINK", "_FAR", "_TINY", "_SAME"),
     *(
-        "_STEPS",
-        "_MOST_STEP",
-        "_SMALL_STEP",
-        "_SMALL_CHANGE",
-        "_FAR",
-        "_FARTHER",
-        "_HELD",
-        "_EXACT",
-        "_TINY",
-        "_SHRINK",
+        "MAX_LOG_STEP",
+        "MAX_LOG_VARIANCE",
+        "MAX_DOUBT_STEP",
+        "LARGEST_STEP",
+        "_MAX_EXCESS",
+        "_MAX_VARIANCE_STEP",
+        "_CLIP",
     ),
-    *("_AT", "_GRID", "_ROUNDING"),  # how exactly something is computed
+    *("_CONVERGED", "_STRENGTHS_CONVERGED"),  # steps and bounds of fits, and when they end
+    *("_QUANTILES", "_GRID", "_ROUNDING"),  # how exactly something is computed
 }
 
 

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from dpops.learning import DayValues, Design, Facts, Groups, LevelValues, StageValues, State, learned, taken_in
-from dpops.learning.learner import Field
+from dpops.learning import DayValues, Design, Facts, Field, Groups, LevelValues, StageValues, State, learned, taken_in
 
 HOURS = np.arange(24)
-FACTS = Facts(vehicles=100, vehicle_weight=1.0, hat_weight=0.05)
+FACTS = Facts(vehicles=100, hat_weight=0.05)
 
 
 def design(side: int = 6) -> Design:

@@ -23,7 +23,7 @@ from transforms.ledger.chain import Signature
 from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced
 from transforms.releases import state_file
-from transforms.releases.periods import fitted, learned, states
+from transforms.releases.periods import learned, states
 from transforms.releases.periods.stages import (
     LevelsPolicy,
     first_centres,
@@ -54,7 +54,7 @@ def entries(days: int, seed: int = 0) -> list[Sequenced]:
 def estimated(days: list[Sequenced], how: LevelsPolicy) -> bytes:
     """As in a process that has just begun."""
     states._FOLDED.clear()
-    fitted._fitted.cache_clear()
+    states._fitted.cache_clear()
     estimates = learned.learned_estimates(days, how, SLOTS)
     return b"".join(column.tobytes() for column in (*estimates[:4], estimates.status))
 

@@ -5,28 +5,30 @@ recorded late counts as later than those that were recorded before it.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from dpops.learning import (
     SOURCES,
+    Field,
+    Learned,
     PublishedNumbers,
     Status,
+    around_day,
     coarser,
     published,
     with_coarser,
 )
 from dpops.learning import live as today
 from dpops.learning.interval import STATUS_NAMES, rounded
-from dpops.learning.learner import Field, Learned
 from dpops.levels import centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_texts
 from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
-from transforms.releases.periods.fitted import MARGIN_KMH, learned_from
 from transforms.releases.periods.learned_classes import (
     TaughtClasses,
     distributions,
@@ -39,8 +41,8 @@ from transforms.releases.periods.learned_places import Taught, learned_places, t
 from transforms.releases.periods.place_products import place_product
 from transforms.releases.periods.products import grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product
-from transforms.releases.periods.stages import LevelsPolicy, read_unit
-from transforms.releases.periods.states import slot_values
+from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
+from transforms.releases.periods.states import learned_from, slot_values
 from transforms.releases.slots import SlotFacts
 from transforms.time.days_off import recorded_hours
 
@@ -122,6 +124,9 @@ def product_estimates(
             continue
         grouped = grouping(product, models.state.design.parents, policy.region, starts)
         groups = coarser(models, belief, grouped.groups)
+        if product.name == "city-hour":
+            whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)
+            groups = around_day(groups, coarser(models, belief, whole_day))
         estimates = hat_estimates(groups, policy, forecast=forecast)
         if product.has_distributions and taught.classes is not None:
             spread = None if classes is None else distributions(classes, groups, float(policy.value.standard.upper))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning import Groups, Learned, coarser, published
+from dpops.learning import Field, Groups, Learned, coarser, published
 from dpops.learning.classes import (
     ClassBelief,
     ClassDay,
@@ -17,7 +17,6 @@ from dpops.learning.classes import (
     tilted,
 )
 from dpops.learning.interval import LEAST_VEHICLES, STATUS_NAMES, rounded
-from dpops.learning.learner import Field
 from dpops.levels import Fleet, Kind, ReleasedStage, times_of
 from dpops.levels.class_stage import MOVING
 from dpops.types import Float64s, Grid
@@ -87,7 +86,7 @@ def learned_classes(
     """Learns from what was released of classes, and of cells' means. edges: of classes, from 0 on, in units."""
     design = models.state.design
     usual = models.forecast(np.array(sorted(taught.hours), np.int64))
-    cells = coarser(models, usual, Groups(cells=np.arange(design.cells), slots=0 * usual.hours))
+    cells = coarser(models, usual, Groups(cells=np.arange(design.cells), slots=0 * usual.day.hours))
     weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
     whole = fleet.vehicles * weight_of_one(fleet, kind)
     belief = learn_classes(taught.sums, OfCells(weights, means, variances), edges, whole)
@@ -118,8 +117,8 @@ def distributions(learned: LearnedClasses, groups: Field, bound: float) -> Distr
     belief = learned.belief
     means = groups.values + (belief.means - learned.means)[:, None]
     left = np.minimum(1.0, belief.mean_variances / learned.variances)[:, None]
-    shares, visits = tilted(belief, means), groups.vehicles
-    result = quantiles(belief, shares, LEVELS, groups.variances * left + groups.deviations, visits)
+    shares, visits = tilted(belief, means), groups.vehicles.mean(axis=-1)
+    result = quantiles(belief, shares, LEVELS, groups.variances * left + groups.deviations.mean(axis=-1), visits)
     values, lower, upper = (rounded(np.clip(part, 0, bound)) for part in result)
     vehicles = published(groups, bound).vehicles
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & ((upper - lower)[-1] < 2 * MOST_HALF_WIDTH_KMH)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.learner import Learned
+from dpops.learning import Learned
 from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
 from dpops.learning.place_vehicles import VehiclesProved
 from dpops.learning.places import PlaceBelief, learn_places, whole_weight
@@ -19,8 +19,8 @@ from transforms.places.directions import fine_cells_of
 from transforms.places.ground import Pieces, ancestors
 from transforms.recorded.stage_plan import is_of_places
 from transforms.recorded.units import StageEntry
-from transforms.releases.periods.fitted import MARGIN_KMH, learned_from
-from transforms.releases.periods.stages import LevelsPolicy, read_unit
+from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
+from transforms.releases.periods.states import learned_from
 from transforms.time.days_off import recorded_hours
 
 
@@ -76,7 +76,7 @@ def differences_of(learned: Float64s | None, models: Learned, pieces: Pieces, gr
     own entries."""
     places, belief = pieces.places, models.estimate()
     far = np.zeros(places.cell.size) if learned is None else learned
-    by_slot = belief.weights.sum(axis=0) / (models.state.facts.vehicles * models.state.facts.vehicle_weight)
+    by_slot = belief.weights.sum(axis=0) / models.state.facts.vehicles
     return Differences(
         cell=places.cell,
         steps=np.rint(far / float(CENTRE_STEP_KMH)).astype(np.int64),

@@ -6,12 +6,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning import Groups, Learned, PublishedNumbers, Status, coarser, published
+from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
 from dpops.learning.expected_places import CAUTIOUS, LEAST_VEHICLES, MOST_HALF_WIDTH_KMH
 from dpops.learning.interval import STATUS_NAMES, Z95, rounded
-from dpops.learning.learner import Field
 from dpops.learning.place_vehicles import AT_LEAST
-from dpops.spread import USUAL
+from dpops.spread import TYPICAL
 from dpops.types import Float64s, Int64s
 from transforms.places.hierarchy import texts_of
 from transforms.records import SlotEstimates
@@ -65,7 +64,7 @@ def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_da
     if not is_of_day:
         there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
         share = places.places.weights / np.maximum(there[cell], 1e-9)
-        own = np.maximum(own, USUAL.of(np.maximum(of_cells.vehicles[cell] * share[:, None], 0.05)))
+        own = np.maximum(own, TYPICAL.of(np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)))
     return places.places.variances[:, None] + of_cells.variances[cell] + own
 
 

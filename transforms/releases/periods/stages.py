@@ -45,6 +45,8 @@ from transforms.releases.state_file import StateFile
 from transforms.value import Value
 from transforms.wire import Tally
 
+MARGIN_KMH = Fraction(3)
+"""Centres stay so far from both ends of the grid."""
 COLUMNS: tuple[Column, ...] = (SUMS,)
 """What a tally carries beside counts, where no stage is about classes."""
 

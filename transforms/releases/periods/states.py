@@ -1,4 +1,4 @@
-"""From recorded `levels` entries to what the model keeps of them: each day once, older ones from a cache or anew."""
+"""From recorded `levels` entries to what is learned of them: each day once, older ones from a cache or anew."""
 
 import hashlib
 from collections import deque
@@ -10,10 +10,8 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from dpops.learning.learner import taken_in
-from dpops.learning.queries import Groups
-from dpops.learning.releases import DayValues, LevelValues, StageValues
-from dpops.learning.state import Facts, State
+from dpops.learning import DayValues, Facts, Groups, Learned, LevelValues, StageValues, State, learned, taken_in
+from dpops.learning.state import RECENT
 from dpops.learning.state_arrays import arrays_of, taken_up
 from dpops.levels import ReleasedStage, is_too_few
 from dpops.levels.defaults import Fleet, kept_more, standing, vehicle_weight
@@ -26,6 +24,14 @@ from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.releases.state_file import WRONG, Kept
 from transforms.time.days_off import recorded_hours
+
+
+def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
+    """Learns from all periods, in the order in which they were first recorded; that of the last entry comes last.
+
+    What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.
+    """
+    return _fitted(StateSource.of(entries, policy, least_recent))
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,11 @@ class StateSource:
     def days(self, start: int) -> list[DayValues]:
         """Reads what was released from the period at `start` on."""
         return [_day_of(entries, self.policy) for entries in self.periods[start:]]
+
+
+@lru_cache(maxsize=2)
+def _fitted(released: StateSource) -> Learned:
+    return learned(state_after(released))
 
 
 def state_after(released: StateSource) -> State:
@@ -178,7 +189,6 @@ def facts_of(fleet: Fleet) -> Facts:
     profile = fleet.profile
     return Facts(
         vehicles=fleet.vehicles,
-        vehicle_weight=1.0,
         hat_weight=1 / profile.hats,
         hats_in_hour=profile.hats / profile.hours,
         hats_in_cell=profile.hats / profile.cells,

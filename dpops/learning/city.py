@@ -1,0 +1,111 @@
+"""The two latent fields of a city: which blocks of effects the logarithms of weights have, and which speeds."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sparse
+
+from dpops import fitted
+from dpops.learning.design import BLOCK_H, BLOCKS, HOURS, Design
+from dpops.learning.effects import Block, EffectLayout
+from dpops.types import Int64s
+
+Keys = Callable[[Int64s], Int64s]
+
+
+def constant(hours: Int64s) -> Int64s:
+    """Gives every slot the same key."""
+    return np.zeros(hours.size, np.int64)
+
+
+def clock_hour(hours: Int64s) -> Int64s:
+    """Numbers hours of the clock."""
+    return hours % HOURS
+
+
+def part_of_day(hours: Int64s) -> Int64s:
+    """Numbers parts of the day."""
+    return hours % HOURS // BLOCK_H
+
+
+def day_off(hours: Int64s) -> Int64s:
+    """Numbers hours of days off; -1 on working days."""
+    return np.where(hours >= HOURS, hours % HOURS, -1)
+
+
+def weight_layout(design: Design) -> EffectLayout:
+    """Lists the effects of logarithms of weights: adding an effect is one line."""
+    block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
+    cell, part, hour, off, own_hours = fitted.WEIGHT_PRECISIONS
+    hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
+    city = partial(block, cell_keys=everywhere, is_border=True, is_learned=False)
+    return EffectLayout(
+        (
+            _cells(design, cell),
+            _parts(design, part),
+            city(name="city", precision=fitted.FLAT),
+            hourly(name="hour", slot_keys=clock_hour, precision=hour, ridge=0.5),
+            hourly(name="day off", slot_keys=day_off, precision=off, ridge=0.05),
+            hourly(name="own hours", slot_keys=clock_hour, precision=own_hours, ridge=0.5, is_daily=True),
+            city(name="day", precision=fitted.DAY_PRECISION, is_daily=True),
+            city(name="retention", mean=float(np.log(fitted.RETAINED)), precision=1.0, regressor="retention"),
+        )
+    )
+
+
+def speed_layout(design: Design) -> EffectLayout:
+    """Lists the effects of speeds, km/h: adding an effect is one line."""
+    block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
+    cell, others, own_hours, own_places = fitted.SPEED_PRECISIONS
+    hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
+    city = partial(block, cell_keys=everywhere, is_border=True, is_learned=False)
+    mean_kmh, mean_sd_kmh = fitted.CITY_KMH
+    return EffectLayout(
+        (
+            _cells(design, cell),
+            _parts(design, others),
+            block(name="parent, day", cell_keys=design.parents, precision=own_places, is_daily=True),
+            block(name="cell, day", cell_keys=np.arange(design.cells), precision=own_places, is_daily=True),
+            city(name="city", precision=mean_sd_kmh**-2, mean=mean_kmh),
+            hourly(name="hour", slot_keys=clock_hour, precision=others, ridge=0.5),
+            hourly(name="day off", slot_keys=day_off, precision=others, ridge=0.05),
+            hourly(name="own hours", slot_keys=clock_hour, precision=own_hours, ridge=0.5, is_daily=True),
+            city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),
+            city(name="traffic", precision=fitted.SLOPE_KMH**-2, mean=fitted.SLOPE_KMH, regressor="traffic"),
+        )
+    )
+
+
+def _cells(design: Design, precision: float) -> Block:
+    """Lists effects of cells; small ones differ from their neighbours as streets do."""
+    return Block(
+        name="cell",
+        cell_keys=np.arange(design.cells),
+        slot_keys=constant,
+        slots=1,
+        differences=_edges(design),
+        precision=precision * (fitted.OF_SMALL_CELLS if design.are_small else 1.0),
+    )
+
+
+def _parts(design: Design, precision: float) -> Block:
+    return Block(
+        name="parent x part", cell_keys=design.parents, slot_keys=part_of_day, slots=BLOCKS, precision=precision
+    )
+
+
+def _ring() -> sparse.csr_matrix:
+    """Builds differences of neighbouring hours on a ring."""
+    following = np.roll(np.eye(HOURS), 1, axis=0)
+    return sparse.csr_matrix(np.eye(HOURS) - following)
+
+
+def _edges(design: Design) -> sparse.csr_matrix:
+    """Builds differences of neighbouring cells, (cells, pairs)."""
+    first, second = design.neighbours.T
+    pairs = np.arange(first.size)
+    values = np.repeat([1.0, -1.0], first.size)
+    return sparse.csr_matrix(
+        (values, (np.concatenate([first, second]), np.concatenate([pairs, pairs]))), (design.cells, first.size)
+    )

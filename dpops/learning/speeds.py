@@ -1,0 +1,182 @@
+"""The field of speeds: fitted to noisy sums of weighted speeds, with the variance between vehicles learned."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops import fitted
+from dpops.learning.effects import EffectLayout, Item
+from dpops.learning.groups import Groups
+from dpops.learning.posterior import LinearData, Posterior
+from dpops.learning.releases import DayValues
+from dpops.learning.start import Start
+from dpops.spread import VehicleSpread, growth
+from dpops.types import Float64s
+
+MAX_DOUBT_STEP = 0.5
+_CONVERGED = 0.1
+_MAX_EXCESS = 8.0
+"""Squares of residuals count up to so many variances, so that no outlier decides."""
+_MAX_VARIANCE_STEP = 0.7
+
+
+@dataclass(frozen=True)
+class SpeedSums:
+    """Noisy sums of weights times speeds around centres, of one day's groups.
+
+    Attributes:
+        centre: km/h, (cells, slots).
+        values, variances: (groups,).
+    """
+
+    day: int
+    groups: Groups
+    centre: Float64s
+    values: Float64s
+    variances: Float64s
+
+
+class DayWeights(NamedTuple):
+    """What the field of weights says of days.
+
+    Attributes:
+        hats: expected weights of each day's HATs, (cells, slots).
+        traffic: centred logarithms of typical weights, (cells, slots) of each day.
+        total_variances: of the logarithm of each day's weight.
+        retention: logarithm of the share of a counted vehicle's weight that clipping leaves.
+    """
+
+    hats: list[Float64s]
+    traffic: list[Float64s]
+    total_variances: Float64s
+    retention: float
+
+
+class SpeedField:
+    """Speeds of HATs on each day, km/h.
+
+    Attributes:
+        values: posterior means, (cells, slots) of each day.
+        weights: of each day's HATs, with what sums of speeds say of a day's total.
+        spread: learned variances of HATs around the field.
+        posterior: of the last round.
+    """
+
+    def __init__(
+        self,
+        layout: EffectLayout,
+        days: Sequence[DayValues],
+        hat_weight: float,
+        start: Start | None,
+    ) -> None:
+        self.layout, self.days, self.one_weight = layout, tuple(days), hat_weight
+        self._hat_weight = hat_weight
+        self._counts = [day.count for day in days]
+        self.strengths: dict[str, Float64s] = {block.name: np.array([block.precision]) for block in layout.blocks}
+        self.spread = VehicleSpread()
+        if start is not None:
+            self.strengths, self.spread = dict(start.speeds), start.spread
+        cells = layout.blocks[0].cell_keys.size
+        self.values = [np.full((cells, day.hours.size), fitted.CITY_KMH[0]) for day in days]
+        self._are_fitted = False
+
+    def add(self, coming: DayValues) -> None:
+        """Adds a day to come."""
+        self.days, self._counts = (*self.days, coming), [*self._counts, 1.0]
+        self.values.append(np.full((self.layout.blocks[0].cell_keys.size, coming.hours.size), fitted.CITY_KMH[0]))
+
+    def fit(self, sums: Sequence[SpeedSums], weights: DayWeights, rounds: int, *, is_last: bool = False) -> None:
+        """Solves the field, then steps strengths, the variances of vehicles, and the doubt about each day's weight.
+
+        is_last: whether covariances of HATs are needed.
+        """
+        self.weights, self.traffic = weights.hats, weights.traffic
+        self.one_weight = self._hat_weight * math.exp(weights.retention)
+        self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
+        doubts, sums = np.zeros(len(self.days)), self._lay(sums)
+        is_first = not self._are_fitted
+        for index in range(rounds):
+            data = self._data(sums, doubts)
+            self.__dict__.pop("posterior", None)  # two at once are memory that a large city has not
+            is_rough = not (is_last and index + 1 == rounds)
+            self.posterior = Posterior(self.layout, self.strengths, self._counts, data, is_rough=is_rough)
+            if self._are_fitted:
+                doubts = self._doubts(doubts)
+                self.weights = [hats * np.exp(doubt) for hats, doubt in zip(weights.hats, doubts, strict=True)]
+            self._are_fitted = True
+            self._update_values()
+            if index + 1 < rounds:
+                self.strengths = self.posterior.stronger()
+                if index or not is_first:
+                    self._learn_spread(data)
+
+    def hat_variances(self, day: int) -> Float64s:
+        """Computes variances of HATs' means around the field, (cells, slots)."""
+        hats = np.maximum(self.weights[day], 1e-9)
+        return self.spread.of(hats / self.one_weight, self.values[day])
+
+    @property
+    def cautious_spread(self) -> VehicleSpread:
+        """So many times what is learned: clipped sums of many HATs hardly tell it, and it decides intervals."""
+        return VehicleSpread(fitted.VEHICLE_FACTOR * self.spread.vehicle, fitted.FLOOR_FACTOR * self.spread.floor)
+
+    def _doubts(self, doubts: Float64s) -> Float64s:
+        """Moves logarithms of factors of days' weights towards their posterior mean."""
+        places = [self.layout.place("doubt", day) for day in range(len(self.days))]
+        step = self.posterior.mean.border[places] - doubts
+        return doubts + np.clip(step, -MAX_DOUBT_STEP, MAX_DOUBT_STEP)
+
+    def _update_values(self) -> None:
+        mean = self.posterior.mean
+        self.values = [
+            self.layout.hats(mean, day.hours, index, {"traffic": traffic})
+            for index, (day, traffic) in enumerate(zip(self.days, self.traffic, strict=True))
+        ]
+
+    def _lay(self, sums: Sequence[SpeedSums]) -> list[SpeedSums]:
+        """Orders sums so that wide ones come last, and finds where their rows' entries stand."""
+        ordered = sorted(sums, key=lambda item: item.groups.is_wide)
+        names = "traffic", "doubt"
+        items = [Item(item.groups, self.days[item.day].hours, item.day, names) for item in ordered]
+        self._stack = self.layout.stack(items, len(self.days))
+        self._wide = int(self._stack.starts[sum(not item.groups.is_wide for item in ordered)])
+        return ordered
+
+    def _data(self, sums: Sequence[SpeedSums], doubts: Float64s) -> LinearData:
+        """Makes released sums observations of the field, given the weights."""
+        values, variances, regressors = [], [], []
+        self._parts: list[tuple[Float64s, Float64s]] = []
+        for item in sums:
+            hats, day, totals = self.weights[item.day], item.day, item.groups.totals
+            offset = 0.0
+            if self._are_fitted:
+                offset = float(np.sum(hats * (self.values[day] - item.centre)) / hats.sum())
+            regressors.append({"traffic": self.traffic[day], "doubt": np.array(offset)})
+            vehicles = totals(hats * self.one_weight * growth(self.values[day])).ravel()
+            floor = totals(hats**2).ravel()
+            self._parts.append((vehicles, floor))
+            variances.append(item.variances + self.spread.vehicle * vehicles + self.spread.floor * floor)
+            values.append(item.values + totals(hats * (item.centre + doubts[day] * offset)).ravel())
+        rows = self._stack([self.weights[item.day] for item in sums], regressors)
+        return LinearData(
+            rows, np.concatenate([np.zeros(0), *values]), 1 / np.concatenate([np.ones(0), *variances]), self._wide
+        )
+
+    def _learn_spread(self, data: LinearData) -> None:
+        """Takes a scoring step of the logarithms of both variances, from residuals of released sums."""
+        posterior, prior = self.posterior, VehicleSpread()
+        fitted_values = data.rows.times(posterior.mean)
+        leverage = np.minimum(posterior.variances_of_rows(data.rows) * data.precisions, 0.95)
+        excess = np.minimum(data.precisions * (data.values - fitted_values) ** 2 + leverage - 1, _MAX_EXCESS)
+        vehicles, floor = (np.concatenate(column) for column in zip((np.zeros(0),) * 2, *self._parts, strict=True))
+        slopes = data.precisions * np.stack([self.spread.vehicle * vehicles, self.spread.floor * floor])
+        precision = np.diag([fitted.VEHICLE_VARIANCE_SD**-2, fitted.FLOOR_VARIANCE_SD**-2])
+        logs = np.log([self.spread.vehicle / prior.vehicle, self.spread.floor / prior.floor])
+        information = 0.5 * (slopes * (1 - leverage) ** 2) @ slopes.T + precision
+        step = np.linalg.solve(information, 0.5 * slopes @ excess - precision @ logs)
+        step = np.clip(step, -_MAX_VARIANCE_STEP, _MAX_VARIANCE_STEP)
+        vehicle, floor_variance = np.exp(step) * [self.spread.vehicle, self.spread.floor]
+        self.spread = VehicleSpread(max(float(vehicle), prior.vehicle), max(float(floor_variance), prior.floor))

@@ -1,0 +1,244 @@
+"""The field of logarithms of weights: fitted to noisy sums of weights, and to what sums of speeds say of weights."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpops import fitted
+from dpops.learning.design import BLOCK_H, HOURS
+from dpops.learning.effects import EffectLayout, Effects, Item
+from dpops.learning.groups import Groups
+from dpops.learning.posterior import LinearData, Posterior
+from dpops.learning.releases import DayValues
+from dpops.learning.start import Start
+from dpops.types import Float64s, Int64s
+
+MAX_LOG_STEP = 1.5
+"""No logarithm of a weight moves by so much in a Gauss-Newton step."""
+MAX_LOG_VARIANCE = 4.0
+_HALVINGS = 4
+_CONVERGED, _STRENGTHS_CONVERGED = 0.03, 0.1
+_CLIP = 30.0
+
+
+@dataclass(frozen=True)
+class WeightSums:
+    """Noisy sums of weights of one day's groups; values, variances: (groups,)."""
+
+    day: int
+    groups: Groups
+    values: Float64s
+    variances: Float64s
+
+
+@dataclass(frozen=True)
+class VehicleNumber:
+    """A day's number of vehicles, and the variance of its logarithm."""
+
+    number: float
+    log_variance: float
+
+
+class WeightField:
+    """Weights of HATs on each day, in those of a typical vehicle-day.
+
+    Attributes:
+        effects: where the field was last linearised.
+        variances: of logarithms of each day's HATs, (cells, slots).
+        posterior: of the last round.
+        total_variances: of the logarithm of each day's weight.
+    """
+
+    def __init__(
+        self,
+        layout: EffectLayout,
+        days: Sequence[DayValues],
+        numbers: Sequence[VehicleNumber],
+        totals: Sequence[float | None],
+        retained_sd: float,
+        start: Start | None,
+    ) -> None:
+        self.layout, self.days, self.numbers = layout, tuple(days), tuple(numbers)
+        self._counts = [day.count for day in days]
+        self._retained = np.log(fitted.RETAINED), retained_sd
+        self._total_precisions = np.full(len(days), fitted.TOTAL_PRECISION)
+        self._at_retention = layout.place("retention")
+        cells = layout.blocks[0].cell_keys.size
+        self.variances = [np.zeros((cells, day.hours.size)) for day in days]
+        self.total_variances = np.full(len(days), 1.0)
+        self.is_cold = start is None
+        self.effects = layout.zeros(len(days))
+        self.strengths: dict[str, Float64s] = {block.name: np.array([block.precision]) for block in layout.blocks}
+        if start is not None:
+            self.strengths = dict(start.weights)
+            for part, values in zip(self.effects, start.effects, strict=True):
+                part[: values.size] = values
+        self.strengths["retention"] = np.array([retained_sd**-2])
+        self._begin(totals)
+
+    def _begin(self, totals: Sequence[float | None]) -> None:
+        """Sets the city and days so that each day weighs what was released, or else what its vehicles would."""
+        if self.is_cold:
+            self.effects.border[self._at_retention] = self._retained[0]
+        logs = np.array(
+            [
+                (np.log(number.number) + self.retention if total is None else np.log(total)) - np.log(weights.sum())
+                for number, total, weights in zip(self.numbers, totals, self.weights(self.effects), strict=True)
+            ]
+        )
+        first = logs[0] if self.is_cold else 0.0
+        self.effects.border[self.layout.place("city")] += first
+        for day, log in enumerate(logs):
+            self.effects.border[self.layout.place("day", day)] = log - first
+
+    @property
+    def retention(self) -> float:
+        """Logarithm of the share of a counted vehicle's weight that clipping leaves."""
+        return float(self.effects.border[self._at_retention])
+
+    def night(self, day: DayValues) -> Float64s:
+        """Gives the logarithm of what fleets usually do in each slot, (slots,)."""
+        return np.concatenate([fitted.NIGHT, np.zeros(HOURS - len(fitted.NIGHT))])[day.hours % HOURS]
+
+    def weights(self, effects: Effects) -> list[Float64s]:
+        """Computes expected weights of HATs, (cells, slots) of each day: means of lognormal laws."""
+        return [
+            self._expected(effects, day, index, variances)
+            for index, (day, variances) in enumerate(zip(self.days, self.variances, strict=True))
+        ]
+
+    def of_day(self, day: DayValues, index: int) -> tuple[Float64s, Float64s]:
+        """Computes expected weights of a day's HATs, and variances of their logarithms, (cells, slots)."""
+        variances = np.minimum(self.posterior.variances_of_hats(day.hours, index), MAX_LOG_VARIANCE)
+        return self._expected(self.effects, day, index, variances), variances
+
+    def _expected(self, effects: Effects, day: DayValues, index: int, variances: Float64s) -> Float64s:
+        logs = self.layout.hats(effects, day.hours, index) + self.night(day)
+        weights: Float64s = np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP))
+        return weights
+
+    def fit(self, sums: Sequence[WeightSums], rounds: int) -> None:
+        """Takes Gauss-Newton steps of effects and Fellner-Schall steps of strengths together.
+
+        Variances that weights rest on stay as they are in the last two rounds, so that totals fit what was released.
+        """
+        sums = self._lay(sums)
+        for index in range(rounds):
+            data = self._linear(sums)
+            self.__dict__.pop("posterior", None)  # two at once are memory that a large city has not
+            self.posterior = Posterior(self.layout, self.strengths, self._counts, data, is_rough=True)
+            if index % 2 == 0 and (index + 2 < rounds or rounds < 3):
+                self._update_variances()
+            moved = self._step(sums, data)
+            before, self.strengths = self.strengths, self.posterior.stronger(self.effects)
+            self._update_totals(data)
+            changes = [np.max(np.abs(np.log(self.strengths[name] / before[name]))) for name in before]
+            if moved < _CONVERGED and max(changes) < _STRENGTHS_CONVERGED:
+                break
+
+    def finish(self, sums: Sequence[WeightSums], coming: DayValues, number: VehicleNumber) -> None:
+        """Computes the posterior around the fitted effects, with those of a day to come."""
+        self.days, self.numbers, self._counts = (*self.days, coming), (*self.numbers, number), [*self._counts, 1.0]
+        self.effects = self.layout.padded(self.effects, len(self.days))
+        self._total_precisions = np.append(self._total_precisions, fitted.TOTAL_PRECISION)
+        self.variances = [*self.variances, np.zeros((self.layout.blocks[0].cell_keys.size, coming.hours.size))]
+        data = self._linear(self._lay(sums))
+        del self.posterior
+        self.posterior = Posterior(self.layout, self.strengths, self._counts, data)
+        self._update_variances()
+        self._update_totals(data)
+
+    def _linear(self, sums: Sequence[WeightSums]) -> LinearData:
+        """Linearises released sums and each day's total around the effects."""
+        weights = self.weights(self.effects)
+        totals = np.array([hats.sum() for hats in weights])
+        of_items = [weights[item.day] for item in sums]
+        plain: Mapping[str, Float64s] = {}
+        with_retention: list[Mapping[str, Float64s]] = [{"retention": np.array(-1.0)}] * len(weights)
+        rows = self._stack(
+            [*of_items, *(hats / total for hats, total in zip(weights, totals, strict=True))],
+            [plain] * len(of_items) + with_retention,
+        )
+        precisions = [
+            1 / (item.variances + fitted.HAT_LOG_VARIANCE * item.groups.totals(hats**2).ravel() + 1e-9)
+            for item, hats in zip(sums, of_items, strict=True)
+        ]
+        uncertain = np.array([number.log_variance for number in self.numbers])
+        precisions.append(1 / (1 / self._total_precisions + uncertain))
+        missed = self._missed(sums, self.effects)
+        values = missed + rows.times(self.effects)
+        return LinearData(rows, values, np.concatenate(precisions), self._wide)
+
+    def _missed(self, sums: Sequence[WeightSums], effects: Effects) -> Float64s:
+        """Computes residuals: of released sums, then of logarithms of each day's total."""
+        weights = self.weights(effects)
+        missed = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
+        logs = np.log([number.number for number in self.numbers]) - np.log([hats.sum() for hats in weights])
+        return np.concatenate([*missed, logs + effects.border[self._at_retention]])
+
+    def _lay(self, sums: Sequence[WeightSums]) -> list[WeightSums]:
+        """Orders sums so that wide ones come last, and finds where their rows' entries stand."""
+        ordered = sorted(sums, key=lambda item: item.groups.is_wide)
+        narrow = sum(not item.groups.is_wide for item in ordered)
+        items = [Item(item.groups, self.days[item.day].hours, item.day) for item in ordered]
+        cells = np.zeros(self.layout.blocks[0].cell_keys.size, np.int64)
+        for index, day in enumerate(self.days):
+            everything = Groups(cells=cells, slots=np.zeros(day.hours.size, np.int64))
+            items.append(Item(everything, day.hours, index, ("retention",)))
+        self._stack = self.layout.stack(items, len(self.days))
+        self._wide = int(self._stack.starts[narrow])
+        return ordered
+
+    def _step(self, sums: Sequence[WeightSums], data: LinearData) -> float:
+        """Moves towards the posterior mean, with halvings while the cost rises; gives the largest change of a log."""
+        change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
+        largest = max(
+            float(np.abs(self.layout.hats(change, day.hours, index)).max()) for index, day in enumerate(self.days)
+        )
+        size = min(1.0, MAX_LOG_STEP / max(largest, 1e-9))
+        prior = self.layout.prior(self.strengths, self._counts)
+
+        def cost(effects: Effects) -> float:
+            off = float(effects.local @ (prior.local @ effects.local) + effects.border @ prior.border @ effects.border)
+            return (
+                off
+                - 2 * float(effects.border @ prior.shift)
+                + float(data.precisions @ self._missed(sums, effects) ** 2)
+            )
+
+        before = cost(self.effects)
+        for _ in range(_HALVINGS):
+            moved = Effects(*(old + size * part for old, part in zip(self.effects, change, strict=True)))
+            if cost(moved) <= before + 1e-6:
+                break
+            size /= 2
+        self.effects = moved
+        return size * largest
+
+    def _update_variances(self) -> None:
+        self.variances = [
+            _of_parts(np.minimum(self.posterior.variances_of_hats(day.hours, index), MAX_LOG_VARIANCE), day.hours)
+            for index, day in enumerate(self.days)
+        ]
+
+    def _update_totals(self, data: LinearData) -> None:
+        """Learns how far each day's weight lies from what its vehicles would weigh: a Student law."""
+        rows = data.rows[-len(self.days) :]
+        missed = data.values[-len(self.days) :] - rows.times(self.effects)
+        freedom = np.maximum(1 - self._total_precisions * self.posterior.variances_of_rows(rows), 0)
+        worth = fitted.TOTAL_WORTH
+        self._total_precisions = (freedom + worth) / (missed**2 + worth / fitted.TOTAL_PRECISION)
+        without = replace(rows, regressed=0 * rows.regressed)
+        self.total_variances = self.posterior.variances_of_rows(without)
+
+
+def _of_parts(variances: Float64s, hours: Int64s) -> Float64s:
+    """Writes variances as a cell's in a part of the day plus an hour's: so weights are products of both."""
+    parts = hours % HOURS // BLOCK_H
+    result = np.empty_like(variances)
+    for part in np.unique(parts):
+        of_part = variances[:, parts == part]
+        of_cells = of_part.mean(axis=1, keepdims=True)
+        result[:, parts == part] = of_cells + of_part.mean(axis=0) - of_cells.mean()
+    return result

@@ -1,0 +1,152 @@
+"""The posterior against dense brute force, strengths against REML, and both on fields drawn from the model."""
+
+import numpy as np
+import pytest
+
+from dpops import fitted
+from dpops.learning import Design, Groups
+from dpops.learning import posterior as module
+from dpops.learning.city import speed_layout, weight_layout
+from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item
+from dpops.learning.posterior import LinearData, Posterior
+from dpops.types import Float64s
+from tests.dpops.learning.city import HOURS, design
+
+DAYS = (1.0, 3.0)
+PLAIN = Groups(cells=np.arange(16), slots=0 * HOURS), Groups(cells=np.zeros(16, np.int64), slots=HOURS)
+
+
+def strengths_of(layout: EffectLayout, **others: float) -> dict[str, Float64s]:
+    return {block.name: np.array([others.get(block.name, block.precision)]) for block in layout.blocks}
+
+
+def dense_prior(layout: EffectLayout, strengths: dict[str, Float64s]) -> Float64s:
+    prior = layout.prior(strengths, DAYS)
+    local, border = prior.local.toarray(), prior.border
+    return np.block([[local, np.zeros((len(local), len(border)))], [np.zeros((len(border), len(local))), border]])
+
+
+def dense_rows(rows: EffectRows) -> Float64s:
+    border = (rows.hourly @ rows.incidence + rows.regressed).toarray()
+    return np.concatenate([rows.local.toarray(), border], axis=1)
+
+
+def observed(layout: EffectLayout, rng: np.random.Generator, noise: float = 1.0) -> tuple[LinearData, Float64s]:
+    """Sums over cells' days and the city's hours of both days, and their rows as one dense matrix."""
+    items = [Item(groups, HOURS, day) for groups in PLAIN for day in range(2)]
+    hats = [rng.random((16, 24)) for _ in items]
+    rows = layout.stack(items, len(DAYS))(hats)
+    count = rows.local.shape[0]
+    data = LinearData(rows, 5 * rng.normal(size=count), rng.uniform(0.5, 2, count) / noise**2, 2 * 16)
+    return data, dense_rows(rows)
+
+
+@pytest.mark.parametrize("of", [speed_layout, weight_layout])
+def test_the_posterior_is_that_of_dense_brute_force(of: object) -> None:
+    layout = of(design(4))  # type: ignore[operator]
+    strengths = strengths_of(layout)
+    data, dense = observed(layout, np.random.default_rng(1))
+    result = Posterior(layout, strengths, DAYS, data)
+    precision = dense_prior(layout, strengths) + dense.T @ (data.precisions[:, None] * dense)
+    covariance = np.linalg.inv(precision)
+    shift = dense.T @ (data.precisions * data.values)
+    local = len(result.mean.local)
+    shift[local:] += layout.prior(strengths, DAYS).shift
+    assert np.allclose(np.concatenate(result.mean), covariance @ shift, atol=1e-7)
+    assert np.allclose(result.border_covariance, covariance[local:, local:], atol=1e-7)
+    assert np.allclose(result.variances_of_rows(data.rows), np.sum((dense @ covariance) * dense, axis=1), rtol=1e-6)
+    single = Groups(cells=np.arange(16), slots=HOURS)
+    hats = layout.stack([Item(single, HOURS, 1)], 2)([np.ones((16, 24))])
+    rows = dense_rows(hats)
+    expected = np.sum((rows @ covariance) * rows, axis=1).reshape(16, 24)
+    assert np.allclose(result.variances_of_hats(HOURS, 1), expected, rtol=1e-6)
+
+
+def test_samples_give_the_variances_of_many_effects(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout, rng = speed_layout(design(4)), np.random.default_rng(2)
+    data, _ = observed(layout, rng)
+    exact = Posterior(layout, strengths_of(layout), DAYS, data).variances_of_hats(HOURS, 0)
+    monkeypatch.setattr(module, "EXACT", 0)
+    monkeypatch.setattr(module, "SAMPLES", 2_000)
+    sampled = Posterior(layout, strengths_of(layout), DAYS, data).variances_of_hats(HOURS, 0)
+    assert np.allclose(sampled, exact, rtol=0.15)
+
+
+def drawn(layout: EffectLayout, strengths: dict[str, Float64s], rng: np.random.Generator) -> Effects:
+    """Effects drawn from the prior."""
+    precision = dense_prior(layout, strengths)
+    root = np.linalg.cholesky(np.linalg.inv(precision))
+    values = root @ rng.normal(size=len(precision))
+    local = layout.size(len(DAYS), border=False)
+    return Effects(values[:local], values[local:])
+
+
+def test_strengths_of_simulated_fields_are_found_and_are_reml(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a prior worth nothing, the fixed point has no slope of the restricted likelihood."""
+    monkeypatch.setattr(fitted, "PRIOR_WORTH", 1e-9)
+    layout, rng = speed_layout(design(4)), np.random.default_rng(3)
+    truth = strengths_of(layout, cell=0.05)
+    data, dense = observed(layout, rng, noise=0.3)
+    effects = drawn(layout, truth, rng)
+    values = dense @ np.concatenate(effects) + 0.3 * rng.normal(size=data.values.size)
+    data = LinearData(data.rows, values, data.precisions, data.wide)
+    strengths = strengths_of(layout)
+    for _ in range(60):
+        strengths = Posterior(layout, strengths, DAYS, data).stronger() | {
+            name: value for name, value in strengths.items() if name != "cell"
+        }
+    assert 0.2 < strengths["cell"][0] / truth["cell"][0] < 5
+
+    def restricted(cell: float) -> float:
+        prior = dense_prior(layout, strengths | {"cell": np.array([cell])})
+        covariance = np.diag(1 / data.precisions) + dense @ np.linalg.inv(prior) @ dense.T
+        mean = np.linalg.solve(
+            prior, np.concatenate([np.zeros(len(effects.local)), layout.prior(strengths, DAYS).shift])
+        )
+        residual = data.values - dense @ mean
+        return -0.5 * float(np.linalg.slogdet(covariance)[1] + residual @ np.linalg.solve(covariance, residual))
+
+    best = strengths["cell"][0]
+    assert restricted(best) > max(restricted(best * 1.3), restricted(best / 1.3))
+
+
+def test_a_strength_that_nothing_tells_stays_at_its_prior() -> None:
+    layout = speed_layout(design(4))
+    data, _ = observed(layout, np.random.default_rng(4), noise=1e6)
+    strengths = Posterior(layout, strengths_of(layout), DAYS, data).stronger()
+    for block in layout.blocks:
+        assert strengths[block.name][0] == pytest.approx(block.precision, rel=0.02), block.name
+
+
+def test_intervals_hold_fields_that_are_drawn_from_the_model() -> None:
+    layout, rng, scores = speed_layout(design(4)), np.random.default_rng(5), []
+    strengths = strengths_of(layout)
+    for _ in range(20):
+        data, dense = observed(layout, rng)
+        effects = drawn(layout, strengths, rng)
+        shift = layout.prior(strengths, DAYS).shift
+        values = dense @ np.concatenate(effects) + rng.normal(size=data.values.size) / np.sqrt(data.precisions)
+        data = LinearData(data.rows, values, data.precisions, data.wide)
+        result = Posterior(layout, strengths, DAYS, data)
+        prior_mean = Effects(0 * effects.local, np.linalg.solve(layout.prior(strengths, DAYS).border, shift))
+        centred = result.solve(Effects(0 * effects.local, shift))
+        field = layout.hats(Effects(*(a - b for a, b in zip(result.mean, centred, strict=True))), HOURS, 0)
+        assert prior_mean.border.size == effects.border.size
+        scores.append((field - layout.hats(effects, HOURS, 0)) / np.sqrt(result.variances_of_hats(HOURS, 0)))
+    assert 0.92 < np.mean(np.abs(scores) < 1.96) < 0.98
+
+
+def test_the_order_of_cells_changes_nothing() -> None:
+    of, rng = design(4), np.random.default_rng(6)
+    order = rng.permutation(16)
+    place = np.argsort(order)
+    permuted = Design(parents=of.parents[order], neighbours=place[of.neighbours])
+    hats, sums = rng.random((16, 24)), rng.normal(size=16)
+    fields = []
+    for city, weights, values in ((of, hats, sums), (permuted, hats[order], sums[order])):
+        layout = speed_layout(city)
+        rows = layout.stack([Item(PLAIN[0], HOURS, 0)], 1)([weights])
+        result = Posterior(layout, strengths_of(layout), (1.0,), LinearData(rows, values, np.ones(16), 16))
+        fields.append((layout.hats(result.mean, HOURS, 0), result.variances_of_hats(HOURS, 0)))
+    for first, second in zip(*fields, strict=True):
+        assert np.allclose(first[order], second)
