@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.errors import InputError, shortened
+from transforms.layouts.open_file import is_skipped
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class InputFiles:
 
 
 def paths_of(pattern: str, *, or_none: bool = False) -> list[str]:
-    """Lists the files of this machine that a pattern matches, sorted; of a folder all in it, hidden ones left out.
+    """Lists the files of this machine that a pattern matches, sorted; of a folder all but those of `is_skipped`.
 
     Raises InputError if there is none, unless `or_none`; then if it matches something else.
     """
@@ -66,11 +67,11 @@ def _matching(pattern: str) -> list[str]:
 
 def _in_folder(top: str) -> list[str]:
     files = (path for folder in _folders(top) for path in glob.glob(os.path.join(glob.escape(folder), "*")))
-    return [path for path in files if not os.path.isdir(path)]
+    return [path for path in files if not os.path.isdir(path) and not is_skipped(os.path.basename(path))]
 
 
 def _folders(top: str) -> Iterator[str]:
-    """Yields a folder and all in it, hidden ones left out."""
+    """Yields a folder and all in it but those of `is_skipped`."""
     for folder, inner, _ in os.walk(top):
-        inner[:] = [name for name in inner if not name.startswith(".")]
+        inner[:] = [name for name in inner if not is_skipped(name)]
         yield folder

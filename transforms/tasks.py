@@ -4,7 +4,7 @@ Pure functions on columns, which know no Beam. Each is handed `count`, which is 
 process adds them up, an engine keeps them as metrics.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 
@@ -18,7 +18,7 @@ from transforms.count.tally import tally
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
 from transforms.layouts.base import WHOLE, Layout, RawBatch, Share, UnreadableFile
-from transforms.layouts.decoder_process import read_apart
+from transforms.layouts.decoder_process import joined_apart, read_apart
 from transforms.layouts.remote import fetched, is_remote
 from transforms.ledger.ledger_account import LedgerAccount
 from transforms.ledger.recording import record_units
@@ -43,6 +43,19 @@ def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
         raise UnreadableFile(path, error.rule) from None
     except OSError as error:
         raise StepError(f"{path}: {reason_of(error)}") from None
+
+
+def read_small(layout: Layout, paths: Sequence[str]) -> Iterator[RawBatch | UnreadableFile | StepError]:
+    """Reads files, small ones of this machine as if they were one, and yields why one cannot be read."""
+    together = joined_apart(layout, paths) if len(paths) > 1 else None
+    if together is not None:
+        yield from together
+        return
+    for path in paths:
+        try:
+            yield from read(layout, path)
+        except (UnreadableFile, StepError) as error:
+            yield error
 
 
 def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Located, dict[str, int]]:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from pipelines.specification import Specification, SpecificationError, load
     from transforms.atomic_files import write_whole
     from transforms.layouts import layout
+    from transforms.observe.speed_shares import SpeedShares, speed_shares
     from transforms.observe.vehicle_ids import MergedIds, vehicle_ids
+    from transforms.places.rings import cut_at_antimeridian
 
 _NAMES = {
     "hatstream.api.account": "AccountReport find_account",
@@ -47,16 +49,19 @@ _NAMES = {
     "pipelines.specification": "Specification SpecificationError load",
     "transforms.atomic_files": "write_whole",
     "transforms.layouts": "layout",
+    "transforms.places.rings": "cut_at_antimeridian",
+    "transforms.observe.speed_shares": "SpeedShares speed_shares",
     "transforms.observe.vehicle_ids": "MergedIds vehicle_ids",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 # fmt: off
 __all__ = [
-    "AccountReport", "InputError", "MergedIds", "Specification", "SpecificationError", "UsageError",
-    "asked_to_stop", "console", "count_days", "find_account", "input_paths", "layout", "load", "note", "open_input",
-    "option", "own_layouts", "packed", "places_outside", "progress_bars", "read_batches", "read_positions",
-    "read_results", "read_tables", "release_days", "result_columns", "vehicle_ids", "write_rows", "write_whole",
+    "AccountReport", "InputError", "MergedIds", "Specification", "SpecificationError", "SpeedShares", "UsageError",
+    "asked_to_stop", "console", "count_days", "cut_at_antimeridian", "find_account", "input_paths", "layout",
+    "load", "note", "open_input", "option", "own_layouts", "packed", "places_outside", "progress_bars",
+    "read_batches", "read_positions", "read_results", "read_tables", "release_days", "result_columns",
+    "speed_shares", "vehicle_ids", "write_rows", "write_whole",
 ]
 # fmt: on
 

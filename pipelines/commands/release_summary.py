@@ -152,6 +152,7 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
             "periods": [period._asdict() for period in checked.periods],
             "refused": refused,
             "vehicle_ids": ids,
+            "speeds": checked.shares._asdict(),
         }
         click.echo(Summary({}, Operator({"rows": checked.outcome.rows} | facts)).json())
         return
@@ -166,5 +167,7 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
     out.print(f"{checked.outcome.rows:,} rows read; nothing was released, recorded or spent")
     for reason, number in refused.items():
         out.print(f"  {number:,} refused: {reason}")
-    for line in checked.merged.advice:
+    if checked.outcome.duplicates:
+        out.print(f"  {checked.outcome.duplicates:,} duplicates: of the same vehicle and time, of which one counts")
+    for line in (*checked.merged.advice, *checked.shares.told):
         out.print(f"  {line}", soft_wrap=True)

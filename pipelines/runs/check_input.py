@@ -22,8 +22,10 @@ from pipelines.runs.input_size import rows_about
 from pipelines.runs.spool import Spool
 from pipelines.specification import Specification
 from transforms import counters, tasks, wire
+from transforms.count.tally import distinct
 from transforms.errors import StepError
 from transforms.ledger.ledger_account import LedgerAccount
+from transforms.observe.speed_shares import SpeedShares, shares_in
 from transforms.observe.vehicle_hash import Secret
 from transforms.observe.vehicle_ids import MergedIds, merged
 from transforms.places.ground import NOWHERE as ELSEWHERE
@@ -38,7 +40,7 @@ _ROWS, _AT_PLACES = "slot/", "places/"
 class PeriodInput(NamedTuple):
     """slots_with_rows: of so many slots how many have an observation.
 
-    rows: observations, duplicates among them; where speeds or headings are derived, those that have one. at_places: how
+    rows: observations, without duplicates; where speeds or headings are derived, those that have one. at_places: how
     many of these lie at a place, which their heading decides too; None without places.
     """
 
@@ -50,11 +52,13 @@ class PeriodInput(NamedTuple):
 
 
 class InputCheck(NamedTuple):
-    """merged: of the whole input, whatever its dates, the ids that another `input.vehicle_form` makes one."""
+    """merged: of the whole input, whatever its dates, the ids that another `input.vehicle_form` makes one. shares: of
+    all its speeds."""
 
     outcome: Outcome
     periods: list[PeriodInput]
     merged: MergedIds
+    shares: SpeedShares
 
     @property
     def is_complete(self) -> bool:
@@ -77,7 +81,7 @@ def check_input(
     outcome = Outcome()
     count_in(outcome, counts)
     periods = [_of_period(period, when.slots, counts, has_places=pieces is not None) for period in when.periods]
-    return InputCheck(outcome, periods, ids)
+    return InputCheck(outcome, periods, ids, shares_in(counts))
 
 
 @dataclass(frozen=True)
@@ -102,9 +106,9 @@ class _Look:
             for _, table in tasks.derived(self.of.by_slot(parts), job.rules, job.ground, job.release, count):
                 self._add(table.slot_s, table.cell, table.kept)
             return
-        for packed in self.of.by_slot(parts)[slot_s]:
-            cell = wire.unpack_events([packed]).cell
-            self._add(np.full(cell.size, slot_s), cell, np.ones(cell.size, np.int64))
+        events, duplicates = distinct(wire.unpack_events(self.of.by_slot(parts)[slot_s]))
+        count(counters.DUPLICATES, duplicates)
+        self._add(np.full(events.cell.size, slot_s), events.cell, np.ones(events.cell.size, np.int64))
 
     def _add(self, slots_s: Int64s, cell: Int64s, rows: Int64s) -> None:
         at_place = None if self.pieces is None else self.pieces.place[cell] != ELSEWHERE

@@ -11,6 +11,8 @@ from transforms.layouts.decoder_process import read_apart
 
 SHARE_BYTES = 16 << 20
 """About the size of a share of a large file."""
+SMALL_BYTES, SMALL_FILES = 1 << 17, 64
+"""So many files that are not larger are read as one: each by itself takes some milliseconds, whatever it holds."""
 SAMPLE_BYTES = 1 << 18
 PROBED_FILES = 8
 """Text files of one input are alike: so many are looked into."""
@@ -18,11 +20,12 @@ _LINES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
 
 
 class Piece(NamedTuple):
-    """A share of a file. path: as the file system has it."""
+    """A share of a file. path: as the file system has it. more: further small files, read as if they were one."""
 
     path: bytes
     number: int
     shares: int
+    more: tuple[bytes, ...] = ()
 
     @property
     def share(self) -> Share:
@@ -30,12 +33,21 @@ class Piece(NamedTuple):
 
 
 def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
-    """Lists the files, large ones in shares, largest first."""
-    pieces = []
+    """Lists the files, large ones in shares and small ones together, largest first."""
+    pieces: list[tuple[float, Piece]] = []
+    small: list[tuple[int, bytes]] = []
     for path in paths:
         size = os.path.getsize(path) if os.path.exists(path) else 0
         shares = max(1, size // SHARE_BYTES) if isinstance(layout, SplitLayout) else 1
-        pieces += [(size / shares, Piece(os.fsencode(path), number, shares)) for number in range(shares)]
+        if 0 < size <= SMALL_BYTES:
+            small.append((size, os.fsencode(path)))
+        else:
+            pieces += [(size / shares, Piece(os.fsencode(path), number, shares)) for number in range(shares)]
+    many = max(1, min(SMALL_FILES, len(small) // PROBED_FILES))
+    for start in range(0, len(small), many):
+        (_, first), *others = group = small[start : start + many]
+        size = sum(size for size, _ in group)
+        pieces.append((size, Piece(first, 0, 1, tuple(path for _, path in others))))
     return [piece for _, piece in sorted(pieces, key=lambda sized: -sized[0])]
 
 

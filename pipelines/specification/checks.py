@@ -327,9 +327,14 @@ def input_of(document: Document, *, headed: bool) -> Input:
             with_value=table.derived_speed is None,
             headed=headed,
             fields=fields,
+            vehicle=table.vehicle,
+            time=table.time,
         )
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
+    need(derived is None or not table.no_value, "input.no_value", "goes with a column of speeds", "input.derived_speed")
+    need(len(table.no_value) <= 16, "input.no_value", "must be at most 16 numbers", len(table.no_value))
+    own = {name: value for name, value in (("vehicle", table.vehicle), ("time", table.time)) if value is not None}
     return Input(
         name=table.layout,
         columns=columns if table.columns is not None or by_key else None,
@@ -340,6 +345,8 @@ def input_of(document: Document, *, headed: bool) -> Input:
         turning=turning,
         vehicle_form=table.vehicle_form,
         keyed=fields,
+        no_value=tuple(sorted({float(number) for number in table.no_value})),
+        chosen=own,
     )
 
 

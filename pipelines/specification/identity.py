@@ -149,6 +149,9 @@ def _input(spec: "Specification") -> dict[str, Any]:
         plain["time_format"] = units.time_format.text
     if units.decimal != ".":
         plain["decimal"] = units.decimal
+    plain |= spec.input.chosen
+    if spec.input.no_value:
+        plain["no_value"] = list(map(str, spec.input.no_value))
     if spec.input.vehicle_form != "text":
         plain["vehicle_form"] = spec.input.vehicle_form
     if spec.input.derived is not None:

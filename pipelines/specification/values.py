@@ -1,7 +1,7 @@
 """A checked specification, as the few values that the rest of the project is handed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
@@ -19,7 +19,7 @@ from pipelines.specification.identity import decisive_text, spec_id_of
 from pipelines.specification.places import PlacesAsked
 from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
-from transforms.layouts import Layout
+from transforms.layouts import Column, Layout
 from transforms.layouts.base import FIELDS, with_heading
 from transforms.layouts.by_file import ByFile
 from transforms.observe.derived_heading import HeadingLimits
@@ -84,11 +84,12 @@ class Input:
 
     allowed_lateness_s: so long after a slot its reports are waited for. headed: whether rows say which way a vehicle
     goes. turning: limits of headings that are made from positions. vehicle_form: which spellings of an id are one.
-    keyed: the fields of rows that name a key.
+    keyed: the fields of rows that name a key. no_value: what stands for an unknown speed. chosen: what a layout with
+    columns of its own takes instead.
     """
 
     name: str
-    columns: Mapping[str, str] | None
+    columns: Mapping[str, Column] | None
     layout: Layout
     derived: SpeedLimits | None = None
     allowed_lateness_s: int = 0
@@ -96,6 +97,8 @@ class Input:
     turning: HeadingLimits | None = None
     vehicle_form: VehicleForm = "text"
     keyed: tuple[str, ...] | None = None
+    no_value: tuple[float, ...] = ()
+    chosen: Mapping[str, Column] = field(default_factory=dict)
 
     @property
     def needs_whole_periods(self) -> str:
@@ -271,6 +274,7 @@ class Specification:
             vehicle_form=source.vehicle_form,
             lower=self.value.lower,
             keys=self.keys,
+            no_value=source.no_value,
         )
 
     @property

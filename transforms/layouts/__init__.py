@@ -1,10 +1,11 @@
 """The layouts of input files: those with units of their own, and those described by a column map and its units."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Generic, TypeVar, get_args
+from typing import Any, Generic, TypeVar, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
@@ -12,6 +13,8 @@ from transforms.layouts import mapped, own
 from transforms.layouts.base import (
     FIELDS,
     HEADING,
+    LISTED,
+    OPEN,
     Layout,
     MappedLayout,
     MessageLayout,
@@ -37,6 +40,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Column = str | Sequence[str]
+"""The name of a column, or those of several that hold a field together."""
 
 
 class _Registered(Mapping[str, T], Generic[T]):
@@ -72,7 +77,7 @@ _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)
 
 def layout(
     name: str,
-    columns: Mapping[str, str] | None,
+    columns: Mapping[str, Column] | None,
     time_unit: str | None = None,
     speed_unit: str | None = None,
     *,
@@ -85,13 +90,17 @@ def layout(
     with_value: bool = True,
     headed: bool = False,
     fields: tuple[str, ...] | None = None,
+    vehicle: Column | None = None,
+    time: str | None = None,
 ) -> Layout:
     """Makes the layout of that name: how files hold rows, and in which units.
 
-    columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; units:
-    `iso` and `km/h` unless given. time_zone: of times without an offset. time_format: in place of a time_unit. records:
-    of JSON, the path of the array around the objects. with_value, headed: whether rows have a value, and a heading.
-    fields: of rows that are no positions of vehicles: the first is an id, the last a number.
+    columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; several
+    are parts of an id, date and clock, or degrees and their hemisphere. units: `iso` and `km/h` unless given, or those
+    of a layout with columns of its own. vehicle, time: of such a layout, what it takes instead. time_zone: of times
+    without an offset. time_format: in place of a time_unit. records: of JSON, the path of what holds the objects.
+    with_value, headed: whether rows have a value, and a heading. fields: of rows that are no positions of vehicles: the
+    first is an id, the last a number.
 
     Returns:
         The layout; its `units` read columns of numbers, longitudes and instants, each value valid or not by itself.
@@ -104,20 +113,25 @@ def layout(
     >>> layout("csv", fields, fields=("user", "report")).units.numbers(pa.array(["1.5", "x"])).valid.tolist()
     [True, False]
     """
-    of_times = dict[str, object](time_unit=time_unit, time_zone=time_zone, time_format=time_format)
     options = dict[str, object](delimiter=delimiter, header=header, decimal=decimal, records=records)
     if name in FIXED and fields is None:
-        return _fixed(name, headed, {"columns": columns, "speed_unit": speed_unit} | of_times | options)
+        _refuse_options(name, {"columns": columns, "time_format": time_format} | options)
+        own = _with_choices(name, headed, {"vehicle": vehicle, "time": time})
+        chosen: Layout = replace(own, units=_units(time_unit, speed_unit, time_zone, None, own.units))
+        return chosen
     _check_name(name, [*(FIXED if fields is None else ()), *MAPPED])
+    for option, value in {"vehicle": vehicle, "time": time}.items():
+        if value is not None:
+            raise ValueError(f"{option}: goes with a layout with columns of its own, here write columns.{option}")
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
-    own = _own_options(name, options)
+    taken = _own_options(name, options)
     units = _units(time_unit, speed_unit, time_zone, time_format)
     wanted = _fields(with_value=with_value, headed=headed) if fields is None else fields
-    named = _column_names(name, columns, wanted)
+    named, wanted = _parted(_column_names(name, columns, wanted), wanted)
     if fields is None and named[0] == FILE:
-        return ByFile(MAPPED[name].of(units, named[1:], wanted[1:], own))
-    return MAPPED[name].of(units, named, wanted, own)
+        return ByFile(MAPPED[name].of(units, named[1:], wanted[1:], taken))
+    return MAPPED[name].of(units, named, wanted, taken)
 
 
 def _check_name(name: str, names: Sequence[str]) -> None:
@@ -135,16 +149,32 @@ def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
     return {option: options.get(option) for option in own}
 
 
-def _fixed(name: str, headed: bool, given: Mapping[str, object]) -> Layout:
+def _refuse_options(name: str, given: Mapping[str, object]) -> None:
     for field, value in given.items():
         if value is not None:
-            raise ValueError(f"{field}: layout {name!r} has its own units and columns, got {value!r}")
-    layout = FIXED[name].headed if headed else FIXED[name].layout
+            raise ValueError(f"{field}: layout {name!r} has its own columns, got {value!r}")
+
+
+def _with_choices(name: str, headed: bool, given: Mapping[str, Column | None]) -> Any:
+    """Takes a layout with columns of its own, and in place of some what its standard has besides."""
+    own = FIXED[name]
+    layout: Any = own.headed if headed else own.layout
     if layout is None:
         raise ValueError(
             f"layout {name!r} has no heading, which places with the property directed need: or input.derived_heading"
         )
-    return layout
+    columns: dict[str, Column] = dict(zip(layout.fields, layout.columns, strict=True))
+    for option, value in given.items():
+        choices = own.choices.get(option, ())
+        names = () if value is None else _listed(value)
+        for chosen in names:
+            if chosen not in choices:
+                rule = f"must be of {', '.join(choices)}" if choices else "has no other one"
+                raise ValueError(f"{option}: with layout {name!r} {rule}, got {chosen[:60]!r}")
+        if names:
+            columns[option] = names[0] if len(names) == 1 else names
+    named, fields = _parted(_column_names(name, columns, layout.fields), layout.fields)
+    return replace(layout, columns=named, fields=fields) if named != layout.columns else layout
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
@@ -162,9 +192,15 @@ def _fields(*, with_value: bool, headed: bool) -> tuple[str, ...]:
 
 
 def _units(
-    given_time_unit: str | None, given_speed_unit: str | None, time_zone: str | None, time_format: str | None
+    given_time_unit: str | None,
+    given_speed_unit: str | None,
+    time_zone: str | None,
+    time_format: str | None,
+    own: Units | None = None,
 ) -> Units:
-    time_unit, speed_unit = given_time_unit or "iso", given_speed_unit or UNIT
+    """Makes units. own: those of a layout that has some, of which each may be given otherwise."""
+    time_unit = given_time_unit or ("iso" if own is None else own.time_unit)
+    speed_unit = given_speed_unit or UNIT
     if time_unit not in _TIME_UNITS:
         said = f"{', '.join(_TIME_UNITS)}, got {time_unit!r}{did_you_mean(time_unit, _TIME_UNITS)}"
         raise ValueError(f"time_unit: must be one of {said}")
@@ -172,8 +208,8 @@ def _units(
         said = f"{', '.join(PER_UNIT)}, got {speed_unit!r}{did_you_mean(speed_unit, PER_UNIT)}"
         raise ValueError(f"speed_unit: must be one of {said}")
     if time_zone is not None:
-        if time_unit != "iso":
-            raise ValueError(f"time_zone: goes with time_unit 'iso', got {time_unit!r}")
+        if time_unit not in ("iso", "excel"):
+            raise ValueError(f"time_zone: goes with time_unit 'iso' or 'excel', got {time_unit!r}")
         try:
             ZoneInfo(time_zone)
         except (KeyError, ValueError, OSError):
@@ -182,17 +218,47 @@ def _units(
     if time_format is not None and given_time_unit is not None:
         raise ValueError(f"time_unit: goes without time_format, got {given_time_unit!r}")
     form = None if time_format is None else TimeFormat.of(time_format)
+    if own is not None:
+        per_unit = own.value_per_unit if given_speed_unit is None else PER_UNIT[speed_unit]
+        return replace(own, time_unit=_TIME_UNITS[time_unit], value_per_unit=per_unit, zone=time_zone)
     return Units(_TIME_UNITS[time_unit], PER_UNIT[speed_unit], time_zone, form)
 
 
-def _column_names(name: str, columns: Mapping[str, str] | None, fields: tuple[str, ...]) -> tuple[str, ...]:
+def _listed(column: Column) -> tuple[str, ...]:
+    return (column,) if isinstance(column, str) else tuple(column)
+
+
+def _parted(named: Sequence[Column], fields: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Lists the columns one by one, those of a field after its first as fields of their own; see `LISTED`.
+
+    >>> _parted((("oper", "veh"), "tst"), ("vehicle", "time"))
+    (('oper', 'veh', 'tst'), ('vehicle', 'vehicle.1', 'time'))
+    """
+    pairs = [
+        (column, f"{field}.{number}" if number else field)
+        for field, columns in zip(fields, named, strict=True)
+        for number, column in enumerate(_listed(columns))
+    ]
+    return tuple(column for column, _ in pairs), tuple(field for _, field in pairs)
+
+
+def _column_names(name: str, columns: Mapping[str, Column] | None, fields: tuple[str, ...]) -> tuple[Column, ...]:
     if columns is None or set(columns) != set(fields):
         given = "none" if columns is None else ", ".join(sorted(columns)) or "none"
         why = "" if (HEADING in fields) == (HEADING in (columns or ())) else _ABOUT_HEADINGS
         raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {given}{why}")
+    every = [column for field in fields for column in _listed(columns[field])]
     for field in fields:
-        if not columns[field]:
+        listed = _listed(columns[field])
+        if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        if list(columns.values()).count(columns[field]) > 1:
-            raise ValueError(f"columns.{field}: needs a column of its own, {columns[field]!r} is given twice")
+        if OPEN in listed:
+            raise ValueError(f"columns.{field}: is left open by a draft: name the column of the input that holds it")
+        if len(listed) > 1 and (field not in LISTED or len(listed) > (2 if field != "vehicle" else 4)):
+            raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
+        for column in listed:
+            if every.count(column) > 1:
+                raise ValueError(f"columns.{field}: needs a column of its own, {column!r} is given twice")
+        if len(listed) > 1 and FILE in listed:
+            raise ValueError(f"columns.{field}: {FILE!r} stands alone")
     return tuple(columns[field] for field in fields)

@@ -1,9 +1,10 @@
 """What every layout has in common: declared units, one way to read, one error for a file that cannot be read."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 FIELDS: tuple[str, ...] = ("vehicle", "time", "lat", "lon", NAME)
 """Of a row of telemetry. A mapped layout reads rows of other fields too: the first is an id, the last is a number whose
 values do not decide whether a file is read."""
+
+LISTED = ("vehicle", "time", "lat", "lon")
+"""Fields that several columns may hold together: parts of an id, date and clock, degrees and N, S, E or W.
+
+The further ones are read as fields of their own, `vehicle.1`, and `raw_batch` puts them together in a struct."""
+
+OPEN = "?"
+"""Stands in a draft for a column that somebody has to name."""
 
 HEADING = "heading"
 """A further field, in degrees, where public places differ by direction. It stands before the last one."""
@@ -167,7 +176,8 @@ Form = Literal["csv", "json", "xml", "binary"]
 class OwnLayout:
     """What a file of `transforms/layouts/own` registers: a layout with columns and units of its own.
 
-    headed: the same layout with headings, where files have them.
+    headed: the same layout with headings, where files have them. choices: what the options `vehicle` and `time` may
+    name in place of its own column, which comes first.
 
     form: what files look like. Of csv and json `hatstream spec new` and the tests also ask: columns: the files' names
     of FIELDS, with dots into objects. known_by: columns that all such files have; only: and none else. records: where
@@ -181,6 +191,7 @@ class OwnLayout:
     known_by: AbstractSet[str] = frozenset()
     only: bool = False
     records: tuple[str | None, ...] = (LINES,)
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def fits(self, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> bool:
         """Says whether rows of these columns, found there, are of this layout."""
@@ -199,6 +210,30 @@ class UnreadableFile(Exception):
         return f"{self.path}: {self.rule}"
 
 
+def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
+    """Joins small batches that follow one another, where their columns are of the same types."""
+    waiting: list[RawBatch] = []
+    for batch in batches:
+        rows = sum(other.rows for other in waiting) + batch.rows
+        if waiting and (rows > BATCH_ROWS // 2 or waiting[0].table.schema != batch.table.schema):
+            yield _as_one(waiting)
+            waiting = []
+        waiting.append(batch)
+    if waiting:
+        yield _as_one(waiting)
+
+
+def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
+    if len(batches) == 1:
+        return batches[0]
+    refused = Counter[str]()
+    for batch in batches:
+        refused.update(batch.refused)
+    table = pa.Table.from_batches([batch.table for batch in batches]).combine_chunks().to_batches()
+    empty = batches[0].table.slice(0, 0)
+    return RawBatch(sum(batch.rows for batch in batches), table[0] if table else empty, dict(refused))
+
+
 def without_zone(column: str) -> str:
     """Says why a column of local times is not read."""
     return f"column {column!r} has no time zone: name it as input.time_zone"
@@ -206,6 +241,15 @@ def without_zone(column: str) -> str:
 
 def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
     """Makes a batch. columns: an Arrow array for each field, in order. refused: counts by reason; zeros are dropped."""
-    table = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    parts: dict[str, list[Any]] = {}
+    for name, array in columns.items():
+        parts.setdefault(name.partition(".")[0], []).append(array)
+    arrays = [
+        of_field[0]
+        if len(of_field) == 1
+        else pa.StructArray.from_arrays(of_field, [str(number) for number in range(len(of_field))])
+        for of_field in parts.values()
+    ]
+    table = pa.RecordBatch.from_arrays(arrays, names=list(parts))
     counts = {reason: count for reason, count in refused.items() if count}
     return RawBatch(table.num_rows + sum(counts.values()), table, counts)

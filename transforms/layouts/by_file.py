@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from transforms.layouts.base import Layout, RawBatch, Units
+from transforms.layouts.open_file import INSIDE
 
 FILE = "{file}"
 """Stands where a column of vehicles would be named."""
@@ -39,6 +40,6 @@ def vehicle_of(path: str) -> bytes:
     >>> vehicle_of("/feed/2008-02-02/366.txt.gz")
     b'366'
     """
-    name = os.path.basename(os.fsencode(path))
+    name = os.path.basename(os.fsencode(path.rpartition(INSIDE)[2]))
     stem, suffix = os.path.splitext(name)
     return os.path.splitext(stem)[0] if suffix in _COMPRESSED else stem

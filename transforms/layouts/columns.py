@@ -1,7 +1,6 @@
 """Strict conversions of whole Arrow columns: numbers and instants, each value valid, missing or bad on its own."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,17 +9,23 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms import arrow_compute as pc
+from transforms.layouts.iso import iso_matrix
 from transforms.layouts.local_time import to_utc
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-Bytes = NDArray[np.uint8]
-TimeUnit = Literal["iso", "s", "ms", "us", "ns"]
+TimeUnit = Literal["iso", "s", "ms", "us", "ns", "excel"]
 DecimalMark = Literal[".", ","]
 
 # Plain decimal or exponent notation: no nan, inf, hexadecimal, underscore or blank inside.
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001}
+US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001, "excel": 86_400_000_000}
+_EXCEL_US = 25_569 * 86_400_000_000
+"""From the day 0 of spreadsheets, 1899-12-30, to 1970."""
+_DOT_NET = r"^/Date\((?P<number>-?[0-9]+)(?:[+-][0-9]{4})?\)/$"
+_NO_NUMBERS = ("null", "none", "\\n", "-", "--", "n/a", "na")
+"""What exports write where there is no number, in small letters."""
+_SOUTH_WEST, _NORTH_EAST = ("S", "W", "s", "w"), ("N", "E", "n", "e")
 _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FAR_US = 2**62
 _DECIMAL_DIGITS = 76
@@ -59,9 +64,12 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 
     decimal: what texts have before the fraction; with a comma, a text with a point is bad.
     A text beyond the range of float64 (`1e999`) is finite and held at the largest float64. Booleans, NaN, infinities
-    and every other type are bad; nulls and empty texts are missing.
+    and every other type are bad; nulls, empty texts and words such as NULL and n/a are missing. Of two columns the
+    second says N or E, or S or W, which turns the sign.
     """
     kind = column.type
+    if are_parts(kind) and kind.num_fields == 2:
+        return _signed(numbers(column.field(0), decimal), column.field(1))
     if pa.types.is_dictionary(kind):
         return Numbers(*_of_dictionary(column, numbers(column.dictionary, decimal)))
     if is_text(kind):
@@ -87,6 +95,17 @@ def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     return told._replace(values=np.where(is_western, told.values - 360, told.values)) if is_western.any() else told
 
 
+def _signed(told: Numbers, letters: pa.Array) -> Numbers:
+    """Gives degrees the sign of their hemisphere; without a letter, or with another one, they are bad."""
+    column = as_binary(letters).view(pa.string()) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
+    text = pc.ascii_trim_whitespace(column)
+    minus, plus = (
+        pc.is_in(text, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) for marks in (_SOUTH_WEST, _NORTH_EAST)
+    )
+    valid = told.valid & (minus | plus)
+    return Numbers(np.where(valid, np.where(minus, -told.values, told.values), 0.0), valid, told.missing)
+
+
 OfTexts = Callable[[pa.Array, str | None], Instants]
 """Reads a column of texts; the zone is of those that say no offset."""
 
@@ -97,11 +116,15 @@ def instants(
     """Reads the instants of a column: Arrow timestamps whatever the unit, else texts or numbers in `time_unit`.
 
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`; what a fraction says
-    below a microsecond is cut off. s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds.
+    below a microsecond is cut off. s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds;
+    ms: also `/Date(..)/`. excel: days on the clock of the zone since 1899-12-30. Several columns: a date and a clock,
+    which are put together as one text.
     zone: of texts without an offset and of Arrow timestamps without a zone, which are not valid where it is None.
     of_texts: reads texts of another form in place of iso.
     """
     kind = column.type
+    if are_parts(kind):
+        return instants(_one_text(column), time_unit, zone, of_texts)
     if pa.types.is_dictionary(kind):
         return _instants_of_dictionary(column, instants(column.dictionary, time_unit, zone, of_texts))
     if pa.types.is_timestamp(kind):
@@ -110,10 +133,39 @@ def instants(
         if is_text(kind):
             return (of_texts or _iso)(column, zone)
         return absolute(np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), nulls(column))
-    values = numbers(column)
+    values = numbers(_of_dot_net(column) if time_unit == "ms" and is_text(kind) else column)
     scale = US_PER_UNIT[time_unit]
     held = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)
-    return absolute(np.rint(held * scale).astype(np.int64), values.valid, values.missing)
+    us = np.rint(held * scale).astype(np.int64)
+    if time_unit == "excel":
+        ms = np.rint(us / 1_000).astype(np.int64) * 1_000  # of serials as floats, whose last digits are of no clock
+        return place_local(absolute(ms - _EXCEL_US, values.valid, values.missing), None, zone)
+    return absolute(us, values.valid, values.missing)
+
+
+def _of_dot_net(column: pa.Array) -> pa.Array:
+    """Reads the number in `/Date(1773133200000-0700)/`; the offset says on which clock it is shown."""
+    text = as_binary(column).view(pa.string())
+    if not pc.any(pc.starts_with(text, "/Date(")).as_py():
+        return column
+    found = pc.struct_field(pc.extract_regex(text, _DOT_NET), "number")
+    return pc.if_else(pc.is_valid(found), found, text)
+
+
+def _one_text(column: pa.StructArray) -> pa.Array:
+    """Joins parts of a time by blanks; of a row that lacks one nothing is left."""
+    parts = []
+    for part in column.flatten():
+        part = part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
+        if is_text(part.type):
+            part = as_binary(part).view(pa.string())
+        elif is_number(part.type):
+            part = whole_number_texts(part)
+        else:
+            part = part.cast(pa.string())
+        trimmed = pc.ascii_trim_whitespace(part)
+        parts.append(pc.if_else(pc.equal(pc.binary_length(trimmed), 0), pa.scalar(None, pa.string()), trimmed))
+    return pc.binary_join_element_wise(*parts, " ")
 
 
 def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
@@ -130,6 +182,11 @@ def place_local(instants: Instants, chosen: Bools | None, zone: str | None) -> I
     valid = instants.valid & (once | ~local)
     us = np.where(valid, np.where(local, us, instants.us), 0)
     return instants._replace(us=us, valid=valid, clock_change=local & ~once)
+
+
+def are_parts(kind: pa.DataType) -> bool:
+    """Says whether columns of this type are several of the input, which hold a field together."""
+    return bool(pa.types.is_struct(kind) and kind.num_fields > 1 and kind.field(0).name == "0")
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -213,6 +270,7 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     except pa.ArrowInvalid:
         pass
     text = pc.ascii_trim(text, characters=" \t")
+    missing |= pc.is_in(pc.ascii_lower(text), value_set=pa.array(_NO_NUMBERS)).to_numpy(zero_copy_only=False)
     plain = pc.match_substring_regex(text, PLAIN_NUMBER)
     values = pc.if_else(plain, text, pa.scalar(None, pa.string())).cast(pa.float64())
     valid = plain.fill_null(False).to_numpy(zero_copy_only=False)
@@ -250,12 +308,9 @@ def timestamps(column: pa.Array) -> Instants:
     return absolute(us, ~missing, missing)
 
 
-# --- ISO 8601 -----------------------------------------------------------------------------------------------------
-
-
 def _iso(column: pa.Array, zone: str | None) -> Instants:
     """Reads ISO texts. Those of one length have their digits in the same places: each length is one matrix of bytes."""
-    text = as_binary(column)
+    text = _with_offsets(as_binary(column))
     size = len(text)
     _, offsets_buffer, data_buffer = text.buffers()
     missing = nulls(text)
@@ -271,114 +326,19 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
             continue
         if seen[width] == size:
             matrix = data[offsets[0] : offsets[-1]].reshape(size, width)
-            us, valid, local = _iso_matrix(matrix)
+            us, valid, local = iso_matrix(matrix)
         else:
             rows = np.flatnonzero(length == width)
-            us[rows], valid[rows], local[rows] = _iso_matrix(
+            us[rows], valid[rows], local[rows] = iso_matrix(
                 data[offsets[rows][:, None] + np.arange(width, dtype=np.int32)]
             )
     instants = absolute(us, valid, length == 0)
     return place_local(instants, local, zone) if local.any() else instants
 
 
-def _iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
-    """Reads text: uint8 (rows, width). Returns microseconds since 1970, validity, and which rows have no offset."""
-    rows, width = text.shape
-    us, valid, local = np.zeros(rows, np.int64), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    for tail, chosen in _offset_forms(text):
-        body = width - tail
-        if not (body in (16, 19) or body >= 21) or not chosen.any():
-            continue
-        if chosen.all():
-            return *_iso_form(text, body), local if tail else ~local
-        us[chosen], valid[chosen] = _iso_form(text[chosen], body)
-        local |= chosen if not tail else False
-    return us, valid, local & valid
-
-
-def _offset_forms(text: Bytes) -> list[tuple[int, Bools]]:
-    """Lists the four ways to write an offset, and none: its width, and the rows that use it (no row fits two)."""
-    colon = text[:, -3] == ord(":")
-    forms = [
-        (1, text[:, -1] == ord("Z")),
-        (6, _sign(text[:, -6]) & colon),
-        (5, _sign(text[:, -5]) & (text[:, -3] - ord("0") <= 9)),
-        (3, _sign(text[:, -3])),
-    ]
-    none = ~np.logical_or.reduce([chosen for _, chosen in forms])
-    return [*forms, (0, none)]
-
-
-def _sign(letters: Bytes) -> Bools:
-    signs: Bools = (letters == ord("+")) | (letters == ord("-"))
-    return signs
-
-
-def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
-    """Reads rows that share the width of the date and time (`body`) and of the offset that follows."""
-    digit = text - ord("0")  # wraps around: only digits stay below 10
-    tail = text.shape[1] - body
-    separator = text[:, 10]
-    ok = (separator == ord("T")) | (separator == ord(" "))
-    for position, mark in ((4, "-"), (7, "-"), (13, ":")) + (((16, ":"),) if body >= 19 else ()):
-        ok &= text[:, position] == ord(mark)
-    if body > 19:
-        ok &= text[:, 19] == ord(".")
-    places = [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15]
-    places += [17, 18] if body >= 19 else []
-    places += list(range(20, body))
-    if tail > 1:
-        places += [body + 1, body + 2] + ([body + tail - 2, body + tail - 1] if tail > 3 else [])
-    for place in places:
-        ok &= digit[:, place] <= 9
-
-    year = _two(digit, 0) * 100 + _two(digit, 2)
-    month, day = _two(digit, 5), _two(digit, 8)
-    hour, minute = _two(digit, 11), _two(digit, 14)
-    second = _two(digit, 17) if body >= 19 else np.zeros(len(text), np.int64)
-    seconds, is_time = clock_s(year, month, day, hour, minute, second)
-    offset_s, is_offset = _offset(text, digit, body)
-    ok &= is_time & is_offset
-    us = (seconds - offset_s) * 1_000_000 + _fraction_us(digit, body)
-    return np.where(ok, us, 0), ok
-
-
-def clock_s(
-    year: Int64s, month: Int64s, day: Int64s, hour: Int64s, minute: Int64s, second: Int64s
-) -> tuple[Int64s, Bools]:
-    """Counts seconds from 1970 on the clock that shows these numbers, each >= 0, and marks which of them are a time."""
-    is_time = (
-        (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
-    )
-    firsts, lengths = _days_of_months()
-    number = np.where(is_time, year * 12 + month - 1, 12)
-    is_time &= (day >= 1) & (day <= lengths[number])
-    return (firsts[number] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second, is_time
-
-
-def _two(digit: Bytes, place: int) -> Int64s:
-    return digit[:, place].astype(np.int64) * 10 + digit[:, place + 1]
-
-
-def _offset(text: Bytes, digit: Bytes, body: int) -> tuple[Int64s, Bools]:
-    tail = text.shape[1] - body
-    if tail <= 1:
-        return np.zeros(len(text), np.int64), np.ones(len(text), np.bool_)
-    hour = _two(digit, body + 1)
-    minute = _two(digit, body + tail - 2) if tail > 3 else np.zeros(len(text), np.int64)
-    seconds = hour * 3_600 + minute * 60
-    return np.where(text[:, body] == ord("-"), -seconds, seconds), (hour <= 23) & (minute <= 59)
-
-
-def _fraction_us(digit: Bytes, body: int) -> Int64s:
-    us = np.zeros(len(digit), np.int64)
-    for power, place in enumerate(range(20, min(body, 26))):
-        us += digit[:, place].astype(np.int64) * 10 ** (5 - power)
-    return us
-
-
-@cache
-def _days_of_months() -> tuple[Int64s, Int64s]:
-    """Lists each month at index year * 12 + month - 1, years 0 to 9999: first day since 1970, and number of days."""
-    firsts = np.arange("0000-01", "10000-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))
+def _with_offsets(text: pa.Array) -> pa.Array:
+    """Writes Z where a text ends in UTC or GMT, as that of databases."""
+    words = [pc.ends_with(text, mark) for mark in ("UTC", "GMT")]
+    if not any(pc.any(word).as_py() for word in words):
+        return text
+    return as_binary(pc.replace_substring_regex(text.view(pa.string()), " *(UTC|GMT)$", "Z"))

@@ -12,13 +12,15 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, SplitLayout, UnreadableFile
+from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, SplitLayout, UnreadableFile, joined
+from transforms.layouts.open_file import files_in
 from transforms.memory import keep_freed_memory
 
 MEMORY_BYTES, SPENT_BYTES = 1 << 30, 1 << 28
@@ -31,25 +33,30 @@ BATCH_BYTES = 256 << 20
 
 
 class DecoderTask(NamedTuple):
-    """A file to be read, or a share of it, or else messages to be decoded. step_cpu_s: for each batch."""
+    """A file to be read, or a share of it, or else messages to be decoded. step_cpu_s: for each batch. more: further
+    files, small ones, which are read as if all were one."""
 
     layout: Layout
     path: str | None
     payloads: Sequence[bytes] = ()
     share: Share = WHOLE
     step_cpu_s: int = STEP_CPU_S
+    more: Sequence[str] = ()
 
     def batches(self) -> Iterator[RawBatch]:
         if self.path is not None and self.share != WHOLE:
             assert isinstance(self.layout, SplitLayout)
             return self.layout.read_share(self.path, self.share)
         if self.path is not None:
-            return self.layout.read(self.path)
+            every = (inside for path in (self.path, *self.more) for inside in files_in(path))
+            return joined(batch for path in every for batch in self.layout.read(path))
         assert isinstance(self.layout, MessageLayout)
         return self.layout.from_messages(self.payloads)
 
     def size(self) -> int:
-        return sum(map(len, self.payloads)) if self.path is None else os.path.getsize(self.path)
+        if self.path is None:
+            return sum(map(len, self.payloads))
+        return sum(map(os.path.getsize, (self.path, *self.more)))
 
 
 class StepResult(msgspec.Struct, frozen=True):
@@ -147,10 +154,14 @@ def _check(table: pa.RecordBatch) -> None:
     crash who looks at its values. Texts need not be UTF-8."""
     if table.nbytes > BATCH_BYTES:
         raise UnreadableFile("", f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")
-    for column in table.columns:
+    for column in chain.from_iterable(map(_parts, table.columns)):
         if pa.types.is_dictionary(column.type):
             column = pa.DictionaryArray.from_arrays(column.indices, _as_bytes(column.dictionary))
         _as_bytes(column).validate(full=True)
+
+
+def _parts(column: Any) -> list[Any]:
+    return column.flatten() if pa.types.is_struct(column.type) else [column]
 
 
 def _as_bytes(column: Any) -> Any:

@@ -17,10 +17,21 @@ from contextlib import suppress
 import msgspec
 import pyarrow as pa
 
-from transforms.layouts.base import FIELDS, WHOLE, Layout, MessageLayout, RawBatch, Share, UnreadableFile, raw_batch
+from transforms.layouts.base import (
+    FIELDS,
+    WHOLE,
+    Layout,
+    MessageLayout,
+    RawBatch,
+    Share,
+    UnreadableFile,
+    joined,
+    raw_batch,
+)
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.jsonl import JsonLines
+from transforms.layouts.open_file import files_in
 
 MESSAGE_ROWS = 1 << 20
 """Most rows of one message; those of a poll are held together until all of it is decoded."""
@@ -62,7 +73,8 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
     """Reads as `layout.read` does: raises UnreadableFile or OSError. share: of a file of a layout that can be read in
     shares."""
     if isinstance(layout, _LINE_BY_LINE):
-        yield from layout.read(path)
+        for inside in files_in(path):
+            yield from layout.read(inside)
         return
     try:
         yield from _answers(DecoderTask(layout, os.path.abspath(path), (), share, STEP_CPU_S))
@@ -70,6 +82,17 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
         raise UnreadableFile(path, str(error)) from None
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
+
+
+def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
+    """Reads small files as if they were one; None where one cannot be read, so that each is to be read alone."""
+    try:
+        if isinstance(layout, _LINE_BY_LINE):
+            return list(joined(batch for path in paths for batch in read_apart(layout, path)))
+        first, *more = map(os.path.abspath, paths)
+        return list(_answers(DecoderTask(layout, first, more=more)))
+    except (_Refusal, UnreadableFile, OSError):
+        return None
 
 
 def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator[RawBatch]:

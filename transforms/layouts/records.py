@@ -14,10 +14,9 @@ import pyarrow as pa
 from transforms.layouts.base import FIELDS, RawBatch, raw_batch
 from transforms.layouts.columns import Bools, numbers, whole_number_texts
 from transforms.layouts.lines import LINE_BYTES
+from transforms.layouts.paths import Path, refuse_steps, steps_of
 from transforms.layouts.utf8 import is_utf8
 from transforms.value import NAME
-
-Path = tuple[str, ...]
 
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LARGEST = sys.float_info.max
@@ -38,12 +37,13 @@ class Paths(NamedTuple):
 
     @classmethod
     def dotted(cls, names: Sequence[str], fields: tuple[str, ...] = FIELDS) -> "Paths":
-        return cls(fields, tuple(tuple(name.split(".")) for name in names))
+        return cls(fields, tuple(map(steps_of, names)))
 
 
 def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> None:
     """Refuses a JSON array of objects, of which one would be read, and the others lost silently. Raises ValueError."""
     for field, name in zip(fields, columns, strict=True):
+        refuse_steps(field, name)
         *before, _last = parts = name.split(".")
         index = next((place for place, part in enumerate(before) if part.isdecimal()), None)
         if index is not None:
@@ -135,7 +135,7 @@ def _first_keys(paths: Paths) -> list[str]:
 def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatch:
     keys = _first_keys(paths)
     tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, records), strict=True), strict=True)) if records else {}
-    columns = {name: _walk(tops.get(path[0], ()), path[1:]) for name, path in zip(*paths, strict=True)}
+    columns = {name: walk(tops.get(path[0], ()), path[1:]) for name, path in zip(*paths, strict=True)}
     return typed_batch(columns, refused)
 
 
@@ -146,7 +146,7 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBa
     if first in _ID_FIELDS:
         columns = {**columns, first: _with_whole_numbers(columns[first])}
     arrays = {
-        name: values if isinstance(values, pa.Array) else _CONVERT[name](values) for name, values in columns.items()
+        name: values if isinstance(values, pa.Array) else _converter(name)(values) for name, values in columns.items()
     }
     kept = _ids(columns[first]) if first in _ID_FIELDS else np.ones(1, np.bool_)
     if kept.all():
@@ -156,7 +156,7 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBa
     return raw_batch(arrays, {**refused, f"bad-{first}": refused.get(f"bad-{first}", 0) + bad})
 
 
-def _walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
+def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
     """Follows a path into every value: None where nothing is there, _BAD where a step meets another type."""
     for part in path:
         step = _step(set(map(type, values)), part)
@@ -250,6 +250,12 @@ def _ids(values: Any) -> Bools:
     if isinstance(values, pa.Array) or set(map(type, values)) <= {*_ID_TYPES, type(None)}:
         return np.ones(len(values), np.bool_)
     return np.fromiter((value is None or type(value) in _ID_TYPES for value in values), np.bool_, len(values))
+
+
+def _converter(name: str) -> Callable[[Sequence[Any]], Any]:
+    """Finds what reads a field; the second columns of degrees say N, E, S or W."""
+    field, is_part, _ = name.partition(".")
+    return _texts if is_part and field in ("lat", "lon") else _CONVERT[field]
 
 
 _CONVERT: dict[str, Callable[[Sequence[Any]], Any]] = {

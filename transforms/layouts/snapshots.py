@@ -8,7 +8,8 @@ import msgspec
 
 from transforms.layouts.base import RawBatch, UnreadableFile
 from transforms.layouts.lines import BOM
-from transforms.layouts.records import Path, Paths, table_of_records
+from transforms.layouts.paths import ANY, EACH, Path
+from transforms.layouts.records import Paths, table_of_records
 
 BATCH_RECORDS = 16_384
 ARRAY_BYTES, LOOK_BYTES = 256 << 20, 1 << 17
@@ -52,33 +53,32 @@ class NoSnapshot(ValueError):
     """A document is no JSON, or something other than an array is where the records should be."""
 
 
-def records_of(data: bytes, places: tuple[Path, ...]) -> list[msgspec.Raw]:
+def records_of(data: bytes, places: tuple[Path, ...], *, keyed: bool = False) -> list[bytes | msgspec.Raw]:
     """Finds the records of a document, of an array of documents, or of one on each line. Raises NoSnapshot.
 
-    places: of arrays, all of which are read. A document without one holds none there: that is how JSON made of protocol
-    buffers says that there are none.
+    places: of arrays or objects, all of which are read. A document without one holds none there: that is how JSON made
+    of protocol buffers says that there are none. keyed: each record is given the key it lies under, as its own ANY.
     """
     data = data.removeprefix(BOM)
     try:
         if data.lstrip()[:1] == b"[":
-            return [record for item in _decoder(places, in_array=True).decode(data) for record in _inside(item)]
-        return _inside(_decoder(places).decode(data))
+            return list(_inside(_decoder(places, in_array=True).decode(data), keyed))
+        return list(_inside(_decoder(places).decode(data), keyed))
     except DAMAGE:
         pass
     try:
-        return [
-            record for line in data.splitlines() if line.strip() for record in _inside(_decoder(places).decode(line))
-        ]
+        decode = _decoder(places).decode
+        return [record for line in data.splitlines() if line.strip() for record in _inside(decode(line), keyed)]
     except DAMAGE:
         raise NoSnapshot from None
 
 
 def batches_of_snapshot(data: bytes, places: tuple[Path, ...], paths: Paths) -> Iterator[RawBatch]:
     """Reads a document's records; where it is JSON, a damaged one costs itself alone. Raises NoSnapshot."""
-    yield from batches_of_records(records_of(data, places), paths)
+    yield from batches_of_records(records_of(data, places, keyed=(ANY,) in paths.places), paths)
 
 
-def batches_of_records(records: Sequence[msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
+def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
     """Reads objects in batches of so many."""
     for index in range(0, len(records), BATCH_RECORDS):
         yield table_of_records(list(map(bytes, records[index : index + BATCH_RECORDS])), paths, {})
@@ -100,10 +100,24 @@ def batches_of_snapshots(
             yield table_of_records([], paths, {"malformed": 1})
 
 
-def _inside(item: Any) -> list[msgspec.Raw]:
-    if isinstance(item, msgspec.Struct):
-        return [record for part in msgspec.structs.astuple(item) for record in _inside(part)]
-    return item or []
+def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
+    """Yields the records in a decoded document. key: that it lies under, of the innermost object of any keys."""
+    if isinstance(item, msgspec.Raw):
+        yield _with_key(bytes(item), key) if keyed and key is not None else item
+    elif isinstance(item, dict):
+        for own_key, inner in item.items():
+            yield from _inside(inner, keyed, own_key)
+    else:
+        parts = msgspec.structs.astuple(item) if isinstance(item, msgspec.Struct) else item or ()
+        for inner in parts:
+            yield from _inside(inner, keyed, key)
+
+
+def _with_key(record: bytes, key: str) -> bytes:
+    if not record.startswith(b"{"):
+        return record
+    rest = record[1:].lstrip()
+    return b'{"*":' + msgspec.json.encode(key) + (b"" if rest.startswith(b"}") else b",") + rest
 
 
 @cache
@@ -113,9 +127,19 @@ def _decoder(places: tuple[Path, ...], *, in_array: bool = False) -> msgspec.jso
 
 
 def _document(places: tuple[Path, ...]) -> Any:
-    """Makes the type of a document with arrays at these places, none of which is inside of another."""
+    """Makes the type of a document with records at these places, none of which is inside of another.
+
+    Where an array is only on the way, one thing alone may stand in its place.
+    """
     if places == ((),):
-        return list[msgspec.Raw]
-    keys = {f"f{i}": key for i, key in enumerate(dict.fromkeys(place[0] for place in places))}
+        return msgspec.Raw
+    firsts = list(dict.fromkeys(place[0] for place in places))
+    if firsts[0] in (EACH, ANY):
+        inner: Any = _document(tuple(place[1:] for place in places))
+        if firsts[0] == ANY:
+            return dict[str, inner]
+        array: Any = list[inner]
+        return array | inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else array
+    keys = {f"f{i}": key for i, key in enumerate(firsts)}
     parts = {name: _document(tuple(place[1:] for place in places if place[0] == key)) for name, key in keys.items()}
     return msgspec.defstruct("Document", [(name, part | None, None) for name, part in parts.items()], rename=keys)

@@ -15,10 +15,10 @@ from transforms.layouts.columns import (
     Instants,
     absolute,
     as_binary,
-    clock_s,
     nulls,
     place_local,
 )
+from transforms.layouts.iso import clock_s
 
 _TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"
 _PARTS: Mapping[str, tuple[str, str]] = {
@@ -32,10 +32,19 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "%S": ("second", _TWO),
     "%f": ("fraction", "[0-9]{1,9}"),
     "%p": ("half", "[AaPp]\\.?[Mm]\\.?"),
-    "%z": ("offset", "Z|[+-][0-9]{2}:?[0-9]{2}"),
+    "%z": ("offset", "Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2}"),
+    "%b": ("month", "[A-Za-z]{3,9}\\.?"),
+    "%B": ("month", "[A-Za-z]{3,9}\\.?"),
+    "%a": ("weekday", "[A-Za-z]{2,9}\\.?"),
+    "%A": ("weekday", "[A-Za-z]{2,9}\\.?"),
+    "%s": ("midnight", "[0-9]{1,6}"),
 }
-"""Of each directive of C's strptime that is known: the part of a time, and what is written for it."""
+"""Of each directive of C's strptime that is known: the part of a time, and what is written for it.
+
+Months by name are English ones, of which three letters count; what a weekday says is not looked at. %s is of seconds
+after midnight, in place of a clock."""
 _NEEDED = ("year", "month", "day", "hour", "minute")
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _LONGEST = 60
 
 
@@ -57,7 +66,8 @@ class TimeFormat:
         directives = re.findall("%.?", text)
         unknown = next((other for other in directives if other not in _PARTS), None)
         parts = [_PARTS[directive][0] for directive in directives if directive in _PARTS]
-        missing = [part for part in _NEEDED if part not in parts]
+        has_clock = "midnight" not in parts
+        missing = [part for part in _NEEDED[: None if has_clock else 3] if part not in parts]
         rule = ""
         if len(text) > _LONGEST:
             rule = f"must be at most {_LONGEST} letters"
@@ -69,8 +79,10 @@ class TimeFormat:
             rule = f"must have {', '.join(missing)}, as %d.%m.%Y %H:%M:%S has"
         elif ("%I" in directives) != ("%p" in directives):
             rule = "needs %I and %p (am or pm) together"
-        elif "%f" in directives and "%S" not in directives:
-            rule = "has %f after %S only"
+        elif "%f" in directives and not {"%S", "%s"}.intersection(directives):
+            rule = "has %f after %S or %s only"
+        elif not has_clock and {"hour", "minute", "second"}.intersection(parts):
+            rule = "has %s in place of a clock"
         if rule:
             raise ValueError(f"time_format: {rule}, got {text[:_LONGEST]!r}")
         return cls(text)
@@ -80,7 +92,7 @@ class TimeFormat:
         text = pc.ascii_trim_whitespace(as_binary(column).view(pa.string()))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
         parts = pc.extract_regex(text, _pattern(self.text))
-        us, valid = _us(parts, two_digits="%y" in self.text)
+        us, valid = _us(parts, two_digits="%y" in self.text, named_months="%b" in self.text or "%B" in self.text)
         stamps = absolute(np.where(valid, us, 0), valid, missing)
         return stamps if "%z" in self.text else place_local(stamps, None, zone)
 
@@ -96,7 +108,7 @@ def _pattern(text: str) -> str:
     return f"^{''.join(written)}$"
 
 
-def _us(parts: pa.StructArray, *, two_digits: bool) -> tuple[Int64s, Bools]:
+def _us(parts: pa.StructArray, *, two_digits: bool, named_months: bool) -> tuple[Int64s, Bools]:
     """Reads microseconds on the clock that texts show, or since 1970 UTC where they have an offset; and which fit."""
     names = {field.name for field in parts.type}
 
@@ -106,10 +118,11 @@ def _us(parts: pa.StructArray, *, two_digits: bool) -> tuple[Int64s, Bools]:
         return _whole(pc.struct_field(parts, name))
 
     year = number("year") + (2_000 if two_digits else 0)
-    month, day, minute, second = (number(name) for name in ("month", "day", "minute", "second"))
+    day, minute, second, midnight_s = (number(name) for name in ("day", "minute", "second", "midnight"))
+    month = _month(pc.struct_field(parts, "month")) if named_months else number("month")
     hour = _hours(parts, number("hour")) if "half" in names else number("hour")
     seconds, valid = clock_s(year, month, day, hour, minute, second)
-    us, valid = seconds * 1_000_000, valid & ~nulls(parts)
+    us, valid = (seconds + midnight_s) * 1_000_000, valid & ~nulls(parts)
     if "fraction" in names:
         digits = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), 9, "0"), 0, 6)
         us += _whole(digits)
@@ -117,6 +130,13 @@ def _us(parts: pa.StructArray, *, two_digits: bool) -> tuple[Int64s, Bools]:
         offset_s, is_known = _offsets_s(pc.struct_field(parts, "offset"))
         us, valid = us - offset_s * 1_000_000, valid & is_known
     return us, valid
+
+
+def _month(names: pa.Array) -> Int64s:
+    """Numbers months by the first three letters of their names; 0 for another word."""
+    place = pc.index_in(pc.utf8_lower(pc.utf8_slice_codeunits(names, 0, 3)), value_set=pa.array(_MONTHS))
+    numbers: Int64s = pc.add(place, 1).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
 
 
 def _whole(digits: pa.Array) -> Int64s:
@@ -132,7 +152,7 @@ def _hours(parts: pa.StructArray, hour: Int64s) -> Int64s:
 
 
 def _offsets_s(offset: pa.Array) -> tuple[Int64s, Bools]:
-    plain = pc.replace_substring(pc.replace_substring(offset, "Z", "+0000"), ":", "")
+    plain = pc.replace_substring(pc.replace_substring_regex(offset, "Z|UTC|GMT", "+0000"), ":", "")
     hour, minute = (_whole(pc.utf8_slice_codeunits(plain, start, start + 2)) for start in (1, 3))
     sign = pc.equal(pc.utf8_slice_codeunits(plain, 0, 1), "-").fill_null(False).to_numpy(zero_copy_only=False)
     seconds = hour * 3_600 + minute * 60

@@ -57,7 +57,8 @@ class Rules:
     A box whose west is greater than its east crosses the antimeridian. derived: limits of speeds that are derived from
     positions; then no row needs a value, what it has is not looked at, and all values are 0 until they are derived.
     turning: limits of headings that are derived; then no row has one until they are. vehicle_form: of ids. lower: where
-    the grid begins. keys: rows name one of them, and have no position.
+    the grid begins. keys: rows name one of them, and have no position. no_value: in the input's unit, what stands where
+    a value is unknown.
     """
 
     grid: Grid
@@ -70,6 +71,7 @@ class Rules:
     vehicle_form: VehicleForm = "text"
     lower: Fraction = Fraction(0)
     keys: Keys | None = None
+    no_value: tuple[float, ...] = ()
 
     @property
     def need_whole_periods(self) -> bool:
@@ -98,7 +100,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     """Keeps the observations of accepted rows, in their order, and counts the rows that were refused for each reason.
 
     table: the columns of `RawBatch.table`. table.num_rows == observations + sum of the counts, whatever the table
-    holds. Whether a row is accepted never depends on which finite value it has, nor on a heading.
+    holds. Whether a row is accepted never depends on which finite value it has, nor on a heading; but for values that
+    the specification declares, in public, to be none.
     """
     vehicles = vehicle_ids(table.column("vehicle"), rules.vehicle_form)
     time = rules.units.instants(table.column("time"))
@@ -121,6 +124,9 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     else:
         lat_e7 = lon_e7 = _check_keys(verdict, table, rules.keys)
         time = time._replace(us=time.us // MS_US * MS_US + lat_e7 % MS_US)
+    if rules.no_value:
+        said = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
+        value = value._replace(missing=value.missing | (value.valid & said))
     verdict.refuse(MISSING_VALUE, value.missing)
     verdict.refuse(BAD_VALUE, ~value.valid)
 

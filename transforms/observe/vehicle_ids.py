@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms import arrow_compute as pc
-from transforms.layouts.columns import Bools, as_binary, is_number, is_text, nulls, whole_number_texts, widened
+from transforms.layouts.columns import (
+    Bools,
+    are_parts,
+    as_binary,
+    is_number,
+    is_text,
+    nulls,
+    whole_number_texts,
+    widened,
+)
 from transforms.layouts.utf8 import is_utf8
 from transforms.observe.vehicle_hash import vehicle_hashes
 
@@ -23,6 +32,7 @@ _WHITE_SPACE = "".join(
 )
 """Unicode's property White_Space, spelled out: no version of a library decides which vehicle a row is of."""
 _ZERO, _WHOLE = r"^[+-]?0+(\.0*)?$", r"^\+?(-?)0*([1-9][0-9]*)(\.0*)?$"
+_BETWEEN = b"\x1f"
 _DENSE_PAIRS = 1 << 22
 
 
@@ -75,8 +85,11 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     [b'7']
 
     Integers, and floats and decimals that are whole numbers, are their decimal text. Every other type is bad, as are
-    fractions, floats from 2^53 on, texts that are no UTF-8, and texts of more than VEHICLE_BYTES.
+    fractions, floats from 2^53 on, texts that are no UTF-8, and texts of more than VEHICLE_BYTES. Of a struct every
+    part must be an id, and all of them together are one.
     """
+    if are_parts(column.type):
+        return _together([vehicle_ids(part, form) for part in column.flatten()])
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     rows = len(column)
     if not (is_text(kind) or pa.types.is_integer(kind) or is_number(kind)):
@@ -98,6 +111,18 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     if len(ids) < len(texts):
         code = distinct.indices.to_numpy(zero_copy_only=False)[code]
     return VehicleIds(code, ids, missing, bad)
+
+
+def _together(parts: Sequence[VehicleIds]) -> VehicleIds:
+    """Makes one id of several, apart by a letter that no list of vehicles has."""
+    first, *rest = parts
+    code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
+    for part in rest:
+        pairs, code = np.unique(code * max(len(part.ids), 1) + part.code, return_inverse=True)
+        size = max(len(part.ids), 1)
+        both = ((ids or [b""])[pair // size] + _BETWEEN + (part.ids or [b""])[pair % size] for pair in pairs.tolist())
+        ids, missing, bad = list(both), missing | part.missing, bad | part.bad
+    return VehicleIds(code, ids, missing, bad & ~missing)
 
 
 def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h3
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from transforms.atomic_files import write_whole
 from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
+from transforms.places.rings import hexagon_of
 from transforms.records import SlotEstimates
 from transforms.sinks.published import OtherValues, refuse_other_values
 from transforms.sinks.rows import PLAIN, Columns, Shape, columns_of, json_of, noted, rows_in, schema_of
@@ -96,17 +96,10 @@ def _geojson(
     """
     shapes = geometries or {}
     features = [
-        {"type": "Feature", "geometry": shapes.get(row["cell"]) or _hexagon(row["cell"]), "properties": row}
+        {"type": "Feature", "geometry": shapes.get(row["cell"]) or hexagon_of(row["cell"]), "properties": row}
         for row in rows_in(columns)
     ]
     return msgspec.json.encode({"type": "FeatureCollection", "features": features}) + b"\n"
-
-
-def _hexagon(cell: str) -> dict[str, Any] | None:
-    if not h3.is_valid_cell(cell):
-        return None
-    corners = [[round(lon, 6), round(lat, 6)] for lat, lon in h3.cell_to_boundary(cell)]
-    return {"type": "Polygon", "coordinates": [[*corners, corners[0]]]}
 
 
 FORMATS: Mapping[str, Callable[[Columns, pa.Schema, str], bytes]] = {

@@ -22,6 +22,7 @@ from transforms import counters
 from transforms.errors import StepError, reason_of
 from transforms.layouts.base import Layout, RawBatch, UnreadableFile
 from transforms.layouts.decoder_process import read_apart
+from transforms.layouts.open_file import is_skipped
 from transforms.records import REFUSED
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.unbounded import NAMES, PROMISE, NamesRead, late_from, move  # noqa: F401 savepoints need NamesRead
@@ -59,7 +60,7 @@ class ReadGrowing(Parting[PBegin]):
 
 def _at_ms(entry: "os.DirEntry[str]", *, by_kernel: bool) -> int | None:
     """Finds when a file was written, which its producer sets at will; by_kernel: when it came under its name."""
-    if not entry.name.startswith(".") and not entry.name.endswith((".part", ".tmp")):
+    if not is_skipped(entry.name) and not entry.name.endswith((".part", ".tmp")):
         with suppress(FileNotFoundError):
             if Path(entry.path).is_file():  # a link that leads nowhere is none; of a link and its file the later counts
                 came_ns = max(entry.stat().st_ctime_ns, entry.stat(follow_symlinks=False).st_ctime_ns)

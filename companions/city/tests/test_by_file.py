@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from companions.city.tests.circles import rows
+from companions.city.tests.circles import completed, rows
 from hatstream_city.draft import by_file
 from hatstream_city.draft.draft import draft
 from pipelines.account.guarantee import Loss, sentence
@@ -31,7 +31,7 @@ def by_bus():
 
 def columns_of(path, tmp_path):
     made = draft(path, adds_and_removes=True)
-    (tmp_path / "drafted.toml").write_text(made.toml)
+    (tmp_path / "drafted.toml").write_text(completed(made.toml))
     return dict(load(tmp_path / "drafted.toml").input.columns), made
 
 

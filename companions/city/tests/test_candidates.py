@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from companions.city.tests.circles import rows
+from companions.city.tests.circles import completed, rows
 from hatstream_city.draft.draft import draft
 from pipelines.specification import load
 from tests.transforms.inputs import rules, run
@@ -24,7 +24,7 @@ def by_time():
 
 def column_of(field, path, folder):
     made = draft(path, adds_and_removes=True)
-    (folder / "drafted.toml").write_text(made.toml)
+    (folder / "drafted.toml").write_text(completed(made.toml))
     return dict(load(folder / "drafted.toml").input.columns)[field], made
 
 

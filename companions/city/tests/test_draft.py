@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from companions.city.tests.circles import rows
+from companions.city.tests.circles import completed, rows
 from dpops.levels import Profile
 from hatstream_city.draft import whole
 from hatstream_city.draft.draft import USUAL_PROFILE, draft
+from hatstream_city.draft.sample import Sample
 from hatstream_city.draft.units import zones_at
 from pipelines.errors import InputError
 from pipelines.plan.feed import fullest_period
@@ -37,7 +38,7 @@ def as_csv(path, lines, delimiter=",", header=True):
 def drafted(path, tmp_path, *, secret=True):
     """The draft, and the specification that it is."""
     made = draft(path, adds_and_removes=secret)
-    (tmp_path / "drafted.toml").write_text(made.toml)
+    (tmp_path / "drafted.toml").write_text(completed(made.toml))
     return made, load(tmp_path / "drafted.toml")
 
 
@@ -174,7 +175,7 @@ def test_dates_of_any_country_and_decimal_commas_are_found(form, written, tmp_pa
 def test_days_and_months_that_cannot_be_told_apart_are_said(tmp_path):
     texts = [(bus, f"02/03/2026 {time[11:19]}", *others) for bus, time, *others in rows()]
     made, _ = drafted(as_csv(tmp_path / "f.csv", texts), tmp_path)
-    assert '# or "%m/%d/%Y %H:%M:%S"' in made.toml
+    assert 'time_format = "%m/%d/%Y %H:%M:%S"  # or "%d/%m/%Y %H:%M:%S"' in made.toml
     assert any("cannot be told apart" in line for line in made.warnings)
 
 
@@ -223,8 +224,9 @@ def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, mon
 @pytest.mark.parametrize("damage", ["crash", "nonsense"])
 def test_a_sample_that_cannot_be_read_beyond_its_first_rows_is_not_counted(damage, tmp_path, monkeypatch):
     """A file may end whoever reads it, or raise what it likes: in a process of its own."""
-    monkeypatch.setattr(whole, "_layout", lambda *_: Damaged(damage))
-    assert whole.counted(str(as_csv(tmp_path / "f.csv", rows())), None, None, 7) is None
+    monkeypatch.setattr(whole, "layout", lambda *_, **__: Damaged(damage))
+    monkeypatch.setattr(whole, "layout_options", lambda *_: {})
+    assert whole.counted([str(as_csv(tmp_path / "f.csv", rows()))], Sample("csv", {}), None, 7, "UTC") is None
 
 
 class Damaged:

@@ -19,6 +19,7 @@ from pipelines.runs.spool import Spool
 from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.layouts.base import RawBatch, UnreadableFile
+from transforms.observe.speed_shares import counts_of, shares_of
 from transforms.observe.vehicle_ids import spellings
 from transforms.records import EventBytes, PaneShard
 from transforms.steps.metrics import count, passed
@@ -71,7 +72,9 @@ class Observe(beam.DoFn):
         fact = ((NO_SLOT, 0), 0), judge.of_counts(self._counts)
         yield WindowedValue(fact, MIN_TIMESTAMP, (GlobalWindow(),))
 
-    def _read(self, piece: Piece) -> Iterator[RawBatch]:
+    def _read(self, piece: Piece) -> Iterator[RawBatch | UnreadableFile | StepError]:
+        if piece.more:
+            return tasks.read_small(self._job.layout, list(map(os.fsdecode, (piece.path, *piece.more))))
         return tasks.read(self._job.layout, os.fsdecode(piece.path), piece.share)
 
     def _events(self, batch: RawBatch) -> Iterator[KeyedPart]:
@@ -79,6 +82,7 @@ class Observe(beam.DoFn):
         if self._spelled is not None:
             ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
             self._spelled.append(SPELLINGS, ids.tobytes())
+            self._counts.update(counts_of(shares_of(batch.table, job.rules)))
         located, refused = tasks.observed(batch, job.rules, job.ground)
         count(counters.ROWS, batch.rows)
         passed("read", batch.rows)
@@ -89,7 +93,7 @@ class Observe(beam.DoFn):
 
 
 def at_once(
-    pieces: Sequence[Piece], read: Callable[[Piece], Iterator[RawBatch]]
+    pieces: Sequence[Piece], read: Callable[[Piece], Iterator[RawBatch | UnreadableFile | StepError]]
 ) -> Iterator[RawBatch | UnreadableFile | StepError]:
     """Yields what a few threads read of the pieces, as it comes, and why a piece cannot be read.
 

@@ -92,5 +92,5 @@ def test_records_go_with_json_alone():
         columns = None if name == "iudx" else {field: field for field in FIELDS}
         with pytest.raises(ValueError, match="records"):
             layout(name, columns, None, None, records="entity")
-    with pytest.raises(ValueError, match="must be a path of keys"):
+    with pytest.raises(ValueError, match="must be a path such as"):
         snapshots("data..vehicles")

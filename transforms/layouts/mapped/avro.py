@@ -16,7 +16,9 @@ from fastavro.read import BLOCK_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 
 from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile, without_zone
-from transforms.layouts.records import typed_batch
+from transforms.layouts.open_file import unpacked
+from transforms.layouts.paths import Path, steps_of
+from transforms.layouts.records import typed_batch, walk
 
 BLOCK_BYTES, FILE_ROWS = 64 << 20, 1 << 26
 """Most bytes of a block before it is compressed, and most rows of a file, which may take no bytes."""
@@ -46,10 +48,11 @@ _DAMAGE = (
 
 
 class AvroTable(MappedLayout):
-    """Fields of records, by their names."""
+    """Fields of records, by their names; dots lead into records inside, numbers into arrays."""
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        with _BoundedReader(FileIO(path)) as file:
+        data = unpacked(path)
+        with _BoundedReader(FileIO(path)) if data is None else BytesIO(data) as file:
             try:
                 yield from _batches(path, file, self)
             except _TooBig:
@@ -134,7 +137,7 @@ class _Plan:
     """
 
     wanted: Any
-    columns: tuple[str, ...]
+    columns: tuple[Path, ...]
     fields: tuple[str, ...]
     types: tuple[Any, ...]
 
@@ -145,15 +148,19 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
         named = head.codec if head.codec in BLOCK_READERS else "that is unknown"
         raise UnreadableFile(path, f"codec {named}: only {', '.join(_EXPAND)} are read")
     plan = _plan(path, head.writer_schema, table)
+    size = file.seek(0, os.SEEK_END)
     file.seek(0)
     reader = fastavro.reader(file, plan.wanted, handle_unicode_errors="surrogateescape")
     _strip(reader.writer_schema)
-    needed: Callable[[Any], Any] = itemgetter(*plan.columns)
+    needed: Callable[[Any], Any] = itemgetter(*(path[0] for path in plan.columns))
     written: Any = reader.writer_schema
-    count, nulls = 0, sum(field["type"] in ("null", ["null"]) for field in written["fields"])
-    most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * os.fstat(file.fileno()).st_size)
+    is_nested, count, nulls = any(path[1:] for path in plan.columns), 0, _fields_of_nothing(written)
+    most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * size)
     batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(nulls, 1))
     while rows := list(map(needed, islice(reader, batch_rows))):
+        if is_nested:
+            pairs = zip(zip(*rows, strict=True), plan.columns, strict=True)
+            rows = list(zip(*(walk(values, path[1:]) for values, path in pairs), strict=True))
         count += len(rows)
         if count > FILE_ROWS:
             raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
@@ -165,18 +172,31 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
 def _plan(path: str, schema: Any, table: AvroTable) -> _Plan:
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
-    columns, names, zone = table.columns, table.fields, table.units.zone
+    columns, names, zone = tuple(map(steps_of, table.columns)), table.fields, table.units.zone
     fields = {field["name"]: field["type"] for field in schema["fields"]}
-    for column in columns:
-        if column not in fields:
-            raise UnreadableFile(path, f"column {column!r} is missing")
-    pairs = zip(names, columns, strict=True)
-    types = tuple(_arrow_type(path, column, fields[column], name == "time", zone) for name, column in pairs)
+    kinds = [_type_at(path, schema, steps) for steps in columns]
+    pairs = zip(names, table.columns, kinds, strict=True)
+    types = tuple(_arrow_type(path, column, kind, name == "time", zone) for name, column, kind in pairs)
     _strip(schema)
-    needed = [{"name": name, "type": kind} for name, kind in fields.items() if name in columns]
-    is_mixed = any(_is_text_or_bytes(field["type"]) for field in needed)
+    heads = {steps[0] for steps in columns}
+    needed = [{"name": name, "type": kind} for name, kind in fields.items() if name in heads]
+    is_mixed = any(map(_is_text_or_bytes, kinds))
     wanted = None if is_mixed else {"type": "record", "name": schema["name"], "fields": needed}
     return _Plan(wanted, columns, names, types)
+
+
+def _type_at(path: str, kind: Any, steps: Path) -> Any:
+    """Finds the type at a path, through records and arrays of which a union may say that they are not there."""
+    for step in steps:
+        branches = [branch for branch in _branches(kind) if isinstance(branch, dict)]
+        branches = [branch["type"] if isinstance(branch["type"], dict) else branch for branch in branches]
+        record = next((branch for branch in branches if branch["type"] == "record"), {"fields": ()})
+        inner = [field["type"] for field in record["fields"] if field["name"] == step]
+        inner += [branch["items"] for branch in branches if branch["type"] == "array" and step.isdecimal()]
+        if not inner:
+            raise UnreadableFile(path, f"column {'.'.join(steps)!r} is missing")
+        kind = inner[0]
+    return kind
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
@@ -203,12 +223,23 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | No
 
 def _is_text_or_bytes(kind: Any) -> bool:
     """Says whether it is one of text or bytes: of a column that is not nested, without logical types."""
-    names = {branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(kind)}
-    return {"string", "bytes"} <= names
+    names = [branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(kind)]
+    return "string" in names and "bytes" in names
 
 
 def _branches(kind: Any) -> list[Any]:
     return kind if isinstance(kind, list) else [kind]
+
+
+def _fields_of_nothing(kind: Any) -> int:
+    """Counts fields, those of records inside too, that take no byte."""
+    if isinstance(kind, list):
+        return sum(map(_fields_of_nothing, kind))
+    if not isinstance(kind, dict):
+        return 0
+    fields = [field["type"] for field in kind.get("fields", ())]
+    inner = fields if fields else [kind.get("items"), kind.get("type")]
+    return sum(field in ("null", ["null"]) for field in fields) + sum(map(_fields_of_nothing, inner))
 
 
 def _strip(schema: Any) -> None:

@@ -23,6 +23,8 @@ DELIMITERS = (",", ";", "\t", "|", BLANK)
 
 _BLANKS = re.compile(rb"^ ++| ++(?=\r?$)|(?<= ) ++", re.MULTILINE)
 """At either end of a line, and those that follow another."""
+_SEPARATOR = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[Ss]ep=.[,;|\t]*\r?\n")
+"""What spreadsheets write before the header."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class CsvTable(MappedLayout):
                 if self.delimiter == BLANK:
                     data = _BLANKS.sub(b"", data)
                 if header is None:
+                    data = _SEPARATOR.sub(b"", data, count=1)
                     first, follows = _first_line(data)
                     if too_long and first is None:
                         raise UnreadableFile(path, "the header is too long")

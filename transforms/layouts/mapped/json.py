@@ -8,7 +8,8 @@ from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFil
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.open_file import opened, opened_text
-from transforms.layouts.records import Path, Paths, refuse_indexed_objects
+from transforms.layouts.paths import ANY, Path, steps_of, steps_of_records
+from transforms.layouts.records import Paths, refuse_indexed_objects
 from transforms.layouts.snapshots import (
     ARRAY_BYTES,
     LOOK_BYTES,
@@ -24,9 +25,9 @@ MESSAGE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class JsonRecords(MappedLayout):
-    """columns: dotted paths; a last part that is a number indexes an array.
+    """columns: dotted paths; a last part that is a number indexes an array; `*` is the key that a record lies under.
 
-    records: the dotted path of the array that holds the objects, where a file or message is a document around it.
+    records: the path of the array or object that holds the objects, where a file or message is a document around it.
     """
 
     OPTIONS = ("records",)
@@ -37,8 +38,10 @@ class JsonRecords(MappedLayout):
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
         refuse_indexed_objects(fields, columns)
         records: str | None = options["records"]
-        if records is not None and not all(records.split(".")):
-            raise ValueError(f"records: must be a path of keys such as data.vehicles, got {records[:60]!r}")
+        if records is not None:
+            steps_of_records(records)
+        if any(steps == (ANY,) for steps in map(steps_of, columns)) and ANY not in steps_of(records or ""):
+            raise ValueError("columns: '*' is the key of a record, and input.records has none: such as entity.*")
         return cls(units, columns, fields, records)
 
     def read(self, path: str) -> Iterator[RawBatch]:
@@ -80,7 +83,7 @@ def documents_of_messages(payloads: Sequence[bytes], records: Sequence[str], pat
 
 
 def _places(records: Sequence[str]) -> tuple[Path, ...]:
-    return tuple(tuple(path.split(".")) for path in records)
+    return tuple(map(steps_of_records, records))
 
 
 def _whole(path: str, what: str, advice: str = "") -> bytes:

@@ -1,9 +1,10 @@
 """Parquet: the needed columns as they are typed, of files whose footers say bounded numbers of rows and bytes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,8 @@ from transforms.layouts.base import (
     without_zone,
 )
 from transforms.layouts.columns import is_text
+from transforms.layouts.open_file import unpacked
+from transforms.layouts.paths import Path, kind_at, refuse_steps, steps_of, values_at
 
 FILE_ROWS = 1 << 28
 SPEED_BYTES = 128 << 20
@@ -34,7 +37,13 @@ _TEXT_WIDTH = 16
 
 
 class ParquetTable(MappedLayout):
-    """Columns of a file, by their names."""
+    """Columns of a file, by their names; dots lead into structs, numbers into lists and points of WKB."""
+
+    @classmethod
+    def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
+        for field, column in zip(fields, columns, strict=True):
+            refuse_steps(field, column)
+        return super().of(units, columns, fields, options)
 
     def read(self, path: str) -> Iterator[RawBatch]:
         return self.read_share(path, WHOLE)
@@ -66,12 +75,30 @@ class ParquetFooter:
 def _batches(
     parquet: pq.ParquetFile, groups: range, columns: tuple[str, ...], fields: tuple[str, ...]
 ) -> Iterator[RawBatch]:
-    needed = list(dict.fromkeys(columns))
+    schema = parquet.schema_arrow
+    places = [_place(column, schema) for column in columns]
+    needed = list(dict.fromkeys(map(_stored, columns, places)))
     for batch in parquet.iter_batches(BATCH_ROWS, row_groups=list(groups), columns=needed, use_threads=False):
-        yield raw_batch({name: batch.column(column) for name, column in zip(fields, columns, strict=True)}, {})
+        arrays = (values_at(batch.column(head), steps) for head, steps in places)
+        yield raw_batch(dict(zip(fields, arrays, strict=True)), {})
 
 
-def _open(path: str, file: pa.OSFile, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
+def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
+    """Splits a column into that of the file and the path below it; a name with dots comes first."""
+    if schema.get_all_field_indices(column) or "." not in column:
+        return column, ()
+    head, *steps = steps_of(column)
+    return head, tuple(steps)
+
+
+def _stored(column: str, place: tuple[str, Path]) -> str:
+    """Names what is read for it: in structs the one part, of a list or a point all."""
+    head, steps = place
+    kept = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
+    return ".".join((head, *steps[:kept])) if steps else column
+
+
+def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
     """Opens a file. Texts stay dictionaries, so that a short file cannot repeat a long value in memory.
 
     Not where Arrow cannot make one: in pages of lengths and bytes.
@@ -83,23 +110,28 @@ def _open(path: str, file: pa.OSFile, columns: tuple[str, ...], zone: str | None
     texts = [
         column
         for column in dict.fromkeys(columns)
-        if is_text(schema.field(column).type)
+        if schema.get_field_index(column) >= 0
+        and is_text(schema.field(column).type)
         and not any(_DELTAS & {*chunk.encodings} for group in _groups(parquet, {column}) for chunk in group)
     ]
     return pq.ParquetFile(file, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
 
 
-def _source(path: str) -> pa.OSFile:
+@contextmanager
+def _source(path: str) -> Iterator[pa.NativeFile]:
     """Opens a file by the bytes of its name: Arrow takes no text for one that is not UTF-8."""
-    return pa.OSFile(os.fsencode(path), "rb")
+    data = unpacked(path)
+    with pa.OSFile(os.fsencode(path), "rb") if data is None else pa.BufferReader(data) as file:
+        yield file
 
 
 def _refuse_column(path: str, column: str, schema: pa.Schema, zone: str | None) -> None:
     """Refuses a column that cannot be read. zone: of times that say none."""
-    indices = schema.get_all_field_indices(column)
-    if len(indices) != 1:
-        raise UnreadableFile(path, f"column {column!r} is {'there more than once' if indices else 'missing'}")
-    kind = schema.field(column).type
+    head, steps = _place(column, schema)
+    indices = schema.get_all_field_indices(head)
+    kind = kind_at(schema.field(head).type, steps) if len(indices) == 1 else None
+    if kind is None:
+        raise UnreadableFile(path, f"column {column!r} is {'there more than once' if indices[1:] else 'missing'}")
     if pa.types.is_nested(kind):
         raise UnreadableFile(path, f"column {column!r} is nested")
     if pa.types.is_timestamp(kind) and kind.tz is None and zone is None:
@@ -136,7 +168,9 @@ def _width(parquet: pq.ParquetFile, column: str) -> int:
 
 
 def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:
-    return [i for i in range(len(parquet.schema)) if parquet.schema.column(i).path in columns]
+    named = {_stored(column, _place(column, parquet.schema_arrow)) for column in columns}
+    paths = (parquet.schema.column(i).path for i in range(len(parquet.schema)))
+    return [i for i, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in named)]
 
 
 def _groups(parquet: pq.ParquetFile, columns: set[str]) -> Iterator[list[Any]]:

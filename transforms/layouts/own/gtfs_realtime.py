@@ -4,8 +4,7 @@ Decoded as a whole, two bytes of a hostile feed would take two hundred in memory
 Source: gtfs-realtime.proto (FeedMessage) and the protocol buffers wire format.
 """
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -25,6 +24,7 @@ from transforms.layouts.base import (
     with_heading,
 )
 from transforms.layouts.lines import LINE_BYTES
+from transforms.layouts.open_file import opened
 from transforms.value import PER_UNIT
 
 UNITS = Units("s", PER_UNIT["m/s"])
@@ -34,31 +34,53 @@ FEED_FIELDS = 1 << 20
 BATCH_ROWS = 16_384  # of rows that are made one by one
 
 _HEADER, _ENTITY = 1, 2
+_FIRST_TAG = b"\x0a"  # of a message that begins with its header
 _REASONS = ("too-long", "not-utf8", "malformed")
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
 _TYPES = {"vehicle": pa.string(), "time": pa.uint64(), "speed": pa.float64()}
 _TYPES |= dict.fromkeys(("lat", "lon", HEADING), pa.float64())
-_Row = tuple[str | bytes | None, int | None, float | None, float | None, float | None, float | None]
-_ROW = with_heading(FIELDS)
+_Row = tuple[Any, ...]
+
+
+def _field_of(part: str, name: str) -> Callable[[Any, int | None], Any]:
+    """Makes what reads a field of a vehicle's report, or of a message in it; None where it has none."""
+
+    def read(entity: Any, _: int | None) -> Any:
+        message = getattr(entity.vehicle, part) if part else entity.vehicle
+        return getattr(message, name) if message.HasField(name) else None
+
+    return read
+
+
+_READ: Mapping[str, Callable[[Any, int | None], Any]] = {
+    **{name: _field_of("vehicle", name) for name in ("id", "label", "license_plate")},
+    "entity": lambda entity, _: entity.id,
+    "timestamp": _field_of("", "timestamp"),
+    "header": lambda _, header_s: header_s,
+    **{name: _field_of("position", name) for name in ("latitude", "longitude", "bearing", "speed")},
+}
+COLUMNS = ("id", "timestamp", "latitude", "longitude", "speed")
+HEADED = (*COLUMNS[:4], "bearing", *COLUMNS[4:])
 
 
 @dataclass(frozen=True)
 class GtfsRealtime:
     """vehicle.vehicle.id, timestamp in seconds, position in degrees, position.speed in metres per second.
 
-    fields: those that are kept; with a heading, position.bearing.
+    columns, fields: those that are kept; with a heading, position.bearing. A deleted entity is no report.
     """
 
     units: Units = UNITS
+    columns: tuple[str, ...] = COLUMNS
     fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size > FEED_BYTES:
-                raise UnreadableFile(path, f"a feed message of more than {FEED_BYTES >> 20} MiB")
-            data = file.read()
+        with opened(path) as file:
+            data = file.read(FEED_BYTES + 1)
+        if len(data) > FEED_BYTES:
+            raise UnreadableFile(path, f"a feed message of more than {FEED_BYTES >> 20} MiB")
         try:
-            rows = _rows(data)
+            rows = _rows(data, self.columns)
             while part := list(islice(rows, BATCH_ROWS)):
                 yield _batch(part, self.fields)
         except _TooManyFields:
@@ -67,54 +89,89 @@ class GtfsRealtime:
             raise UnreadableFile(path, "not a GTFS-realtime feed message") from None
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        rows = (row for payload in payloads for row in _message_rows(payload))
+        rows = (row for payload in payloads for row in _message_rows(payload, self.columns))
         while part := list(islice(rows, BATCH_ROWS)):
             yield _batch(part, self.fields)
 
 
-LAYOUT = OwnLayout(GtfsRealtime(), GtfsRealtime(fields=with_heading(FIELDS)), form="binary")
+LAYOUT = OwnLayout(
+    GtfsRealtime(),
+    GtfsRealtime(columns=HEADED, fields=with_heading(FIELDS)),
+    form="binary",
+    choices={"vehicle": ("id", "label", "license_plate", "entity"), "time": ("timestamp", "header")},
+)
 
 
 class _TooManyFields(DecodeError):  # type: ignore[misc]
     """A message of more than FEED_FIELDS."""
 
 
-def _message_rows(data: bytes) -> list[_Row | str]:
+def _message_rows(data: bytes, columns: Sequence[str]) -> list[_Row | str]:
     """Gives the rows that `_rows` does, but a damaged feed is one refused row."""
     if len(data) > FEED_BYTES:
         return ["too-long"]
     try:
-        return list(_rows(data))
+        return list(_rows(data, columns))
     except _TooManyFields:
         return ["too-long"]
     except (DecodeError, IndexError):
         return ["malformed"]
 
 
-def _rows(data: bytes) -> Iterator[_Row | str]:
+def _rows(data: bytes, columns: Sequence[str]) -> Iterator[_Row | str]:
     """Yields the rows of the entities that have a vehicle, and a reason for each that is refused."""
-    has_header = False
-    for number, (field, start, end) in enumerate(_fields(data)):
+    parts, header_s = _messages(data), _header_s(data)
+    read, has_header = [_READ[column] for column in columns], False
+    for number, (field, start, end) in enumerate(found for part in parts for found in _fields(data, *part)):
         if number > FEED_FIELDS:
             raise _TooManyFields
-        has_header |= field == _HEADER
+        if field == _HEADER:
+            has_header, header_s = True, _time_of_header(data[start:end])
         if field != _ENTITY:
             continue
         if end - start > LINE_BYTES:
             yield "too-long"
             continue
         entity = gtfs_realtime_pb2.FeedEntity.FromString(data[start:end])
-        if entity.HasField("vehicle"):
-            row = _row(entity.vehicle)
-            yield "not-utf8" if isinstance(row[0], bytes) else row
+        if entity.HasField("vehicle") and not entity.is_deleted:
+            row = tuple(of_column(entity, header_s) for of_column in read)
+            yield "not-utf8" if any(isinstance(value, bytes) for value in row) else row
     if not has_header:
         raise DecodeError
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields number, start and end of each field of a message. Raises IndexError or DecodeError where it is damaged."""
-    place = 0
+def _messages(data: bytes) -> list[tuple[int, int]]:
+    """Finds where messages begin and end of which each has its length before it; else all is one."""
+    found, place = [], 0
     while place < len(data):
+        try:
+            size, place = _varint(data, place)
+        except (DecodeError, IndexError):
+            break
+        if place + size > len(data) or data[place : place + 1] != _FIRST_TAG:
+            break
+        found.append((place, place + size))
+        place += size
+    return found if found and place == len(data) else [(0, len(data))]
+
+
+def _header_s(data: bytes) -> int | None:
+    """Finds the time of the first header, which may stand behind its entities."""
+    for part in _messages(data)[:1]:
+        for field, start, end in _fields(data, *part):
+            if field == _HEADER:
+                return _time_of_header(data[start:end])
+    return None
+
+
+def _time_of_header(data: bytes) -> int | None:
+    header = gtfs_realtime_pb2.FeedHeader.FromString(data)
+    return header.timestamp if header.HasField("timestamp") else None
+
+
+def _fields(data: bytes, place: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Yields number, start and end of each field of a message. Raises IndexError or DecodeError where it is damaged."""
+    while place < stop:
         tag, place = _varint(data, place)
         wire = tag & 7
         if wire == 2:
@@ -125,7 +182,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
             size = _FIXED_BYTES[wire]
         else:
             raise DecodeError
-        if place + size > len(data):
+        if place + size > stop:
             raise DecodeError
         yield tag >> 3, place, place + size
         place += size
@@ -142,21 +199,10 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
     raise DecodeError
 
 
-def _row(report: Any) -> _Row:
-    place = report.position
-    return (
-        report.vehicle.id if report.vehicle.HasField("id") else None,
-        report.timestamp if report.HasField("timestamp") else None,
-        place.latitude if place.HasField("latitude") else None,
-        place.longitude if place.HasField("longitude") else None,
-        place.bearing if place.HasField("bearing") else None,
-        place.speed if place.HasField("speed") else None,
-    )
-
-
 def _batch(decoded: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
     rows = [row for row in decoded if not isinstance(row, str)]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(_ROW)
-    found_of = dict(zip(_ROW, columns, strict=True))
-    arrays = {name: pa.array(found_of[name], _TYPES[name]) for name in fields}
+    columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
+    types = (_TYPES[name.partition(".")[0]] for name in fields)
+    pairs = zip(fields, columns, types, strict=True)
+    arrays = {name: pa.array(values, kind) for name, values, kind in pairs}
     return raw_batch(arrays, {reason: decoded.count(reason) for reason in _REASONS})

@@ -59,4 +59,5 @@ LAYOUT = OwnLayout(
     columns=COLUMNS,
     known_by={"provider_id", *COLUMNS[:-1]},  # speeds may be missing
     records=(WHOLE_ARRAY, *PLACES),
+    choices={"vehicle": ("device_id", "vehicle_id", "provider_id")},
 )

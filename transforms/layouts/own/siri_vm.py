@@ -14,7 +14,6 @@ from defusedxml.ElementTree import XMLParser
 
 from transforms.layouts.base import (
     FIELDS,
-    HEADING,
     OwnLayout,
     RawBatch,
     Units,
@@ -34,16 +33,22 @@ _DAMAGE = (ParseError, DefusedXmlException, ValueError, LookupError)
 
 _DELIVERY, _VEHICLE = "VehicleMonitoringDelivery", "VehicleActivity"
 _JOURNEY = "MonitoredVehicleJourney"
-_PATHS: Mapping[tuple[str, ...], str] = {
-    (_JOURNEY, "VehicleRef"): "vehicle",
-    ("RecordedAtTime",): "time",
-    (_JOURNEY, "VehicleLocation", "Latitude"): "lat",
-    (_JOURNEY, "VehicleLocation", "Longitude"): "lon",
-    (_JOURNEY, "Bearing"): HEADING,
-    (_JOURNEY, "Velocity"): "speed",
+_PLACES: Mapping[str, tuple[str, ...]] = {
+    "VehicleMonitoringRef": (),
+    "VehicleRef": (_JOURNEY,),
+    "OperatorRef": (_JOURNEY,),
+    "RecordedAtTime": (),
+    "Latitude": (_JOURNEY, "VehicleLocation"),
+    "Longitude": (_JOURNEY, "VehicleLocation"),
+    "Bearing": (_JOURNEY,),
+    "Velocity": (_JOURNEY,),
 }
-"""Where each field is below a vehicle's activity, in whatever namespace."""
+_PATHS = {(*above, name): name for name, above in _PLACES.items()}
+"""Where each column is below a vehicle's activity, in whatever namespace."""
 _BELOW = 1 + max(map(len, _PATHS))
+_RESPONSE = "ResponseTimestamp"
+COLUMNS = ("VehicleRef", "RecordedAtTime", "Latitude", "Longitude", "Velocity")
+HEADED = (*COLUMNS[:4], "Bearing", *COLUMNS[4:])
 _Row = dict[str, str]
 
 
@@ -51,15 +56,16 @@ _Row = dict[str, str]
 class SiriVm:
     """VehicleRef, RecordedAtTime, VehicleLocation in degrees, Velocity in metres per second, which most feeds lack.
 
-    Two operators whose vehicles have the same VehicleRef share one vehicle's bounds: nothing is protected less. fields:
-    those that are kept; with a heading, Bearing.
+    Two operators whose vehicles have the same VehicleRef share one vehicle's bounds: nothing is protected less; with
+    OperatorRef and VehicleRef they are two. columns, fields: those that are kept; with a heading, Bearing.
     """
 
     units: Units = UNITS
+    columns: tuple[str, ...] = COLUMNS
     fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        feed = _Feed(self.fields)
+        feed = _Feed(self)
         try:
             with opened(path) as file:
                 yield from feed.batches(iter(lambda: file.read(_PIECE_BYTES), b""))
@@ -70,21 +76,29 @@ class SiriVm:
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         for payload in payloads:
-            yield from _of_message(payload, self.fields)
+            yield from _of_message(payload, self)
 
 
-LAYOUT = OwnLayout(SiriVm(), SiriVm(fields=with_heading(FIELDS)), form="xml")
+LAYOUT = OwnLayout(
+    SiriVm(),
+    SiriVm(columns=HEADED, fields=with_heading(FIELDS)),
+    form="xml",
+    choices={
+        "vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"),
+        "time": ("RecordedAtTime", _RESPONSE),
+    },
+)
 
 
-def _of_message(payload: bytes, fields: tuple[str, ...]) -> list[RawBatch]:
+def _of_message(payload: bytes, layout: SiriVm) -> list[RawBatch]:
     """Reads one message; a damaged document is one refused row."""
     pieces = (payload[index : index + _PIECE_BYTES] for index in range(0, len(payload), _PIECE_BYTES))
     try:
-        return list(_Feed(fields).batches(pieces))
+        return list(_Feed(layout).batches(pieces))
     except _TooMuch:
-        return [_batch([], fields, {"too-long": 1})]
+        return [_batch([], layout, {"too-long": 1})]
     except _DAMAGE:
-        return [_batch([], fields, {"malformed": 1})]
+        return [_batch([], layout, {"malformed": 1})]
 
 
 class _TooMuch(Exception):
@@ -94,8 +108,9 @@ class _TooMuch(Exception):
 class _Feed:
     """One document: what a parser tells of it becomes rows."""
 
-    def __init__(self, fields: tuple[str, ...]) -> None:
-        self._fields = fields
+    def __init__(self, layout: SiriVm) -> None:
+        self._layout = layout
+        self._response: str | None = None  # what the delivery says of its time
         self._parser = XMLParser(target=self, forbid_dtd=True)
         self._path: list[str] = []
         self._at_vehicle = 0  # the depth below an activity's; 0: in none
@@ -123,7 +138,7 @@ class _Feed:
     def _taken(self) -> RawBatch:
         rows, too_long = self._rows, self._too_long
         self._rows, self._too_long = [], 0
-        return _batch(rows, self._fields, {"too-long": too_long})
+        return _batch(rows, self._layout, {"too-long": too_long})
 
     # --- what the parser calls ---
 
@@ -136,9 +151,14 @@ class _Feed:
             if self._field is not None:
                 self._row[self._field] = ""
         elif name == _VEHICLE:
-            self._at_vehicle, self._row, self._is_long = len(self._path), {}, False
+            self._at_vehicle, self._is_long = len(self._path), False
+            self._row = {} if self._response is None else {_RESPONSE: self._response}
+        elif name == _RESPONSE:
+            self._response = ""
 
     def data(self, text: str) -> None:
+        if not self._at_vehicle and self._response is not None and self._path[-1] == _RESPONSE:
+            self._response = (self._response + text)[:LINE_BYTES]
         if self._field is not None and not self._is_long:
             self._row[self._field] += text
             self._is_long = len(self._row[self._field]) > LINE_BYTES
@@ -157,7 +177,8 @@ class _Feed:
         """Does nothing; the parser asks for it."""
 
 
-def _batch(rows: Sequence[_Row], fields: tuple[str, ...], refused: Mapping[str, int]) -> RawBatch:
+def _batch(rows: Sequence[_Row], layout: SiriVm, refused: Mapping[str, int]) -> RawBatch:
     """Puts rows into columns of text, without blanks around them; nothing is missing, too."""
-    columns = {name: [(row.get(name) or "").strip() or None for row in rows] for name in fields}
+    pairs = zip(layout.fields, layout.columns, strict=True)
+    columns = {name: [(row.get(column) or "").strip() or None for row in rows] for name, column in pairs}
     return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refused)

@@ -34,9 +34,20 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --gtfs and add-remove: also a file of segments from stop to stop, for a map of them.",
 )
+@click.option(
+    "--header-time",
+    is_flag=True,
+    help="Take the time of a whole feed where its reports have none: vehicles that are parked then look fresh.",
+)
 @option("json")
 def new(
-    sample: Path | None, gtfs: Path | None, adjacency: str, output: Path | None, streets: bool, as_json: bool
+    sample: Path | None,
+    gtfs: Path | None,
+    adjacency: str,
+    output: Path | None,
+    streets: bool,
+    header_time: bool,
+    as_json: bool,
 ) -> None:
     """Draft a specification from a sample of a feed, a timetable, or both.
 
@@ -56,20 +67,28 @@ def new(
     if streets:
         _check_streets(gtfs, adjacency)
     stem = output.stem if output else ""
-    made = draft(sample, adds_and_removes=adjacency == "add-remove", timetable=gtfs, stem=stem, streets=streets)
+    made = draft(
+        sample,
+        adds_and_removes=adjacency == "add-remove",
+        timetable=gtfs,
+        stem=stem,
+        streets=streets,
+        header_time=header_time,
+    )
     if not as_json:
         _say(made)
     spec_id = None
     if output is not None:
         _write(output, made)
-        spec_id = load(output).spec_id
+        spec_id = None if made.is_open else load(output).spec_id
     if as_json:
         told = {"found": made.found, "warnings": made.warnings, "files": list(made.files), "toml": made.toml}
         click.echo(msgspec.json.encode({"output": output and str(output), "spec_id": spec_id, **told}).decode())
     elif output is None:
         click.echo(made.toml, nl=False)
     else:
-        note(f"wrote {output} ({spec_id}). Read its comments, then: hatstream plan --spec {output}")
+        advice = "Name the vehicle's column in it" if made.is_open else "Read its comments"
+        note(f"wrote {output} ({spec_id or 'not finished'}). {advice}, then: hatstream plan --spec {output}")
 
 
 def _check_files(sample: Path | None, gtfs: Path | None, output: Path | None) -> None:

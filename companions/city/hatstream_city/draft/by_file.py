@@ -31,7 +31,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
     if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE.search, names)):
         return _with_others(first, paths)
     columns = find_columns(first.columns)
-    if columns and _has_ids(columns) and len(set(first.columns[columns.names["vehicle"]])) > 1:
+    if columns and _has_ids(columns) and not columns.is_of_one(first.columns):
         return _with_others(first, paths)
     every = -(-len(paths) // MOST_FILES)
     samples = [first, *(read_sample(path) for path in paths[every::every])]
@@ -101,7 +101,7 @@ def _part(sample: Sample, name: str, rows: int) -> dict[str, list[Any]]:
 def _ids_beside(sample: Sample) -> bool:
     """Says whether a column that is no other field tells the files apart."""
     by_name = find_by_file(sample.columns)
-    taken = set(by_name.names.values()) if by_name else {FILE}
+    taken = set(by_name.parts) if by_name else {FILE}
     others = (values for name, values in sample.columns.items() if name not in taken)
     return any(_tells_files_apart(values, sample.columns[FILE]) for values in others)
 

@@ -54,6 +54,11 @@ def is_doubtful(ids: Any, track: Track) -> bool:
     return _mark(codes_of(ids), track) == _UNLIKELY
 
 
+def are_borne_out(ids: Any, track: Track) -> bool:
+    """Says whether the rows of each id are those of one vehicle."""
+    return _mark(codes_of(ids), track) == _LIKELY
+
+
 def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
     """Picks of several times the one that changes with the position: a poll's changes while a fix is repeated.
 
@@ -79,6 +84,11 @@ def codes_of(ids: Any) -> Int64s:
     return vehicle_ids(ids).code.astype(np.int64)
 
 
+def _clock_s(us: Int64s) -> int:
+    """Finds how much a clock may be behind that shows no seconds."""
+    return 60 if not (us % 60_000_000).any() else 0
+
+
 def _mark(codes: Int64s, track: Track) -> int:
     chosen = np.flatnonzero(track.fits)
     if not chosen.size:
@@ -86,8 +96,10 @@ def _mark(codes: Int64s, track: Track) -> int:
     order = chosen[np.lexsort((track.us[chosen], codes[chosen]))]
     us, code, lat, lon = track.us[order], codes[order], track.lat[order], track.lon[order]
     same = np.diff(code) == 0
+    if not same.any():
+        return _UNKNOWN
     metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
-    near = metres <= ANYWAY_M + MOST_MPS * np.diff(us) / 1e6
+    near = metres <= ANYWAY_M + MOST_MPS * (np.diff(us) / 1e6 + _clock_s(us))
     if same.any() and near[same].mean() < NEAR_SHARE:
         return _UNLIKELY
     a_day = np.unique(np.stack([code, us // _DAY_US]), axis=1, return_counts=True)[1]

@@ -1,20 +1,40 @@
 """Which column of a sample holds what: by its name first, and by its values always."""
 
+import dataclasses
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hatstream.api import vehicle_ids
-from hatstream_city.draft.candidates import Track, best_time, best_vehicle, is_doubtful, track_of
-from hatstream_city.draft.units import is_at_sea, units
+from hatstream_city.draft.candidates import (
+    Track,
+    are_borne_out,
+    best_time,
+    best_vehicle,
+    codes_of,
+    is_doubtful,
+    track_of,
+)
+from hatstream_city.draft.times import (
+    MOST_BAD,
+    TRIED,
+    in_century,
+    is_plain,
+    is_text,
+    is_time,
+    time_formats,
+    time_unit_of,
+)
+from hatstream_city.draft.units import is_nowhere, units
 from hatstream_city.timetable.positions import Floats
 
+_POINT = r"(coordinates|coords|geometry|geom|thegeom|point|shape|location|position|loc|pos|gps|wkb)"
 _SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "vehicle": (
@@ -28,38 +48,55 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         r"(gps|event|report|recorded|server|utc|unix)(time|at|ts)|epoch(s|ms)?|utc|date",
         r"zeit(stempel|punkt)?|hora|fechahora|datahora|heure|horodatage|tijd(stip)?",
     ),
-    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|coordinates1", r"latitud|(geo)?breite(ngrad)?"),
+    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|" + _POINT + "1", r"latitud|(geo)?breite(ngrad)?"),
     "lon": (
         r"lon|lng|long|longitude",
         r".*(lon|lng|longitude)",
-        r"x|coordinates0",
+        r"x|" + _POINT + "0",
         r"longitud|(geo)?lae?nge(ngrad)?",
     ),
     "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
 }
 """Names of a field without case, accents, marks and blanks, the plainest first; English, then some others."""
-MOST_BAD = 0.2
-"""Share of rows that may be unusable in the column of a field."""
-_US = 1_000_000
-_TRIED = 200
+Column = str | tuple[str, ...]
+"""Of a specification: the name of a column, or of several that hold a field together."""
+OPEN = "?"
+"""Of a specification: a column that somebody has to name."""
+_OF_OPERATOR = r"(oper|operator|agency|company|provider|organi[sz]ation|depot)(id|ref|code|no|nr|name)?"
+_OF_DATE = r".*(date|day|datum|fecha|data|tag|dia)"
+_OF_CLOCK = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
+_HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
 
 
 @dataclass(frozen=True)
 class DraftedColumns:
-    """names: column by field; no speed where there is none. guessed: fields that were found by their values alone.
+    """names: column by field, or columns; no speed where there is none. guessed: fields that were found by their values
+    alone.
 
     time_formats: those that most times fit, where they are texts but no ISO 8601: several where days and months are
     both small.
+    options: of a layout with columns of its own, what is not as it has it by itself.
     is_doubtful: whether rows with the same vehicle do not look like those of one. comes_once: whether no vehicle has a
     second row.
     """
 
-    names: Mapping[str, str]
+    names: Mapping[str, Column]
     time_unit: str
     guessed: tuple[str, ...]
     time_formats: tuple[str, ...] = ()
     is_doubtful: bool = False
     comes_once: bool = False
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def parts(self) -> list[str]:
+        """All columns of the fields, one by one."""
+        return [name for column in self.names.values() for name in ((column,) if isinstance(column, str) else column)]
+
+    def is_of_one(self, columns: Mapping[str, Sequence[Any]]) -> bool:
+        """Says whether all rows have the same id."""
+        arrays = arrays_of(columns)
+        return bool(np.ptp(codes_of(array_of(arrays, self.names["vehicle"]))) == 0)
 
     def instants(self, column: Any, zone: str | None) -> Any:
         """Reads the column of times."""
@@ -78,46 +115,71 @@ LOOKED_FOR = {
 def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> DraftedColumns | None:
     """Finds the column of each field; None where vehicles, times or positions cannot be told. A speed may be missing.
     vehicle: the column, if known."""
-    arrays = _arrays(columns)
+    arrays = arrays_of(columns)
     names, guessed = _assigned(arrays, vehicle)
     if any(field not in names for field in LOOKED_FOR):
         return None
     if "speed" in guessed and len(arrays) > len(names):
         del names["speed"]  # any small number would do: that is no finding
         guessed.remove("speed")
-    times = arrays[names["time"]]
-    unit = _time_unit(times)
-    ids = arrays[names["vehicle"]]
-    doubtful, once = is_doubtful(ids, _track(arrays, names)), len(ids.unique()) == len(ids)
-    names = {field: names[field] for field in _FITS if field in names}
-    return DraftedColumns(names, unit or "iso", tuple(guessed), () if unit else _time_formats(times), doubtful, once)
+    drafted = settled(arrays, names, time_unit_of(array_of(arrays, names["time"])) or _serials(arrays, names["time"]))
+    return replace(drafted, names={**drafted.names, **_with_hemispheres(arrays, names)}, guessed=tuple(guessed))
+
+
+def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None) -> DraftedColumns:
+    """Looks at what was found together: whose the ids are, and in which form times are."""
+    times, track = array_of(arrays, names["time"]), _track(arrays, names, unit)
+    vehicle = _with_operator(arrays, names["vehicle"], track)
+    ids = array_of(arrays, vehicle)
+    doubtful, once = is_doubtful(ids, track), len(set(codes_of(ids).tolist())) == len(ids)
+    named = {field: vehicle if field == "vehicle" else names[field] for field in _FITS if field in names}
+    return DraftedColumns(named, unit or "iso", (), () if unit else time_formats(times), doubtful, once)
 
 
 def missing_fields(columns: Mapping[str, Sequence[Any]]) -> list[str]:
     """Lists the fields of LOOKED_FOR of which no column was found."""
-    names, _ = _assigned(_arrays(columns))
+    names, _ = _assigned(arrays_of(columns))
     return [field for field in LOOKED_FOR if field not in names]
 
 
-def _arrays(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
+    """Puts columns of a field together as a release does."""
+    if isinstance(column, str):
+        return arrays[column]
+    return pa.StructArray.from_arrays([arrays[name] for name in column], list(map(str, range(len(column)))))
+
+
+def arrays_of(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Makes an Arrow array of each column that can be one."""
     return {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
 
 
-def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, str], list[str]]:
+def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:
     """Finds the column of each field that has one, and lists the fields that were found by their values alone."""
     has_names = not all(name.isdigit() for name in arrays)
-    names = {} if vehicle is None else {"vehicle": vehicle}
-    guessed = []
+    names: dict[str, Any] = {} if vehicle is None else {"vehicle": vehicle}
+    guessed: list[str] = []
+    pair: Column | None = None
     for field in ("time", "lat", "lon", "speed"):
         left = [name for name in arrays if name not in names.values()]
         named = [name for name in _by_name(field, left) if _FITS[field](arrays[name])]
+        if field == "time":
+            named += [name for name in _by_name(field, left) if name not in named and _serials(arrays, name)]
+            pair = None if named else _date_and_clock(arrays, left)
         by_value = field != "speed" or not has_names  # another small number is no speed
+        if field == "time" and pair is not None:
+            names[field] = pair
+            continue
         candidates = named or [name for name in left if by_value and _GUESSES[field](arrays[name])]
         if candidates:
             names[field] = candidates[0]
             if not named:
                 guessed.append(field)
-    if "lat" in guessed and "lon" in guessed and _crossed(arrays[names["lat"]], arrays[names["lon"]]):
+    if (
+        {"lat", "lon"} <= names.keys()
+        and _may_be_crossed(names, guessed)
+        and _crossed(arrays[names["lat"]], arrays[names["lon"]])
+    ):
         names["lat"], names["lon"] = names["lon"], names["lat"]
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
@@ -128,8 +190,10 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
 
 def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
     """Adds the column of vehicles, if there is one; a name alone is not enough, for ids may be of rows."""
-    left = [name for name in arrays if name not in names.values()]
-    named = [name for name in _by_name("vehicle", left) if _vehicles(arrays[name])]
+    taken = {part for column in names.values() for part in ((column,) if isinstance(column, str) else column)}
+    left = [name for name in arrays if name not in taken]
+    keys = [name for name in left if name == "*"]  # under which records lie
+    named = [name for name in (*_by_name("vehicle", left), *keys) if _vehicles(arrays[name])]
     others = [name for name in left if name not in named and _repeated(arrays[name])]
     column = next(iter([*named, *others]), None)
     if {"time", "lat", "lon"} <= names.keys():
@@ -143,20 +207,73 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
 def _settle_time(arrays: Mapping[str, Any], names: dict[str, str]) -> None:
     """Picks of several columns of times the one that changes with the position."""
     taken = {name for field, name in names.items() if field != "time"}
-    others = [name for name in arrays if name not in taken and name != names["time"] and _is_time(arrays[name])]
-    if others:
+    others = [name for name in arrays if name not in taken and name != names["time"] and is_time(arrays[name])]
+    if others and isinstance(names["time"], str) and not _serials(arrays, names["time"]):
         times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
         names["time"] = best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
 
 
-def _track(arrays: Mapping[str, Any], names: Mapping[str, str]) -> Track:
-    return track_of(_instants(arrays[names["time"]]), arrays[names["lat"]], arrays[names["lon"]])
+def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None = None) -> Track:
+    times = _instants(array_of(arrays, names["time"]), unit or _serials(arrays, names["time"]))
+    return track_of(times, arrays[names["lat"]], arrays[names["lon"]])
 
 
-def _instants(times: Any) -> Any:
+def _instants(times: Any, unit: str | None = None) -> Any:
     """Reads the column in whatever form its times are."""
-    unit = _time_unit(times)
-    return units(unit or "iso", None if unit else next(iter(_time_formats(times)), None), "UTC").instants(times)
+    unit = unit or time_unit_of(times)
+    return units(unit or "iso", None if unit else next(iter(time_formats(times)), None), "UTC").instants(times)
+
+
+def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
+    """Says whether days of a spreadsheet stand there; by its name too, for many other numbers are as large."""
+    if not isinstance(column, str) or not _by_name("time", [column]) or not is_plain(arrays[column]):
+        return None
+    fits = in_century(units("excel", None, "UTC").instants(arrays[column])).mean() >= 1 - MOST_BAD
+    return "excel" if fits else None
+
+
+def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str] | None:
+    """Finds two columns that are a time together: a date and a clock, or seconds after midnight."""
+    plain = {name: re.sub(r"[^a-z]", "", name.split(".")[-1].lower()) for name in names}
+    dates = [name for name in names if re.fullmatch(_OF_DATE, plain[name])]
+    clocks = [name for name in names if re.fullmatch(_OF_CLOCK, plain[name])]
+    pairs = [(date, clock) for date in dates[:4] for clock in clocks[:4] if date != clock]
+    return next((pair for pair in pairs if is_time(array_of(arrays, pair))), None)
+
+
+def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> Column:
+    """Puts the operator before an id that several of them use, where that makes ids of vehicles."""
+    if isinstance(vehicle, str) and vehicle in arrays and is_doubtful(arrays[vehicle], track):
+        for name in arrays:
+            if re.fullmatch(_OF_OPERATOR, re.sub(r"[^a-z]", "", name.split(".")[-1].lower())):
+                pair = (name, vehicle)
+                if _vehicles(array_of(arrays, pair)) and are_borne_out(array_of(arrays, pair), track):
+                    return pair
+    return vehicle
+
+
+def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Puts a column of N and S, or of E and W, behind the degrees that it is of."""
+    found = {}
+    for field, letters in _HEMISPHERES.items():
+        degrees = _numbers(arrays[names[field]])
+        marks = [name for name, array in arrays.items() if _are_letters(array, letters)]
+        if len(marks) == 1 and degrees is not None and not np.any(degrees < 0):
+            found[field] = (names[field], marks[0])
+    return found
+
+
+def _are_letters(array: Any, letters: Sequence[str]) -> bool:
+    if not is_text(array):
+        return False
+    values = set(map(str, array.slice(0, TRIED).drop_null().unique().to_pylist()))
+    return bool(values) and {value.strip().upper() for value in values} <= {*letters}
+
+
+def _may_be_crossed(names: Mapping[str, str], guessed: Sequence[str]) -> bool:
+    """Says whether no name tells which is the latitude: x and y are used for both."""
+    plain = [re.sub(r"[^a-z]", "", names[field].split(".")[-1].lower()) for field in ("lat", "lon")]
+    return ("lat" in guessed and "lon" in guessed) or (set(plain) <= {"x", "y", ""} and len(set(plain)) > 1)
 
 
 def as_array(values: Sequence[Any]) -> Any:
@@ -207,11 +324,12 @@ def _degrees(least: float, most: float) -> Callable[[Any], bool]:
 def _fraction_degrees(array: Any) -> bool:
     """Says whether degrees have decimals and lie in a region, few at 0: ids and speeds are not taken for them."""
     degrees = _numbers(array)
-    if degrees is None or not degrees.size or np.abs(degrees).max() > 180:
+    if degrees is None or not degrees.size:
         return False
     decimal = (np.abs(degrees * 1000 - np.rint(degrees * 1000)) > 1e-6).mean() > 0.5
     low, high = np.quantile(degrees, [0.05, 0.95])
-    return bool(decimal and high - low < 6 and (degrees == 0).mean() < 0.05)
+    on_earth = low >= -180 and high <= 360
+    return bool(decimal and on_earth and high - low < 6 and (degrees == 0).mean() < 0.05)
 
 
 def _crossed(lat: Any, lon: Any) -> bool:
@@ -219,15 +337,18 @@ def _crossed(lat: Any, lon: Any) -> bool:
     lats, lons = _numbers(lat), _numbers(lon)
     if lats is None or lons is None or not (lats.size and lons.size):
         return False
-    if max(np.abs(lats).max(), np.abs(lons).max()) > 90:
-        return bool(np.abs(lats).max() > 90)
     north, east = float(np.median(lats)), float(np.median(lons))
-    return is_at_sea(north, east) and not is_at_sea(east, north)
+    if max(abs(north), abs(east)) > 90:
+        return abs(north) > 90
+    return is_nowhere(north, east) and not is_nowhere(east, north)
 
 
 def _speeds(array: Any) -> bool:
     speeds = _numbers(array, most_bad=1.0)
-    return speeds is not None and speeds.size > 0 and bool((speeds >= 0).mean() > 0.9)
+    if speeds is None or not speeds.size:
+        return False
+    below = speeds[speeds < 0]  # few, or one number again and again: no speed is known
+    return bool(below.size < 0.1 * speeds.size or (np.ptp(below) == 0 and below.size < 0.9 * speeds.size))
 
 
 def _small_numbers(array: Any) -> bool:
@@ -245,11 +366,13 @@ def _vehicles(array: Any) -> bool:
 
 def _repeated(array: Any) -> bool:
     """Says whether ids come again, and there are several. Not of floats: without a name any whole numbers would do."""
-    return not pa.types.is_floating(array.type) and _vehicles(array) and 1 < len(array.unique()) < 0.9 * len(array)
+    if pa.types.is_floating(array.type) or not _vehicles(array):
+        return False
+    return bool(1 < len(array.unique()) < 0.9 * len(array))
 
 
 def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
-    if pa.types.is_boolean(array.type) or pa.types.is_nested(array.type):
+    if not is_plain(array):
         return None
     values = units().numbers(array)
     if not len(array) or (~values.valid).mean() > most_bad:
@@ -258,54 +381,15 @@ def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
     return read
 
 
-def _is_text(array: Any) -> bool:
-    return bool(pa.types.is_string(array.type) or pa.types.is_binary(array.type))
-
-
-def _time_unit(array: Any) -> str | None:
-    """Finds the unit in which most values are instants of this century; a text without an offset is one, too."""
-    if pa.types.is_nested(array.type) or pa.types.is_boolean(array.type) or not len(array):
-        return None
-    for unit in ("iso", "s", "ms", "us", "ns"):
-        if _in_century(units(unit, None, "UTC").instants(array)).mean() >= 1 - MOST_BAD:
-            return unit
-    return None
-
-
-def _in_century(instants: Any) -> Any:
-    return instants.valid & (instants.us > 946_684_800 * _US) & (instants.us < 2_524_608_000 * _US)
-
-
-_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%y", "%m/%d/%y")
-_CLOCKS = ("%H:%M:%S", "%I:%M:%S %p", "%H:%M", "%I:%M %p", "%H:%M:%S.%f", "%I:%M:%S.%f %p")
-
-
-def _time_formats(array: Any) -> tuple[str, ...]:
-    """Lists forms in which most values are instants of this century; ISO dates may have a clock of twelve hours."""
-    if not _is_text(array):
-        return ()
-    some = array.slice(0, _TRIED)
-    forms = [f"{day} {clock}" for day in (*_DATES, "%Y-%m-%d") for clock in _CLOCKS]
-    return tuple(form for form in forms if _fits(some, form) and _fits(array, form))
-
-
-def _fits(array: Any, form: str) -> bool:
-    return bool(_in_century(units("iso", form, "UTC").instants(array)).mean() >= 1 - MOST_BAD)
-
-
-def _is_time(array: Any) -> bool:
-    return bool(len(array)) and (_time_unit(array) is not None or bool(_time_formats(array)))
-
-
 _FITS: Mapping[str, Callable[[Any], bool]] = {
-    "time": _is_time,
+    "time": is_time,
     "lat": _degrees(-90, 90),
     "lon": _degrees(-180, 360),
     "speed": _speeds,
     "vehicle": _vehicles,
 }
 _GUESSES: Mapping[str, Callable[[Any], bool]] = {
-    "time": _is_time,
+    "time": is_time,
     "lat": _fraction_degrees,
     "lon": _fraction_degrees,
     "speed": _small_numbers,

@@ -10,7 +10,8 @@ import jinja2
 
 from hatstream.api import InputError, own_layouts
 from hatstream_city.draft.by_file import BEWARE, FILE
-from hatstream_city.draft.feed import RESOLUTION, DraftedFeed, as_text, feed_of
+from hatstream_city.draft.columns import OPEN, Column
+from hatstream_city.draft.feed import MOST_TOO_FAST, RESOLUTION, DraftedFeed, as_text, feed_of
 from hatstream_city.draft.sample import HEADED, HEADING
 from hatstream_city.draft.streets import said
 from hatstream_city.draft.units import follows_hours, same_clock
@@ -20,8 +21,6 @@ SPAN_VEHICLES = 150
 """A limit for 28 days is drafted for fleets of at least so many vehicles."""
 USUAL_PROFILE = {"hats": 70, "cells": 12, "parents": 6, "grandparents": 3, "hours": 14, "parts": 4, "reports": 20}
 """What a vehicle touches on a day where no timetable says it; but for the reports, what `levels` takes by itself."""
-MOST_TOO_FAST = 1.5
-"""Units differ by more but for knots and mph; ways are straight between positions, and speeds those of an instant."""
 
 
 _TEMPLATES = jinja2.Environment(
@@ -39,28 +38,41 @@ class Draft:
     """toml: the specification. found: what sample and timetable say, a line each. warnings: what a person must look at.
 
     files: beside the specification, by name: of a timetable the region, names of places, and lines for maps; segments
-    and how many vehicles come to each.
+    and how many vehicles come to each. is_open: whether a person has to name the vehicle's column first.
     """
 
     toml: str
     found: tuple[str, ...]
     warnings: tuple[str, ...]
     files: Mapping[str, bytes] = field(default_factory=dict)
+    is_open: bool = False
 
 
 def draft(
-    path: Path | None, *, adds_and_removes: bool, timetable: Path | None = None, stem: str = "", streets: bool = False
+    path: Path | None,
+    *,
+    adds_and_removes: bool,
+    timetable: Path | None = None,
+    stem: str = "",
+    streets: bool = False,
+    header_time: bool = False,
 ) -> Draft:
     """Drafts from a sample of the feed, a file or a folder, a GTFS timetable, or both: public facts are then its.
 
     adds_and_removes: secret counts, with one small total; else public counts, with an epsilon for each HAT. stem: of
     the names of files beside the specification. streets: whether segments of the timetable's lines are places, with
-    secret counts. Raises InputError where vehicles, times or positions are not found.
+    secret counts. header_time: takes the time of a whole feed where reports have none. Raises InputError where
+    vehicles, times or positions are not found.
     """
-    feed = None if path is None else feed_of(path)
+    feed = None if path is None else feed_of(path, header_time=header_time)
     heading = feed.heading if streets and feed else None
     directed = heading is not None if streets else None
     town = None if timetable is None else read_town(timetable, RESOLUTION, directed=directed)
+    if feed is not None and town is not None and len(set(feed.cells) - town.cells) > len(feed.cells) / 2:
+        raise InputError(
+            f"{path}: most of the places in it are not where the timetable is: latitude and longitude may be each "
+            "other's, or a sign may be missing; or it is the timetable of another place"
+        )
     if feed is not None and "speed" not in feed.columns.names and not adds_and_removes:
         raise InputError(
             f"{path}: no column of speeds. Speeds that are made from positions are for --adjacency add-remove: under "
@@ -75,7 +87,8 @@ def draft(
         *(_said_of_feed(feed) if feed else ()),
         *([said(town.segments, heading)] if town and streets else []),
     )
-    return Draft(toml, told, _warnings(feed, town, adds_and_removes), files)
+    warnings = _warnings(feed, town, adds_and_removes)
+    return Draft(toml, told, warnings, files, feed is not None and is_open(feed))
 
 
 def _toml(
@@ -114,15 +127,26 @@ def _toml(
 def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
     """Gathers what is said of a feed's columns."""
     drafted, heading = feed.columns, feed.heading if headed else None
-    columns = drafted.names if heading is None else {**drafted.names, HEADING: heading}
+    columns: dict[str, Column] = dict(drafted.names) if heading is None else {**drafted.names, HEADING: heading}
+    if is_open(feed):
+        columns["vehicle"] = OPEN
     return {
         "columns": _inline({field: as_text(columns[field]) for field in HEADED if field in columns}),
         "guessed": drafted.guessed,
+        "is_open": is_open(feed),
+        "may_be": drafted.names["vehicle"],
+        "options": {name: as_text(value) for name, value in drafted.options.items()},
+        "no_value": ", ".join(f"{number:g}" for number in feed.no_value),
         "formats": drafted.time_formats,
         "has_speed": "speed" in drafted.names,
         "is_by_file": drafted.names["vehicle"] == FILE,
         "is_fixed": feed.sample.layout in own_layouts(),
     }
+
+
+def is_open(feed: DraftedFeed) -> bool:
+    """Says whether a person has to name the vehicle: what one id does is what is protected, and no guess may be."""
+    return feed.sample.layout not in own_layouts() and "vehicle" in feed.columns.guessed
 
 
 def _inline(table: Mapping[str, Any]) -> str:
@@ -152,7 +176,7 @@ def _said_of_town(town: Town) -> tuple[str, ...]:
 
 def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
     unit = feed.columns.time_unit
-    names = ", ".join(f"{field} = {name}" for field, name in feed.columns.names.items())
+    names = ", ".join(f"{field} = {_listed(name)}" for field, name in feed.columns.names.items())
     written = feed.columns.time_formats[0] if feed.columns.time_formats else unit
     clock = f"as {written}{', without an offset' if feed.zone_needed else ''}"
     rows = len(next(iter(feed.sample.columns.values())))
@@ -160,13 +184,53 @@ def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
         f"layout {feed.sample.layout}; {rows:,} rows looked at, {feed.usable:.0%} with vehicle, time and position",
         f"columns: {names}",
         f"times {clock}; time zone {' or '.join(feed.zones) or 'unknown'}",
-        f"{len(feed.cells):,} cells of resolution {RESOLUTION}",
+        f"{len(feed.cells):,} cells of resolution {RESOLUTION}; {feed.vehicles:,} vehicles on the fullest day",
     ]
-    if "speed" in feed.columns.names and feed.sample.layout not in own_layouts():
+    if feed.columns.options:
+        lines.append(f"not as the layout has it: {', '.join(feed.columns.options)}")
+    if "speed" in feed.columns.names:
         lines.append(f"speeds in {feed.unit}, {feed.unit_why}")
     if "speed" not in feed.columns.names:
         lines.append("no column of speeds: they will be derived from consecutive positions (input.derived_speed)")
     return tuple(lines)
+
+
+def _listed(column: Column) -> str:
+    return column if isinstance(column, str) else " and ".join(column)
+
+
+def _about_vehicles(feed: DraftedFeed) -> list[str]:
+    """Says what is doubtful in the column of vehicles: what is protected is what one id does."""
+    name, warnings = _listed(feed.columns.names["vehicle"]), []
+    if is_open(feed):
+        warnings.append(
+            f"No column is called a vehicle's. By its values it may be {name}: if it stays the same for a vehicle, and "
+            f"no other has it, write it in input.columns in place of {OPEN!r}; until then no command takes the draft."
+        )
+    if feed.columns.is_doubtful:
+        warnings.append(
+            f"Column {name} looks like no vehicle: its rows are far from each other, or one a day. What is protected "
+            "is what one id does: name the column that stays the same for a vehicle, or several that do together."
+        )
+    elif feed.columns.comes_once:
+        warnings.append(
+            f"No id of column {name} comes twice: whether it stays the same for a vehicle cannot be seen. What is "
+            "protected is what one id does: draft from several snapshots, or check it."
+        )
+    return warnings
+
+
+def _about_speeds(feed: DraftedFeed) -> list[str]:
+    """Says what is strange in speeds."""
+    warnings = []
+    if feed.no_value:
+        told = " and ".join(f"{number:g}" for number in feed.no_value)
+        warnings.append(f"Speeds of {told} are taken for unknown (input.no_value): check it, it is public.")
+    if "speed" in feed.columns.names:
+        warnings += [f"{told}." for told in feed.shares.told]
+    if feed.shares.standing > feed.shares.moving / 2:
+        warnings.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
+    return warnings
 
 
 def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tuple[str, ...]:
@@ -189,18 +253,9 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
     if feed.columns.names["vehicle"] == FILE:
         warnings.append(BEWARE)
     warnings += [f"{told}." for told in feed.ids.advice]
-    if feed.columns.is_doubtful:
-        warnings.append(
-            f"Column {feed.columns.names['vehicle']} looks like no vehicle: its rows are far from each other, or "
-            "one a day. What is protected is what one id does: name the column that stays the same for a vehicle."
-        )
-    elif feed.columns.comes_once:
-        warnings.append(
-            f"No id of column {feed.columns.names['vehicle']} comes twice: whether it stays the same for a vehicle "
-            "cannot be seen. What is protected is what one id does: draft from several snapshots, or check it."
-        )
-    others = [name for name in feed.sample.columns if name not in (*feed.columns.names.values(), feed.heading)]
-    if "speed" not in feed.columns.names and others:
+    warnings += _about_vehicles(feed) + _about_speeds(feed)
+    others = [name for name in feed.sample.columns if name not in (*feed.columns.parts, feed.heading)]
+    if "speed" not in feed.columns.names and others and feed.sample.layout not in own_layouts():
         warnings.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
     return tuple(warnings)
 

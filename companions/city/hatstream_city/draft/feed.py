@@ -1,26 +1,39 @@
 """A sample of a feed, and what was made out of it: layout, columns, units, zone and cells."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
+from hatstream.api import InputError, MergedIds, SpeedShares, input_paths, own_layouts, speed_shares, vehicle_ids
 from hatstream_city.draft.by_file import FILE, advice, find_by_file, is_by_file, read_folder
 from hatstream_city.draft.candidates import codes_of
-from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, as_array, find_columns, missing_fields
+from hatstream_city.draft.columns import (
+    LOOKED_FOR,
+    Column,
+    DraftedColumns,
+    array_of,
+    arrays_of,
+    find_columns,
+    missing_fields,
+    settled,
+)
 from hatstream_city.draft.sample import ROWS, Sample
 from hatstream_city.draft.streets import find_heading
+from hatstream_city.draft.times import in_century
 from hatstream_city.draft.units import (
     FIELDS,
     KMH,
     DraftPositions,
     are_positions,
     cells_in,
+    is_nowhere,
     merged,
     speed_ratio,
     speed_unit,
@@ -35,6 +48,28 @@ _UNREAD = (
     "{:.0%} of its first rows would be read by the columns that were made out, with layout {!r}: it may have keys "
     "with dots, vehicles as keys, or text that is not UTF-8; bring it into rows of the same keys, in UTF-8"
 )
+_UNFIT = (
+    "{:.0%} of its first rows have a vehicle, a time of this century and a position on earth, as layout {!r} reads them"
+)
+_NO_POSITIONS = "it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
+_LEAST_USABLE = 0.5
+_UNITS = ("iso", "s", "ms", "us", "ns")
+_LOOKED_AT = 15
+UPPER_KMH = 65
+MOST_TOO_FAST = 1.5
+"""Units differ by more but for knots and mph; ways are straight between positions, and speeds those of an instant."""
+MONTH_FIRST = frozenset(
+    f"{part}/{place}"
+    for part, places in {
+        "America": "New_York Detroit Chicago Denver Boise Phoenix Los_Angeles Anchorage Juneau Puerto_Rico Menominee "
+        "Indiana/Indianapolis Kentucky/Louisville North_Dakota/Center",
+        "Pacific": "Honolulu Guam",
+        "Asia": "Manila",
+    }.items()
+    for place in places.split()
+)
+"""Where a date begins with its month."""
+_NOTHING_SEEN = SpeedShares()
 _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
 
@@ -43,7 +78,8 @@ class DraftedFeed:
     """What was made out of a sample. zone_needed: times have no offset. heading: the column, where there is one.
 
     is_cut: vehicles and cells are not those of all rows. too_fast: how many times as fast as their positions speeds are
-    in that unit; None where that cannot be told. ids: of vehicles, by their spellings.
+    in that unit; None where that cannot be told. ids: of vehicles, by their spellings. no_value: what stands for
+    unknown speeds. shares: what is strange in the others.
     """
 
     sample: Sample
@@ -61,48 +97,98 @@ class DraftedFeed:
     heading: str | None = None
     is_cut: bool = False
     too_fast: float | None = None
+    no_value: tuple[float, ...] = ()
+    shares: SpeedShares = _NOTHING_SEEN
 
     @property
     def derived(self) -> str:
         return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
 
 
-def feed_of(path: Path) -> DraftedFeed:
-    """Reads what a feed's draft needs. path: of a file, or of a folder of them. Raises InputError."""
+def feed_of(path: Path, *, header_time: bool = False) -> DraftedFeed:
+    """Reads what a feed's draft needs. path: of a file, or of a folder of them. Raises InputError.
+
+    header_time: takes the time of the whole feed where reports have none.
+    """
     files = input_paths(str(path)) if path.is_dir() else [str(path)]
     sample = read_folder(files)
     if not any(map(len, sample.columns.values())):
-        raise InputError(f"{files[0]}: it holds no row")
-    columns = _columns_of(Path(files[0]), sample)
-    arrays = {field: as_array(sample.columns[name]) for field, name in columns.names.items()}
+        told = f": {_NO_POSITIONS}" if sample.layout == "gtfs-realtime" else ""
+        raise InputError(f"{files[0]}: it holds no row{told}")
+    columns = _columns_of(Path(files[0]), sample, header_time=header_time)
+    held = arrays_of(sample.columns)
+    arrays = {field: array_of(held, column) for field, column in columns.names.items()}
     fits, placed = _placed(arrays, columns)
     if not placed.us.size:
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
-    _check_usable(files[0], sample, columns, float(fits.mean()))
-    moving = placed.where(np.isfinite(placed.speed))
-    unit, why, too_fast = _unit_of(sample, columns.names.get("speed", ""), moving)
+    if isinstance(columns.names["lat"], str):  # else the feed says in letters which side of the equator it is on
+        _check_places(path, placed)
+    zones = tuple(zones_at(_middle(placed.lat), _middle(placed.lon)))
+    columns = _with_zone(columns, zones, arrays, is_own=sample.layout in own_layouts())
+    usable = _check_usable(files[0], sample, columns)
+    no_value = unknown_speeds(placed.speed[np.isfinite(placed.speed)])
+    moving = placed.where(np.isfinite(placed.speed) & ~np.isin(placed.speed, no_value))
+    columns, unit, why, too_fast = _unit_of(sample, columns, moving)
     cells = cells_in(placed.lat, placed.lon, RESOLUTION)
     ids = merged(vehicle_ids(arrays["vehicle"].filter(pa.array(fits))).ids)
     is_cut = fits.size >= ROWS
-    if is_cut and FILE not in sample.columns and (whole := counted(files[0], sample, columns, RESOLUTION)):
-        ids, cells, is_cut = whole
+    a_day = len(files) if FILE in sample.columns else _most_a_day(arrays["vehicle"].filter(pa.array(fits)), placed.us)
+    zone = zones[0] if zones else "UTC"
+    looks_further = FILE not in sample.columns and (is_cut or len(files) > 1)
+    if looks_further and (whole := counted(files, sample, columns, RESOLUTION, zone)):
+        ids, a_day, cells, is_cut = whole
     return DraftedFeed(
         sample=sample,
         columns=columns,
-        zones=tuple(zones_at(_middle(placed.lat), _middle(placed.lon))),
+        zones=zones,
         zone_needed=bool(columns.instants(arrays["time"], None).no_offset.mean() > 0.5),
         unit=unit,
         unit_why=why,
         cells=tuple(f"{cell:x}" for cell in cells.tolist()),
-        vehicles=len(files) if FILE in sample.columns else ids.ids,
+        vehicles=a_day,
         ids=ids,
-        usable=float(fits.mean()),
+        usable=usable,
         with_speed=moving.us.size / placed.us.size,
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
         heading=_heading_of(sample),
         is_cut=is_cut,
         too_fast=too_fast,
+        no_value=no_value,
+        shares=speed_shares(*moving, UPPER_KMH / KMH[unit]),
     )
+
+
+def _check_places(path: Path, placed: DraftPositions) -> None:
+    """Raises InputError where most positions lie at sea, or near the south pole: their columns are others."""
+    some = np.linspace(0, placed.us.size - 1, min(_LOOKED_AT, placed.us.size)).astype(np.int64)
+    lost = [is_nowhere(float(placed.lat[row]), float(placed.lon[row])) for row in some]
+    if sum(lost) > len(lost) / 2:
+        swapped = sum(is_nowhere(float(placed.lon[row]), float(placed.lat[row])) for row in some)
+        hint = "latitudes and longitudes may be each other's" if swapped < len(lost) / 2 else "a sign may be missing"
+        raise InputError(
+            f"{path}: most positions lie at sea or in Antarctica, around {_middle(placed.lat):.1f} north and "
+            f"{_middle(placed.lon):.1f} east: {hint}; write input.columns by hand, a column of N and S, or of E and W, "
+            'behind the degrees: lat = ["lat", "ns"]'
+        )
+
+
+def _with_zone(
+    columns: DraftedColumns, zones: Sequence[str], arrays: Mapping[str, pa.Array], *, is_own: bool
+) -> DraftedColumns:
+    """Puts the order of day and month first that is usual there; and the zone, for a layout that has none."""
+    forms = columns.time_formats
+    if zones and zones[0] in MONTH_FIRST:
+        forms = tuple(sorted(forms, key=lambda form: not re.match("%m|%b", form)))
+    options = dict(columns.options)
+    if is_own and columns.instants(arrays["time"], None).no_offset.mean() > 0.5:
+        options["time_zone"] = zones[0] if zones else "Etc/UTC"
+    return replace(columns, time_formats=forms, options=options)
+
+
+def _most_a_day(ids: pa.Array, us: Int64s) -> int:
+    """Counts vehicles on the day that has most of them."""
+    pairs = np.unique(np.stack([us // 86_400_000_000, codes_of(ids)]), axis=1)
+    return int(np.unique(pairs[0], return_counts=True)[1].max(initial=0))
 
 
 def _middle(degrees: Floats) -> float:
@@ -110,20 +196,51 @@ def _middle(degrees: Floats) -> float:
     return float(np.quantile(degrees, 0.5, method="nearest"))
 
 
-def _unit_of(sample: Sample, name: str, moving: DraftPositions) -> tuple[str, str, float | None]:
-    """Finds the unit of speeds and why it is that; and `DraftedFeed.too_fast`."""
-    ratio = speed_ratio(moving)
-    unit, why = speed_unit(name, moving, ratio)
-    own = own_layouts().get(sample.layout)
-    per_unit = KMH[unit] if own is None else float(own.layout.units.value_per_unit)
-    return unit, why, None if ratio is None else ratio * per_unit / 3.6
+def _unit_of(
+    sample: Sample, columns: DraftedColumns, moving: DraftPositions
+) -> tuple[DraftedColumns, str, str, float | None]:
+    """Finds the unit of speeds and why it is that, which a layout of its own may have to be told; and
+    `DraftedFeed.too_fast`."""
+    ratio, own = speed_ratio(moving), own_layouts().get(sample.layout)
+    unit, why = speed_unit(str(columns.names.get("speed", "")), moving, ratio)
+    if own is not None:
+        usual = float(own.layout.units.value_per_unit)
+        if ratio is None or 1 / MOST_TOO_FAST < ratio * usual / 3.6 < MOST_TOO_FAST:
+            unit, why = next(name for name, kmh in KMH.items() if abs(kmh - usual) < 1e-9), "as the layout has it"
+        else:
+            columns = replace(columns, options={**columns.options, "speed_unit": unit})
+    return columns, unit, why, None if ratio is None else ratio * KMH[unit] / 3.6
 
 
-def _check_usable(file: str, sample: Sample, columns: DraftedColumns, expected: float) -> None:
-    """Raises InputError where a release would read far fewer rows than the sample has."""
+def unknown_speeds(speed: Floats) -> tuple[float, ...]:
+    """Finds numbers that stand for an unknown speed: one below 0 that comes again, or one far above all others.
+
+    >>> unknown_speeds(np.array([*range(60), *[255] * 9, *[-1] * 9], float))
+    (-1.0, 255.0)
+    """
+    values, times = np.unique(speed, return_counts=True)
+    often = times >= max(3, 0.002 * speed.size)
+    found = values[often & (values < 0)].tolist()[:4]
+    high, rest = [], speed[speed >= 0]
+    for value in values[often & (values > 0)][::-1][:3].tolist():
+        rest = rest[rest != value]
+        below = float(rest.max(initial=0))
+        is_mark = float(value + 1).is_integer() and (int(value + 1) & int(value) == 0 or set(str(int(value))) == {"9"})
+        if below and (value > 3 * below or (is_mark and value > 90 and value > 1.2 * below)):
+            high.append(value)
+            continue
+        break
+    return tuple(sorted([*found, *high]))
+
+
+def _check_usable(file: str, sample: Sample, columns: DraftedColumns) -> float:
+    """Raises InputError where a release would take less than half of the rows; else says which part it takes."""
     usable = usable_share(file, sample, columns)
-    if usable < expected / 2:
-        raise InputError(f"{file}: {_UNREAD.format(usable, sample.layout)}")
+    if usable < _LEAST_USABLE:
+        raise InputError(
+            f"{file}: {(_UNFIT if sample.layout in own_layouts() else _UNREAD).format(usable, sample.layout)}"
+        )
+    return usable
 
 
 def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
@@ -151,12 +268,64 @@ def _heading_of(sample: Sample) -> str | None:
     return None if own is not None and own.headed is None else find_heading(sample.columns)
 
 
-def _columns_of(path: Path, sample: Sample) -> DraftedColumns:
+def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) -> DraftedColumns:
+    """Finds what a layout with columns of its own has in its usual ones, and what it has instead."""
+    names: dict[str, Column] = dict(zip(FIELDS, own.columns, strict=True))
+    columns, options = sample.columns, dict[str, Any]()
+    speeds = columns.get(str(names["speed"]), ())
+    if not any(speed not in (None, "") for speed in speeds):
+        del names["speed"]
+    if own.form not in ("csv", "json"):
+        held = {choice: _share_of(columns[choice]) for choice in own.choices["vehicle"]}
+        named = [choice for choice, share in held.items() if share >= _LEAST_USABLE]
+        if not named:
+            told = ", ".join(f"{share:.0%} have {choice}" for choice, share in held.items())
+            raise InputError(f"{path}: most reports name no vehicle: {told}")
+        names["vehicle"] = named[0]
+        _take_time(path, columns, own, names, header_time=header_time)
+    arrays = arrays_of(columns)
+    times = array_of(arrays, names["time"])
+    unit = next((unit for unit in (own.layout.units.time_unit, *_UNITS) if _fits(times, unit)), None)
+    if unit is None:
+        raise InputError(f"{path}: {_UNFIT.format(0, sample.layout)}")
+    drafted = settled(arrays, names, unit)
+    if own.form not in ("csv", "json") and drafted.names["vehicle"] != own.choices["vehicle"][0]:
+        options["vehicle"] = drafted.names["vehicle"]
+    if names["time"] in own.choices.get("time", ())[1:]:
+        options["time"] = names["time"]
+    if unit != own.layout.units.time_unit:
+        options["time_unit"] = unit
+    return replace(drafted, options=options)
+
+
+def _take_time(
+    path: Path, columns: Mapping[str, Sequence[Any]], own: Any, names: dict[str, Column], *, header_time: bool
+) -> None:
+    """Takes the time of the feed where reports have none, if that is asked for. Raises InputError."""
+    missing = 1 - _share_of(columns["time"])
+    other = own.choices["time"][1]
+    if missing <= _LEAST_USABLE or other not in columns:
+        return
+    if not header_time:
+        raise InputError(
+            f"{path}: {missing:.0%} of the reports have no {own.choices['time'][0]}, and the feed has one for all: "
+            f'--header-time takes it (input.time = "{other}"). A vehicle that stopped reporting then looks fresh as '
+            "long as the feed names it"
+        )
+    names["time"] = other
+
+
+def _share_of(values: Sequence[Any]) -> float:
+    return sum(value not in (None, "") for value in values) / max(len(values), 1)
+
+
+def _fits(times: pa.Array, unit: str) -> bool:
+    return bool(in_century(units(unit, None, "UTC").instants(times)).mean() >= _LEAST_USABLE)
+
+
+def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:
     if own := own_layouts().get(sample.layout):
-        names = dict(zip(FIELDS, own.columns, strict=True))
-        if not any(speed not in (None, "") for speed in sample.columns.get(names["speed"], ())):
-            del names["speed"]
-        return DraftedColumns(names, own.layout.units.time_unit, ())
+        return _columns_of_own(path, sample, own, header_time=header_time)
     columns = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
     if columns is None:
         missing = missing_fields(sample.columns)
@@ -181,12 +350,9 @@ def _unreadable(sample: Sample) -> str:
     """Says which columns of a table no release can read, "" where there are none."""
     if sample.repeated:
         return f"Of one name for several columns none is read: {', '.join(map(as_text, sample.repeated))}. "
-    columns = sample.columns.items()
-    nested = [as_text(name) for name, values in columns if any(isinstance(value, dict | list) for value in values)]
-    said = f"Nested columns are not read: {', '.join(nested)}; write what they hold as columns of their own. "
-    return said if nested else ""
+    return ""
 
 
-def as_text(value: str) -> str:
-    """Writes a text as TOML does."""
+def as_text(value: Any) -> str:
+    """Writes a text, or a list of them, as TOML does."""
     return json.dumps(value, ensure_ascii=False)

@@ -2,11 +2,14 @@
 
 import codecs
 import csv
+import io
 import json
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import struct
+import zipfile
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,7 +18,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hatstream.api import InputError, open_input, own_layouts, read_batches
+from hatstream.api import InputError, layout, open_input, own_layouts, read_batches
 from hatstream_city.draft.columns import find_columns
 from hatstream_city.draft.units import FIELDS
 
@@ -29,7 +32,13 @@ LINES, WHOLE_ARRAY = None, ""
 
 ROWS = 20_000
 LOOK_BYTES = 16 << 20
-_MOST_NESTED, _MOST_DEEP = 200, 8
+_MOST_NESTED, _MOST_DEEP = 200, 10
+_MOST_PLACES, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
+EACH, ANY = "[]", "*"
+_MARKS = re.compile(r"[.\[\]*]")
+_POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
+"""How a point begins in well-known binary, and how long it is."""
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_AGREE = 0.5
 _LOOKED_AT = 1_000
 
@@ -54,6 +63,8 @@ class Sample:
 
 def read_sample(path: str) -> Sample:
     """Raises InputError where the form is none that a layout knows; it shows nothing of the content."""
+    if _is_timetable(path):
+        raise InputError(f"{path}: this is a timetable, and no feed of positions: give it as --gtfs")
     with open_input(path) as file:
         data = file.read(LOOK_BYTES)
     if not data.strip():
@@ -66,11 +77,19 @@ def read_sample(path: str) -> Sample:
         raise InputError(f"{path}: {rule}") from None
 
 
+def _is_timetable(path: str) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
+        return {"stops.txt", "trips.txt"} <= {name.rpartition("/")[2] for name in archive.namelist()}
+    return False
+
+
 def _check_letters(path: str, data: bytes) -> None:
     """Raises InputError for a text that a release could not read."""
-    if (
-        data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"<" not in data[:4]
-    ):  # XML says its letters itself
+    if data.startswith(_UTF16):
+        if b"<" in data[:4]:  # XML says its letters itself
+            return
         raise InputError(f"{path}: the text is UTF-16: save it as UTF-8")
     first, is_whole, _ = data.partition(b"\n")
     try:
@@ -80,17 +99,13 @@ def _check_letters(path: str, data: bytes) -> None:
 
 
 def _sample(path: str, data: bytes) -> Sample:
-    if data.startswith(b"PAR1"):
-        file = pq.ParquetFile(path)
-        rows = next(file.iter_batches(ROWS), file.schema_arrow.empty_table())
-        return Sample("parquet", {name: rows.column(name).to_pylist() for name in rows.schema.names})
-    if data.startswith(b"Obj\x01"):
-        with open(path, "rb") as file:
-            return Sample("avro", _columns(list(islice(fastavro.reader(file), ROWS))))
+    if data.startswith((b"PAR1", b"Obj\x01")):
+        with _from_any_place(path, data) as file:
+            return _of_records(file) if data.startswith(b"Obj\x01") else _of_columns(file)
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"[", b"{"):
         return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
-    if start == b"<":
+    if start == b"<" or data.startswith(_UTF16):
         return _decoded("xml", path)
     return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _decoded("binary", path)
 
@@ -100,14 +115,55 @@ def _decoded(form: str, path: str) -> Sample:
     for name, own in own_layouts().items():
         if own.form != form:
             continue
+        choices = own.choices.get("vehicle", ())
         with suppress(InputError):
-            rows = [batch.table for batch in read_batches(own.headed or own.layout, path)]
+            every = layout(name, None, vehicle=choices, headed=own.headed is not None)
+            rows = [batch.table for batch in read_batches(every, path)]
             names = rows[0].schema.names if rows else FIELDS
             columns = {name: [value for row in rows for value in row.column(name).to_pylist()][:ROWS] for name in names}
+            parts = columns.pop("vehicle")
+            ids = {choice: [part[str(number)] for part in parts] for number, choice in enumerate(choices)}
             if not any(columns.get(HEADING, ())):
                 columns.pop(HEADING, None)
-            return Sample(name, columns)
+            if rows and not any(columns["time"]):
+                other = own.choices["time"][1]
+                batches = read_batches(layout(name, None, time=other), path)
+                columns[other] = [value for batch in batches for value in batch.table.column("time").to_pylist()][:ROWS]
+            return Sample(name, {**ids, **columns})
     raise InputError(f"{path}: no layout reads it as {form}")
+
+
+@contextmanager
+def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
+    """Opens a file that is not read from its beginning on, in memory if it is compressed."""
+    with open(path, "rb") as plain:
+        if plain.read(4) == data[:4]:
+            plain.seek(0)
+            yield plain
+            return
+    with open_input(path) as stream:
+        yield io.BytesIO(stream.read())
+
+
+def _of_records(file: Any) -> Sample:
+    records: Iterator[Any] = islice(fastavro.reader(file), ROWS)
+    return Sample("avro", _columns([_flat(record) for record in records]))
+
+
+def _of_columns(file: Any) -> Sample:
+    parquet = pq.ParquetFile(file)
+    rows = next(parquet.iter_batches(ROWS), parquet.schema_arrow.empty_table())
+    nested = [field.name for field in rows.schema if _may_be_nested(field)]
+    plain = {name: rows.column(name).to_pylist() for name in rows.schema.names if name not in nested}
+    inside = _columns([_flat(record) for record in rows.select(nested).to_pylist()]) if nested else {}
+    return Sample("parquet", plain | inside)
+
+
+def _may_be_nested(field: Any) -> bool:
+    """Says whether a column holds structs or lists, or bytes, which may be points."""
+    return bool(
+        pa.types.is_nested(field.type) or pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
+    )
 
 
 def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
@@ -132,15 +188,37 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     text = data.decode(errors="replace")
     records = _array_start(text) if is_array else _documents(text)
     columns = _columns([_flat(record) for record in records])
-    if layout := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
-        return Sample(layout, columns)
-    place = None if find_columns(columns) else _array_of_objects(records)
-    if place is not None:
-        inside = [_flat(item) for record in records for item in _at(record, place) if isinstance(item, dict)]
-        columns, path = _columns(inside[:ROWS]), ".".join(place)
-        layout = _layout_of("json", columns, path)
-        return Sample(layout, columns) if layout else Sample("json", columns, records=path)
+    if name := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
+        return Sample(name, columns)
+    if len(records) == 1 or not find_columns(columns):
+        places = _places_of_objects(records)
+        samples = [_inside(records, place) for place in places[:_MOST_PLACES]]
+        found = next((sample for sample in samples if find_columns(_first(sample.columns))), None)
+        if found or samples:
+            return found or samples[0]
     return Sample("json" if is_array else "jsonl", columns)
+
+
+def _first(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    return {name: values[:_LOOKED_AT] for name, values in columns.items()}
+
+
+def _inside(records: Sequence[Any], place: tuple[str, ...]) -> Sample:
+    """Reads the objects that lie at a place in documents."""
+    items = list(islice((item for record in records for item in _at(record, place, None)), ROWS))
+    columns, path = _columns([_flat(item) for item in items]), path_of(place)
+    name = _layout_of("json", columns, path)
+    return Sample(name, columns) if name else Sample("json", columns, records=path)
+
+
+def path_of(place: tuple[str, ...]) -> str:
+    """Writes a place as a specification does, which says of the last array nothing more.
+
+    >>> path_of(("a", "[]", "b", "[]")), path_of(("entity", "*"))
+    ('a[].b', 'entity.*')
+    """
+    steps = place[:-1] if place[-1] == EACH and len(place) > 1 else place
+    return ".".join(steps).replace(f".{EACH}", EACH)
 
 
 def _documents(text: str) -> list[dict[str, Any]]:
@@ -153,25 +231,54 @@ def _documents(text: str) -> list[dict[str, Any]]:
     return records
 
 
-def _array_of_objects(records: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | None:
-    """Finds where most objects are: the keys of the array that holds them."""
+def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Lists where several objects are alike, in arrays or under keys of their own, the nearest and most first."""
     counts: Counter[tuple[str, ...]] = Counter()
-    for record in records:
+    for record in records[:_LOOKED_AT]:
         todo: list[tuple[tuple[str, ...], Any]] = [((), record)]
         while todo:
             place, value = todo.pop()
-            if isinstance(value, dict) and len(place) < _MOST_DEEP:
-                todo += [((*place, key), inner) for key, inner in value.items() if key and "." not in key]
-            elif isinstance(value, list):
-                counts[place] += sum(isinstance(inner, dict) for inner in value)
-    commonest = counts.most_common(1)
-    return commonest[0][0] if commonest and commonest[0][1] else None
+            if len(place) > _MOST_DEEP:
+                continue
+            if isinstance(value, list) or _is_keyed(value):
+                items = value if isinstance(value, list) else value.values()
+                objects = [inner for inner in items if isinstance(inner, dict)]
+                place = (*place, EACH if isinstance(value, list) else ANY)
+                counts[place] += len(objects)
+                todo += [(place, inner) for inner in objects[:_MOST_ALIKE]]
+            elif isinstance(value, dict):
+                keys = [key for key in islice(value, _MOST_NESTED) if key and not _MARKS.search(key)]
+                todo += [((*place, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
+    alike = [place for place, many in counts.items() if many]
+    steps = {place: sum(step in (EACH, ANY) for step in place) for place in alike}
+    return sorted(alike, key=lambda place: (counts[place] < 2, steps[place], -counts[place]))
 
 
-def _at(record: Any, place: tuple[str, ...]) -> list[Any]:
-    for key in place:
-        record = record.get(key) if isinstance(record, dict) else None
-    return record if isinstance(record, list) else []
+def _is_keyed(value: Any) -> bool:
+    """Says whether the keys of an object are no names: what lies under most of them is alike."""
+    if not isinstance(value, dict) or len(value) < _LEAST_KEYS:
+        return False
+    kinds = Counter(frozenset(inner) for inner in islice(value.values(), _MOST_NESTED) if isinstance(inner, dict))
+    commonest = kinds.most_common(1)[0][1] if kinds else 0
+    return commonest > min(len(value), _MOST_NESTED) / 2
+
+
+def _at(record: Any, place: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
+    """Yields the objects at a place, each with the key that it lies under as ANY."""
+    if not place:
+        if isinstance(record, dict):
+            yield record if key is None else {ANY: key, **record}
+        return
+    step, rest = place[0], place[1:]
+    if step == EACH:
+        inner = record if isinstance(record, list) else [record] if rest and isinstance(record, dict) else []
+        for item in inner:
+            yield from _at(item, rest, key)
+    elif isinstance(record, dict) and step == ANY:
+        for own_key, item in record.items():
+            yield from _at(item, rest, own_key)
+    elif isinstance(record, dict):
+        yield from _at(record.get(step), rest, key)
 
 
 def _array_start(text: str) -> list[dict[str, Any]]:
@@ -203,14 +310,17 @@ def _record(line: str) -> dict[str, Any] | None:
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     """Maps dotted paths to what is no object or array. Not to objects in arrays, of which each index has one."""
     flat: dict[str, Any] = {}
-    todo: list[tuple[str, Any]] = list(record.items())
+    todo: deque[tuple[str, Any]] = deque(islice(record.items(), _MOST_NESTED))
     while todo and len(flat) < _MOST_NESTED:
-        name, value = todo.pop(0)
+        name, value = todo.popleft()
         if isinstance(value, dict):
-            todo += [(f"{name}.{key}", inner) for key, inner in value.items()]
+            todo += [(f"{name}.{key}", inner) for key, inner in islice(value.items(), _MOST_NESTED)]
         elif isinstance(value, list):
             plain = [(index, inner) for index, inner in enumerate(value[:4]) if not isinstance(inner, dict | list)]
             todo += [(f"{name}.{number}", inner) for number, inner in plain]
+        elif isinstance(value, bytes) and value[:5] in _POINTS and len(value) >= _POINT_BYTES:
+            order = "<" if value[0] else ">"
+            flat |= {f"{name}.{number}": at for number, at in enumerate(struct.unpack(f"{order}2d", value[5:21]))}
         else:
             flat[name] = value
     return flat
@@ -225,7 +335,9 @@ def _columns(records: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _csv(text: str) -> Sample:
-    lines = [line for line in text.splitlines()[: ROWS + 1] if line.strip()]
+    lines = [line for line in text.splitlines()[: ROWS + 2] if line.strip()]
+    if lines and re.fullmatch("sep=.", lines[0].strip(), re.IGNORECASE):
+        del lines[0]  # a spreadsheet's word on the delimiter
     delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:200], mark))
     if _agreement(lines[:200], delimiter)[0] < _MOST_AGREE:  # a text has blanks anyway
         delimiter, lines = BLANK, [" ".join(filter(None, line.split(BLANK))) for line in lines]
@@ -244,8 +356,8 @@ def _csv(text: str) -> Sample:
     columns = {
         name: [row[number] or None for row in values] for number, name in enumerate(names) if name not in repeated
     }
-    if delimiter == "," and header and (layout := _layout_of("csv", columns)):
-        return Sample(layout, columns)
+    if delimiter == "," and header and (name := _layout_of("csv", columns)):
+        return Sample(name, columns)
     mark, first_line = None if delimiter == "," else delimiter, None if header else False
     return Sample("csv", columns, mark, first_line, "," if has_commas else None, repeated=repeated)
 

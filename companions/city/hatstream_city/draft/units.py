@@ -30,7 +30,7 @@ MOST_STEPS_S = 120
 @cache
 def units(time_unit: str = "iso", time_format: str | None = None, zone: str | None = None) -> Any:
     """Makes what reads columns of numbers and instants as a release does. zone: of times without an offset."""
-    is_iso, columns = time_unit == "iso", dict(zip(FIELDS, FIELDS, strict=True))
+    is_iso, columns = time_unit in ("iso", "excel"), dict(zip(FIELDS, FIELDS, strict=True))
     unit, zone = None if time_format else time_unit, zone if is_iso else None
     return layout("parquet", columns, unit, time_zone=zone, time_format=time_format).units
 
@@ -92,6 +92,8 @@ def speed_ratio(rows: DraftPositions) -> float | None:
     vehicle, us = rows.vehicle[order], rows.us[order]
     lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]
     step_s = np.diff(us) / 1e6
+    if us.size and not (us % 60_000_000).any():  # a clock without seconds says too little of such short ways
+        return None
     metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
     mean = (speed[1:] + speed[:-1]) / 2
     fits = (np.diff(vehicle) == 0) & (step_s >= 2) & (step_s <= MOST_STEPS_S) & (metres >= 50) & (mean > 0)
@@ -112,6 +114,11 @@ def zones_at(lat: float, lon: float) -> list[str]:
 def is_at_sea(lat: float, lon: float) -> bool:
     """Says whether clocks there are those of ships. False where land is near."""
     return all(zone.startswith("Etc/") for zone in zones_at(lat, lon))
+
+
+def is_nowhere(lat: float, lon: float) -> bool:
+    """Says whether hardly anybody drives there: at sea, or in Antarctica."""
+    return lat < -60 or is_at_sea(lat, lon)
 
 
 def follows_hours(zone: str) -> bool:

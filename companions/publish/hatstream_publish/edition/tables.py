@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import shapely
 import shapely.geometry
 
-from hatstream.api import Specification
+from hatstream.api import Specification, cut_at_antimeridian
 from hatstream_publish.edition.dictionary import ColumnEntry, columns_of
 from hatstream_publish.pages.antimeridian import box_of
 from hatstream_publish.pages.places import DrawnShape, NamedPlaces
@@ -46,7 +46,7 @@ def _words(column: ColumnEntry) -> dict[str, str]:
 
 def _geo(shapes: Mapping[str, DrawnShape | None]) -> dict[str, Any]:
     drawn = [shape for shape in shapes.values() if shape]
-    kinds = sorted({str(shape.geometry["type"]) for shape in drawn})
+    kinds = sorted({str(cut_at_antimeridian(shape.geometry)["type"]) for shape in drawn})
     column = {"encoding": "WKB", "geometry_types": kinds, "bbox": list(box_of(drawn))}
     return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": column}}
 
@@ -55,6 +55,6 @@ def _wkb(shape: DrawnShape | None) -> bytes | None:
     """Writes a shape as ISO WKB, little-endian, without heights. Source: OGC 06-103r4, section 8."""
     if shape is None:
         return None
-    flat = shapely.force_2d(shapely.geometry.shape(shape.geometry))
+    flat = shapely.force_2d(shapely.geometry.shape(cut_at_antimeridian(shape.geometry)))
     binary: bytes = shapely.to_wkb(flat, byte_order=1, flavor="iso")
     return binary

@@ -1,0 +1,148 @@
+"""Feeds as agencies have them: a draft reads each as what it is, or says what somebody has to do."""
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hatstream_city.draft.draft import Draft, draft
+from pipelines.errors import InputError
+from pipelines.input_files import paths_of
+from pipelines.specification import load
+from pipelines.specification.errors import SpecificationError
+from tests.kit import feeds
+from transforms.layouts.decoder_process import read_apart
+from transforms.observe.parse import parse
+from transforms.time.calendar import Where
+
+FOLDER = Path(os.environ.get("HATSTREAM_SHARED", Path(__file__).parents[4] / "shared")) / "data" / "feeds_that_fail"
+
+
+class AnyTime:
+    """A calendar without an end, all of it one slot."""
+
+    def locate(self, event_us):
+        zeros, always = np.zeros(event_us.size, np.int64), np.ones(event_us.size, np.bool_)
+        return Where(zeros, zeros, always, always, ("",))
+
+
+def taken(made: Draft, path: Path, folder: Path):
+    """What a release takes of a feed by its draft: vehicles, rows without duplicates, and their mean in km/h."""
+    spec_path = folder / "drafted.toml"
+    spec_path.write_text(made.toml)
+    spec = load(spec_path)
+    rules = spec.rules(AnyTime(), b"key")
+    parts = [
+        parse(batch.table, rules)[0] for file in paths_of(str(path)) for batch in read_apart(spec.input.layout, file)
+    ]
+    vehicle, time, value = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("vehicle", "event_us", "value")
+    )
+    rows = np.unique(np.stack([vehicle, time]), axis=1).shape[1]
+    mean = float(value.mean() * float(spec.value.grid.step)) if value.size else 0.0
+    return np.unique(vehicle).size, rows, mean
+
+
+def read(path, folder):
+    made = draft(path, adds_and_removes=True)
+    return made, *taken(made, path, folder)
+
+
+@pytest.mark.parametrize(("kind", "layout"), feeds.PAIRS)
+def test_a_feed_of_each_kind_is_read_as_what_it_is(kind, layout, tmp_path):
+    feed = feeds.made(kind, layout, tmp_path)
+    if feed.refused:
+        with pytest.raises(InputError, match=feed.refused):
+            draft(feed.path, adds_and_removes=True)
+        return
+    made, vehicles, rows, kmh = read(feed.path, tmp_path)
+    assert (vehicles, rows) == (feed.vehicles, feed.rows), made.toml
+    assert kmh == pytest.approx(feed.kmh, rel=0.01), made.toml
+    assert feed.warned is None or any(feed.warned in line for line in made.warnings), made.warnings
+
+
+@pytest.mark.parametrize("layout", feeds.OWN)
+def test_the_time_of_a_header_is_taken_when_it_is_asked_for(layout, tmp_path):
+    path = feeds.made("header time alone", layout, tmp_path).path
+    made = draft(path, adds_and_removes=True, header_time=True)
+    assert taken(made, path, tmp_path)[0] == feeds.BUSES
+
+
+def test_a_vehicle_that_is_a_guess_is_left_open_and_no_command_takes_it(tmp_path):
+    path = tmp_path / "feed.csv"
+    lines = [
+        f"{row['time'].isoformat()},{row['lat']},{row['lon']},{n % 2},{n}" for n, row in enumerate(feeds.reports())
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    made = draft(path, adds_and_removes=True)
+    assert made.is_open
+    (tmp_path / "drafted.toml").write_text(made.toml)
+    with pytest.raises(SpecificationError, match=r"columns\.vehicle: is left open"):
+        load(tmp_path / "drafted.toml")
+
+
+def test_an_operator_is_told_what_is_strange_in_speeds(tmp_path, hatstream):
+    feed = feeds.made("speeds of 0", "csv", tmp_path)
+    spec = tmp_path / "drafted.toml"
+    spec.write_text(draft(feed.path, adds_and_removes=False).toml)
+    asked = ("release", "--spec", spec, "--input", feed.path, "--from", "2026-03-10", "--to", "2026-03-10")
+    code, out, _ = hatstream(*asked, "--check-input", "--ledger", tmp_path / "ledger.sqlite", "--json")
+    assert code == 0
+    assert json.loads(out)["operator"]["speeds"]["standing"] > 100
+
+
+# --- inputs of others, which may be no part of the project ----------------------------------------------------------
+
+
+def _facts(name, tmp_path):
+    return read(FOLDER / name, tmp_path)
+
+
+def _is_whole(name, tmp_path):
+    _, vehicles, rows, _ = _facts(name, tmp_path)
+    return (vehicles, rows) == (12, 120)
+
+
+def _warns(word):
+    return lambda name, tmp_path: any(word in line for line in _facts(name, tmp_path)[0].warnings)
+
+
+def _refuses(word):
+    def refuses(name, _):
+        with pytest.raises(InputError, match=word):
+            draft(FOLDER / name, adds_and_removes=True)
+        return True
+
+    return refuses
+
+
+RIGHT = {
+    "c_idfloat.csv": _warns('vehicle_form = "integer"'),
+    "c_nulls.csv": lambda name, tmp_path: _facts(name, tmp_path)[2] == 10,
+    "rt_deleted2.pb": lambda name, tmp_path: _facts(name, tmp_path)[2] == 80,
+    "rt_dup_two_places.pb": lambda name, tmp_path: _facts(name, tmp_path)[2] == 120,
+    "rt_kmh.pb": lambda name, tmp_path: abs(_facts(name, tmp_path)[3] - 24.5) < 0.1,
+    "rt_no_ts.pb": _refuses("--header-time"),
+    "rt_speed_minus1.pb": _warns("input.no_value"),
+    "rt_zero_speed.pb": _warns("Speeds are 0 where vehicles move"),
+    "t_hm.csv": lambda name, tmp_path: (
+        not any(
+            "looks like no vehicle" in line or "check their unit" in line for line in _facts(name, tmp_path)[0].warnings
+        )
+    ),
+}
+
+
+def _expected():
+    if not (FOLDER / "EXPECTED.tsv").is_file():
+        return []
+    with (FOLDER / "EXPECTED.tsv").open() as file:
+        return [row["file"] for row in csv.DictReader(file, delimiter="\t") if not row["file"].endswith(".toml")]
+
+
+@pytest.mark.parametrize("name", _expected())
+def test_inputs_that_failed_are_read(name, tmp_path):
+    assert RIGHT.get(name, _is_whole)(name, tmp_path)

@@ -1,0 +1,113 @@
+"""What writes reports in the layouts of feeds: rows of plain values, whose names the file has."""
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+from google.transit import gtfs_realtime_pb2
+
+BEGIN = datetime(2026, 3, 10, 9, tzinfo=UTC)
+Row = dict[str, Any]
+
+
+def plain(row: Row) -> Row:
+    """Writes times as ISO texts."""
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
+
+
+def csv(rows: Sequence[Row]) -> bytes:
+    lines = [",".join(rows[0]), *(",".join(_cell(value) for value in plain(row).values()) for row in rows)]
+    return "\n".join([*lines, ""]).encode()
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return f'"{text}"' if "," in text else text
+
+
+def jsonl(rows: Sequence[Row]) -> bytes:
+    return "\n".join(json.dumps(plain(row)) for row in rows).encode()
+
+
+def array(rows: Sequence[Row]) -> bytes:
+    return json.dumps(list(map(plain, rows)), indent=1).encode()
+
+
+def parquet(rows: Sequence[Row]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(list(rows)), sink)
+    return sink.getvalue()
+
+
+def avro(rows: Sequence[Row]) -> bytes:
+    sink = io.BytesIO()
+    fastavro.writer(sink, _avro_type("Row", plain(rows[0])), list(map(plain, rows)))
+    return sink.getvalue()
+
+
+def _avro_type(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        fields = [{"name": key, "type": _avro_type(f"{name}_{key}", inner)} for key, inner in value.items()]
+        return {"type": "record", "name": name, "fields": fields}
+    if isinstance(value, list):
+        return {"type": "array", "items": _avro_type(name, value[0])}
+    return {str: "string", float: "double", int: "long", type(None): "null"}[type(value)]
+
+
+def gtfs(rows: Sequence[Row]) -> bytes:
+    """Writes a FeedMessage. A row may have label, license_plate, deleted; a speed in metres per second; no time."""
+    feed = gtfs_realtime_pb2.FeedMessage()
+    feed.header.gtfs_realtime_version, feed.header.timestamp = "2.0", int(BEGIN.timestamp()) + 300
+    for number, row in enumerate(rows):
+        entity = feed.entity.add(id=str(row.get("entity", number)), is_deleted=row.get("deleted", False))
+        report = entity.vehicle
+        for name in ("label", "license_plate"):
+            if name in row:
+                setattr(report.vehicle, name, row[name])
+        if row.get("vehicle") is not None:
+            report.vehicle.id = row["vehicle"]
+        if row.get("time") is not None:
+            report.timestamp = int(row["time"].timestamp()) if isinstance(row["time"], datetime) else row["time"]
+        report.position.latitude, report.position.longitude = row["lat"], row["lon"]
+        if row.get("speed") is not None:
+            report.position.speed = row["speed"]
+    return feed.SerializeToString()
+
+
+def siri(rows: Sequence[Row]) -> bytes:
+    """Writes a VehicleMonitoringDelivery. A row may have operator, monitoring; a speed in metres per second."""
+    texts = []
+    for row in map(plain, rows):
+        inner = "".join(
+            f"<{tag}>{row[name]}</{tag}>"
+            for tag, name in (("OperatorRef", "operator"), ("VehicleRef", "vehicle"), ("Velocity", "speed"))
+            if row.get(name) is not None
+        )
+        place = (
+            f"<VehicleLocation><Longitude>{row['lon']}</Longitude><Latitude>{row['lat']}</Latitude></VehicleLocation>"
+        )
+        outer = f"<RecordedAtTime>{row['time']}</RecordedAtTime>" if row.get("time") else ""
+        outer += f"<VehicleMonitoringRef>{row['monitoring']}</VehicleMonitoringRef>" if "monitoring" in row else ""
+        journey = f"<MonitoredVehicleJourney>{inner}{place}</MonitoredVehicleJourney>"
+        texts.append(f"<VehicleActivity>{outer}{journey}</VehicleActivity>")
+    head = '<?xml version="1.0"?><Siri xmlns="http://www.siri.org.uk/siri"><ServiceDelivery>'
+    head += f"<ResponseTimestamp>{BEGIN.isoformat()}</ResponseTimestamp><VehicleMonitoringDelivery>"
+    return f"{head}{''.join(texts)}</VehicleMonitoringDelivery></ServiceDelivery></Siri>".encode()
+
+
+WRITERS: Mapping[str, tuple[str, Callable[[Sequence[Row]], bytes]]] = {
+    "csv": ("csv", csv),
+    "jsonl": ("jsonl", jsonl),
+    "json": ("json", array),
+    "parquet": ("parquet", parquet),
+    "avro": ("avro", avro),
+    "gtfs-realtime": ("pb", gtfs),
+    "siri-vm": ("xml", siri),
+}
+TEXTS, MAPPED = ("csv", "jsonl", "json"), ("csv", "jsonl", "json", "parquet", "avro")
+OWN = ("gtfs-realtime", "siri-vm")

@@ -1,0 +1,114 @@
+"""ISO 8601 texts of one length, read as one matrix of bytes; and seconds from what clocks show."""
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.types import Int64s
+
+Bools = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
+
+
+def iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
+    """Reads text: uint8 (rows, width). Returns microseconds since 1970, validity, and which rows have no offset."""
+    rows, width = text.shape
+    us, valid, local = np.zeros(rows, np.int64), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
+    for tail, chosen in _offset_forms(text):
+        body = width - tail
+        if not (body in (16, 19) or body >= 21) or not chosen.any():
+            continue
+        if chosen.all():
+            return *_iso_form(text, body), local if tail else ~local
+        us[chosen], valid[chosen] = _iso_form(text[chosen], body)
+        local |= chosen if not tail else False
+    return us, valid, local & valid
+
+
+def _offset_forms(text: Bytes) -> list[tuple[int, Bools]]:
+    """Lists the four ways to write an offset, and none: its width, and the rows that use it (no row fits two)."""
+    colon = text[:, -3] == ord(":")
+    forms = [
+        (1, text[:, -1] == ord("Z")),
+        (6, _sign(text[:, -6]) & colon),
+        (5, _sign(text[:, -5]) & (text[:, -3] - ord("0") <= 9)),
+        (3, _sign(text[:, -3])),
+    ]
+    none = ~np.logical_or.reduce([chosen for _, chosen in forms])
+    return [*forms, (0, none)]
+
+
+def _sign(letters: Bytes) -> Bools:
+    signs: Bools = (letters == ord("+")) | (letters == ord("-"))
+    return signs
+
+
+def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
+    """Reads rows that share the width of the date and time (`body`) and of the offset that follows."""
+    digit = text - ord("0")  # wraps around: only digits stay below 10
+    tail = text.shape[1] - body
+    separator = text[:, 10]
+    ok = (separator == ord("T")) | (separator == ord(" "))
+    for position, mark in ((4, "-"), (7, "-"), (13, ":")) + (((16, ":"),) if body >= 19 else ()):
+        ok &= text[:, position] == ord(mark)
+    if body > 19:
+        ok &= text[:, 19] == ord(".")
+    places = [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15]
+    places += [17, 18] if body >= 19 else []
+    places += list(range(20, body))
+    if tail > 1:
+        places += [body + 1, body + 2] + ([body + tail - 2, body + tail - 1] if tail > 3 else [])
+    for place in places:
+        ok &= digit[:, place] <= 9
+
+    year = _two(digit, 0) * 100 + _two(digit, 2)
+    month, day = _two(digit, 5), _two(digit, 8)
+    hour, minute = _two(digit, 11), _two(digit, 14)
+    second = _two(digit, 17) if body >= 19 else np.zeros(len(text), np.int64)
+    seconds, is_time = clock_s(year, month, day, hour, minute, second)
+    offset_s, is_offset = _offset(text, digit, body)
+    ok &= is_time & is_offset
+    us = (seconds - offset_s) * 1_000_000 + _fraction_us(digit, body)
+    return np.where(ok, us, 0), ok
+
+
+def clock_s(
+    year: Int64s, month: Int64s, day: Int64s, hour: Int64s, minute: Int64s, second: Int64s
+) -> tuple[Int64s, Bools]:
+    """Counts seconds from 1970 on the clock that shows these numbers, each >= 0, and marks which of them are a time."""
+    is_time = (
+        (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
+    )
+    firsts, lengths = _days_of_months()
+    number = np.where(is_time, year * 12 + month - 1, 12)
+    is_time &= (day >= 1) & (day <= lengths[number])
+    return (firsts[number] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second, is_time
+
+
+def _two(digit: Bytes, place: int) -> Int64s:
+    return digit[:, place].astype(np.int64) * 10 + digit[:, place + 1]
+
+
+def _offset(text: Bytes, digit: Bytes, body: int) -> tuple[Int64s, Bools]:
+    tail = text.shape[1] - body
+    if tail <= 1:
+        return np.zeros(len(text), np.int64), np.ones(len(text), np.bool_)
+    hour = _two(digit, body + 1)
+    minute = _two(digit, body + tail - 2) if tail > 3 else np.zeros(len(text), np.int64)
+    seconds = hour * 3_600 + minute * 60
+    return np.where(text[:, body] == ord("-"), -seconds, seconds), (hour <= 23) & (minute <= 59)
+
+
+def _fraction_us(digit: Bytes, body: int) -> Int64s:
+    us = np.zeros(len(digit), np.int64)
+    for power, place in enumerate(range(20, min(body, 26))):
+        us += digit[:, place].astype(np.int64) * 10 ** (5 - power)
+    return us
+
+
+@cache
+def _days_of_months() -> tuple[Int64s, Int64s]:
+    """Lists each month at index year * 12 + month - 1, years 0 to 9999: first day since 1970, and number of days."""
+    firsts = np.arange("0000-01", "10000-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))

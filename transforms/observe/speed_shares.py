@@ -1,0 +1,108 @@
+"""What an operator should look at in a feed's speeds: numbers that are none, and speeds that positions belie."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dpops.types import Int64s
+from transforms.layouts.columns import Floats
+from transforms.observe.parse import Rules
+from transforms.observe.vehicle_ids import vehicle_ids
+from transforms.value import NAME
+
+MOVED_M, STEP_S = 50.0, 300
+"""A vehicle has moved if two consecutive positions, of so short a time, are so far from each other."""
+_M_PER_DEGREE = 111_195.0
+_COUNTED = "speeds/"
+_RARE, _COMMON = 0.01, 0.1
+
+
+class SpeedShares(NamedTuple):
+    """Numbers of reports. commonest: that have the one speed, beside 0, that most have. standing: of the pairs of
+    consecutive positions in which a vehicle moves, `moving`, those at whose ends it has speed 0."""
+
+    reports: int = 0
+    below_zero: int = 0
+    above_bound: int = 0
+    commonest: int = 0
+    moving: int = 0
+    standing: int = 0
+
+    def __add__(self, other: "SpeedShares") -> "SpeedShares":  # type: ignore[override]
+        return SpeedShares(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+    @property
+    def told(self) -> list[str]:
+        """Says in words what is not as it should be; no speed is shown."""
+        of_reports = {
+            "are below 0, and count as 0": (self.below_zero, 0),
+            "are above speed.upper_kmh, and count as it": (self.above_bound, _RARE),
+            "are one and the same number": (self.commonest, _COMMON),
+        }
+        words = [
+            f"{number / self.reports:.1%} of the speeds {what}"
+            for what, (number, usual) in of_reports.items()
+            if number > usual * self.reports
+        ]
+        if self.standing > max(_COMMON * self.moving, 1):
+            words.append(f"{self.standing / self.moving:.1%} of the speeds of vehicles that move are 0")
+        return words
+
+
+def speed_shares(
+    vehicle: Int64s, event_us: Int64s, lat: Floats, lon: Floats, speed: Floats, upper: float
+) -> SpeedShares:
+    """Counts in reports of any order, each with a speed. lat, lon: degrees. upper: in the unit of the speeds.
+
+    >>> zero = np.zeros(3)
+    >>> speed_shares(np.array([1, 1, 1]), np.arange(3) * 10**7, np.arange(3) / 1000, zero, zero, 65).standing
+    2
+    """
+    order = np.lexsort((event_us, vehicle))
+    vehicle, step_s, lat, lon, speed = (
+        vehicle[order],
+        np.diff(event_us[order]) / 1e6,
+        lat[order],
+        lon[order],
+        speed[order],
+    )
+    east = np.diff(lon) * np.cos(np.radians(lat[:-1]))
+    metres = np.hypot(np.diff(lat), east) * _M_PER_DEGREE
+    moves = (np.diff(vehicle) == 0) & (step_s > 0) & (step_s <= STEP_S) & (metres >= MOVED_M)
+    moves &= metres <= 50 * step_s
+    others = np.unique(speed[speed != 0], return_counts=True)[1]
+    return SpeedShares(
+        speed.size,
+        int((speed < 0).sum()),
+        int((speed > upper).sum()),
+        int(others.max(initial=0)) if others.size > 1 or others.sum() > 1 else 0,
+        int(moves.sum()),
+        int((moves & (speed[:-1] == 0) & (speed[1:] == 0)).sum()),
+    )
+
+
+def shares_of(table: pa.RecordBatch, rules: Rules) -> SpeedShares:
+    """Counts in the rows of a batch that have an id, a time, a position and a speed."""
+    if rules.derived is not None or rules.keys is not None:
+        return SpeedShares()
+    units = rules.units
+    ids, time = vehicle_ids(table.column("vehicle"), rules.vehicle_form), units.instants(table.column("time"))
+    lat, lon = units.numbers(table.column("lat")), units.longitudes(table.column("lon"))
+    value = units.numbers(table.column(NAME))
+    fits = ~(ids.missing | ids.bad) & time.valid & lat.valid & lon.valid & value.valid
+    fits &= ~np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
+    upper = float(rules.grid.upper / units.value_per_unit)
+    vehicle, speed = ids.code.astype(np.int64)[fits], value.values[fits]
+    return speed_shares(vehicle, time.us[fits], lat.values[fits], lon.values[fits], speed, upper)
+
+
+def counts_of(shares: SpeedShares) -> dict[str, int]:
+    """Names the numbers as counts of a run."""
+    return {f"{_COUNTED}{name}": number for name, number in shares._asdict().items()}
+
+
+def shares_in(counts: Mapping[str, int]) -> SpeedShares:
+    """Reads `counts_of`, added up."""
+    return SpeedShares(**{name: counts.get(f"{_COUNTED}{name}", 0) for name in SpeedShares._fields})
