@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pipelines.specification import Specification, SpecificationError, load
     from transforms.atomic_files import write_whole
     from transforms.layouts import layout
-    from transforms.observe.speed_shares import SpeedShares, speed_shares
     from transforms.observe.vehicle_ids import MergedIds, vehicle_ids
     from transforms.places.rings import cut_at_antimeridian
 
@@ -50,18 +49,17 @@ _NAMES = {
     "transforms.atomic_files": "write_whole",
     "transforms.layouts": "layout",
     "transforms.places.rings": "cut_at_antimeridian",
-    "transforms.observe.speed_shares": "SpeedShares speed_shares",
     "transforms.observe.vehicle_ids": "MergedIds vehicle_ids",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 # fmt: off
 __all__ = [
-    "AccountReport", "InputError", "MergedIds", "Specification", "SpecificationError", "SpeedShares", "UsageError",
+    "AccountReport", "InputError", "MergedIds", "Specification", "SpecificationError", "UsageError",
     "asked_to_stop", "console", "count_days", "cut_at_antimeridian", "find_account", "input_paths", "layout",
     "load", "note", "open_input", "option", "own_layouts", "packed", "places_outside", "progress_bars",
     "read_batches", "read_positions", "read_results", "read_tables", "release_days", "result_columns",
-    "speed_shares", "vehicle_ids", "write_rows", "write_whole",
+    "vehicle_ids", "write_rows", "write_whole",
 ]
 # fmt: on
 

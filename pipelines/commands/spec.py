@@ -82,6 +82,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
     table, cells = spec.timetable, spec.cells
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
     region += f" from a {cells.source}" if cells.source else ""
+    region += "" if cells.region is None else _where(cells.region, cells.resolution)
     allocation = spec.privacy.allocation
     total = f"epsilon {float(allocation.epsilon):g} for {_each(spec)}"
     return {
@@ -96,6 +97,17 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "outputs": ", ".join(_outputs(spec)),
         **({} if spec.places is None else {"places": f"{len(spec.places.pieces.places.names):,}, within the cells"}),
     }
+
+
+def _where(region: Sequence[int], resolution: int) -> str:
+    """Says how large a region is and where its middle lies, so that one on another continent is seen."""
+    import h3
+
+    lats, lons = zip(*(h3.cell_to_latlng(h3.int_to_str(cell)) for cell in region), strict=True)
+    lat, lon = (sorted(degrees)[len(degrees) // 2] for degrees in (lats, lons))
+    km2 = len(region) * h3.average_hexagon_area(resolution, unit="km^2")
+    sides = ("north" if lat >= 0 else "south", "east" if lon >= 0 else "west")
+    return f", {km2:,.0f} km2 around {abs(lat):.2f} {sides[0]}, {abs(lon):.2f} {sides[1]}"
 
 
 def _statistics(spec: Specification) -> list[str]:

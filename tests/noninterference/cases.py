@@ -35,6 +35,7 @@ PRODUCTS = "".join(f'[[output]]\nproduct = "{name}"\n' for name in ("cell-day", 
 OF_PLACES = "".join(f'[[output]]\nproduct = "place-{name}"\n' for name in ("standing", "day", "slot")) + (
     '[[output]]\nproduct = "place-part"\nparts = ["08:00-10:00"]\n'
 )
+NO_VALUE = "no_value = [-1, 255]\n"
 BY_FILE = OPEN.replace('vehicle = "bus"', 'vehicle = "{file}"')
 PLACES = DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,") + "[places]\nresolution = 9\n"
 STREETS = PLACES.replace("resolution = 9", 'file = "streets.geojson"').replace(
@@ -143,6 +144,8 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "derived-headings": lambda: with_and_without(TURNING, bus(), Job(), reports(60, per_hour=3)),
     "derived-speeds": lambda: with_and_without(DERIVED, bus(), Job(), reports(60, per_hour=3)),
     "levels-public-counts": lambda: at_other_speeds(SECRET.replace('"add-remove"', '"counts-public"'), Job()),
+    "unknown-speeds": lambda: with_and_without(SECRET + NO_VALUE, [*bus(9), *bus(30, speed=-1.0)], Job()),
+    "unknown-speeds-public-counts": lambda: at_other_speeds(OPEN + NO_VALUE, Job()),
     "suppression": lambda: at_other_speeds(SUPPRESSED, Job()),
     "distribution": lambda: at_other_speeds(DISTRIBUTION, Job()),
     "baseline": lambda: at_other_speeds(OPEN.replace('"array-average"', '"baseline"'), Job()),

@@ -23,7 +23,7 @@ US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001, "excel": 86_40
 _EXCEL_US = 25_569 * 86_400_000_000
 """From the day 0 of spreadsheets, 1899-12-30, to 1970."""
 _DOT_NET = r"^/Date\((?P<number>-?[0-9]+)(?:[+-][0-9]{4})?\)/$"
-_NO_NUMBERS = ("null", "none", "\\n", "-", "--", "n/a", "na")
+NO_NUMBERS = ("null", "none", "\\n", "-", "--", "n/a", "na")
 """What exports write where there is no number, in small letters."""
 _SOUTH_WEST, _NORTH_EAST = ("S", "W", "s", "w"), ("N", "E", "n", "e")
 _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -270,7 +270,7 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     except pa.ArrowInvalid:
         pass
     text = pc.ascii_trim(text, characters=" \t")
-    missing |= pc.is_in(pc.ascii_lower(text), value_set=pa.array(_NO_NUMBERS)).to_numpy(zero_copy_only=False)
+    missing |= pc.is_in(pc.ascii_lower(text), value_set=pa.array(NO_NUMBERS)).to_numpy(zero_copy_only=False)
     plain = pc.match_substring_regex(text, PLAIN_NUMBER)
     values = pc.if_else(plain, text, pa.scalar(None, pa.string())).cast(pa.float64())
     valid = plain.fill_null(False).to_numpy(zero_copy_only=False)

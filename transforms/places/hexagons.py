@@ -30,14 +30,29 @@ def cell_texts(cells: Int64s) -> list[str]:
     return list(map("%x".__mod__, cells.tolist()))
 
 
+_HEX_DIGITS, _DECIMAL_DIGITS = 16, 20
+
+
 def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
     """Checks and sorts the cells of a region given as a list. Raises ValueError naming the first wrong one."""
+    names = [_hexadecimal(name) for name in names]
     for name in names:
         if not h3.is_valid_cell(name):
             raise ValueError(f"{name!r} is not an H3 cell")
         if h3.get_resolution(name) != resolution:
             raise ValueError(f"{name!r} has resolution {h3.get_resolution(name)}, the release has {resolution}")
     return tuple(sorted({h3.str_to_int(name) for name in names}))
+
+
+def _hexadecimal(name: str) -> str:
+    """Writes a cell as H3's texts are, of which databases have the decimal number.
+
+    >>> _hexadecimal("608533827635118079")
+    '871fb4662ffffff'
+    """
+    if not (name.isascii() and name.isdecimal() and len(name) > _HEX_DIGITS):
+        return name
+    return f"{int(name[:_DECIMAL_DIGITS]):x}"
 
 
 def _bounds(rings: Rings) -> tuple[float, float, float, float]:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from transforms.layouts.decoder_process import read_apart
 from transforms.observe.parse import parse
 from transforms.time.calendar import Where
 
-FOLDER = Path(os.environ.get("HATSTREAM_SHARED", Path(__file__).parents[4] / "shared")) / "data" / "feeds_that_fail"
+FOLDER = Path(__file__).parents[4] / "shared" / "data" / "feeds_that_fail"
 
 
 class AnyTime:

@@ -82,6 +82,7 @@ def check_that_threads_end(before):
 
 def test_a_large_parquet_file_is_read_in_shares_and_a_text_as_a_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(input_size, "SHARE_BYTES", 10)
+    monkeypatch.setattr(input_size, "SMALL_BYTES", 6)
     columns = {name: name for name in ("vehicle", "time", "lat", "lon", "speed")}
     large, small = tmp_path / "large", tmp_path / "small"
     large.write_bytes(b"x" * 35)

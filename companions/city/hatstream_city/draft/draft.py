@@ -227,9 +227,7 @@ def _about_speeds(feed: DraftedFeed) -> list[str]:
         told = " and ".join(f"{number:g}" for number in feed.no_value)
         warnings.append(f"Speeds of {told} are taken for unknown (input.no_value): check it, it is public.")
     if "speed" in feed.columns.names:
-        warnings += [f"{told}." for told in feed.shares.told]
-    if feed.shares.standing > feed.shares.moving / 2:
-        warnings.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
+        warnings += feed.strange
     return warnings
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hatstream.api import InputError, MergedIds, SpeedShares, input_paths, own_layouts, speed_shares, vehicle_ids
+from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
 from hatstream_city.draft.by_file import FILE, advice, find_by_file, is_by_file, read_folder
 from hatstream_city.draft.candidates import codes_of
 from hatstream_city.draft.columns import (
@@ -37,6 +37,7 @@ from hatstream_city.draft.units import (
     merged,
     speed_ratio,
     speed_unit,
+    strange_speeds,
     units,
     zones_at,
 )
@@ -69,7 +70,6 @@ MONTH_FIRST = frozenset(
     for place in places.split()
 )
 """Where a date begins with its month."""
-_NOTHING_SEEN = SpeedShares()
 _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 
 
@@ -79,7 +79,7 @@ class DraftedFeed:
 
     is_cut: vehicles and cells are not those of all rows. too_fast: how many times as fast as their positions speeds are
     in that unit; None where that cannot be told. ids: of vehicles, by their spellings. no_value: what stands for
-    unknown speeds. shares: what is strange in the others.
+    unknown speeds. strange: what is in the others, in words.
     """
 
     sample: Sample
@@ -98,7 +98,7 @@ class DraftedFeed:
     is_cut: bool = False
     too_fast: float | None = None
     no_value: tuple[float, ...] = ()
-    shares: SpeedShares = _NOTHING_SEEN
+    strange: tuple[str, ...] = ()
 
     @property
     def derived(self) -> str:
@@ -154,7 +154,7 @@ def feed_of(path: Path, *, header_time: bool = False) -> DraftedFeed:
         is_cut=is_cut,
         too_fast=too_fast,
         no_value=no_value,
-        shares=speed_shares(*moving, UPPER_KMH / KMH[unit]),
+        strange=tuple(strange_speeds(moving, UPPER_KMH / KMH[unit])),
     )
 
 

@@ -85,22 +85,56 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
     return unit, f"a guess, from the fastest of a hundred ({fast:.0f}): check it"
 
 
+class Moves(NamedTuple):
+    """Consecutive positions of a vehicle, a short time and some way from each other. before, after: its speeds."""
+
+    metres: Floats
+    step_s: Floats
+    before: Floats
+    after: Floats
+
+
+def moves_of(rows: DraftPositions) -> Moves:
+    """Finds where vehicles move; nowhere where clocks show no seconds, which say too little of such short ways."""
+    order = np.lexsort((rows.us, rows.vehicle))
+    if not (rows.us % 60_000_000).any():
+        order = order[:0]
+    lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]
+    step_s = np.diff(rows.us[order]) / 1e6
+    metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
+    fits = (np.diff(rows.vehicle[order]) == 0) & (step_s >= 2) & (step_s <= MOST_STEPS_S) & (metres >= 50)
+    fits &= metres / np.maximum(step_s, 1e-9) < 50
+    return Moves(metres[fits], step_s[fits], speed[:-1][fits], speed[1:][fits])
+
+
 def speed_ratio(rows: DraftPositions) -> float | None:
     """Compares speeds with positions: the median of speeds over metres per second between consecutive positions, where
     vehicles move; None for too few."""
-    order = np.lexsort((rows.us, rows.vehicle))
-    vehicle, us = rows.vehicle[order], rows.us[order]
-    lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]
-    step_s = np.diff(us) / 1e6
-    if us.size and not (us % 60_000_000).any():  # a clock without seconds says too little of such short ways
+    moves = moves_of(rows)
+    mean = (moves.before + moves.after) / 2
+    if (mean > 0).sum() < MIN_PAIRS:
         return None
-    metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
-    mean = (speed[1:] + speed[:-1]) / 2
-    fits = (np.diff(vehicle) == 0) & (step_s >= 2) & (step_s <= MOST_STEPS_S) & (metres >= 50) & (mean > 0)
-    fits &= metres / np.maximum(step_s, 1e-9) < 50
-    if fits.sum() < MIN_PAIRS:
-        return None
-    return float(np.median(mean[fits] * step_s[fits] / metres[fits]))
+    return float(np.median((mean * moves.step_s / moves.metres)[mean > 0]))
+
+
+def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
+    """Says what an operator should look at in speeds, as `release --check-input` does. upper: in their unit."""
+    speed, moves = rows.speed, moves_of(rows)
+    if not speed.size:
+        return []
+    often = np.unique(speed[speed != 0], return_counts=True)[1].max(initial=0) if speed.size > 1 else 0
+    shares = {
+        "are below 0, and count as 0": ((speed < 0).mean(), 0.0),
+        "are above speed.upper_kmh, and count as it": ((speed > upper).mean(), 0.01),
+        "are one and the same number": (often / speed.size, 0.1),
+    }
+    told = [f"{share:.1%} of the speeds {what}." for what, (share, usual) in shares.items() if share > usual]
+    standing = float(((moves.before == 0) & (moves.after == 0)).mean()) if moves.metres.size else 0.0
+    if standing > 0.5:
+        told.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
+    elif standing > 0.01:
+        told.append(f"{standing:.1%} of the speeds of vehicles that move are 0.")
+    return told
 
 
 def zones_at(lat: float, lon: float) -> list[str]:
