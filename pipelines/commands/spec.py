@@ -82,7 +82,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
     table, cells = spec.timetable, spec.cells
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
     region += f" from a {cells.source}" if cells.source else ""
-    region += "" if cells.region is None else _where(cells.region, cells.resolution)
+    region += _where(cells.region, cells.resolution) if isinstance(cells.region, tuple) else ""
     allocation = spec.privacy.allocation
     total = f"epsilon {float(allocation.epsilon):g} for {_each(spec)}"
     return {

@@ -210,10 +210,9 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     columns: Annotated[
         dict[str, str | list[str]] | None,
         about(
-            "the input's names of vehicle, time, lat, lon and speed; dots lead into objects, structs and records, "
-            "numbers into arrays and points of WKB; a list names several: parts of an id, date and clock, or degrees "
-            "and a column of N, S, E or W; numbers from 1 on where CSV has no header; longitudes are from -180 to 180 "
-            "or from 0 to 360; "
+            "the input's names of vehicle, time, lat, lon and speed; dots lead into objects and structs, numbers into "
+            "arrays; a list: parts of an id, date and clock, degrees and N, S, E or W; numbers from 1 on where CSV has "
+            "no header; longitudes are from -180 to 180 or from 0 to 360; "
             "vehicle = '{file}' where each file is of one and named by it, which init refuses under add-remove unless "
             "--files-are-public; "
             "and of heading, in degrees clockwise from north, where places are directed"
@@ -222,41 +221,36 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     time_unit: Annotated[
         str | None,
         about(
-            "texts or timestamps; numbers since 1970 UTC; or days of a spreadsheet, on the clock of time_zone; iso, or "
-            "the layout's own, if left out",
+            "texts or timestamps, numbers since 1970 UTC, or a spreadsheet's days; iso, or the layout's, if left out",
             *get_args(TimeUnit),
         ),
     ] = None
-    speed_unit: Annotated[str | None, about("km/h, or the layout's own, if left out", *PER_UNIT)] = None
+    speed_unit: Annotated[str | None, about("km/h, or the layout's, if left out", *PER_UNIT)] = None
     vehicle: Annotated[
         str | list[str] | None,
         about(
-            "of layouts with columns of their own, what names a vehicle, or several together; gtfs-realtime: id, "
-            "label, license_plate, entity; siri-vm: VehicleRef, OperatorRef, VehicleMonitoringRef; mds: device_id, "
-            "vehicle_id, provider_id. The first if left out"
+            "of own layouts, in place of the first; gtfs-realtime: id, label, license_plate, entity; siri-vm: VehicleRef, "
+            "OperatorRef, VehicleMonitoringRef; mds: device_id, vehicle_id, provider_id"
         ),
     ] = None
     time: Annotated[
         str | None,
         about(
-            "of these, which time is taken; gtfs-realtime: timestamp, header; siri-vm: RecordedAtTime, "
-            "ResponseTimestamp. The second is of the whole feed: parked vehicles look fresh"
+            "the same; gtfs-realtime: timestamp, header; siri-vm: RecordedAtTime, ResponseTimestamp: a feed's, by which "
+            "parked vehicles look fresh"
         ),
     ] = None
     no_value: Annotated[
         list[Fraction],
-        about(
-            "speeds, as the input has them, that stand for unknown, such as -1 or 255: rows with one have no speed. "
-            "With counts-public it is then public which rows have one of these"
-        ),
+        about("speeds that stand for unknown, such as -1; with counts-public, which rows have one is public"),
     ] = []
     time_zone: Annotated[str | None, about("of the clock of times without an offset")] = None
     delimiter: Annotated[str | None, about("of CSV; a comma if left out; any number of blanks", *DELIMITERS)] = None
     time_format: Annotated[
         str | None,
         about(
-            "texts that are no ISO 8601, as strptime has it: %d.%m.%Y %H:%M:%S, %m/%d/%Y %I:%M:%S %p, or "
-            "%a, %d %b %Y %H:%M:%S %z; %s: seconds after midnight"
+            "texts that are no ISO 8601, as strptime has it: %d.%m.%Y %H:%M:%S, or %a, %d %b %Y %I:%M:%S %p; %s: seconds "
+            "after midnight"
         ),
     ] = None
     decimal: Annotated[str | None, about("of numbers in CSV; a point if left out", *get_args(DecimalMark))] = None
@@ -265,9 +259,8 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     records: Annotated[
         str | None,
         about(
-            "with json: path of the array of objects in each document, such as entity; a[].b leads through all of an "
-            "array, entity.* to the values of whatever keys, of which the column '*' is the key; columns are named "
-            "from there"
+            "with json: path of the objects in each document, such as entity; a[].b leads through arrays, entity.* to "
+            "whatever keys, whose column is '*'"
         ),
     ] = None
     header: Annotated[bool | None, about("whether CSV's first line names the columns; true if left out")] = None
