@@ -205,17 +205,16 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The feed."""
 
     layout: Annotated[
-        str, about(f"the form of the files; {', '.join(FIXED)} have columns and units of their own", *FIXED, *MAPPED)
+        str, about(f"of the files; the first {len(FIXED)} have columns and units of their own", *FIXED, *MAPPED)
     ]
     columns: Annotated[
         dict[str, str | list[str]] | None,
         about(
             "the input's names of vehicle, time, lat, lon and speed; dots lead into objects and structs, numbers into "
             "arrays; a list: parts of an id, date and clock, degrees and N, S, E or W; numbers from 1 on where CSV has "
-            "no header; longitudes are from -180 to 180 or from 0 to 360; "
-            "vehicle = '{file}' where each file is of one and named by it, which init refuses under add-remove unless "
-            "--files-are-public; "
-            "and of heading, in degrees clockwise from north, where places are directed"
+            "no header; longitudes begin at -180 or 0; "
+            "vehicle = '{file}' where each file is of one and named by it; and heading, in degrees from north, where "
+            "places are directed"
         ),
     ] = None
     time_unit: Annotated[
@@ -229,15 +228,15 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     vehicle: Annotated[
         str | list[str] | None,
         about(
-            "of own layouts, in place of the first; gtfs-realtime: id, label, license_plate, entity; siri-vm: VehicleRef, "
+            "of these, in place of the first; gtfs-realtime: id, label, license_plate, entity; siri-vm: VehicleRef, "
             "OperatorRef, VehicleMonitoringRef; mds: device_id, vehicle_id, provider_id"
         ),
     ] = None
     time: Annotated[
         str | None,
         about(
-            "the same; gtfs-realtime: timestamp, header; siri-vm: RecordedAtTime, ResponseTimestamp: a feed's, by which "
-            "parked vehicles look fresh"
+            "likewise; gtfs-realtime: timestamp, header; siri-vm: RecordedAtTime, ResponseTimestamp: a feed's, by "
+            "which parked vehicles look fresh"
         ),
     ] = None
     no_value: Annotated[
@@ -249,8 +248,8 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     time_format: Annotated[
         str | None,
         about(
-            "texts that are no ISO 8601, as strptime has it: %d.%m.%Y %H:%M:%S, or %a, %d %b %Y %I:%M:%S %p; %s: seconds "
-            "after midnight"
+            "texts that are no ISO 8601, as strptime has it: %d.%m.%Y %H:%M:%S, or %a, %d %b %Y %I:%M:%S %p; %s: "
+            "seconds after midnight"
         ),
     ] = None
     decimal: Annotated[str | None, about("of numbers in CSV; a point if left out", *get_args(DecimalMark))] = None
@@ -259,7 +258,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     records: Annotated[
         str | None,
         about(
-            "with json: path of the objects in each document, such as entity; a[].b leads through arrays, entity.* to "
+            "with json: path of the objects, such as entity; a[].b leads through arrays, entity.* to "
             "whatever keys, whose column is '*'"
         ),
     ] = None
@@ -267,8 +266,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     vehicle_form: Annotated[
         VehicleForm,
         about(
-            "which spellings name one vehicle: white space at the ends never counts; with integer 0100, 100.0 and 100 "
-            "are one, with casefold BUS-1 and bus-1",
+            "which spellings are one vehicle's: with integer 0100, 100.0 and 100, with casefold BUS-1 and bus-1",
         ),
     ] = "text"
 

@@ -80,7 +80,7 @@ def _statistics() -> Iterator[str]:
 
 
 def _option(name: str, schema: Schema) -> str:
-    default = f", `{_shown(schema['default'])}` if left out" if "default" in schema else ""
+    default = f", else `{_shown(schema['default'])}`" if "default" in schema else ""
     text = f": {schema['description']}" if "description" in schema else ""
     return f"`{name}` ({_words(schema)}{default}){text}"
 
@@ -91,7 +91,7 @@ _PLAIN = {"string": "text", "boolean": "true or false", "integer": "whole number
 def _words(schema: Schema) -> str:
     """Writes the type of a value in words."""
     if values := values_of(schema):
-        return " or ".join(f'"{value}"' for value in values)
+        return ", ".join(f'"{value}"' for value in values)
     if parts := schema.get("anyOf"):
         return " or ".join(map(_words, parts))
     if parts := schema.get("prefixItems"):
@@ -101,7 +101,7 @@ def _words(schema: Schema) -> str:
         return "tables" if item.startswith("table") else f"list of {item}s"
     if schema["type"] == "object":
         item = schema["additionalProperties"]
-        return f"table of {_words(item)}s" if isinstance(item, dict) else schema.get("title", "table")
+        return f"table of {_words(item).removesuffix('s')}s" if isinstance(item, dict) else schema.get("title", "table")
     return _PLAIN[str(schema.get("format", schema["type"]))]
 
 
