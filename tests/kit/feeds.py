@@ -217,8 +217,8 @@ def _zip_of_many(layout: str, folder: Path) -> Made:
     suffix, writer = WRITERS[layout]
     rows, path = _usual(layout), folder / "feed.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for start in range(0, len(rows), 48):
-            archive.writestr(f"{start:03d}.{suffix}", writer(rows[start : start + 48]))
+        for start in range(0, len(rows), 72):
+            archive.writestr(f"{start:03d}.{suffix}", writer(rows[start : start + 72]))
     return Made(path)
 
 

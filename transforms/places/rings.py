@@ -38,6 +38,9 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: It is no geometry.
 
+    >>> cut_at_antimeridian({"type": "LineString", "coordinates": [[179.9, 0], [180.1, 0]]})["coordinates"]
+    (((179.9, 0.0), (180.0, 0.0)), ((-180.0, 0.0), (-179.9, 0.0)))
+
     Source: RFC 7946, section 3.1.9.
     """
     import shapely.affinity  # which takes a while, and few need it

@@ -23,7 +23,7 @@ _NAMED = (
     ("m/s", r"m_?/s|mps|m_s\b"),
     ("knots", r"knots?|kts|_kn\b"),
 )
-MIN_PAIRS = 50
+MIN_PAIRS = 30
 MOST_STEPS_S = 120
 
 
