@@ -173,9 +173,7 @@ def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:
 
 def names_of(spec: Specification) -> tuple[str, ...]:
     """Lists the names under which an element holds each of the fields."""
-    columns = spec.input.columns or {}
-    named = ((name, columns.get(name, name)) for name in spec.input.fields)
-    return tuple(column if isinstance(column, str) else name for name, column in named)
+    return spec.input.names
 
 
 def _check(elements: PCollection[Any], spec: Specification) -> None:

@@ -73,9 +73,7 @@ class AssignHats(beam.PTransform[PCollection[Any], Any]):
 
     def expand(self, reports: PCollection[Any]) -> ObservedOutputs:
         source = self.hats.spec.input
-        columns = source.columns or {}
-        names = tuple(columns.get(name, name) for name in source.fields)
-        read = reports | "read" >> ReadElements(source.layout.units, names, None, fields=source.fields)
+        read = reports | "read" >> ReadElements(source.layout.units, source.names, None, fields=source.fields)
         return observe(read, self.hats.job)
 
 

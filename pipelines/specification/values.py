@@ -107,6 +107,12 @@ class Input:
         return next((key for key, limits in keys.items() if limits is not None), "")
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The column of each field; where several hold one, the field's own name."""
+        columns = ((name, (self.columns or {}).get(name, name)) for name in self.fields)
+        return tuple(column if isinstance(column, str) else name for name, column in columns)
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """Columns of a row, a speed among them."""
         return self.keyed or (with_heading(FIELDS) if self.headed else FIELDS)

@@ -71,10 +71,8 @@ def test_the_time_of_a_header_is_taken_when_it_is_asked_for(layout, tmp_path):
 
 def test_a_vehicle_that_is_a_guess_is_left_open_and_no_command_takes_it(tmp_path):
     path = tmp_path / "feed.csv"
-    lines = [
-        f"{row['time'].isoformat()},{row['lat']},{row['lon'] + 0.00012},{n % 2},{n}"
-        for n, row in enumerate(feeds.reports())
-    ]
+    rows = enumerate(feeds.reports())
+    lines = [f"{row['time'].isoformat()},{row['lat']},{row['lon'] + 0.00012},{n % 2},{n}" for n, row in rows]
     path.write_text("\n".join(lines) + "\n")
     made = draft(path, adds_and_removes=True)
     assert made.is_open
