@@ -203,6 +203,7 @@ class UnreadableFile(Exception):
     """A whole file cannot be decoded, lacks a column, or would expand without bound."""
 
     def __init__(self, path: str, rule: str) -> None:
+        path = path.partition("\0")[0]  # of what is inside an archive, its own
         super().__init__(path, rule)
         self.path, self.rule = path, rule
 

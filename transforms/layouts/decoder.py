@@ -49,7 +49,8 @@ class DecoderTask(NamedTuple):
             return self.layout.read_share(self.path, self.share)
         if self.path is not None:
             every = (inside for path in (self.path, *self.more) for inside in files_in(path))
-            return joined(batch for path in every for batch in self.layout.read(path))
+            batches = (batch for path in every for batch in self.layout.read(path))
+            return joined(batches) if self.more else batches
         assert isinstance(self.layout, MessageLayout)
         return self.layout.from_messages(self.payloads)
 

@@ -2,6 +2,7 @@
 
 import errno
 import lzma
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -37,6 +38,8 @@ def is_skipped(name: str) -> bool:
 
 def files_in(path: str) -> list[str]:
     """Lists what a path is of: itself, or the files of an archive. Raises UnreadableFile or OSError."""
+    if os.path.isdir(path):
+        return [path]
     with _without_damage(path), open(path, "rb") as file:
         if file.read(4) not in _ZIP:
             return [path]
