@@ -97,6 +97,7 @@ def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 
 def _signed(told: Numbers, letters: pa.Array) -> Numbers:
     """Gives degrees the sign of their hemisphere; without a letter, or with another one, they are bad."""
+    letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
     column = as_binary(letters).view(pa.string()) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
     text = pc.ascii_trim_whitespace(column)
     minus, plus = (

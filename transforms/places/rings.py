@@ -53,7 +53,7 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     for start, end in pairwise(_HALVES):
         inside = whole.intersection(shapely.box(start, -90, end, 90))
         shifted = shapely.affinity.translate(inside, -(start + end) / 2)
-        parts += [part for part in shapely.get_parts(shifted) if part.geom_type == _single(whole)]
+        parts += [part for part in shapely.get_parts(shifted) if part.geom_type == _single(whole) and part.length]
     oriented = [shapely.geometry.polygon.orient(part) if part.geom_type == "Polygon" else part for part in parts]
     multi = {"Polygon": shapely.MultiPolygon, "LineString": shapely.MultiLineString}[_single(whole)]
     joined = oriented[0] if len(oriented) == 1 else multi(oriented)

@@ -170,7 +170,7 @@ def test_the_id_is_the_same_on_every_machine_and_in_every_version(spec):
         ('region = "occupied"', 'region = "occupied"\nbbox = [179, 2, 181, 3]', "cells.bbox"),
         ('layout = "capmetro"', 'layout = "csv"', "columns"),
         ('layout = "capmetro"', 'layout = "xml"', "xml"),
-        ('layout = "capmetro"', 'layout = "capmetro"\nspeed_unit = "km/h"', "units"),
+        ('layout = "capmetro"', 'layout = "capmetro"\ndelimiter = ";"', "own columns"),
         ("[privacy]", "[privacy", "TOML"),
     ],
 )

@@ -106,18 +106,18 @@ def test_a_compressed_file_that_is_cut_short_is_refused_by_its_name(tmp_path, su
         read(layout("csv", BY_NAME, None, None), path)
 
 
-def test_a_zip_of_two_files_is_refused(tmp_path):
+def test_a_zip_of_nothing_but_a_system_s_own_files_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "feed.zip", "w") as archive:
-        archive.writestr("a", b"")
-        archive.writestr("b", b"")
-    with pytest.raises(UnreadableFile, match="exactly one file"):
-        read(layout("csv", BY_NAME, None, None), tmp_path / "feed.zip")
+        archive.writestr("_SUCCESS", b"")
+        archive.writestr("__MACOSX/._feed.csv", b"")
+    with pytest.raises(UnreadableFile, match="a zip must hold"):
+        list(read_apart(layout("csv", BY_NAME, None, None), str(tmp_path / "feed.zip")))
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("capmetro", {"time_zone": "UTC"}, "time_zone: layout 'capmetro' has its own"),
+        ("capmetro", {"delimiter": ";"}, "delimiter: layout 'capmetro' has its own"),
         ("csv", {"delimiter": "x"}, "delimiter: must be one of"),
         ("jsonl", {"delimiter": ";"}, "delimiter: goes with layout 'csv' only"),
         ("csv", {"time_zone": "Austin"}, "time_zone: must be a name like"),
