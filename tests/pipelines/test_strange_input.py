@@ -31,7 +31,7 @@ DEEP = 100_000
         ('region = "occupied"', 'region = "pipe"', "is no regular file"),
         ('region = "occupied"', 'region = "/dev/zero"', "is no regular file"),
         ('region = "occupied"', 'region = "deep.json"', "nested"),
-        ('region = "occupied"', 'region = "world.json"', "at most 5,000,000"),
+        ('region = "occupied"', 'region = "world.json"', "at most 20,000,000"),
     ],
 )
 def test_a_strange_specification_is_refused_by_field_rule_and_shortened_value(tmp_path, hatstream, old, new, said):
