@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.errors import InputError, shortened
-from transforms.layouts.open_file import is_skipped
+from transforms.regular_files import is_skipped
 
 
 @dataclass(frozen=True)

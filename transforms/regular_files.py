@@ -25,3 +25,12 @@ def read_text(path: Path, most_bytes: int) -> str:
         return read_regular(path, most_bytes).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise OSError(errno.EILSEQ, "is no text in UTF-8", str(path)) from None
+
+
+def is_skipped(name: str) -> bool:
+    """Says whether a name in a folder or archive is of a file that systems and jobs leave beside those of a feed.
+
+    >>> [is_skipped(name) for name in ("2026/bus.csv", "_SUCCESS", "__MACOSX/._bus.csv", ".part")]
+    [False, True, True, True]
+    """
+    return any(part.startswith((".", "_")) for part in name.split("/") if part)

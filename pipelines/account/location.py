@@ -105,8 +105,8 @@ def read_key(path: Path) -> Secret:
         return secret_of(read_secret(path, "key"), f"the key file {path}")
     except FileNotFoundError:
         raise AccountRefusal(
-            f"there is no key file {path}: name it with --key; if it is lost restore it from the backup, for `init` "
-            "makes a key for a new account alone"
+            f"there is no key file {path}: name it with --key, or restore it from the backup; `hatstream init` makes a "
+            "key for a new account alone"
         ) from None
 
 

@@ -71,7 +71,7 @@ class AssignHats(beam.PTransform[PCollection[Any], Any]):
 
     hats: ClosedHats
 
-    def expand(self, reports: PCollection[Any]) -> ObservedOutputs:
+    def expand(self, reports: PCollection[Any]) -> Any:  # of two outputs Beam takes no type hint
         source = self.hats.spec.input
         read = reports | "read" >> ReadElements(source.layout.units, source.names, None, fields=source.fields)
         return observe(read, self.hats.job)
@@ -83,7 +83,7 @@ class ContributionsPerUser(beam.PTransform[Any, PCollection[KeyedTally]]):
 
     hats: ClosedHats
 
-    def expand(self, assigned: ObservedOutputs) -> PCollection[KeyedTally]:
+    def expand(self, assigned: Any) -> PCollection[KeyedTally]:
         keyed = assigned.events | "by shard" >> beam.Map(_of_slot).with_output_types(KeyedEvents)
         return with_beats(keyed | "by vehicle" >> ByVehicle(self.hats.job.release), self.hats.job)
 

@@ -18,7 +18,7 @@ def foreseen(spec: Specification, today: date) -> tuple[str, ...]:
 
 
 def _scale(spec: Specification) -> Iterator[str]:
-    if spec.value.scale != 1 and spec.levels is not None:
+    if spec.value.scale != 1 and spec.kind == "levels":
         one = f"{float(spec.value.scale):.3g} {spec.value.unit}"
         yield f"`hatstream plan` tells errors by 'levels' as if bounds were 0 to 65 km/h: 1 km/h is {one} of this value"
 

@@ -23,9 +23,7 @@ def town(tmp_path, hatstream):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "said"), [(KEY, 3, "if it is lost restore it from the backup"), (HEAD, 4, "restore it")]
-)
+@pytest.mark.parametrize(("name", "code", "said"), [(KEY, 3, "restore it from the backup"), (HEAD, 4, "restore it")])
 def test_a_key_or_head_that_was_lost_is_restored_from_the_backup_of_any_time(name, code, said, town, hatstream):
     before = results(town)
     lose(town, name)

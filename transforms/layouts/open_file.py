@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from transforms.layouts.base import UnreadableFile
+from transforms.regular_files import is_skipped
 
 INSIDE = "\0"
 """Between the path of an archive and the name of what is in it: no path has it."""
@@ -25,15 +26,6 @@ UTF16 = "the text is UTF-16: save it as UTF-8"
 _DAMAGE = (EOFError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowInvalid)
 _NO_ERRORS_OF_A_SYSTEM = (None, errno.EINVAL)
 """What Arrow says of a stream that is cut short, and a zip that points before its beginning."""
-
-
-def is_skipped(name: str) -> bool:
-    """Says whether a name in a folder or archive is of a file that systems and jobs leave beside those of a feed.
-
-    >>> [is_skipped(name) for name in ("2026/bus.csv", "_SUCCESS", "__MACOSX/._bus.csv", ".part")]
-    [False, True, True, True]
-    """
-    return any(part.startswith((".", "_")) for part in name.split("/") if part)
 
 
 def files_in(path: str) -> list[str]:

@@ -125,7 +125,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         lat_e7 = lon_e7 = _check_keys(verdict, table, rules.keys)
         time = time._replace(us=time.us // MS_US * MS_US + lat_e7 % MS_US)
     if rules.no_value:
-        said = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
+        with np.errstate(over="ignore"):  # what a float32 cannot hold is none of them
+            said = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
         value = value._replace(missing=value.missing | (value.valid & said))
     verdict.refuse(MISSING_VALUE, value.missing)
     verdict.refuse(BAD_VALUE, ~value.valid)

@@ -22,8 +22,8 @@ from transforms import counters
 from transforms.errors import StepError, reason_of
 from transforms.layouts.base import Layout, RawBatch, UnreadableFile
 from transforms.layouts.decoder_process import read_apart
-from transforms.layouts.open_file import is_skipped
 from transforms.records import REFUSED
+from transforms.regular_files import is_skipped
 from transforms.sources.known_elements import KnownElements
 from transforms.sources.unbounded import NAMES, PROMISE, NamesRead, late_from, move  # noqa: F401 savepoints need NamesRead
 from transforms.steps.observe import counted, refused_file

@@ -75,4 +75,5 @@ def test_evaluate_compares_compositions_of_it_and_says_that_it_does_not_compare_
     assert (code, "give --totals to compare mean-of-vehicles" in err) == (1, True)
     code, out, _ = hatstream(*asked, "--totals", "5", "--json")
     assert code == 0
-    assert {error["statistic"] for error in json.loads(out)["errors"]} == {"mean-of-vehicles"}
+    errors = [row for row in json.loads(out)["rows"] if row["part"] == "errors"]
+    assert {row["statistic"] for row in errors} == {"mean-of-vehicles"}
