@@ -10,7 +10,7 @@ from apache_beam.pvalue import PCollection
 
 from pipelines.account import location
 from pipelines.assembly import admitted, continuing, job_of, ledger_account_of
-from pipelines.build import ObservedOutputs, observe, with_beats
+from pipelines.build import observe, with_beats
 from pipelines.job import NOWHERE, Job, Outputs
 from pipelines.ranges import closed_range
 from pipelines.specification import Specification, load
