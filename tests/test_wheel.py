@@ -157,8 +157,10 @@ def test_a_town_is_made_drafted_released_drawn_and_reported(with_companions, tmp
     assert (tmp_path / "statuses").read_text()
 
 
-def test_a_missing_extra_is_named(installed):
-    done = run(installed / "hatstream", "init", "--spec", "spec.toml", "--ledger", "postgresql://h/l", check=False)
+def test_a_missing_extra_is_named(installed, tmp_path):
+    city.write(tmp_path)
+    asked = ("init", "--spec", tmp_path / "spec.toml", "--ledger", "postgresql://h/l")
+    done = run(installed / "hatstream", *asked, check=False)
     assert (done.returncode, done.stderr) == (
         1,
         "hatstream: psycopg is not installed: pip install 'hatstream[postgres]'\n",
