@@ -119,7 +119,7 @@ class EffectRows:
 
 
 class EffectPrior(NamedTuple):
-    """EffectPrior precision: sparse (local, local), dense (border, border), and precision times mean of the border."""
+    """Prior precision: sparse (local, local), dense (border, border); and precision times mean of the border."""
 
     local: sparse.csc_matrix
     border: Float64s

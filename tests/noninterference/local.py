@@ -6,16 +6,13 @@ is fused is a function of the reports.
 """
 
 import csv
-import io
 import json
-from contextlib import redirect_stdout
 from itertools import cycle
 from typing import Any
 
-from pipelines.cli import main
 from tests.kit import fusion_city
 from tests.noninterference import feeds
-from tests.noninterference.world import Feed, Town
+from tests.noninterference.world import Feed, Town, command
 
 SPEC = fusion_city.spec(
     services=fusion_city.SERVICES | {"signals": 'mechanism = "sr", epsilon = 1'}, zone="Asia/Kolkata", by_cell=True
@@ -57,9 +54,9 @@ def perturbed(town: Town, feed: Feed) -> Rows:
     key.write_text("ab" * 32)
     key.chmod(0o600)
     pattern, output = feeds.write(feed, town.folder / "in", "csv"), town.folder / "reports.csv"
-    command = ("perturb", "--spec", town.folder / "spec.toml", "--input", pattern, "--key", key, "--output", output)
-    town.run(*command)
-    town.run(*command, "--json")
+    given = ("--spec", town.folder / "spec.toml", "--input", pattern, "--key", key, "--output", output)
+    town.run("perturb", *given)
+    town.run("perturb", *given, "--json")
     with output.open() as file:
         return list(csv.DictReader(file))
 
@@ -83,6 +80,6 @@ def fused(town: Town, layout: str, rows: Rows) -> None:
             writer.writeheader()
             writer.writerows(rows)
     for formats in ("csv,parquet", "jsonl,geojson"):
-        command = ("fuse", "--spec", spec, "--input", path, "--output", town.folder / "public", "--formats", formats)
-        with redirect_stdout(io.StringIO()):
-            town.show("exit code", main(list(map(str, command))))
+        given = ("--spec", spec, "--input", path, "--output", town.folder / "public", "--formats", formats)
+        code, _, _ = command("fuse", *given)
+        town.show("exit code", code)

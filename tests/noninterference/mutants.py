@@ -33,8 +33,9 @@ def _(_needed: Any) -> Any:
 
 
 @mutant("fast-is-refused", "release-public-counts", "transforms.observe.parse:parse")
+@mutant("late-is-refused", "quantiles-by-key", "transforms.observe.parse:parse")
 def _(parse: Any) -> Any:
-    """A finite speed above all bounds is no report: whether it counts depends on it."""
+    """A finite value above its bounds is no report: whether it counts depends on it."""
 
     def mutated(table: Any, rules: Any) -> Any:
         observations, refused = parse(table, rules)
@@ -274,13 +275,13 @@ def _(derived_speeds: Any) -> Any:
     return mutated
 
 
-@mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.reports.columns:_in_range")
-def _(_in_range: Any) -> Any:
+@mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.reports.columns:parse_reports")
+def _(parse_reports: Any) -> Any:
     """One report whose value cannot be read leaves those after it in its batch out."""
 
-    def mutated(columns: Any, *given: Any) -> Any:
-        report, outside = _in_range(columns, *given)
-        return report, np.logical_or.accumulate(outside | ~columns.valid)
+    def mutated(table: Any, rules: Any) -> Any:
+        unreadable = np.flatnonzero(~rules.units.numbers(table.column("report")).valid)
+        return parse_reports(table.slice(0, unreadable.min(initial=table.num_rows)), rules)
 
     return mutated
 

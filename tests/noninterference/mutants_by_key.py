@@ -54,14 +54,3 @@ def _(_steps: Any) -> Any:
         return _steps(values - beyond, rules)
 
     return mutated
-
-
-@mutant("late-is-refused", "quantiles-by-key", "transforms.observe.parse:parse")
-def _(parse: Any) -> Any:
-    """A finite value at its bound is no report: whether it counts depends on it."""
-
-    def mutated(table: Any, rules: Any) -> Any:
-        observations, refused = parse(table, rules)
-        return observations.take(np.flatnonzero(observations[5] < rules.grid.upper_steps)), refused
-
-    return mutated

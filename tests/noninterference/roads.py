@@ -74,12 +74,17 @@ def by_library(p: beam.Pipeline, given: Any, town: Town, **span: str) -> None:
     """Runs a pipeline of a library user, and shows the rows that it gives."""
     made = hatstream.Release(spec=town.folder / "spec.toml", ledger=str(town.folder / "ledger.sqlite"), **span)
     _ = p | "reports" >> given | made | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
+    _show_rows(p, town, "rows of the library")
+
+
+def _show_rows(p: beam.Pipeline, town: Town, name: str) -> None:
+    """Runs a pipeline, and shows the rows that it kept."""
     try:
         p.run().wait_until_finish()
     except Exception as error:  # noqa: BLE001 - whatever ends it, that it ended is seen
         town.show("error of the library", type(error).__name__)
         return
-    town.show("rows of the library", "\n".join(sorted((town.folder / "rows.jsonl").read_text().splitlines())))
+    town.show(name, "\n".join(sorted((town.folder / "rows.jsonl").read_text().splitlines())))
 
 
 @dataclass(frozen=True)
@@ -106,12 +111,7 @@ class ByKey:
         p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
         plain = p | beam.Create(list(map(element, feed))) | made | beam.Map(lambda row: repr(row))
         _ = plain | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
-        try:
-            p.run().wait_until_finish()
-        except Exception as error:  # noqa: BLE001 - whatever ends it, that it ended is seen
-            town.show("error of the library", type(error).__name__)
-            return
-        town.show("rows by key", "\n".join(sorted((town.folder / "rows.jsonl").read_text().splitlines())))
+        _show_rows(p, town, "rows by key")
 
 
 def element(report: Report) -> dict[str, Any]:

@@ -76,6 +76,17 @@ class World:
     other: Feed
 
 
+def command(*arguments: object) -> tuple[int | str, str, str]:
+    """Runs a command: its exit code, "killed" where a history ends it; its output; its messages."""
+    said, errors = io.StringIO(), io.StringIO()
+    code: int | str = "killed"
+    with redirect_stdout(said), redirect_stderr(errors), suppress(FailpointError):
+        code = main([str(argument) for argument in arguments])
+    unforeseen = errors.getvalue().replace(KILLED, "")
+    assert "internal error" not in unforeseen, "two runs that end so would be alike"
+    return code, said.getvalue(), errors.getvalue()
+
+
 @dataclass
 class Town:
     """A folder in which a history happens. public: what was seen, by name. offered: to the ledger, in order."""
@@ -94,16 +105,11 @@ class Town:
 
     def run(self, *arguments: object) -> None:
         """A command, with all that it shows to the public."""
-        said, errors = io.StringIO(), io.StringIO()
-        code: int | str = "killed"
-        with redirect_stdout(said), redirect_stderr(errors), suppress(FailpointError):
-            code = main([str(argument) for argument in arguments])
-        unforeseen = errors.getvalue().replace(KILLED, "")
-        assert "internal error" not in unforeseen, "two runs that end so would be alike"
+        code, said, errors = command(*arguments)
         name = " ".join(str(argument) for argument in arguments if not str(argument).startswith("/"))
         self.show(f"exit code of {name}", 0 if code == 5 and self._counts_public else code)
-        self.show(f"output of {name}", public_part(said.getvalue()))
-        self.show(f"errors of {name}", RECORDED.sub("", errors.getvalue()))
+        self.show(f"output of {name}", public_part(said))
+        self.show(f"errors of {name}", RECORDED.sub("", errors))
 
     @property
     def _counts_public(self) -> bool:
