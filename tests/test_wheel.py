@@ -62,30 +62,42 @@ def companion_wheels(wheel):
     return wheel.parent
 
 
-@pytest.fixture(scope="module", params=PYTHONS)
-def installed(request, wheel, tmp_path_factory):
-    """An environment of one wheel and what it asks for, in the versions of requirements.lock; its programs."""
-    folder = tmp_path_factory.mktemp("empty")
-    python = shutil.which(f"python{request.param}")
-    if python is None or run(python, "--version", check=False).returncode:
-        pytest.skip(f"there is no python{request.param} here")
+def environment(folder, python):
+    """The folder of programs of an empty environment with the packages of requirements.lock pinned."""
     run(python, "-m", "venv", folder)
     pinned = re.findall(r"^([\w.-]+==[^\n\\]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     (folder / "pinned.txt").write_text("\n".join(pinned))
-    pip = (folder / "bin" / "pip", "install", "-q", "--constraint", folder / "pinned.txt")
-    if run(*pip, "click", check=False).returncode:
+    if run(
+        folder / "bin" / "pip", "install", "-q", "--constraint", folder / "pinned.txt", "click", check=False
+    ).returncode:
         unavailable("the package index does not answer")
-    run(*pip, wheel)
     return folder / "bin"
 
 
+@pytest.fixture(scope="module", params=PYTHONS)
+def python(request):
+    """The Python of each version that is here."""
+    program = shutil.which(f"python{request.param}")
+    if program is None or run(program, "--version", check=False).returncode:
+        pytest.skip(f"there is no python{request.param} here")
+    return program
+
+
 @pytest.fixture(scope="module")
-def with_companions(installed, companion_wheels):
-    """The same environment with all companions, as their extras bring them."""
-    pinned = installed.parent / "pinned.txt"
-    found = ("--constraint", pinned, "--find-links", companion_wheels)
-    run(installed / "pip", "install", "-q", *found, "hatstream[city,publish,local,lab]")
-    return installed
+def installed(python, wheel, tmp_path_factory):
+    """The programs of an environment of one wheel and what it requires."""
+    programs = environment(tmp_path_factory.mktemp("core"), python)
+    run(programs / "pip", "install", "-q", "--constraint", programs.parent / "pinned.txt", wheel)
+    return programs
+
+
+@pytest.fixture(scope="module")
+def with_companions(python, wheel, companion_wheels, tmp_path_factory):
+    """The programs of an environment with all companions, as the core's extras bring them."""
+    programs = environment(tmp_path_factory.mktemp("companions"), python)
+    found = ("--constraint", programs.parent / "pinned.txt", "--find-links", companion_wheels)
+    run(programs / "pip", "install", "-q", *found, f"{wheel}[city,publish,local,lab]")
+    return programs
 
 
 def test_the_archives_hold_what_runs_and_its_long_description(wheel):
