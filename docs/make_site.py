@@ -29,7 +29,9 @@ def main() -> int:
     gather(source)
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     settings |= {"docs_dir": str(source), "nav": navigation(settings["nav"])}
-    settings["plugins"][1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]
+    python = settings["plugins"][1]["mkdocstrings"]["handlers"]["python"]
+    python["paths"] = [str(ROOT)]
+    python["options"]["extensions"] = [str(ROOT / "docs" / "doctest_blocks.py")]
     written = ROOT / "build" / "mkdocs.yml"
     written.write_text(yaml.safe_dump(settings, sort_keys=False))
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean"]
