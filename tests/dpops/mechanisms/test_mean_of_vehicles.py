@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpops.forecast import Prior
 from dpops.mechanism import Totals, forecast_of_one, plan_of_one, values_of
-from dpops.mechanisms import registered, stored_estimates
+from dpops.mechanisms import registered
 from dpops.mechanisms.baseline import Baseline
 from dpops.types import CountsKnown, Grid
 from tests.dpops.mechanisms.conformance import (
@@ -133,14 +133,6 @@ def test_the_forecast_is_the_error_of_speeds_that_are_drawn_so():
     assert forecast_of_one(MECHANISM, CountsKnown.all_of(counts), GRID, Fraction(4), prior) == pytest.approx(
         error, rel=0.03
     )
-
-
-def test_an_estimate_is_a_mean_with_an_interval_of_noise_and_rounding():
-    plan = plan_for(MECHANISM, COUNTS[3])
-    estimates = stored_estimates("baseline", [[int(20 / plan.step)]], [plan.document()], 0.05)
-    value, lower, upper = estimates.number(0)[:, 0]
-    assert value == pytest.approx(20, abs=float(plan.step))
-    assert (lower, upper) == (max(0, value - plan.half_width(0.05)), min(65, value + plan.half_width(0.05)))
 
 
 def test_a_cap_is_refused_because_every_vehicle_counts_once():

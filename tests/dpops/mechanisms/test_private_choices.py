@@ -10,7 +10,7 @@ import pytest
 
 from dpops.forecast import Prior
 from dpops.means.arrays import FINE
-from dpops.mechanism import Mechanism, Plan, PlanError, Totals, claim_told, forecast_of_one, plan_of_one
+from dpops.mechanism import Mechanism, Plan, PlanError, Totals, claim_told, plan_of_one
 from dpops.mechanisms import registered
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
@@ -237,13 +237,6 @@ def test_auto_releases_with_the_mechanism_that_its_plan_names() -> None:
         assert (len(integers) > 1) == registered()[plan.mechanism].chooses
 
 
-def test_without_a_prior_auto_takes_the_best_worst_case() -> None:
-    for counts in COUNTS:
-        ranking = Auto().ranking(CountsKnown.all_of(counts), GRID, EPSILON)
-        assert ranking[0].plan.error() == min(candidate.plan.error() for candidate in ranking)
-        assert not ranking[0].mechanism.chooses
-
-
 @pytest.mark.parametrize("kind", NUMBERS, ids=lambda kind: kind.name)
 def test_a_mechanism_says_that_it_chooses_where_its_plans_bound_the_bias_by_all_of_u(kind: type[Mechanism]) -> None:
     """`auto` then leaves it out where there is no prior: the worst case of the constant U/2 is less."""
@@ -279,16 +272,6 @@ def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be(
         assert (plan.scale, plan.claim().epsilon, plan.bias_bound) == (0, 0, bias)
         [integers] = mechanism.release([Totals(counts, counts * 6_500)], [plan], Noise())
         assert value_of(integers, plan) == value
-
-
-def test_a_constant_is_forecast_as_well_as_any_mechanism() -> None:
-    """Speeds drawn as the prior says: the forecast is within 2 % of the error of 20,000 HATs."""
-    prior, rng, counts = Prior(20.0, 12.0, 0.3), np.random.default_rng(5), np.array([9, 4, 1])
-    forecast = forecast_of_one(Constant(prior=prior), CountsKnown.all_of(counts), GRID, Fraction(1), prior)
-    hats = rng.choice(prior.hat_means(65.0), 20_000)
-    users = rng.normal(size=(20_000, 3)) * prior.mean_sd(counts)
-    error = np.abs(np.clip(hats + users @ (counts / 14), 0, 65) - 20.0).mean()
-    assert forecast == pytest.approx(error, rel=0.02)
 
 
 def test_auto_takes_the_constant_of_the_prior_where_noise_would_drown_a_hat_and_of_equal_ones_the_free_one() -> None:
