@@ -1,6 +1,7 @@
 """The map in a real browser: what is drawn, what pointer and keys do, and that nothing is asked for."""
 
 import json
+import math
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -361,6 +362,43 @@ def test_a_phone_shows_all_places_above_the_legend_and_the_panel_below(page, dra
         bottom = asked(page, "el('map').getBoundingClientRect().bottom")
         assert bottom <= tops[0] < tops[1]
         assert asked(page, "document.documentElement.scrollWidth") == 390
+
+
+def test_a_tap_on_a_phone_opens_a_place_and_leaves_the_map_in_sight(page, drawn):
+    with page.screen(390, 844):
+        opened(page, drawn)
+        lowest = asked(page, "[...DATA.places.id.keys()].sort((a, b) => middle(b)[1] - middle(a)[1])[0]")
+        page.click_at("#map", *asked(page, MIDDLE, lowest))
+        page.wait(lambda: asked(page, "state.place") == lowest)
+        top, bottom = asked(page, "[el('map'), el('panel')].map(e => e.getBoundingClientRect().top)")
+        assert asked(page, "scrollY") == 0
+        assert top < top + asked(page, MIDDLE, lowest)[1] < bottom
+        page.one("#close").click()
+        page.wait(lambda: asked(page, "getComputedStyle(el('panel')).position") != "fixed")
+
+
+def test_the_busiest_stops_water_and_a_scale_bar_orient(page, tmp_path, hatstream):
+    named = [{"place": cell, "name": f"Stop {index}", "departures": index} for index, cell in enumerate(CELLS)]
+    west, south, east, north = -97.76, 30.24, -97.70, 30.30
+    lake = [[west, south], [east, south], [east, north], [west, north], [west, south]]
+    for name, features in (
+        ("places", [{"type": "Feature", "geometry": None, "properties": said} for said in named]),
+        ("ground", [{"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [lake]},
+                     "properties": {"natural": "water"}}]),
+    ):  # fmt: skip
+        (tmp_path / f"{name}.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    options = ("--places", tmp_path / "places.geojson", "--ground", tmp_path / "ground.geojson")
+    opened(page, mapped(tmp_path, hatstream, [row(cell, 6, 20.0) for cell in CELLS], *options))
+    assert asked(page, "DATA.places.busiest.map(place => DATA.places.id[place])") == CELLS[:-6:-1]
+    assert asked(page, "[DATA.ground[0][2], DATA.groundShapes.shapes[0].isLine]") == ["water", False]
+    bar = asked(page, "scaleBar()")
+    length, unit = bar["text"].split()
+    metres = float(length) * {"km": 1_000, "m": 1}[unit]
+    degrees = asked(page, "longitude(worldX(arguments[0])) - longitude(worldX(0))", bar["width"])
+    assert metres == pytest.approx(
+        degrees * 111_320 * math.cos(math.radians(asked(page, "latitude(view.y)"))), rel=0.01
+    )
+    assert 40 <= bar["width"] <= 110
 
 
 def test_texts_of_rows_cannot_leave_the_page_s_data(tmp_path, hatstream, page):

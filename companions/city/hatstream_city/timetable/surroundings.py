@@ -64,12 +64,18 @@ def places_document(feed: Gtfs, cells: Int64s, of_line: tuple[Int64s, Int64s], r
         int(stop_cell[stop]): int(stop) for stop in np.argsort(served, kind="stable") if stop_cell[stop] and names[stop]
     }
     routes = _routes_by_cell(feed, of_line)
+    departures = Counter(stop_cell[feed.stop_times.stop].tolist())
     features = []
     for cell in cells.tolist():
         stop = best.get(cell, _nearest(cell, lat, lon, served))
         name = "" if stop is None else " ".join((names[stop] or "").split())
         note = _routes_text(routes.get(cell, ()))
-        said = {"place": h3.int_to_str(cell), "name": name if cell in best else name and f"near {name}", "note": note}
+        said = {
+            "place": h3.int_to_str(cell),
+            "name": name if cell in best else name and f"near {name}",
+            "note": note,
+            "departures": departures[cell],
+        }
         features.append({"type": "Feature", "geometry": None, "properties": said})
     return {"type": "FeatureCollection", "features": features}
 

@@ -47,7 +47,10 @@ _places = click.option(
     help="GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one.",
 )
 _ground = click.option(
-    "--ground", "ground_path", type=_file, help="GeoJSON of lines to draw on the map; `spec new --gtfs` writes one."
+    "--ground",
+    "ground_path",
+    type=_file,
+    help="GeoJSON of lines, water and parks to draw on the map; `spec new --gtfs` writes the lines.",
 )
 
 

@@ -43,6 +43,7 @@ USUAL_KMH = 0.1
 DAY = "day"
 """In the place of a parent: what is known is the place's whole day."""
 _BOUNDS = ("lower95", "upper95")
+NAMED_AT_FIRST = 5
 
 
 class _Grid(NamedTuple):
@@ -91,8 +92,9 @@ def packed(
             "name": [place.name for place in of_grid],
             "note": [place.note for place in of_grid],
             "area": _areas(rows, grid),
+            "busiest": _busiest([place.departures for place in of_grid]),
         },
-        "ground": [[line.name, line.colour] for line in ground],
+        "ground": [[line.name, line.colour, line.kind] for line in ground],
         "layers": layers,
         "codes": [_code(text) for text in codes],
         "wide": WIDE_KMH,
@@ -102,6 +104,12 @@ def packed(
     }
     body = b"".join(_by_byte(array) for array in arrays.values())
     return gzip.compress(msgspec.json.encode(head) + b"\n" + body, 6, mtime=0)
+
+
+def _busiest(departures: Sequence[int]) -> list[int]:
+    """Numbers the places whose names are shown at first, those of most departures first."""
+    order = np.argsort(-np.array(departures), kind="stable")[:NAMED_AT_FIRST]
+    return [int(place) for place in order if departures[place] > 0]
 
 
 def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:

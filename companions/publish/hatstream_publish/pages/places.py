@@ -18,6 +18,10 @@ Position = tuple[float, float]
 """Longitude and latitude, degrees."""
 
 LINE, AREA = "line", "area"
+AREA_KINDS = dict.fromkeys(("water", "lake", "river", "riverbank", "reservoir", "bay", "sea"), "water") | dict.fromkeys(
+    ("park", "forest", "wood", "grass", "garden", "meadow", "cemetery", "nature_reserve"), "park"
+)
+"""Kinds of drawn areas, by words that a feature's properties may hold, OpenStreetMap's values among them."""
 _PARTS = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
 _CELL_LETTERS = 18  # h3 fails on far longer ones
 _MOST_BYTES = 256 << 20
@@ -39,12 +43,17 @@ class DrawnShape:
 
 @dataclass(frozen=True)
 class Place:
-    """name: as people call it, empty where nobody says. note: what else is public of it, such as its routes."""
+    """A place of a map, by its id.
+
+    name: as people call it, empty where nobody says. note: what else is public of it, such as its routes. departures:
+    of a timetable, on all its days.
+    """
 
     id: str
     name: str = ""
     note: str = ""
     shape: DrawnShape | None = None
+    departures: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class NamedPlaces:
                 f"the place {place_id[:40]!r} is no H3 cell and has no shape: name the specification (--spec), if its "
                 "[places] have a file, or a file of places (--places)"
             )
-        return Place(place_id, place.name, place.note, _hexagon(place_id))
+        return replace(place, shape=_hexagon(place_id))
 
     def with_shapes(self, geometries: Mapping[str, Mapping[str, Any]], origin: Path) -> "NamedPlaces":
         """Gives shapes to places that have none of their own. geometries: GeoJSON by id. Raises InputError."""
@@ -77,16 +86,20 @@ class NamedPlaces:
 
 @dataclass(frozen=True)
 class GroundLine:
-    """A line under a map, such as a route. colour: as CSS has it (#rrggbb), or empty."""
+    """A line or an area under a map, such as a route or a lake. colour: as CSS has it (#rrggbb), or empty.
+
+    kind: of an area, `water`, `park` or another word.
+    """
 
     name: str
     colour: str
     shape: DrawnShape
+    kind: str = ""
 
 
 def read_places(path: Path | None) -> NamedPlaces:
-    """Reads names and shapes of places: a feature each, with `place` (or `cell`, `id`, or `name` alone), `name` and
-    `note`.
+    """Reads names and shapes of places: a feature each, with `place` (or `cell`, `id`, or `name` alone), `name`, `note`
+    and `departures`.
 
     Raises InputError.
     """
@@ -100,18 +113,24 @@ def read_places(path: Path | None) -> NamedPlaces:
             raise InputError(f"{path}: a feature has none of the properties place, cell, id and name")
         shape = None if feature.get("geometry") is None else _shape(path, feature["geometry"])
         name, note = (str(said.get(key) or "") for key in ("name", "note"))
-        places[str(place_id)] = Place(str(place_id), name, note, shape)
+        departures = said.get("departures")
+        places[str(place_id)] = Place(
+            str(place_id), name, note, shape, departures if isinstance(departures, int) else 0
+        )
     return NamedPlaces(places)
 
 
 def read_ground(path: Path | None) -> Sequence[GroundLine]:
-    """Reads lines under a map: features with `name` and `colour`, or `route_color` as GTFS has it. Raises
-    InputError."""
+    """Reads lines and areas under a map: features with `name`, `kind` and `colour`, or `route_color` as GTFS has it.
+
+    Raises InputError.
+    """
     lines = []
     for feature in [] if path is None else _features(path):
         said = _said(Path(str(path)), feature)
         shape = _shape(Path(str(path)), feature.get("geometry"))
-        lines.append(GroundLine(str(said.get("name") or ""), _colour(said), shape))
+        kind = next((AREA_KINDS[word] for word in map(str, said.values()) if word in AREA_KINDS), "")
+        lines.append(GroundLine(str(said.get("name") or ""), _colour(said), shape, kind))
     return lines
 
 

@@ -1,8 +1,8 @@
 // Colours that colour-blind people can tell apart, in light and in dark.
 
 const SCALES = {
-  // Nunez, Anderton and Renslow, "Optimizing colormaps with consideration for color vision deficiency", 2018
-  value: ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"],
+  // viridis, perceptually even and safe for colour-blind people: Smith and van der Walt, SciPy 2015
+  value: ["#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"],
   // blue: slower than usual, orange: faster; after ColorBrewer's PuOr, with a blue end
   difference: ["#12438c", "#3f6fb3", "#7ea2cf", "#b9cbe2", "#eeeeea", "#f3d3a4", "#e5a85b", "#c57a1f", "#8a4a06"],
   // the surer the lighter
@@ -10,8 +10,8 @@ const SCALES = {
 };
 const STEPS = 48;
 const PAPERS = {
-  light: { ground: "#eef1f4", line: "#ffffff", ink: "#1c2733", soft: "#5b6875", route: "#1c273366", none: "#c4ccd4", mark: "#d1006b", hatch: "#ffffffb0", dot: "#ffffffcc", plate: "#ffffffd9" },
-  dark: { ground: "#11171d", line: "#11171d", ink: "#e8edf2", soft: "#9aa7b4", route: "#e8edf266", none: "#3a4650", mark: "#ff5ca8", hatch: "#11171db0", dot: "#11171dcc", plate: "#11171dd9" },
+  light: { ground: "#eef1f4", line: "#ffffff", ink: "#1c2733", soft: "#5b6875", route: "#1c273366", none: "#c4ccd4", mark: "#d1006b", hatch: "#ffffffb0", dot: "#ffffffcc", plate: "#ffffffd9", water: "#b5d3ea", park: "#cfe3c4", built: "#dcdfe3" },
+  dark: { ground: "#11171d", line: "#11171d", ink: "#e8edf2", soft: "#9aa7b4", route: "#e8edf266", none: "#3a4650", mark: "#ff5ca8", hatch: "#11171db0", dot: "#11171dcc", plate: "#11171dd9", water: "#1d3950", park: "#1f3a2a", built: "#262d35" },
 };
 const tables = {};
 let patterns = {};

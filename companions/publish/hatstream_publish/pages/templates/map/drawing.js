@@ -25,9 +25,11 @@ function drawNow() {
   pen.fillRect(0, 0, width, height);
   drawTiles(pen);
   drawPlaces(pen);
-  drawGround(pen);
+  drawGroundAreas(pen);
+  drawGroundLines(pen);
   drawNames(pen);
   drawMarks(pen);
+  drawScaleBar(pen);
 }
 
 // --- places ---
@@ -128,26 +130,69 @@ function addBeside(pen, { x, y }, shape, aside) {
 
 // --- what lies under, over and around ---
 
-function drawGround(pen) {
-  pen.lineWidth = 1.3;
+// Water and parks lie over the places, half transparent: nothing drives there, and they orient.
+function drawGroundAreas(pen) {
+  pen.globalAlpha = 0.6;
+  DATA.groundShapes.shapes.forEach((shape, at) => {
+    if (shape.isLine || isOutside(shape.box)) return;
+    const [, colour, kind] = DATA.ground[at];
+    pen.fillStyle = colour || (paper()[kind] ?? paper().built);
+    pen.beginPath();
+    addPath(pen, DATA.groundShapes, shape);
+    pen.fill("evenodd");
+  });
+  pen.globalAlpha = 1;
+}
+function drawGroundLines(pen) {
   pen.lineJoin = "round";
-  pen.strokeStyle = paper().route;
-  pen.beginPath();
-  for (const shape of DATA.groundShapes.shapes) if (!isOutside(shape.box)) addPath(pen, DATA.groundShapes, shape);
-  pen.stroke();
+  for (const isLine of [true, false]) {
+    pen.lineWidth = isLine ? 1.3 : 0.8;
+    pen.strokeStyle = paper().route;
+    pen.beginPath();
+    for (const shape of DATA.groundShapes.shapes) if (shape.isLine === isLine && !isOutside(shape.box)) addPath(pen, DATA.groundShapes, shape);
+    pen.stroke();
+  }
 }
 function drawNames(pen) {
   pen.font = "600 12px system-ui, sans-serif";
   pen.textAlign = "center";
   pen.textBaseline = "middle";
-  for (let place = 0; place < places(); place++) {
+  const plates = [];
+  for (const place of [...DATA.places.busiest, ...DATA.places.id.keys()]) {
     const { box, isLine } = DATA.shapes.shapes[place], name = DATA.places.name[place];
     if (!name || isLine || isOutside(box)) continue;
-    const wide = (box[2] - box[0]) * view.scale - 8;
-    if (wide < 140) continue;
-    const lines = brokenText(pen, name, wide), left = screenX((box[0] + box[2]) / 2), top = screenY((box[1] + box[3]) / 2);
+    const wide = (box[2] - box[0]) * view.scale - 8, isBusy = DATA.places.busiest.includes(place);
+    if (wide < 140 && !isBusy) continue;
+    const lines = brokenText(pen, name, Math.max(wide, 110)), left = screenX((box[0] + box[2]) / 2), top = screenY((box[1] + box[3]) / 2);
+    const half = [Math.max(...lines.map(line => pen.measureText(line).width)) / 2 + 5, lines.length * 7.5 + 2];
+    if (plates.some(([x, y, w, h]) => Math.abs(x - left) < w + half[0] && Math.abs(y - top) < h + half[1])) continue;
+    plates.push([left, top, ...half]);
     lines.forEach((line, at) => plate(pen, line, left, top + (at - (lines.length - 1) / 2) * 15));
   }
+}
+// A round length at the middle of the map: 1, 2 or 5 times a power of ten, in metres or kilometres.
+const EQUATOR_M = 40_075_017, MOST_BAR_PX = 110;
+function scaleBar() {
+  const metresPerPixel = EQUATOR_M * Math.cos(latitude(view.y) * Math.PI / 180) / view.scale, most = MOST_BAR_PX * metresPerPixel;
+  const power = 10 ** Math.floor(Math.log10(most)), metres = [5, 2, 1].map(times => times * power).find(length => length <= most);
+  return { width: metres / metresPerPixel, text: metres >= 1_000 ? `${metres / 1_000} km` : `${metres} m` };
+}
+function drawScaleBar(pen) {
+  const { width, text } = scaleBar(), left = 12, bottom = view.height - 12;
+  pen.font = "12px system-ui, sans-serif";
+  pen.fillStyle = paper().plate;
+  pen.fillRect(left - 5, bottom - 21, Math.max(width, pen.measureText(text).width) + 10, 26);
+  pen.fillStyle = pen.strokeStyle = paper().ink;
+  pen.textAlign = "left";
+  pen.textBaseline = "alphabetic";
+  pen.fillText(text, left, bottom - 6);
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  pen.moveTo(left, bottom - 4);
+  pen.lineTo(left, bottom);
+  pen.lineTo(left + width, bottom);
+  pen.lineTo(left + width, bottom - 4);
+  pen.stroke();
 }
 function brokenText(pen, text, wide) {
   const lines = [];

@@ -53,8 +53,12 @@ function hover(place, left = 0, top = 0) {
 function clicked(event) {
   choose(placeAt(event.offsetX, event.offsetY));
   hover(-1);
-  const panel = el("panel").getBoundingClientRect();
-  if (state.place >= 0 && panel.top > innerHeight - 150) el("panel").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  if (state.place >= 0) keepAbovePanel(event.clientY);
+}
+// On a phone the panel of a place lies over the lower part of the page; the map moves up where it would hide the place.
+function keepAbovePanel(tapped) {
+  const panel = el("panel"), hidden = tapped - panel.getBoundingClientRect().top + 40;
+  if (getComputedStyle(panel).position === "fixed" && hidden > 0) pan(0, -hidden);
 }
 
 // --- keys ---

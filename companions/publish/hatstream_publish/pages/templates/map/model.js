@@ -171,10 +171,10 @@ function measuredRange() {
     }
   }
   const sorted = Float64Array.from(numbers).sort(), quantile = part => sorted[Math.floor((sorted.length - 1) * part)] ?? 1;
-  const step = roundStep((quantile(0.995) - quantile(0.005)) / 5), up = number => Math.max(step, Math.ceil(number / step) * step);
+  const step = roundStep((quantile(0.98) - quantile(0.02)) / 5), up = number => Math.max(step, Math.ceil(number / step) * step);
   if (state.show === "difference") return [-up(quantile(0.98)), up(quantile(0.98))];
-  const least = Math.floor(quantile(0.005) / step) * step;
-  return [least, Math.max(least + step, up(quantile(0.995)))];
+  const least = Math.floor(quantile(0.02) / step) * step;
+  return [least, Math.max(least + step, up(quantile(0.98)))];
 }
 // 1, 2 or 5 times a power of ten, at least as large.
 function roundStep(number) {

@@ -45,6 +45,7 @@ function spoken(slot, place) {
 
 function showPanel() {
   const panel = el("panel");
+  panel.classList.toggle("chosen", state.place >= 0);
   if (state.place < 0) return panel.replaceChildren(...overview());
   const place = state.place, slot = state.slot, value = valueAt(slot, place), drawn = drawnAs(slot, place);
   const doubtful = drawn === "unknown" || drawn === "none", code = codeAt(slot, place);
