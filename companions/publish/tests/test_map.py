@@ -345,38 +345,6 @@ def test_print_shows_the_map_without_its_controls(page, drawn):
         page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_a_phone_shows_all_places_above_the_legend_and_the_panel_below(page, drawn):
-    with page.screen(390, 844):
-        opened(page, drawn)
-        wide, high = asked(page, "[view.width, view.height]")
-        boxes = asked(
-            page,
-            "DATA.shapes.shapes.map(s => [screenX(s.box[0]), screenY(s.box[1]), screenX(s.box[2]), screenY(s.box[3])])",
-        )
-        assert all(box[0] >= 0 and box[1] >= 0 and box[2] <= wide and box[3] <= high for box in boxes)
-        assert wide == 390
-        tops = [
-            asked(page, f"document.querySelector('{part}').getBoundingClientRect().top")
-            for part in (".legend", "#panel")
-        ]
-        bottom = asked(page, "el('map').getBoundingClientRect().bottom")
-        assert bottom <= tops[0] < tops[1]
-        assert asked(page, "document.documentElement.scrollWidth") == 390
-
-
-def test_a_tap_on_a_phone_opens_a_place_and_leaves_the_map_in_sight(page, drawn):
-    with page.screen(390, 844):
-        opened(page, drawn)
-        lowest = asked(page, "[...DATA.places.id.keys()].sort((a, b) => middle(b)[1] - middle(a)[1])[0]")
-        page.click_at("#map", *asked(page, MIDDLE, lowest))
-        page.wait(lambda: asked(page, "state.place") == lowest)
-        top, bottom = asked(page, "[el('map'), el('panel')].map(e => e.getBoundingClientRect().top)")
-        assert asked(page, "scrollY") == 0
-        assert top < top + asked(page, MIDDLE, lowest)[1] < bottom
-        page.one("#close").click()
-        page.wait(lambda: asked(page, "getComputedStyle(el('panel')).position") != "fixed")
-
-
 def test_the_busiest_stops_water_and_a_scale_bar_orient(page, tmp_path, hatstream):
     named = [{"place": cell, "name": f"Stop {index}", "departures": index} for index, cell in enumerate(CELLS)]
     west, south, east, north = -97.76, 30.24, -97.70, 30.30

@@ -1,4 +1,4 @@
-"""Pages on paper: how many sheets they take, what only paper shows, and that the page is afterwards as before."""
+"""Pages on phones and on paper: what only these show, how many sheets they take, and that the screen stays."""
 
 import base64
 
@@ -8,6 +8,7 @@ from tests import city
 from tests.browser import browser
 from tests.kit.results import CELLS, row, write
 
+MIDDLE = "((x, y) => [screenX(x), screenY(y)])(...middle(arguments[0]))"
 A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
 
 
@@ -25,6 +26,10 @@ def drawn(tmp_path, hatstream):
     )
     assert hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")[0] == 0
     return tmp_path / "map.html"
+
+
+def asked(page, script, *values):
+    return page.driver.execute_script(f"return {script}", *values)
 
 
 def sheets(page):
@@ -92,3 +97,35 @@ def test_a_report_is_three_sheets_with_the_table_open_and_a_line_to_sign(page, t
     assert shown_on_paper(page, ".sign", "details summary", ".on-screen") == [True, False, False]
     assert not seen(page, "details table")
     assert shown_on_paper(page, "details table") == [True]
+
+
+def test_a_phone_shows_all_places_above_the_legend_and_the_panel_below(page, drawn):
+    with page.screen(390, 844):
+        page.open(drawn)
+        wide, high = asked(page, "[view.width, view.height]")
+        boxes = asked(
+            page,
+            "DATA.shapes.shapes.map(s => [screenX(s.box[0]), screenY(s.box[1]), screenX(s.box[2]), screenY(s.box[3])])",
+        )
+        assert all(box[0] >= 0 and box[1] >= 0 and box[2] <= wide and box[3] <= high for box in boxes)
+        assert wide == 390
+        tops = [
+            asked(page, f"document.querySelector('{part}').getBoundingClientRect().top")
+            for part in (".legend", "#panel")
+        ]
+        bottom = asked(page, "el('map').getBoundingClientRect().bottom")
+        assert bottom <= tops[0] < tops[1]
+        assert asked(page, "document.documentElement.scrollWidth") == 390
+
+
+def test_a_tap_on_a_phone_opens_a_place_and_leaves_the_map_in_sight(page, drawn):
+    with page.screen(390, 844):
+        page.open(drawn)
+        lowest = asked(page, "[...DATA.places.id.keys()].sort((a, b) => middle(b)[1] - middle(a)[1])[0]")
+        page.click_at("#map", *asked(page, MIDDLE, lowest))
+        page.wait(lambda: asked(page, "state.place") == lowest)
+        top, bottom = asked(page, "[el('map'), el('panel')].map(e => e.getBoundingClientRect().top)")
+        assert asked(page, "scrollY") == 0
+        assert top < top + asked(page, MIDDLE, lowest)[1] < bottom
+        page.one("#close").click()
+        page.wait(lambda: asked(page, "getComputedStyle(el('panel')).position") != "fixed")
