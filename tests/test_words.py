@@ -82,13 +82,3 @@ def test_a_docstring_without_a_verb_is_found(tmp_path: Path) -> None:
     (tmp_path / "dpops" / "one.py").write_text(source + '\n@property\ndef p(self):\n    """The sum."""\n')
     told = [place.split(": ", 1)[1] for place in verbless_docstrings(tmp_path)]
     assert told == [texts[0], texts[1], texts[3]]
-
-
-def test_such_a_name_and_such_a_docstring_are_found(tmp_path: Path) -> None:
-    (tmp_path / "dpops").mkdir()
-    source = (
-        '"""As before."""\ndef of(at):\n    """Of a thing."""\n    return [each for each in at]\nfound = 1\nunit = 2\n'
-    )
-    (tmp_path / "dpops" / "a.py").write_text(source)
-    assert sorted(place.split(": ")[1] for place in empty_names(tmp_path)) == ["at", "each", "found"]
-    assert [place.split(": ")[1] for place in backward_docstrings(tmp_path)] == ["As before.", "Of a thing."]

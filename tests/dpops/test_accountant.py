@@ -129,12 +129,6 @@ def test_a_limit_in_mu_takes_pure_claims_in_the_part_that_is_set_apart_for_them(
     assert not IN_MU_APART.fits(full + spent(GaussianDP(DELTA)))
 
 
-def test_a_limit_in_rho_counts_gaussian_claims_as_rho() -> None:
-    most = rho_within(EPSILON, DELTA)
-    assert TOTAL.fits(spent(GaussianDP(most / 2), ZCDP(most / 2)))
-    assert not TOTAL.fits(spent(GaussianDP(most / 2), ZCDP(most / 2 + DELTA)))
-
-
 def test_pure_claims_count_half_their_square_where_nothing_is_set_apart() -> None:
     alone = spent(PureDP(EPSILON))
     assert not TOTAL.fits(alone)
@@ -150,11 +144,6 @@ def test_pure_claims_add_up_in_the_part_that_is_set_apart_for_them() -> None:
     assert not APART.fits(full + spent(ZCDP(DELTA)))
 
 
-def test_neither_part_lends_to_the_other() -> None:
-    assert not APART.fits(spent(PureDP(Fraction(3, 2))))
-    assert not APART.fits(spent(ZCDP(rho_within(EPSILON, DELTA))))
-
-
 def test_approximate_claims_take_from_both_numbers() -> None:
     half = DELTA / 2
     draw = ApproxDP(Fraction(1), half)
@@ -164,15 +153,6 @@ def test_approximate_claims_take_from_both_numbers() -> None:
     shown = TOTAL.shown(spent(draw, rest))
     assert (float(shown.epsilon), shown.delta) == (pytest.approx(2.64), DELTA)
     assert TOTAL.shown(spent(draw)) == draw
-
-
-def test_no_rho_fits_once_the_delta_is_used_up() -> None:
-    gone = spent(ApproxDP(Fraction(0), DELTA))
-    assert TOTAL.fits(gone)
-    assert not TOTAL.fits(gone + spent(ZCDP(DELTA)))
-    assert not TOTAL.fits(gone + spent(ApproxDP(Fraction(0), DELTA)))
-    with pytest.raises(ClaimError, match="between 0 and 1"):
-        TOTAL.shown(gone + spent(ZCDP(DELTA)))
 
 
 @given(st.lists(st.fractions(Fraction(1, 100), 2, max_denominator=100), min_size=1, max_size=4))
@@ -227,3 +207,17 @@ def test_a_limit_may_be_lowered_and_its_kind_stays() -> None:
 def test_a_limit_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ClaimError):
         limit_of(text)
+
+
+def test_neither_part_lends_to_the_other() -> None:
+    assert not APART.fits(spent(PureDP(Fraction(3, 2))))
+    assert not APART.fits(spent(ZCDP(rho_within(EPSILON, DELTA))))
+
+
+def test_no_rho_fits_once_the_delta_is_used_up() -> None:
+    gone = spent(ApproxDP(Fraction(0), DELTA))
+    assert TOTAL.fits(gone)
+    assert not TOTAL.fits(gone + spent(ZCDP(DELTA)))
+    assert not TOTAL.fits(gone + spent(ApproxDP(Fraction(0), DELTA)))
+    with pytest.raises(ClaimError, match="between 0 and 1"):
+        TOTAL.shown(gone + spent(ZCDP(DELTA)))

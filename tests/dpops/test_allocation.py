@@ -12,8 +12,6 @@ from dpops.allocation import Allocation, PlanShare, SlotDebit
 epsilons = st.fractions(Fraction(1, 1000), 100, max_denominator=10**6)
 numbers = st.integers(1, 10_000)
 ONE = Fraction(1)
-ROWS = (np.array([0, 1, 1, 2]), np.array([7, 7, 8, 7]), np.array([5, 1, 2, 0]), np.array([5, 1, 3, 4]))
-"""Three HATs, two vehicles; a cap left nothing of the last row."""
 
 
 @given(epsilons, numbers, numbers)
@@ -38,19 +36,6 @@ def test_no_vehicle_spends_more_than_a_slots_debit(epsilon: Fraction, slots: lis
             (debit,) = allocation.debits(share, [share.bound], share.bound)
             assert share.epsilon_hat * min(own, most) <= debit.spent
             assert debit.debited is None
-
-
-def test_a_plan_gives_its_hats_what_the_busiest_vehicle_can_be_in() -> None:
-    share = Allocation(epsilon=Fraction(12), per="period").divide(*ROWS, plans=3)
-    assert share.kept.tolist() == [True, True, True, False]
-    assert (share.most_hats, share.epsilon_hat, share.bound) == (2, Fraction(2), Fraction(4))
-
-
-def test_what_a_cap_fixes_is_not_counted() -> None:
-    capped = Allocation(epsilon=Fraction(12), per="period", most_hats=4)
-    assert capped.divide(*ROWS, plans=3)[1:] == (4, ONE)
-    none = capped.divide(*(column[:0] for column in ROWS), plans=3)
-    assert (none.bound, none.epsilon_hat) == (0, ONE)
 
 
 def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for() -> None:

@@ -48,11 +48,6 @@ def test_the_chance_is_of_the_noise_however_an_account_adds_it_up(steered: bool)
     assert chances[0] == chances[1] > 1e-6
 
 
-@pytest.mark.parametrize(("epsilon", "chance"), [("1", 4.92e-6), ("2.64", 2.07e-6), ("10", 7.10e-7)])
-def test_delta_is_another_number(epsilon: str, chance: float) -> None:
-    assert chance_beyond(Fraction(epsilon), spent_at(epsilon)) == pytest.approx(chance, rel=2e-3)
-
-
 def of_steered_looks(epsilon: float, rho: float, looks: int) -> float:
     """P(L > epsilon) where a vehicle loses nothing more in further looks once its loss is above epsilon."""
     losses = np.linspace(-8, 8, 16_001) * np.sqrt(2 * rho) + rho
@@ -88,13 +83,3 @@ def test_more_is_never_less_likely_and_never_beyond_the_bound_of_concentrated_cl
     assert chance <= 1
     if epsilon > mean:
         assert chance <= np.exp(-((float(epsilon) - mean) ** 2) / (4 * mean)) * (1 + 1e-12)  # sums of rationals round
-
-
-def test_pure_claims_alone_never_exceed_their_sum() -> None:
-    assert chance_beyond(Fraction(2), Accountant(pure=Fraction(2))) == 0
-    assert chance_beyond(Fraction(2), Accountant(pure=Fraction(9, 4))) == 1
-    assert chance_beyond(Fraction(2), Accountant(pure=Fraction(1), rho=Fraction(1, 100))) < 1e-11
-
-
-def test_what_approximate_claims_lose_is_not_said() -> None:
-    assert chance_beyond(Fraction(2), Accountant(epsilon=Fraction(1), delta=DELTA)) == 1

@@ -13,19 +13,14 @@ from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
-from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.mechanisms.tree import BestTree
 from dpops.statistics import (
     SQUARES,
     SUMS,
     Binned,
     Histogram,
-    Moments,
-    Output,
     RequestedStatistic,
-    Statistic,
     check_outputs,
-    columns_of,
 )
 from dpops.types import Grid
 
@@ -63,13 +58,6 @@ def test_every_mechanism_releases_statistics_that_a_specification_can_name():
         assert statistic.name in registered()[statistic.default].statistics
 
 
-def test_a_mean_needs_no_squares_and_a_variance_both():
-    mean = RequestedStatistic("mean", Baseline(), Fraction(1, 2))
-    variance = RequestedStatistic("variance", BaselineVariance(), Fraction(1, 2))
-    assert columns_of([mean], GRID) == (SUMS,)
-    assert columns_of([variance, mean], GRID) == (SQUARES, SUMS)
-
-
 class Misnamed(Baseline):
     """Gives its number another name than the mean has."""
 
@@ -95,12 +83,6 @@ def test_every_mechanism_gives_the_outputs_of_each_of_its_statistics():
     for mechanism in registered().values():
         for name in mechanism.statistics:
             check_outputs(mechanism, statistics.registered()[name])
-
-
-@pytest.mark.parametrize("outputs", [(), (Output("cdf", is_list=True),), (Output("p50"), Output("p50", "1"))])
-def test_a_statistic_needs_a_number_and_a_name_for_each_output(outputs):
-    with pytest.raises(ValueError, match="a number"):
-        Statistic(name="bad", needs=Moments((SUMS,)), outputs=outputs)
 
 
 @dataclass(frozen=True)

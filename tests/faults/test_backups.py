@@ -55,20 +55,6 @@ def test_whatever_was_lost_is_put_back_and_the_next_day_follows(names, backed_up
     assert (backed_up / KEY).stat().st_mode & 0o777 == 0o600
 
 
-def test_nothing_changes_where_nothing_was_lost(backed_up, hatstream):
-    before = [(backed_up / name).read_bytes() for name in (KEY, HEAD)]
-    code, out, _ = restored(backed_up, hatstream)
-    assert (code, "nothing was lost" in out) == (0, True)
-    assert [(backed_up / name).read_bytes() for name in (KEY, HEAD)] == before
-
-
-def test_a_machine_whose_clock_is_before_1970_makes_backups_too(town, hatstream, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr("time.time", lambda: -100_000_000.0)
-        assert hatstream("ledger", "backup", "--to", town / "town.backup", "--ledger", town / LEDGER)[0] == 0
-    assert read_backup(town / "town.backup").last["seq"] > 0
-
-
 def test_a_backup_older_than_the_head_is_refused(backed_up, hatstream):
     assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
     lose(backed_up, LEDGER)

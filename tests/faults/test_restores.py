@@ -82,10 +82,3 @@ def test_a_head_that_is_damaged_in_any_way_is_named_and_nothing_is_released(data
     for command in (city.release(town), ["ledger", "verify", "--ledger", str(town / LEDGER)]):
         code, out, err = hatstream(*command)
         assert (code, out, "internal error" in err) == (4, "", False)
-
-
-@pytest.mark.parametrize("command", ["map --input out", "report --spec spec.toml", "spec new --sample feed.csv"])
-def test_an_empty_path_to_write_to_is_wrong_use(command, town, hatstream, monkeypatch):
-    monkeypatch.chdir(town)
-    code, _, err = hatstream(*command.split(), "--output", "")
-    assert (code, "this one is empty" in err) == (1, True)

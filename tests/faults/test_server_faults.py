@@ -369,8 +369,3 @@ def test_a_password_is_in_no_exception_and_no_description_of_a_place(monkeypatch
     described = f"{place!r} {place.shown} {book!r} {place.ledger!r}".replace(str(tmp_path), "")
     described = re.sub(r" at 0x[0-9a-f]+", "", described)
     assert password not in f"{told} {described}"
-
-
-def test_without_a_key_s_name_the_key_of_a_server_s_ledger_is_in_the_state_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert location.find("postgresql://user@localhost/db", None).key == tmp_path / "hatstream" / "ledger.key"

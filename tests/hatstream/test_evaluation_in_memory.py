@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpops.noise import Noise
-from hatstream.api import UsageError, count_days, load, release_days
+from hatstream.api import count_days, load, release_days
 from tests import city, levels_city
 
 SEED = 5
@@ -74,12 +74,6 @@ def test_means_of_hats_at_a_huge_epsilon_are_the_true_ones(tmp_path: Path) -> No
     mean = both["sums_sum"].to_numpy() / both["reports_sum"].to_numpy() / 100
     assert both.num_rows == rows.num_rows == truth.num_rows
     assert np.abs(both["value"].to_numpy() - mean).max() < 0.02
-
-
-def test_accounts_of_weeks_are_refused(tmp_path: Path) -> None:
-    path, counted = counted_city(tmp_path, city.SPEC.replace("vehicle-day", "vehicle-week"))
-    with pytest.raises(UsageError, match="vehicle-day"):
-        release_days(load(path), counted)
 
 
 def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ import json
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pipeline import PipelineVisitor
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 import hatstream as library
@@ -13,7 +12,6 @@ from tests import city
 from tests.hatstream.pipelines import DAY, append, kept_of, reports
 from tests.repeatable_noise import let_noise_be_fresh, let_noise_repeat
 from transforms.sinks.rows import rows_of
-from transforms.steps.release import ByHexagon, Estimate, Record
 
 
 @pytest.fixture
@@ -62,21 +60,3 @@ def test_the_numbers_are_those_of_the_command_on_the_same_draws(town, hatstream,
     assert (code, err) == (0, "")
     rows = [json.loads(line) for path in (folder / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
     assert in_order(rows) == ours
-
-
-def test_the_product_is_built_of_the_same_parts(town):
-    folder, seen = town(), []
-
-    class Visitor(PipelineVisitor):
-        def enter_composite_transform(self, node):
-            seen.append(type(node.transform))
-
-    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
-    _ = (
-        p
-        | beam.Create(reports(city.rows()))
-        | library.Release(folder / "spec.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"))
-    )
-    p.visit(Visitor())
-    assert {library.AssignHats, library.ContributionsPerUser, ByHexagon, Record, Estimate} <= set(seen)
-    assert (library.Record, library.Estimate) == (Record, Estimate)

@@ -4,7 +4,7 @@ import ast
 import random
 import subprocess
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import apache_beam as beam
@@ -17,7 +17,6 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 import hatstream
 from hatstream.testing import account
 from pipelines.specification import load
-from pipelines.specification.foreseen import foreseen
 from tests.hatstream.pipelines import append, kept_of
 
 DAY, MIDNIGHT_S = "2022-01-01", 1_640_995_200
@@ -141,12 +140,6 @@ def test_rows_without_a_timestamp_all_count(tmp_path):
     assert row["value"] == pytest.approx(2, abs=0.2)
 
 
-def test_values_beyond_their_bounds_count_as_these(tmp_path):
-    rows = [{"bus": f"b{i}", "route": "AB"[i % 2], "late": -1e9 if i % 2 else 1e300} for i in range(200)]
-    low, high = run(rows, mean(account(10**6, hides="values"), time=None, keys=["B", "A"], total=10**4), tmp_path)[::-1]
-    assert (low["value"], high["value"]) == (pytest.approx(-5, abs=0.1), pytest.approx(10, abs=0.1))
-
-
 def test_variances_and_quantiles_are_in_the_values_own_unit(tmp_path):
     of = account(10**6, hides="values")
     common = {
@@ -203,18 +196,6 @@ def test_a_stream_releases_each_window_once_it_is_over(tmp_path):
     assert len(rows) == 9
 
 
-def test_rows_make_a_data_frame(tmp_path):
-    pytest.importorskip("pandas")
-    from apache_beam.dataframe.convert import to_dataframe, to_pcollection
-
-    with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
-        rows = p | beam.Create(late()) | mean(account(24.0, hides="values"))
-        frame = to_dataframe(rows)
-        good = to_pcollection(frame[["key", "value"]])
-        _ = good | beam.Map(lambda row: append(tmp_path / "kept.jsonl", {"key": row.key, "value": row.value}))
-    assert {row["key"]: round(row["value"]) for row in kept_of(tmp_path)} == {"A": -2, "B": 1, "C": 6}
-
-
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -232,14 +213,6 @@ def test_wrong_arguments_are_told_when_the_pipeline_is_built(changed, told):
         _ = p | beam.Create([{}]) | mean(account(24.0, hides="values"), **changed)
 
 
-@pytest.mark.parametrize("length_s", [7, 5_000, 3_600 * 7])
-def test_windows_that_are_no_slots_are_refused(length_s):
-    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
-    given = p | beam.Create([{}]) | beam.WindowInto(FixedWindows(length_s))
-    with pytest.raises(hatstream.UsageError, match="windows must be"):
-        _ = given | mean(account(24.0, hides="values"))
-
-
 def test_the_ten_lines_of_the_page_run_as_they_are(tmp_path):
     page = (Path(__file__).parents[2] / "docs/per-key.md").read_text()
     script = tmp_path / "first.py"
@@ -248,8 +221,3 @@ def test_the_ten_lines_of_the_page_run_as_they_are(tmp_path):
     rows = [line.split() for line in done.stdout.splitlines() if line[:2] in ("A ", "B ", "C ")]
     assert sorted(row[0] for row in rows) == ["A", "B", "C"]
     assert sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(script.read_text()))) <= 10
-
-
-def test_what_is_planned_of_another_value_says_its_scale():
-    spec = load(mean(account(TOTAL), fleet=90).tables(3_600))
-    assert any("1 km/h is 0.231 min of this value" in told for told in foreseen(spec, date(2026, 1, 1)))

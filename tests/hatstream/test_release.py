@@ -16,7 +16,6 @@ from apache_beam.utils.timestamp import Timestamp
 
 import hatstream as library
 from pipelines.account import location
-from pipelines.cli import main
 from tests import city, levels_city
 from tests.hatstream.pipelines import DAY, released, reports, row, streamed
 
@@ -97,13 +96,6 @@ def test_further_columns_are_those_of_the_command(town, hatstream):
     assert kept(folder / "out") == rows
 
 
-@pytest.mark.parametrize(("column", "told"), [("counts", "counts-public"), ("model", "'model'")])
-def test_columns_that_there_cannot_be_are_refused(town, column, told):
-    folder = town(levels_city.SPEC, levels_city.rows())
-    with pytest.raises(library.UsageError, match=told):
-        released(folder, [], columns=[column])
-
-
 def test_a_day_under_secret_counts_is_released_by_levels(town, hatstream):
     folder = town(levels_city.SPEC, levels_city.rows())
     first = released(folder, reports(levels_city.rows()))
@@ -140,12 +132,6 @@ def test_the_accounts_limit_is_an_error_not_a_silence(town):
 def test_a_range_that_is_not_over_is_refused(town, options, told):
     with pytest.raises(library.UsageError, match=told):
         released(town(), [], **options)
-
-
-def test_an_account_that_was_not_opened_is_refused(tmp_path):
-    city.write(tmp_path)
-    with pytest.raises(library.AccountRefusal, match="no key file"):
-        released(tmp_path, [])
 
 
 # --- streams ------------------------------------------------------------------------------------------------------
@@ -223,12 +209,3 @@ def test_rows_own_times_as_beam_timestamps_are_refused_for_what_is_late_is_not_k
 def test_what_a_stream_cannot_do_is_refused_with_the_reason(town, spec, told):
     with pytest.raises(library.SpecificationError, match=told):
         streamed(town(spec), (0, []))
-
-
-def test_the_public_names_are_all_there():
-    for name in library.__all__:
-        assert getattr(library, name) is not None
-    assert dir(library) == sorted(library.__all__)
-    with pytest.raises(AttributeError):
-        _ = library.nothing
-    assert main(["--version"]) == 0

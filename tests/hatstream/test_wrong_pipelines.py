@@ -123,12 +123,6 @@ def test_a_runner_that_would_wait_for_ever_for_the_last_slot_is_refused_but_wher
     _ = given | "until then" >> library.Release(**options, end=DAY)
 
 
-@pytest.mark.parametrize("end", [f"{DAY}T07:00", f"{DAY}T08:00", "2021-12-31"])
-def test_a_stream_that_ends_before_its_first_slot_is_refused(town, end):
-    with pytest.raises(library.UsageError, match="no slot of service"):
-        streamed(town(), (0, []), end=end)
-
-
 def test_the_day_that_a_stream_ends_with_is_in_it(town):
     rows = streamed(town(), (0, [(650, row(10))]), (3600, [(3660, row(61))]), (7200, []), start=DAY, end=DAY)
     assert set(rows) == {"08:00", "09:00"}
@@ -146,14 +140,3 @@ def test_a_scheduler_that_tries_again_releases_no_day_that_was_stopped(town, mon
             released(folder, REPORTS, unattended=True)
     assert released(folder, REPORTS), "somebody's own run goes on"
     assert released(folder, REPORTS, unattended=True)
-
-
-def test_one_further_column_may_be_named_alone(town):
-    (first, *_) = released(town(), reports(city.rows()), columns="counts")
-    assert first["vehicles"] > 0
-
-
-@pytest.mark.parametrize("start", [20220101, b"2022-01-01"])
-def test_a_start_that_is_no_text_is_refused_in_a_sentence(town, start):
-    with pytest.raises(library.UsageError, match="neither a date"):
-        released(town(), [], start=start)

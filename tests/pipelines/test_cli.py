@@ -1,7 +1,6 @@
 """The command line: commands are found and imported when they are called, errors become exit codes."""
 
 import importlib
-import os
 import subprocess
 import sys
 
@@ -109,15 +108,3 @@ def test_every_command_that_is_called_takes_json():
     prints_what_it_is_asked_for = {("spec", "schema"), ("spec", "reference")}
     without = {path for path, leaf in leaves(hatstream) if "--json" not in {o for p in leaf.params for o in p.opts}}
     assert without == prints_what_it_is_asked_for
-
-
-def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(hatstream):
-    code, _, err = hatstream("relase")
-    assert (code, "did you mean 'release'?" in err) == (1, True)
-
-
-def test_a_shell_can_complete_commands():
-    asked = {"_HATSTREAM_COMPLETE": "bash_complete", "COMP_WORDS": "hatstream rel", "COMP_CWORD": "1"}
-    program = "import sys; from pipelines.cli import run; sys.argv = ['hatstream']; run()"
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | asked, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "plain,release\n")

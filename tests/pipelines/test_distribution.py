@@ -13,11 +13,6 @@ import pytest
 from dpops.forecast import Prior
 from dpops.mechanisms.tree import BestTree
 from dpops.statistics import Histogram
-from hatstream_lab.commands.evaluate_distributions import evaluate_distributions
-from hatstream_lab.commands.evaluation_results import Results
-from hatstream_lab.evaluation import distributions
-from hatstream_lab.evaluation.experiment import Experiment
-from hatstream_lab.evaluation.telemetry import Telemetry
 from pipelines.cli import main
 from pipelines.specification import SpecificationError, load
 from tests import city
@@ -111,13 +106,6 @@ def test_a_second_run_draws_nothing_and_a_mean_beside_it_has_no_list(folder: Pat
     assert {(row["cdf"], row["p50"], row["mean"]) for row in means} == {(None, None, None)}
 
 
-def test_a_file_without_hats_has_the_same_columns(folder: Path) -> None:
-    schemas = {str(pq.read_schema(path)) for path in (folder / "out").glob("*.parquet")}
-    assert len(schemas) == 1
-    sizes = [pq.read_metadata(path).num_rows for path in (folder / "out").glob("*.parquet")]
-    assert 0 in sizes
-
-
 # specification
 
 
@@ -133,11 +121,6 @@ def test_the_prior_decides_between_the_two_ways(tmp_path: Path) -> None:
     text = SPEC.replace("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }")
     assert load(spec_of(tmp_path, text)).statistics[0].mechanism == BestTree(bins=65, prior=Prior(20.0, 12.0))
     assert load(spec_of(tmp_path, SPEC)).statistics[0].mechanism == BestTree(bins=65)
-
-
-def test_bins_decide_a_release(tmp_path: Path) -> None:
-    ids = [load(spec_of(tmp_path, SPEC.replace("bins = 65", f"bins = {k}"))).spec_id for k in (64, 65)]
-    assert ids[0] != ids[1]
 
 
 @pytest.mark.parametrize(
@@ -175,46 +158,3 @@ def test_plan_forecasts_the_error_of_a_share(tmp_path: Path, capsys: pytest.Capt
 
 
 # evaluation
-
-
-def test_errors_in_the_made_up_city_fall_with_vehicles_and_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributions, "MADE_UP_VEHICLES", (30, 600))
-    monkeypatch.setattr(distributions, "MADE_UP_HATS", 6)
-    settings = distributions.made_up_settings(65, ["1", "20"])
-    table = Experiment(distributions.made_up(65, 1), settings, distributions.measured).table(2)
-    errors = {(row["output"], row["epsilon"]): row for row in table.where(released=distributions.TREE).rows}
-    for name in distributions.OUTPUTS:
-        assert errors[name, "1"]["600"] < errors[name, "1"]["30"]
-        assert errors[name, "20"]["600"] < errors[name, "1"]["600"]
-    assert errors["p50", "20"]["600"] < 0.3
-
-
-def test_evaluate_on_telemetry_shows_tables_and_draws_a_picture(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(distributions, "MADE_UP_VEHICLES", (3, 9))
-    monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is wrapped
-    spec, feed = city.write(tmp_path, spec=SPEC)
-    output = tmp_path / "figures"
-    telemetry = Telemetry.of(str(feed), spec, None)
-    evaluate_distributions(telemetry, 13, ["1", "4"], 1, 1, Results(output, as_json=True))
-    document = json.loads(capsys.readouterr().out)
-    assert document["hats"] == 18
-    labels = {(error["output"], error["released"]) for error in document["errors"]}
-    assert labels >= {("p50", "tree"), ("p85", "constant of the city"), ("mean", "array-average")}
-    assert "NOT PRIVATE" in document["not_private"]
-    assert {path.name for path in output.iterdir()} == {"distribution-dense-city.png", "distributions.json"}
-    evaluate_distributions(telemetry, 13, ["4"], 1, 1, Results(None, as_json=False))
-    shown = capsys.readouterr().out
-    assert "NOT PRIVATE" in shown
-    assert "constant of the city" in shown
-
-
-@pytest.mark.parametrize("more", [["--data", "x.csv"], ["--not-private"], ["--data", "x", "--spec", "y"]])
-def test_true_values_are_not_shown_without_being_asked_for(more: list[str]) -> None:
-    assert main(["evaluate", "--distributions", *more]) == 1
-
-
-def test_totals_are_compared_for_means_and_variances_only(tmp_path: Path) -> None:
-    spec, feed = city.write(tmp_path, spec=SPEC)
-    assert main(["evaluate", "--data", str(feed), "--spec", str(spec), "--not-private", "--totals", "10"]) == 1

@@ -123,14 +123,6 @@ def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_ma
     assert len(outcomes[0][3]) == 16
 
 
-def test_no_file_is_refused_unless_it_may_be_missing(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream)
-    (tmp_path / "feed.csv").unlink()
-    code, out, err = hatstream(*city.release(tmp_path))
-    assert (code, out) == (4, "")
-    assert "no input file matches" in err
-
-
 def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     released(tmp_path, hatstream)
@@ -311,14 +303,6 @@ def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_
     assert len({plain.spec_id, *ids}) == 3
 
 
-@pytest.mark.parametrize("line", ["delta = 1e-6", None])
-def test_a_delta_or_a_fleet_without_levels_is_refused(tmp_path: Path, line: str | None) -> None:
-    old, new = ('per = "hat"', f'per = "hat"\n{line}') if line else ("[input]", "[fleet]\nvehicles = 5\n[input]")
-    spec, _ = city.write(tmp_path, spec=city.SPEC.replace(old, new))
-    with pytest.raises(SpecificationError, match="goes with mechanism = 'levels'"):
-        load(spec)
-
-
 def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC.replace('"add-remove"', '"counts-public"'))
     released(tmp_path, hatstream)
@@ -348,13 +332,6 @@ def test_public_counts_have_the_noise_of_secret_ones_and_half_the_reach(tmp_path
         assert (stage.kind, stage.spread, kept) == ("laplace", secret.levels.strategy.spread, [True, False])
 
 
-def test_a_fleet_too_small_for_its_cells_gets_coarser_levels(tmp_path: Path) -> None:
-    spec = SPEC.replace("vehicles = 50", "vehicles = 1").replace("epsilon = 2.64", "epsilon = 0.2")
-    few = load(levels_city.write(tmp_path, spec=spec)[0])
-    assert few.levels is not None
-    assert [name for name, _ in few.levels.recipe.later[0].shares] == ["city", "part"]
-
-
 def test_a_week_is_one_release(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week"))
     released(tmp_path, hatstream, start="2021-12-27", end="2022-01-02")
@@ -375,21 +352,3 @@ def test_checking_an_input_releases_nothing_and_needs_no_account(tmp_path: Path,
     code, out, _ = hatstream(*city.release(tmp_path, "--check-input", start=DAYS[0], end=DAYS[0]))
     assert code == 0
     assert "for the operator alone" in " ".join(out.split())
-
-
-def test_a_counts_public_account_on_the_same_ledger_is_named(tmp_path: Path, hatstream: Run) -> None:
-    levels_city.write(tmp_path, spec=SPEC.replace('"add-remove"', '"counts-public"').replace('"small"', '"open"'))
-    hatstream(*city.init(tmp_path))
-    levels_city.write(tmp_path)
-    assert "void this one: 'open'" in hatstream(*city.init(tmp_path))[1]
-    shown = hatstream("ledger", "show", "--ledger", str(tmp_path / "ledger.sqlite"))[1]
-    assert "void this one: 'open'" in " ".join(shown.split())
-
-
-def test_what_is_missing_is_whole_periods(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream)
-    released(tmp_path, hatstream, end=DAYS[0])
-    command = ["ledger", "missing", "--spec", str(tmp_path / "spec.toml"), "--ledger", str(tmp_path / "ledger.sqlite")]
-    answer = json.loads(hatstream(*command, "--from", DAYS[0], "--to", DAYS[1], "--json")[1])
-    assert {gap["period"] for gap in answer["missing"]} == {DAYS[1]}
-    assert len(answer["missing"]) == 4

@@ -133,10 +133,6 @@ def test_a_limit_of_a_week_that_is_set_after_six_days_holds_from_a_date_on(accou
     assert [account.code(day) for day in DAYS[10:]] == [3, 0], "a release fits again on the day that init names"
 
 
-def test_a_limit_of_a_week_that_is_lowered_after_six_days_holds_from_a_date_on(account: Town) -> None:
-    is_said_of_six_days(account, specification(limits(in_week("18.48"))), specification(limits(in_week("5.28"))))
-
-
 def test_a_week_s_limit_is_the_account_s_where_a_specification_writes_less(account: Town) -> None:
     low = specification(limits(in_week("5.28")), "a")
     high = specification(limits(in_week("18.48")), "b").replace("vehicles = 12", "vehicles = 13")

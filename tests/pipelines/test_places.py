@@ -161,15 +161,6 @@ def test_visits_that_are_none_are_refused(tmp_path: Path, content: str | None, s
         loaded(tmp_path, VISITS)
 
 
-def test_files_may_begin_with_the_mark_of_utf_8_as_spreadsheets_write_it(tmp_path: Path) -> None:
-    of_file = OF_FILE + 'visits = "trips.csv"\n'
-    (tmp_path / "trips.csv").write_text("place,vehicles\nRing Road,40\n")
-    spec = loaded(tmp_path, of_file)
-    for name in ("trips.csv", "segments.geojson"):
-        (tmp_path / name).write_text("\ufeff" + (tmp_path / name).read_text())
-    assert load(tmp_path / "spec.toml").spec_id == spec.spec_id  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -188,19 +179,6 @@ def test_files_may_begin_with_the_mark_of_utf_8_as_spreadsheets_write_it(tmp_pat
 def test_what_places_may_not_be_is_refused_in_one_sentence(tmp_path: Path, more: str, said: str) -> None:
     with pytest.raises(SpecificationError, match=said):
         loaded(tmp_path, more)
-
-
-def test_a_line_without_a_length_is_not_said_to_cross_itself(tmp_path: Path) -> None:
-    nowhere = {**LINE, "geometry": {"type": "LineString", "coordinates": [[72.83, 21.16]] * 2}}
-    with pytest.raises(SpecificationError, match="feature 1 has a geometry that is not valid: Too few points"):
-        loaded(tmp_path, OF_FILE, FILE | {"features": [nowhere]})
-
-
-def test_places_are_refused_where_counts_are_public(tmp_path: Path) -> None:
-    with pytest.raises(SpecificationError, match=r"places goes with account.adjacency = 'add-remove'"):
-        loaded(tmp_path, HEXAGONS, spec=SPEC.replace('"add-remove"', '"counts-public"'))
-    with pytest.raises(SpecificationError, match=r"places goes with mechanism = 'levels'"):
-        loaded(tmp_path, HEXAGONS, spec=levels_city.city.SPEC)
 
 
 def test_what_a_vehicle_did_in_pieces_of_one_cell_is_added_up() -> None:
@@ -246,24 +224,6 @@ def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstr
     assert part == ("08:00", "10:00")
 
 
-def test_rows_of_places_count_days_also_where_weeks_are_released(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week") + HEXAGONS + PRODUCTS)
-    released(tmp_path, hatstream, start="2021-12-27", end="2022-01-02")
-    (path,) = (tmp_path / "out").glob("place-standing-*.csv")
-    assert {row["days"] for row in rows_of(path)} == {"7"}
-
-
-def test_rows_of_places_say_the_epsilon_of_their_day(tmp_path: Path, hatstream: Run) -> None:
-    spec = SPEC.replace("limit = 2.64", "limits = [{ days = 1, epsilon = 2.64 }, { days = 2, epsilon = 2.64 }]")
-    span = f"span_days = 2\nfirst_days = {{ since = {DAYS[0]}, days = 1, weight = 2 }}"
-    spec = spec.replace("epsilon = 2.64\n", f"epsilon = 2.64\n{span}\n")
-    made(tmp_path, hatstream, spec=spec + HEXAGONS + PRODUCTS, lines=levels_city.rows(buses=40))
-    released(tmp_path, hatstream, end=DAYS[1])
-    for day, epsilon in ((DAYS[0], 1.76), (DAYS[1], 0.88)):
-        told = {float(row["epsilon_slot"]) for rows in products(tmp_path, day).values() for row in rows}
-        assert told == {epsilon}
-
-
 def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty_buses_is(
     tmp_path: Path, hatstream: Run
 ) -> None:
@@ -293,17 +253,6 @@ def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hats
     (tmp_path / "spec.toml").write_text(SPEC + HEXAGONS + PRODUCTS)
     released(tmp_path, hatstream, end=DAYS[1])
     assert products(tmp_path)["place-standing"] == again
-
-
-def test_products_of_places_need_places(tmp_path: Path, hatstream: Run) -> None:
-    with pytest.raises(SpecificationError, match=r"output.product of places goes with \[places\]"):
-        loaded(tmp_path, PRODUCTS)
-    made(tmp_path, hatstream)
-    where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "s")
-    code, _, said = hatstream(
-        "estimate", *map(str, where), "--from", DAYS[0], "--to", DAYS[0], "--product", "place-day"
-    )
-    assert (code, "goes with a specification that has [places]" in said) == (1, True)
 
 
 def test_places_of_a_file_have_their_lines_in_files_and_on_the_map(tmp_path: Path, hatstream: Run) -> None:

@@ -82,17 +82,6 @@ def test_the_ledger_tells_what_each_span_has_left_by_day(tmp_path: Path, hatstre
     assert told == [("2022-01-01", "2022-01-04", 0.5), ("2022-01-05", "2022-01-05", 0.25)]
 
 
-def test_weekdays_divide_a_span_by_the_days_that_are_released(tmp_path: Path, hatstream: Run) -> None:
-    weekdays = SPEC.replace("[slot]", '[slot]\nweekdays = ["mon", "tue", "fri"]').replace("2.64", "3.5")
-    weekdays = weekdays.replace("vehicles = 50", "vehicles = 15")  # too few to be counted first
-    made(tmp_path, hatstream, weekdays)
-    code, _, err = release(tmp_path, hatstream, DAYS[0], DAYS[5])  # a Saturday to a Thursday
-    assert code == 0, err
-    shares = debited(tmp_path)
-    assert sorted(shares) == ["2022-01-03", "2022-01-04"]
-    assert RHO / 2 * Fraction(999_999, 1_000_000) < shares["2022-01-03"] <= RHO / 2
-
-
 WEEKENDS = SPEC.replace("span_days = 4", "span_days = 4\nday_weights = { sat = 2, sun = 2.0 }").replace("2.64", "3.5")
 
 
@@ -138,65 +127,6 @@ def planned_spans(folder: Path, hatstream: Run, spec: str) -> list[dict[str, Any
     assert code == 0, err
     spans: list[dict[str, Any]] = json.loads(out)["spans"]
     return spans
-
-
-def test_a_plan_expects_less_error_of_first_days_that_have_more(tmp_path: Path, hatstream: Run) -> None:
-    errors = []
-    for spec in (SPEC, FIRST_DAYS):
-        spans = planned_spans(tmp_path, hatstream, spec)
-        errors += [span["error_kmh"][1] for span in spans if span["as_specified"]]
-    assert errors[1] < errors[0]
-
-
-def test_a_plan_of_shorter_spans_than_the_first_days_has_none_of_these(tmp_path: Path, hatstream: Run) -> None:
-    days = [planned_spans(tmp_path, hatstream, spec)[0] for spec in (SPEC, FIRST_DAYS)]
-    assert days[1] == days[0]
-
-
-def test_a_plan_expects_of_first_days_what_their_own_weekdays_have(tmp_path: Path, hatstream: Run) -> None:
-    """Of a Saturday to a Monday without service at weekends, the Monday alone has more."""
-    errors = []
-    for days, since in ((1, "2022-01-03"), (3, "2022-01-01")):
-        first = f"first_days = {{ since = {since}, days = {days}, weight = 2 }}"
-        spec = SPEC.replace("[slot]", '[slot]\nweekdays = ["mon", "tue", "wed", "thu", "fri"]').replace("2.64", "3.5")
-        levels_city.write(tmp_path, spec=spec.replace("span_days = 4", f"span_days = 4\n{first}"), lines=[])
-        code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
-        assert code == 0, err
-        errors += [span["error_kmh"] for span in json.loads(out)["spans"] if span["as_specified"]]
-    assert errors[1] == errors[0]
-
-
-def test_a_plan_tells_of_a_later_day_what_days_after_the_first_ones_have(tmp_path: Path, hatstream: Run) -> None:
-    """A sixth of the total, as each of six equal days."""
-    told, of_classes = [], []
-    for spec in (FIRST_DAYS, SPEC.replace("days = 4", "days = 6").replace("2.64", "3.5")):
-        beside = '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[fleet]'
-        levels_city.write(tmp_path, spec=spec.replace("[fleet]", beside), lines=[])
-        code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
-        assert code == 0, err
-        plan = json.loads(out)
-        (later,) = (total for total in plan["totals"] if total["as_specified"])
-        told.append([later["epsilon"], *later["half_widths_kmh"], *plan["places"]["kinds"][0]["error_kmh"]])
-        of_classes.append(next(answer for answer in plan["answers"] if "85th percentile" in answer))
-    assert of_classes[0] == of_classes[1]
-    assert told[0] == pytest.approx(told[1], rel=1e-6)
-
-
-def test_first_days_may_be_at_the_end_of_the_calendar(tmp_path: Path) -> None:
-    for since in ("0001-01-01", "9999-12-31"):
-        levels_city.write(tmp_path, spec=FIRST_DAYS.replace("since = 2022-01-01", f"since = {since}"), lines=[])
-        span = load(tmp_path / "spec.toml").span
-        assert span is not None
-        assert span.parts == 3
-
-
-def test_a_specification_tells_what_each_weekday_has(tmp_path: Path, hatstream: Run) -> None:
-    levels_city.write(tmp_path, spec=WEEKENDS, lines=[])
-    code, out, _ = hatstream("spec", "check", str(tmp_path / "spec.toml"))
-    assert code == 0
-    assert "any 4 days, of which 4 are released: mon, tue, wed, thu, fri with 1.86; sat, sun with 2.72" in " ".join(
-        out.split()
-    )
 
 
 def test_equal_weights_are_the_specification_without_them(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A statistic with options, asked for twice, from specification to rows: the share of reports above a speed."""
 
-import json
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,7 +12,6 @@ from dpops import statistics
 from dpops.mechanisms import registered
 from pipelines.cli import main
 from pipelines.specification import SpecificationError, load
-from pipelines.specification.schema import schema
 from tests import city
 from tests.dpops.share_above import SHARE_ABOVE, NoisyShare
 
@@ -77,16 +75,3 @@ def test_a_statistic_is_released_twice_with_other_options(tmp_path):
 def test_options_that_do_not_fit_the_statistic_are_refused(tmp_path, old, new, message):
     with pytest.raises(SpecificationError, match=message):
         load(city.write(tmp_path, spec=SPEC.replace(old, new, 1))[0])
-
-
-def test_another_option_is_another_specification(tmp_path):
-    ids = {load(city.write(tmp_path, spec=SPEC.replace("40.5", limit))[0]).spec_id for limit in ("40.5", "40.50", "41")}
-    assert len(ids) == 2
-
-
-def test_the_schema_asks_for_the_options_of_a_statistic():
-    items = schema()["properties"]["statistic"]["items"]["anyOf"]
-    shares = [item for item in items if "share" in str(item["properties"]["name"])]
-    assert [item["properties"]["name"] for item in shares] == [{"enum": ["share"]}, {"const": "share"}]
-    assert all("above" in item["required"] for item in shares)
-    assert json.dumps(schema())

@@ -107,15 +107,6 @@ def test_runs_of_a_scheduler_stop_until_somebody_has_run_without_its_option(town
     assert [number for _, number, _ in stages(town)] == [0, 1, 2]
 
 
-def test_the_right_input_is_released_at_once_with_the_same_total(town: Path, hatstream: Any) -> None:
-    assert hatstream(*city.release(town, end=DAYS[1]))[0] == 0
-    first, second = (DAYS[0], [0, 1, 2]), (DAYS[1], [0, 1])
-    assert stages(town) == [(day, number, number == 0) for day, numbers in (first, second) for number in numbers]
-    assert sum(numbers_of(entry.unit).share for entry in entries(town)[:3]) == 1
-    assert sum(numbers_of(entry.unit).share for entry in entries(town)[3:]) == 1
-    assert spent(town, hatstream) == [2.64, 2.64]
-
-
 def test_a_stopped_day_stops_those_after_it_and_keeps_those_before(town: Path, hatstream: Any) -> None:
     write(town, levels_city.rows(DAYS[:1], buses=BUSES) + levels_city.rows(DAYS[2:], buses=BUSES))
     assert hatstream(*city.release(town, end=DAYS[2]))[0] == 4
@@ -141,14 +132,6 @@ def _die(*_: object) -> None:
     raise StepError("killed")
 
 
-def test_a_day_that_waits_is_told_as_missing(town: Path, hatstream: Any) -> None:
-    write(town, OTHER_DAY)
-    assert hatstream(*city.release(town, end=DAYS[0]))[0] == 4
-    asked = ("ledger", "missing", "--spec", town / "spec.toml", "--ledger", town / "ledger.sqlite")
-    _, out, _ = hatstream(*asked, "--from", DAYS[0], "--to", DAYS[0], "--json")
-    assert json.loads(out)["missing"], out
-
-
 def test_what_one_run_tries_again_stops_again_and_another_run_goes_on(town: Path) -> None:
     ledger = location.find(str(town / "ledger.sqlite"), None).ledger
     asked = [ledger.stop("small", "a", DAYS[0], run) for run in ("one", "one", "two", "one", "three")]
@@ -165,18 +148,6 @@ def test_a_pipeline_of_beam_stops_too(runner: str, town: Path, hatstream: Any) -
     write(town, levels_city.rows(buses=BUSES))
     assert hatstream(*city.release(town, end=DAYS[1]), "--runner", runner)[0] == 0
     assert [number for _, number, _ in stages(town)] == [0, 1, 2, 0, 1]
-
-
-def test_a_specification_in_use_without_it_goes_on_without(
-    tmp_path: Path, hatstream: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path, levels_city.rows(buses=BUSES))
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    with monkeypatch.context() as older:
-        older.setattr("pipelines.specification.levels.count_stage", lambda *_: None)
-        assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 0
-    assert hatstream(*city.release(tmp_path, end=DAYS[1]))[0] == 0
-    assert stages(tmp_path) == [(DAYS[0], 0, False), (DAYS[0], 1, False), (DAYS[1], 0, False)]
 
 
 def test_a_small_or_undeclared_fleet_has_none(tmp_path: Path, hatstream: Any) -> None:

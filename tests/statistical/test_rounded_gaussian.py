@@ -99,26 +99,6 @@ def test_a_rate_lies_between_its_bounds_which_close_in_with_each_word() -> None:
             number = number << 64 | word
 
 
-def test_digits_that_were_drawn_stay() -> None:
-    source = words.Words(lambda size: b"\x07" * size)
-    uniform = source.uniform(2**63 + 5)
-    assert uniform.to(128) >> 64 == uniform.to(64) == 2**63 + 5
-    assert uniform.to(1) == 1
-    assert uniform.to(128) % 2**64 == int.from_bytes(b"\x07" * 8, "little")
-
-
-@pytest.mark.parametrize("draw", [Noise.gaussian, Noise.rounded_gaussian])
-def test_every_row_is_drawn_where_chunks_meet(draw: Callable[[Noise, list[Fraction]], Int64s]) -> None:
-    """No number of so large a variance is 0, but for a chance of 1e-10."""
-    assert np.all(draw(Noise(), [VARIANCES[-1]] * (2 * words.CHUNK + 3)) != 0)
-
-
-@pytest.mark.parametrize("variance", [Fraction(-1), Fraction(99, 100), Fraction(2**98)])
-def test_a_variance_out_of_bounds_is_refused(variance: Fraction) -> None:
-    with pytest.raises(ValueError, match="variance"):
-        Noise().rounded_gaussian([Fraction(1), variance])
-
-
 # wrong samplers
 
 
@@ -192,3 +172,17 @@ def test_discrete_noise_does_not() -> None:
         > delta_of_gaussian(epsilon, math.hypot(*vector) / sigma)
     ]
     assert beyond
+
+
+def test_digits_that_were_drawn_stay() -> None:
+    source = words.Words(lambda size: b"\x07" * size)
+    uniform = source.uniform(2**63 + 5)
+    assert uniform.to(128) >> 64 == uniform.to(64) == 2**63 + 5
+    assert uniform.to(1) == 1
+    assert uniform.to(128) % 2**64 == int.from_bytes(b"\x07" * 8, "little")
+
+
+@pytest.mark.parametrize("draw", [Noise.gaussian, Noise.rounded_gaussian])
+def test_every_row_is_drawn_where_chunks_meet(draw: Callable[[Noise, list[Fraction]], Int64s]) -> None:
+    """No number of so large a variance is 0, but for a chance of 1e-10."""
+    assert np.all(draw(Noise(), [VARIANCES[-1]] * (2 * words.CHUNK + 3)) != 0)

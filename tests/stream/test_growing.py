@@ -6,12 +6,10 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.stream.by_hand import STEPS, ByHand, Counters
-from tests.transforms.inputs import good_row, json_line, mapped, table
+from tests.transforms.inputs import mapped
 from transforms import counters
 from transforms.sources import growing_folder as growing
 from transforms.sources.growing_folder import NamesRead, ReadGrowing, _WatchFolder
@@ -72,21 +70,6 @@ def test_a_link_that_leads_nowhere_keeps_no_other_file_from_being_read(folder):
     (folder.path / "broken").symlink_to("absent")
     folder.add("a")
     assert folder.step() == ["a"]
-
-
-@pytest.mark.parametrize("layout", ["jsonl", "parquet"])
-def test_a_name_that_is_not_utf8_is_a_name(tmp_path, layout):
-    """Such a name between two steps would stop the stream at every attempt."""
-    path = os.fsencode(tmp_path) + b"/\xff"
-    if layout == "jsonl":
-        Path(os.fsdecode(path)).write_bytes(json_line(good_row()) + b"\n")
-    else:
-        pq.write_table(pa.Table.from_batches([table([good_row()])]), tmp_path / "x")
-        (tmp_path / "x").rename(os.fsdecode(path))
-    reader = ByHand(_WatchFolder(Watermark(LAG_S)), Names(), str(tmp_path))
-    (element,) = reader.step()
-    assert element.value == path
-    assert sum(batch.table.num_rows for batch in read_file(element.value, layout)) == 1
 
 
 def test_a_restored_checkpoint_hands_over_the_same_files_again(folder):
@@ -171,18 +154,6 @@ def test_a_folder_that_is_away_is_waited_for_said_once_and_is_not_silence(tmp_pa
     assert folder.step() == ["b"]
 
 
-def test_names_of_files_that_are_gone_are_forgotten_when_there_are_many(folder, monkeypatch):
-    monkeypatch.setattr(growing, "KEPT_NAMES", 3)
-    for i in range(5):
-        folder.add(f"f{i}")
-    folder.step()
-    for i in range(4):
-        (folder.path / f"f{i}").unlink()
-    folder.add("new")
-    assert folder.step() == ["new"]
-    assert folder.reader.restriction.names == {"f4", "new"}
-
-
 def test_a_split_leaves_nothing_to_the_part_that_is_done():
     tracker = NamesTracker(NamesRead(frozenset({"a"})))
     assert tracker.try_split(0.5) is None
@@ -200,14 +171,4 @@ def test_a_file_that_cannot_be_decoded_or_has_gone_is_one_refused_row(tmp_path, 
     assert (refused.value.reason, refused.value.rows) == (counters.UNREADABLE_FILE, 1)
     (refused,) = read_file(os.fsencode(tmp_path / "absent"), "avro")
     assert refused.value.reason == counters.VANISHED_FILE
-    assert counts["rows"] == 2
-
-
-def test_a_good_file_gives_its_rows_and_counts_its_bad_ones(tmp_path, monkeypatch):
-    counts = Counters(monkeypatch, *STEPS).counts
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(json_line(good_row()) + b"\nbroken\n")
-    refused, batch = read_file(os.fsencode(path), "jsonl")
-    assert (refused.value.reason, refused.value.rows) == ("malformed", 1)
-    assert batch.table.num_rows == 1
     assert counts["rows"] == 2

@@ -87,19 +87,6 @@ def test_sending_twice_sends_the_same_keys_and_bytes_to_the_same_partitions(topi
     assert set(messages(topic)) == set(first)
 
 
-def test_a_slot_without_rows_sends_nothing(topic):
-    send(topic, estimates_of([unit()], ("mean",)))
-    assert messages(topic) == []
-
-
-def test_more_messages_than_may_be_on_their_way_are_waited_for(kafka):
-    topic = made(kafka, **{"queue.buffering.max.messages": "10"})
-    outbox = Outbox(topic)
-    outbox.put(Message(b"%d" % i, b"x") for i in range(500))
-    outbox.wait()
-    assert len(messages(topic)) == 500
-
-
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 

@@ -123,12 +123,6 @@ def test_a_restored_checkpoint_reads_the_same_messages_again(feed):
     assert reader.restriction.start == 100
 
 
-def test_a_message_without_payload_is_an_empty_one(feed):
-    made = feed()
-    made.send([None, b"x"])
-    assert read(made.reader(), 2) == [b"", b"x"]
-
-
 def test_a_job_may_begin_at_a_kafka_time(feed):
     made = feed(partitions=2)
     for i in range(10):
@@ -190,14 +184,6 @@ def test_an_absurd_kafka_time_moves_nothing(feed, counters, absurd_ms):
     assert len(read(reader, 3)) == 3
     assert reader.watermark.micros == (1_700_000_001_000 - LAG_S * 1_000) * 1_000
     assert counters[AHEAD] == (absurd_ms > now_ms())
-
-
-def test_a_time_slightly_ahead_counts_as_now(feed):
-    made = feed()
-    made.send(numbered(1), at_ms=now_ms() + 60_000)
-    reader = made.reader()
-    read(reader, 1)
-    assert reader.watermark.micros <= (now_ms() - LAG_S * 1_000) * 1_000
 
 
 def test_the_end_of_a_transaction_does_not_keep_a_partition_from_being_idle(feed, kafka):
@@ -300,17 +286,6 @@ def test_a_topic_made_anew_is_refused_because_its_offsets_mean_other_messages(fe
     again.restore(kept)
     with pytest.raises(KafkaSourceError, match="ends at offset 10, but was read up to 100"):
         step_for(again, MOST_S)
-
-
-def test_a_topic_that_is_deleted_is_refused_after_a_while(feed, monkeypatch):
-    monkeypatch.setattr(kafka_partition, "GONE_S", 2.0)
-    made = feed()
-    made.send(numbered(1))
-    reader = made.reader()
-    assert read(reader, 1) == numbered(1)
-    made.kafka.admin.delete_topics([made.name])[made.name].result()
-    with pytest.raises(KafkaSourceError, match="it does not exist any more"):
-        step_for(reader, MOST_S)
 
 
 def test_partitions_that_were_added_are_refused_because_nobody_would_read_them(feed, monkeypatch):

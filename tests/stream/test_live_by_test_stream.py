@@ -28,7 +28,6 @@ from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
 from transforms.failpoints import FailpointError, acting
 from transforms.recorded.stage_plan import numbers_of
-from transforms.steps.periods import IntoPeriods
 
 SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
 SLOTS = 4
@@ -196,12 +195,6 @@ def test_a_late_report_counts_in_the_days_release_and_one_later_than_that_is_ref
     assert town.place.ledger.audit("small").changed == 0, "the scheduled job makes the same day of the same reports"
 
 
-def test_the_scheduled_job_alone_gives_the_same_day_without_live_slots(town):
-    town.release(DAYS[1])
-    assert town.live() == []
-    assert numbers_of(town.stages()[-1].unit).share == Fraction(3, 5)
-
-
 def test_after_a_day_is_released_its_live_slots_are_missed_and_nothing_is_spent_on_them(town):
     town.release(DAYS[1])
     before = town.place.ledger.spent("small")
@@ -290,14 +283,3 @@ def test_a_scheduled_job_that_overtakes_the_stream_leaves_it_what_it_released_an
     assert town.counts[counters.MISSED] >= 1
     assert [numbers_of(stage.unit).share for stage in town.stages()][2:] == [Fraction(3, 5)]
     assert len(town.files("hats")) == 2 * SLOTS
-
-
-@pytest.mark.slow
-def test_a_stream_that_began_within_a_day_leaves_its_end_to_the_scheduled_job(town):
-    start_s = instant_s(DAYS[1], "09:00")
-    facts = streaming.StreamFacts(town.spec, start_s - 86_400, start_s + 86_400)
-    assert list(IntoPeriods(facts, 3600, start_s, 0)._stamped(((start_s, 0), b""))) == []
-    whole = IntoPeriods(facts, 3600, start_s - 3600, 0)
-    (stamped,) = whole._stamped(((start_s, 0), b""))
-    assert stamped.value == ((start_s - 3600, 0), b"")
-    assert stamped.timestamp.micros == (start_s + 3 * 3600) * 10**6 - 1000

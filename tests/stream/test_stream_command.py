@@ -78,11 +78,6 @@ def test_a_period_that_began_with_slots_that_could_not_follow_the_clock_is_refus
         check(load(tmp_path / "spec.toml"), start_s)
 
 
-def test_slots_of_an_hour_follow_most_zones(tmp_path):
-    city.write(tmp_path, spec=changed(("Asia/Kolkata", "America/New_York")))
-    check(load(tmp_path / "spec.toml"), 1_793_000_000 // 3600 * 3600)
-
-
 def test_a_layout_that_is_no_message_is_refused_for_kafka(run):
     code, said = run(source=("--kafka", "127.0.0.1:1", "--topic", "t"))
     assert code == 2
@@ -106,12 +101,6 @@ def test_one_source_and_one_engine_must_be_named(run, source, engine):
     assert "give either" in said
 
 
-def test_the_topic_of_released_rows_is_another_one(run):
-    code, said = run("--kafka-output", "b:9092,a:9092/t", source=("--kafka", "a:9092", "--topic", "t"))
-    assert code == 1
-    assert "the stream would read what it writes" in said
-
-
 @pytest.mark.parametrize("address", ["http://127.0.0.1:8081", "127.0.0.1", "127.0.0.1:http", ":8081"])
 @pytest.mark.parametrize("option", [0, 2, 4])
 def test_an_address_that_is_none_is_refused_before_a_job_is_submitted(run, address, option):
@@ -120,12 +109,6 @@ def test_an_address_that_is_none_is_refused_before_a_job_is_submitted(run, addre
     code, said = run(engine=engine)
     assert code == 1
     assert "is not like host:8081" in said
-
-
-def test_a_health_file_that_cannot_be_written_is_said_before_a_job_is_submitted(run, tmp_path):
-    code, said = run("--health", tmp_path / "no such" / "health.jsonl")
-    assert code == 4
-    assert said.startswith("hatstream: No such file or directory")
 
 
 def test_a_ledgers_file_is_that_of_the_folder_where_the_command_is_typed(tmp_path, monkeypatch):
@@ -149,12 +132,6 @@ def test_without_an_account_nothing_starts(run):
     code, said = run(opened=False)
     assert code == 3
     assert "hatstream init" in said
-
-
-def test_a_folder_that_is_not_there_is_named(run, tmp_path):
-    code, said = run(source=("--folder", tmp_path / "no such"))
-    assert code == 4
-    assert "there is no folder" in said
 
 
 def test_a_job_server_that_does_not_answer_is_named(run, monkeypatch):

@@ -30,14 +30,6 @@ def test_what_is_no_file_is_left_as_it_is(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]
 
 
-def test_a_map_is_not_drawn_over_a_device(tmp_path, hatstream):
-    write(tmp_path / "hats.parquet", [row(CELLS[0], 6, 12.0)])
-    os.mkfifo(tmp_path / "pipe")
-    code, _, err = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "pipe")
-    assert (code, "it is no regular file" in err) == (4, True), err
-    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-
-
 def test_a_full_disk_is_told_with_the_file_that_it_has_no_room_for(tmp_path, hatstream, monkeypatch):
     def full(_handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

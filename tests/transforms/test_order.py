@@ -21,12 +21,6 @@ def test_keys_are_equal_and_in_order_where_the_pairs_of_columns_are(entries):
     assert [a == b for a in keys for b in keys] == [a == b for a in entries for b in entries]
 
 
-def test_microseconds_of_a_day_beside_many_vehicles_fit_into_a_key():
-    vehicle = np.arange(2**16)[::-1]
-    offset = np.resize([0, NARROW - 1], vehicle.size)
-    assert (np.argsort(packed_keys(vehicle, offset)) == np.arange(vehicle.size)[::-1]).all()
-
-
 @given(ENTRIES.filter(bool), st.booleans())
 def test_pairs_are_placed_among_the_distinct_ones_in_order_with_a_table_and_with_a_sort(entries, in_table):
     with pytest.MonkeyPatch.context() as patch:
@@ -37,13 +31,6 @@ def test_pairs_are_placed_among_the_distinct_ones_in_order_with_a_table_and_with
     distinct = list(zip(first.values[row].tolist(), second.values[column].tolist(), strict=True))
     assert distinct == sorted(set(entries))
     assert [distinct[place] for place in placed.of.tolist()] == entries
-
-
-@given(ENTRIES)
-def test_keys_are_put_in_order(entries):
-    first, second = (np.array([pair[column] for pair in entries], np.int64) for column in range(2))
-    key = packed_keys(first, second)
-    assert ascending(key, places(first)).tolist() == sorted(key.tolist())
 
 
 @pytest.mark.parametrize("vehicles", [1, 255, 2**16 - 1, 2**16, 2**16 + 1, 3 * 2**16])
@@ -58,8 +45,3 @@ def test_as_many_vehicles_as_need_another_digit_are_put_in_order(vehicles):
         placed = pairs(places(vehicle), places(offset_us))
     assert placed.values.size == values.size
     assert (placed.of == of).all()
-
-
-def test_no_entries_have_no_pairs():
-    nothing = places(np.zeros(0, np.int64))
-    assert [column.size for column in pairs(nothing, nothing)] == [0, 0]

@@ -50,12 +50,6 @@ def test_an_id_that_is_a_column_too_is_taken_as_a_column(name, tmp_path):
     assert columns["vehicle"] == name
 
 
-def test_a_flag_of_two_values_is_no_vehicle_where_files_are(tmp_path):
-    files = {file: [(number % 2, *row) for number, row in enumerate(lines)] for file, lines in by_bus().items()}
-    columns, _ = columns_of(folder_of(tmp_path / "feed", files, ("flag", "ts", "lat", "lon", "v")), tmp_path)
-    assert columns["vehicle"] == "{file}"
-
-
 def mixed():
     lines = sorted(row[1:] for row in rows())
     return {"north": lines[::2], "south": lines[1::2]}
@@ -72,13 +66,6 @@ def test_files_of_several_vehicles_or_of_days_are_no_vehicles(files, tmp_path):
         draft(feed, adds_and_removes=True)
 
 
-def test_without_a_look_at_rows_files_of_several_would_be_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(by_file, "is_by_file", lambda sample: by_file.FILE in sample.columns)
-    monkeypatch.setattr("hatstream_city.draft.feed.is_by_file", by_file.is_by_file)
-    feed = folder_of(tmp_path / "feed", mixed(), ("ts", "lat", "lon", "v"))
-    assert columns_of(feed, tmp_path)[0]["vehicle"] == "{file}"
-
-
 def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):
     """Each holds every bus once, 20 s after the one before; one of them cannot be read."""
     times = sorted({row[1] for row in rows()})
@@ -89,13 +76,6 @@ def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):
     assert columns["vehicle"] == "bus"
     assert f"{6 * (by_file.NEIGHBOURS - 1 + 5):,} rows looked at" in made.found[0]
     assert not any("comes twice" in warning for warning in made.warnings)
-
-
-def test_snapshots_without_speeds_tell_how_long_lies_between_them(tmp_path):
-    times = sorted({row[1] for row in rows()})
-    files = {f"snapshot {index:02d}": [row[:4] for row in rows() if row[1] == time] for index, time in enumerate(times)}
-    _, made = columns_of(folder_of(tmp_path / "feed", files, ("bus", "ts", "lat", "lon")), tmp_path)
-    assert "derived_speed = { max_gap_s = 60," in made.toml
 
 
 def test_files_of_one_vehicle_each_are_confirmed_where_driving_is_hidden(tmp_path, hatstream):
@@ -113,11 +93,3 @@ def test_files_of_one_vehicle_each_are_confirmed_where_driving_is_hidden(tmp_pat
     assert hatstream("report", "--spec", spec, *place, "--output", page)[0] == 0
     assert "but for what the names of input files show" in page.read_text()
     assert "Not protected: which input files there are" in page.read_text()
-
-
-def test_files_of_one_vehicle_each_are_no_matter_where_driving_is_public(tmp_path, hatstream):
-    feed = folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v"))
-    spec = tmp_path / "spec.toml"
-    spec.write_text(draft(feed, adds_and_removes=False).toml)
-    assert (load(spec).input.columns["vehicle"], load(spec).files_tell) == ("{file}", False)
-    assert hatstream("init", "--spec", spec, "--ledger", tmp_path / "ledger.sqlite")[0] == 0

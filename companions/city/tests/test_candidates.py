@@ -7,9 +7,6 @@ import pytest
 from companions.city.tests.circles import completed, rows
 from hatstream_city.draft.draft import draft
 from pipelines.specification import load
-from tests.transforms.inputs import rules, run
-from transforms.layouts import layout
-from transforms.layouts.base import FIELDS
 
 
 def write(path, names, lines):
@@ -46,12 +43,6 @@ def test_a_column_of_a_vehicle_s_name_that_its_rows_do_not_bear_out_is_not_taken
     assert any("by values alone" in line and "vehicle" in line for line in made.warnings)
 
 
-def test_a_good_column_of_a_vehicle_s_name_is_taken_whatever_else_repeats(tmp_path):
-    lines = [("T" + row[0], number % 2, *row) for number, row in enumerate(by_time())]
-    path = write(tmp_path / "f.csv", ("trip", "flag", "bus", "t", "lat", "lon", "speed"), lines)
-    assert column_of("vehicle", path, tmp_path)[0] == "bus"
-
-
 def test_a_column_that_is_the_only_one_and_doubtful_is_said_to_be_so(tmp_path):
     lines = [(number % 2, *row[1:]) for number, row in enumerate(by_time())]
     path = write(tmp_path / "f.csv", ("vehicle", "t", "lat", "lon", "speed"), lines)
@@ -77,21 +68,6 @@ def test_of_two_times_the_one_that_changes_with_the_position_is_taken(tmp_path):
 def test_the_profile_is_drafted_as_a_line_to_fill_in(tmp_path):
     path = write(tmp_path / "f.csv", ("bus", "t", "lat", "lon", "speed"), by_time())
     assert "\n# profile = { hats = 70, cells = 12, " in column_of("time", path, tmp_path)[1].toml
-
-
-def test_text_between_blanks_is_found_and_read(tmp_path):
-    lines = [("bus", "t", "lat", "lon", "speed"), *by_time()]
-    text = "\n".join("  ".join(f"{value!s:>12}" for value in line) + " " for line in lines)
-    (tmp_path / "f.txt").write_text(text + "\n")
-    column, made = column_of("vehicle", tmp_path / "f.txt", tmp_path)
-    assert (column, 'delimiter = " "' in made.toml) == ("bus", True)
-    names = dict(zip(FIELDS, ("bus", "t", "lat", "lon", "speed"), strict=True))
-    source = layout("csv", names, None, None, delimiter=" ")
-    assert run(source, str(tmp_path / "f.txt"), rules(start="2026-03-02", end="2026-03-03"))[2] == len(rows())
-    crlf = text.replace("\n", "\r\n") + "\r\n\r\nbroken line\r\n"
-    (tmp_path / "f.txt").write_bytes(crlf.encode())
-    _, refused, found_rows = run(source, str(tmp_path / "f.txt"), rules(start="2026-03-02", end="2026-03-03"))
-    assert (refused["malformed"], found_rows) == (1, len(rows()) + 1)
 
 
 def test_a_snapshot_s_vehicle_is_the_vehicle_s_id_and_not_the_message_s(tmp_path):

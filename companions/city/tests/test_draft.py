@@ -5,7 +5,6 @@ import gzip
 import json
 import os
 import sys
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
@@ -15,16 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from companions.city.tests.circles import completed, rows
-from dpops.levels import Profile
 from hatstream_city.draft import whole
-from hatstream_city.draft.draft import USUAL_PROFILE, draft
-from hatstream_city.draft.sample import Sample
+from hatstream_city.draft.draft import draft
 from hatstream_city.draft.units import zones_at
 from pipelines.errors import InputError
 from pipelines.plan.feed import fullest_period
 from pipelines.specification import load
 from tests import city
-from tests.transforms.inputs import KMH
 
 NAMES = ("Vehicle_ID", "GPS Time", "Latitude", "Longitude", "speed")
 
@@ -67,18 +63,6 @@ def in_form(form, folder, speed="speed"):
         with path.open("wb") as file:
             fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, named)
     return path
-
-
-@pytest.mark.parametrize("form", ["csv", "csv.gz", "json", "jsonl", "parquet", "avro"])
-@pytest.mark.parametrize("secret", [True, False])
-def test_a_draft_reads_all_of_its_sample(form, secret, tmp_path):
-    path = in_form(form, tmp_path)
-    made, spec = drafted(path, tmp_path, secret=secret)
-    assert spec.input.name == form.removesuffix(".gz")
-    assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
-    assert spec.timetable.zone == "America/Chicago"
-    assert spec.counts_are_public is not secret
-    assert any("must be public" in line for line in made.warnings) is secret
 
 
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "json", "jsonl", "parquet", "avro"])
@@ -198,13 +182,6 @@ def test_letters_that_no_release_can_read_are_named(encoding, rule, tmp_path):
         draft(path, adds_and_removes=True)
 
 
-def test_slots_follow_a_clock_that_changes_by_half_an_hour(tmp_path):
-    there = [(bus, time, lat - 61.8, lon + 256.83, speed) for bus, time, lat, lon, speed in rows()]
-    made, spec = drafted(as_csv(tmp_path / "f.csv", there), tmp_path)
-    assert (spec.timetable.zone, spec.timetable.slot_minutes) == ("Australia/Lord_Howe", 30)
-    assert "changes its clock by half hours" in made.toml
-
-
 def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, monkeypatch):
     """As of a file that is sorted by vehicle: the rows from which the columns are told are of two vehicles."""
     early = [row for row in rows() if row[0] in ("B-0", "B-1")] * 260
@@ -219,26 +196,6 @@ def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, mon
     assert not any(told in line for line in of_all.warnings)
     monkeypatch.setattr(whole, "MOST_ROWS", 20_000)
     assert any(told in line for line in draft(path, adds_and_removes=True).warnings)
-
-
-@pytest.mark.parametrize("damage", ["crash", "nonsense"])
-def test_a_sample_that_cannot_be_read_beyond_its_first_rows_is_not_counted(damage, tmp_path, monkeypatch):
-    """A file may end whoever reads it, or raise what it likes: in a process of its own."""
-    monkeypatch.setattr(whole, "layout", lambda *_, **__: Damaged(damage))
-    monkeypatch.setattr(whole, "layout_options", lambda *_: {})
-    assert whole.counted([str(as_csv(tmp_path / "f.csv", rows()))], Sample("csv", {}), None, 7, "UTC") is None
-
-
-class Damaged:
-    units = KMH
-
-    def __init__(self, damage):
-        self.damage = damage
-
-    def read(self, _path):
-        if self.damage == "crash":
-            os.abort()
-        raise LookupError(self.damage)
 
 
 def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_path):
@@ -270,12 +227,6 @@ def test_which_of_two_numbers_is_the_latitude_is_told_by_where_land_is(by_lon, t
     assert (columns["lat"], columns["lon"]) == (("4", "3") if by_lon else ("3", "4"))
 
 
-@pytest.mark.parametrize(("unit", "scale"), [("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 10**9)])
-def test_times_in_numbers_are_told_by_their_size(unit, scale, tmp_path):
-    lines = [(bus, (1_770_000_000 + 20 * number) * scale, *rest) for number, (bus, _, *rest) in enumerate(rows())]
-    assert f'time_unit = "{unit}"' in drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)[0].toml
-
-
 def test_times_without_an_offset_get_a_zone_to_check(tmp_path):
     lines = [(bus, time.removesuffix("-06:00"), *rest) for bus, time, *rest in rows()]
     made, spec = drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)
@@ -292,12 +243,6 @@ def test_names_of_columns_may_be_of_another_language(tmp_path):
     }  # fmt: skip
     assert not any("by values alone" in line for line in made.warnings)
     assert any("speeds in km/h" in line for line in made.found)
-
-
-def test_columns_that_may_hold_speeds_are_named_where_none_was_found(tmp_path):
-    (tmp_path / "feed.csv").write_text("\n".join(["bus,t,lat,lon,tempo", *(",".join(map(str, row)) for row in rows())]))
-    made, _ = drafted(tmp_path / "feed.csv", tmp_path)
-    assert any("name it in input.columns: tempo." in line for line in made.warnings)
 
 
 def test_the_time_zone_is_that_of_the_place_and_not_of_the_nearest_city():
@@ -378,7 +323,3 @@ def test_real_feeds_are_recognised(telemetry, file, layout, tmp_path):
     _, spec = drafted(telemetry / file, tmp_path)
     assert spec.input.name == layout
     assert len(spec.cells.region) > 40
-
-
-def test_the_usual_profile_is_what_a_release_takes():
-    assert asdict(Profile(reports=20)) == USUAL_PROFILE

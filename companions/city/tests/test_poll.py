@@ -74,13 +74,6 @@ def test_it_asks_only_for_what_is_newer_than_what_it_has(service):
     assert service.asked[1]["If-Modified-Since"] == "Sun, 22 Nov 2026 00:00:00 GMT"
 
 
-def test_unchanged_is_no_answer_to_who_has_nothing(service):
-    poller, results = outcomes(service, answer(304))
-    assert [outcome for outcome, _ in results] == ["failed"]
-    assert poller.reason == "HTTP 304 to who has no message yet"
-    assert poller.wait_s() == 30
-
-
 @pytest.mark.parametrize("failure", [answer(500), answer(404), answer(200), breaks_off])
 def test_a_failure_keeps_nothing_and_the_next_message_is_still_new(service, failure):
     _, results = outcomes(service, failure, answer(body=ONE))
@@ -116,48 +109,8 @@ def test_a_signal_ends_it_in_the_middle_of_an_exchange(service, tmp_path, number
     assert (running.returncode, said) == (4, "0 messages kept, 0 unchanged, 0 failures\n")
 
 
-def test_asking_loads_what_is_heavy_in_the_process_that_is_ended_alone(service, tmp_path):
-    service.answers = [redirect("http://[::1")]
-    asking = ["collect", "--url", service.url, "--output", str(tmp_path), "--for", "0.1", "--every", "1"]
-    program = f"""
-import sys
-from pipelines.cli import main
-assert main({asking!r}) == 4
-print(sorted({{"requests", "urllib3", "confluent_kafka", "numpy", "pyarrow"}} & sys.modules.keys()))
-"""
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert process.stdout.splitlines()[-1:] == ["[]"], process.stderr
-
-
-def hinted(*statuses):
-    """An answer behind others that are none yet."""
-
-    def send(handler):
-        for status in statuses:
-            handler.send_response_only(status)
-            handler.send_header("Link", "</style.css>; rel=preload")
-            handler.send_header("Connection", "close")
-            handler.end_headers()
-        answer(body=ONE)(handler)
-
-    return send
-
-
-def test_answers_that_only_say_that_one_will_come_are_no_failures(service):
-    _, told = outcomes(service, hinted(103), hinted(100, 102, 103, 103))
-    assert told == [("new", ONE), ("unchanged", b"")]
-    poller, told = outcomes(service, hinted(101))
-    assert (told, poller.reason) == ([("failed", b"")], "HTTP 101")
-
-
 def packed(body, encoding="gzip"):
     return answer(body=body, Content_Encoding=encoding)
-
-
-def test_a_compressed_answer_is_kept_as_it_was_before(service):
-    _, told = outcomes(service, packed(gzip.compress(ONE)), packed(gzip.compress(TWO[:5]) + gzip.compress(TWO[5:])))
-    assert told == [("new", ONE), ("new", TWO)]
-    assert service.asked[0]["Accept-Encoding"] == "gzip"
 
 
 @pytest.mark.parametrize(
@@ -190,25 +143,12 @@ def test_a_wait_that_no_clock_can_wait_for_is_refused_at_once(hatstream, tmp_pat
     assert (code, "1<=x<=86400" in err) == (1, True), err
 
 
-@pytest.mark.parametrize("option", ["--every", "--for"])
-def test_a_wait_that_is_no_number_is_refused_at_once(hatstream, tmp_path, option):
-    """Every comparison with nan is false, those with the ends of a range too."""
-    code, _, err = hatstream("collect", "--url", "http://127.0.0.1:1/", "--output", tmp_path, "--for", 0, option, "nan")
-    assert (code, f"'{option}': nan is no finite number" in err) == (1, True), err
-
-
 @pytest.mark.parametrize("body", [b"<!DOCTYPE html><title>maintenance</title>", b"{}", ONE[:-1], b"\x00"])
 def test_what_is_no_feed_is_not_kept_whatever_the_status_says(service, hatstream, tmp_path, body):
     service.answers = [answer(body=body)]
     code, _, err = hatstream("collect", "--url", service.url, "--output", tmp_path, "--for", "0.1", "--every", "1")
     assert (code, list(tmp_path.iterdir())) == (4, [])
     assert "the answer is not a GTFS-realtime message" in err
-
-
-def test_a_redirect_to_the_same_place_is_followed(service):
-    _, results = outcomes(service, redirect("/elsewhere"), answer(body=ONE))
-    assert results[0] == ("new", ONE)
-    assert len(service.asked) == 3  # the second question asks once
 
 
 @pytest.mark.parametrize(
@@ -230,17 +170,6 @@ def test_a_secret_header_goes_nowhere_else(service):
         assert other.asked == []
 
 
-@pytest.mark.parametrize("location", ["http://[::1", "http://127.0.0.1:port/", "http://127.0.0.1:99999999/"])
-def test_a_redirect_to_what_is_no_address_is_a_failure(service, location):
-    poller, results = outcomes(service, redirect(location))
-    assert (results, poller.reason) == ([("failed", b"")], "redirects to what is no address")
-
-
-def test_redirects_in_a_circle_are_given_up(service):
-    poller, _ = outcomes(service, redirect("/feed.pb"))
-    assert poller.reason == "redirects more than 5 times"
-
-
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -255,11 +184,6 @@ def test_a_failure_is_told_in_words_that_do_not_show_the_address(url, reason):
     assert "s3cret" not in poller.reason
 
 
-def test_an_answer_that_breaks_off_is_told_as_such(service):
-    poller, _ = outcomes(service, breaks_off)
-    assert poller.reason == "the answer broke off"
-
-
 def test_waits_double_with_each_failure_in_a_row_and_end_with_a_success(service):
     service.answers = [answer(500), answer(500), answer(500), answer(body=ONE)]
     poller, waits = Poller(service.url, 15), []
@@ -267,17 +191,6 @@ def test_waits_double_with_each_failure_in_a_row_and_end_with_a_success(service)
         poller.poll()
         waits.append(poller.wait_s())
     assert waits == [30, 60, 120, 15]
-
-
-def test_a_service_that_asks_for_patience_gets_it(service):
-    poller, _ = outcomes(service, answer(429, Retry_After="90"))
-    assert poller.wait_s() == 90
-
-
-def test_nobody_at_the_address_is_a_failure_like_any_other():
-    poller = Poller("http://127.0.0.1:9/feed.pb", 15)
-    assert poller.poll() == ("failed", b"")
-    assert poller.wait_s() == 30
 
 
 def test_a_service_s_key_is_sent_and_never_shown(service, hatstream, tmp_path):

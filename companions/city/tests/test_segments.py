@@ -1,6 +1,5 @@
 """Segments of a timetable: from stop to stop along the lines of its trips, one for each direction or for both."""
 
-import json
 import zipfile
 
 import h3
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 
 from companions.city.tests.feeds import FEED, write
-from hatstream.api import places_outside
 from hatstream_city.draft.streets import find_heading
 from hatstream_city.timetable import gtfs, segments
 from hatstream_city.timetable.gtfs import read_gtfs
@@ -79,13 +77,6 @@ def test_a_line_there_and_back_gives_each_direction_its_own_segments(tmp_path):
     assert {feature["properties"]["directed"] for feature in features} == {True}
 
 
-def test_without_headings_both_directions_are_one(tmp_path):
-    features = features_of(tmp_path, directed=False, shapes=THERE_AND_BACK, **trips(T1="ABCDCBA"))
-    assert len(features) == 3
-    assert "Stop A - Stop B" in names_of(features)
-    assert all("directed" not in feature["properties"] for feature in features)
-
-
 @pytest.mark.parametrize("way", [1, -1], ids=["to the east", "to the west"])
 def test_a_line_across_the_antimeridian_has_segments_on_both_sides(tmp_path, way):
     offsets = {"A": 0.015, "B": 0.005, "C": -0.005, "D": -0.015}
@@ -129,11 +120,6 @@ def test_a_segment_is_visited_by_all_trips_that_pass_it(tmp_path):
     assert len(both) == 3
 
 
-def test_a_trip_by_frequency_visits_once_for_each_departure(tmp_path):
-    frequencies = "trip_id,start_time,end_time,headway_secs\nT1,06:00:00,08:00:00,600\n"
-    assert visits_of(tmp_path, frequencies=frequencies, **trips(T1="AB")) == {"Stop A to Stop B": 12}
-
-
 def test_a_segment_follows_its_line_around_corners(tmp_path):
     corner = shape((0, 0), (0, 0.01), (0.01, 0.01), (0.01, 0), (0.03, 0))
     (first, *_) = features_of(tmp_path, shapes=corner, **trips(T1="AB"))
@@ -154,12 +140,6 @@ def test_stops_without_a_way_between_them_make_no_segment(tmp_path, places, line
         features_of(tmp_path, stops=stops(**places), shapes=line, **trips(T1="ABCD"))
 
 
-def test_segments_of_one_name_are_numbered(tmp_path):
-    same = stops().replace("Stop B", "Stop A").replace("Stop C", "Stop A").replace("Stop D", "Stop A to Stop A (2)")
-    features = features_of(tmp_path, stops=same, shapes=THERE_AND_BACK, **trips(T1="ABCD"))
-    assert len(names_of(features)) == len(features) == 3
-
-
 def test_a_stop_that_a_line_passes_twice_is_where_its_neighbours_say():
     out, back = np.linspace(0, 100, 11), np.linspace(100, 0, 11)
     steps = np.column_stack([np.concatenate([out, back]), np.repeat([0.0, 5.0], 11)])
@@ -167,25 +147,9 @@ def test_a_stop_that_a_line_passes_twice_is_where_its_neighbours_say():
     assert segments._passed(steps, wanted).tolist() == [2, 9, 11, 19]
 
 
-def test_a_stop_that_lies_elsewhere_takes_no_other_stops_away(tmp_path):
-    features = features_of(tmp_path, stops=stops(B=2.0), shapes=THERE_AND_BACK, **trips(T1="ABCDC"))
-    assert names_of(features) == {"Stop C to Stop D", "Stop D to Stop C"}
-
-
-def test_a_stop_a_country_away_gives_no_segment(tmp_path):
-    features = features_of(tmp_path, stops=stops(D=4.0), shapes="shape_id\n", **trips(T1="ABCD"))
-    assert names_of(features) == {"Stop A to Stop B", "Stop B to Stop C"}
-
-
 def test_segments_that_ask_for_too_much_as_places_are_refused_in_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(shapes, "MOST_ROOM_IN_ALL", 1)
     with pytest.raises(InputError, match=r"can be no places: .*; leave --streets out"):
-        features_of(tmp_path, shapes=THERE_AND_BACK, **trips(T1="ABCD"))
-
-
-def test_lines_that_ask_for_too_much_work_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(segments, "MOST_WORK", 100)
-    with pytest.raises(InputError, match="too long or too many"):
         features_of(tmp_path, shapes=THERE_AND_BACK, **trips(T1="ABCD"))
 
 
@@ -239,13 +203,3 @@ def test_streets_are_for_timetables_and_secret_counts(tmp_path, hatstream):
 )
 def test_a_heading_is_found_by_its_name_and_its_values(columns, heading):
     assert find_heading(columns) == heading
-
-
-def test_every_segment_has_a_part_of_its_region(tmp_path):
-    town = read_town(
-        write(tmp_path / "feed.zip", {**FEED, "stops": stops(), "shapes": THERE_AND_BACK, **trips(T1="ABCDCBA")}),
-        7,
-        directed=True,
-    )
-    region = sorted(map(h3.str_to_int, town.cells))
-    assert places_outside(json.loads(json.dumps(town.documents[SEGMENTS])), region) == []

@@ -2,8 +2,6 @@
 
 import json
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from hatstream_city.draft.draft import draft
@@ -74,22 +72,3 @@ def test_ids_in_two_spellings_are_one_vehicle_or_there_is_a_warning(spelling, tm
         assert form in shown
         formed = made.toml.replace("[input]\n", f'[input]\nvehicle_form = "{form}"\n')
         assert checked(tmp_path, hatstream, formed, path)[0] == (12, 0, 0)
-
-
-def test_whole_numbers_that_a_table_holds_as_floats_are_ids(tmp_path, hatstream):
-    path = tmp_path / "feed.parquet"
-    columns = zip(*rows(lambda bus, _: 100.0 + bus), strict=True)
-    pq.write_table(pa.table(dict(zip(NAMES, map(list, columns), strict=True))), path)
-    made = draft(path, adds_and_removes=True)
-    assert 'vehicle = "vehicle"' in made.toml
-    assert feed_of(path).vehicles == 12
-    assert checked(tmp_path, hatstream, made.toml, path)[0] == (12, 0, 0)
-
-
-def test_a_column_of_fractions_is_no_vehicle_whatever_its_name(tmp_path):
-    path = tmp_path / "feed.parquet"
-    lines = rows(lambda bus, _: 100.5 + bus)
-    columns = {name: list(values) for name, values in zip(NAMES, zip(*lines, strict=True), strict=True)}
-    columns["bus"] = [f"b{row[0]}" for row in lines]
-    pq.write_table(pa.table(columns), path)
-    assert 'vehicle = "bus"' in draft(path, adds_and_removes=True).toml

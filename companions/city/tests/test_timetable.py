@@ -9,9 +9,7 @@ import pytest
 
 from companions.city.tests.feeds import FEED, WEEKDAYS, write
 from hatstream_city.timetable.gtfs import read_gtfs
-from hatstream_city.timetable.surroundings import simplified
 from hatstream_city.timetable.town import read_town
-from hatstream_lab.demo.streets import streets
 from hatstream_lab.demo.timetable import write_timetable
 from hatstream_lab.made_up_fleet import MadeUpFleet
 from pipelines.errors import InputError
@@ -35,11 +33,6 @@ def test_two_duties_one_after_the_other_are_one_vehicle_s(tmp_path):
     assert (town(tmp_path, stop_times=later).service.vehicles, town(tmp_path).service.vehicles) == (1, 2)
     at_once = later.replace("T3,1,A,08:45", "T3,1,A,08:35")  # less than ten minutes to turn
     assert town(tmp_path, stop_times=at_once).service.vehicles == 2
-
-
-def test_trips_without_blocks_are_duties_of_their_own(tmp_path):
-    service = town(tmp_path, trips=FEED["trips"].replace("B1", "").replace("B2", "")).service
-    assert (service.vehicles, service.blocks) == (2, 3)
 
 
 def test_a_vehicle_touches_the_cells_and_hours_of_its_stops(tmp_path):
@@ -83,16 +76,6 @@ def test_the_region_is_the_cells_of_lines_and_stops_and_its_file_gives_exactly_t
     assert {h3.int_to_str(cell) for cell in cells_of_geojson(document, 7)} == timetable.cells
 
 
-def test_shapes_lead_where_stops_do_not(tmp_path):
-    trips = "trip_id,route_id,service_id,shape_id\nT1,R1,week,S\nT2,R1,week,\nT3,R10,week,missing\n"
-    shapes = (
-        "shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence\nS,50.40,-104.6,30\nS,50.45,-104.9,20\nS,50.5,-104.6,1\n"
-    )
-    timetable = town(tmp_path, trips=trips, shapes=shapes)
-    assert h3.latlng_to_cell(50.45, -104.9, 7) in timetable.cells
-    assert h3.latlng_to_cell(50.475, -104.6, 7) in timetable.cells  # the trips without a shape go from stop to stop
-
-
 def test_places_are_called_by_their_busiest_stop_and_the_routes_that_pass(tmp_path):
     named = {
         feature["properties"]["place"]: (feature["properties"]["name"], feature["properties"]["note"])
@@ -104,24 +87,12 @@ def test_places_are_called_by_their_busiest_stop_and_the_routes_that_pass(tmp_pa
     assert named[between][1] == "route 1"
 
 
-def test_routes_may_be_called_by_what_is_a_digit_and_no_number(tmp_path):
-    names = town(tmp_path, routes=FEED["routes"].replace("R1,1,", "R1,²,")).documents["places"]["features"]
-    assert "route ²" in {feature["properties"]["note"] for feature in names}
-
-
 def test_the_ground_has_a_line_for_each_route_with_its_colour(tmp_path):
     lines = json.loads(town(tmp_path).files("t")["t-ground.geojson"])["features"]
     assert [(line["properties"]["name"], line["properties"]["colour"]) for line in lines] == [
         ("1", "ff0000"),
         ("10", ""),
     ]
-
-
-def test_a_simplified_line_keeps_its_bends_and_its_ends():
-    lat, lon = np.zeros(101), np.linspace(0, 0.1, 101)
-    lat[50] = 0.001  # a hundred metres
-    degrees = np.column_stack([lon, lat])
-    np.testing.assert_allclose(simplified(degrees), degrees[[0, 49, 50, 51, 100]], atol=1e-12)
 
 
 def test_feeds_as_agencies_write_them_are_read(tmp_path):
@@ -169,12 +140,6 @@ def test_what_is_no_timetable_is_refused_in_a_sentence(tmp_path, tables, said):
     kept = {name: text for name, text in {**FEED, **tables}.items() if text is not None}
     with pytest.raises(InputError, match=said):
         read_town(write(tmp_path / "feed.zip", kept), 7)
-
-
-def test_no_zip_is_refused(tmp_path):
-    (tmp_path / "feed.zip").write_bytes(b"PK nothing")
-    with pytest.raises(InputError, match="cannot be read"):
-        read_gtfs(tmp_path / "feed.zip")
 
 
 def test_a_specification_is_drafted_from_a_timetable_alone(tmp_path, hatstream):
@@ -239,8 +204,3 @@ def test_the_made_up_town_has_a_timetable_that_its_fleet_keeps_to(tmp_path):
     assert (timetable.zone, timetable.service.blocks, len(timetable.service.weekdays)) == (fleet.zone, 30, 7)
     assert 15 <= timetable.service.vehicles <= 30
     assert WEEKDAYS.count(",") == 6
-
-
-def test_streets_of_a_made_up_town_of_many_routes_have_names_of_their_own():
-    features = streets(MadeUpFleet(vehicles=30, routes=30))["features"]
-    assert len({feature["properties"]["name"] for feature in features}) == len(features)

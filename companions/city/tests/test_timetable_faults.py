@@ -9,7 +9,7 @@ import zipfile
 import h3
 import pytest
 
-from companions.city.tests.feeds import FEED, WEEKDAYS, write
+from companions.city.tests.feeds import FEED, write
 from hatstream.api import InputError
 from hatstream_city.timetable.town import read_town
 
@@ -40,38 +40,6 @@ def test_stops_on_both_sides_of_a_meridian_are_near_each_other(tmp_path, lon):
     stops = ["stop_id,stop_name,stop_lat,stop_lon\n"]
     stops += [f"{stop},{stop},-17,{(lon + 0.02 * number + 180) % 360 - 180:.2f}\n" for number, stop in enumerate("ABC")]
     assert town(tmp_path, stops="".join(stops)).left_out == []
-
-
-def test_stops_of_coaches_across_a_continent_are_stops(tmp_path):
-    stops = FEED["stops"].replace("50.45,-104.60", "45.50,-73.60").replace("50.40,-104.60", "49.30,-123.10")
-    assert town(tmp_path, stops=stops).left_out == []
-
-
-def test_stop_times_of_no_stop_or_trip_are_told(tmp_path):
-    """As where a quotation mark that nobody closes takes a hundred stops with it."""
-    times = FEED["stop_times"] + "T9,1,A,06:00:00,06:00:00\nT1,9,Z,06:00:00,06:00:00\n"
-    said = town(tmp_path, stop_times=times).left_out
-    assert said == ["Left out: 2 of 9 stop times, of a trip or stop that has no row."]
-
-
-def test_frequencies_that_say_nothing_are_told(tmp_path):
-    every = "trip_id,start_time,end_time,headway_secs\nT1,06:00:00,08:00:00,0\nT9,06:00:00,08:00:00,600\n"
-    timetable = town(tmp_path, frequencies=every)
-    assert timetable.left_out == ["Left out: 2 of 2 rows of frequencies.txt, without trip, times or headway."]
-    assert timetable.service.blocks == 2
-
-
-def test_a_calendar_of_many_years_is_read_to_its_exceptions(tmp_path):
-    never = f"service_id,{WEEKDAYS},start_date,end_date\nweek,0,0,0,0,0,0,0,20000101,20991231\n"
-    service = town(tmp_path, calendar=never, calendar_dates="service_id,date,exception_type\nweek,20261103,1\n").service
-    assert (service.day.isoformat(), service.first, service.last) == ("2026-11-03", service.day, service.day)
-
-
-def test_many_departures_are_counted_as_few_are(tmp_path):
-    every = "trip_id,start_time,end_time,headway_secs\nT1,06:00:00,08:00:00,{}\n"
-    many = town(tmp_path, frequencies=every.format(1)).service
-    assert (many.blocks, many.runs[0, 1]) == (7_200 + 2, 7_200 + 1)
-    assert many.vehicles > 10 * town(tmp_path, frequencies=every.format(60)).service.vehicles
 
 
 def test_another_encoding_is_refused_in_one_sentence(tmp_path):

@@ -53,16 +53,6 @@ def test_the_demo_says_in_fifteen_lines_how_near_the_truth_it_is(tmp_path, capsy
     assert (tmp_path / "map.html").stat().st_size < 6_000_000
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("small")
-def test_the_demo_twice_returns_the_same_numbers(tmp_path, capsys):
-    seen = []
-    for _ in range(2):
-        assert main(["demo", "--output", str(tmp_path)]) == 0
-        seen.append(({path.name: path.read_bytes() for path in (tmp_path / "hats").iterdir()}, capsys.readouterr().out))
-    assert seen[0] == seen[1]
-
-
 @pytest.mark.parametrize(
     ("hat", "spent", "said"),
     [

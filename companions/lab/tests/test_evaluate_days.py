@@ -78,12 +78,6 @@ def test_made_up_cities_need_no_telemetry_and_each_has_its_rows(hatstream):
     assert [row["city"] for row in constant] == ["drawn 3", "19 buses in two hours"]
 
 
-def test_one_day_alone_has_no_live_slots(tmp_path, hatstream):
-    levels_city.write(tmp_path, spec=SPEC, lines=levels_city.rows(levels_city.DAYS[:1]))
-    code, _, err = hatstream(*evaluate(tmp_path, "--live"))
-    assert (code, "two days" in err) == (1, True), err
-
-
 def test_a_range_of_dates_is_all_that_is_looked_at(feed, hatstream):
     dates = ("--from", levels_city.DAYS[1], "--to", levels_city.DAYS[2])
     code, out, err = hatstream(*evaluate(feed, "--live", "--noise", "delta", "--json", *dates))
@@ -104,13 +98,6 @@ def test_a_map_is_beside_the_constant_day_by_day(feed, hatstream):
         ("1e-06", 2),
     ]
     assert len({round(row["constant"], 9) for row in document["rows"]}) == 1, "what truly was is the same with noise"
-
-
-@pytest.mark.parametrize("which", ["9", "segments.geojson"])
-def test_places_may_be_named_beside_the_specification(feed, hatstream, which):
-    named = which if which.isdecimal() else str(feed / which)
-    code, _, err = hatstream(*evaluate(feed, "--places", named, *ONE, "--json"))
-    assert code == 0, err
 
 
 def write_directed(folder: Path, spec: str) -> Path:
@@ -148,14 +135,6 @@ def test_derived_headings_and_speeds_are_evaluated(tmp_path, hatstream):
     assert [row["constant"] for row in json.loads(out)["rows"]] == pytest.approx([10], abs=0.1)
 
 
-def test_places_at_which_nobody_reports_are_refused(feed, tmp_path, hatstream):
-    aside = {**LINE, "coordinates": [[72.835, 21.18], [72.836, 21.18]]}
-    features = [{"type": "Feature", "properties": {"name": "aside"}, "geometry": aside}]
-    (tmp_path / "aside.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    code, _, err = hatstream(*evaluate(feed, "--places", str(tmp_path / "aside.geojson"), *ONE))
-    assert (code, "no report lies at any of them" in err) == (4, True), err
-
-
 @pytest.mark.parametrize(
     ("more", "code", "sentence"),
     [
@@ -175,18 +154,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(feed, hatstream, more, code, 
     assert (status, sentence in err) == (code, True), err
 
 
-def test_an_unknown_city_is_refused_with_the_names_there_are(hatstream):
-    code, _, err = hatstream("evaluate", "--learned", "--cities", "Atlantis")
-    assert (code, "500 taxis" in err) == (1, True), err
-
-
 def test_a_specification_without_places_has_none_of_its_own(tmp_path, hatstream):
     levels_city.write(tmp_path)
     code, _, err = hatstream(*evaluate(tmp_path, "--places"))
     assert (code, "needs a specification with [places]" in err) == (1, True), err
-
-
-def test_true_values_are_asked_for_by_name(feed, hatstream):
-    arguments = [argument for argument in evaluate(feed, "--places") if argument != "--not-private"]
-    code, _, err = hatstream(*arguments)
-    assert (code, "--not-private" in err) == (1, True), err

@@ -3,12 +3,11 @@
 import sys
 import time
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 
 from hatstream_lab.servers import maven, postgres
-from hatstream_lab.servers.process import Server, ServerError, free_ports, is_open
+from hatstream_lab.servers.process import Server, ServerError
 
 
 def python(text):
@@ -35,29 +34,6 @@ def test_a_jar_that_is_not_the_one_that_was_tried_is_not_run(tmp_path):
         maven._check_jars(jars, sums)
 
 
-@pytest.mark.parametrize("name", ["kafka", "flink"])
-def test_every_server_has_checksums_of_its_jars(name):
-    lines = (Path(maven.__file__).with_name(f"{name}-jars.sha256")).read_text().splitlines()
-    assert len(lines) > 40
-    assert all(len(line.split("  ")[0]) == 64 for line in lines)
-
-
-def test_an_old_jdk_counts_as_missing(monkeypatch, tmp_path):
-    for name, said in (("java", ""), ("javac", "javac 11.0.2"), ("mvn", "")):
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {said}\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    (missing,) = maven.missing_tools()
-    assert missing.startswith("a JDK 17")
-
-
-def test_the_cache_lies_where_the_variable_says(monkeypatch, tmp_path):
-    monkeypatch.delenv(maven.CACHE_VARIABLE, raising=False)
-    assert maven.cache_folder() == Path.cwd() / ".cache"
-    monkeypatch.setenv(maven.CACHE_VARIABLE, str(tmp_path))
-    assert maven.cache_folder() == tmp_path
-
-
 def test_a_server_that_ends_before_it_is_ready_says_its_last_words(tmp_path):
     server = Server(python("print('no such file'); raise SystemExit(3)"), tmp_path / "log")
     with pytest.raises(ServerError, match=r"(?s)ended with code 3:.*no such file"):
@@ -79,12 +55,6 @@ def test_a_server_that_does_not_end_when_asked_is_killed(tmp_path, monkeypatch):
     started = time.monotonic()
     server.stop()
     assert time.monotonic() - started < 10
-
-
-def test_free_ports_are_different_and_closed():
-    ports = free_ports(3)
-    assert len(set(ports)) == 3
-    assert not any(map(is_open, ports))
 
 
 def test_a_postgres_whose_initdb_fails_says_so_and_leaves_no_folder(monkeypatch, tmp_path):

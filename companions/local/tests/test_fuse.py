@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from hatstream_local.fusion.fuse import run
 from hatstream_local.specification import load_fusion
 from pipelines.cli import hatstream
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, WRONG_USE
@@ -101,17 +100,6 @@ def test_bad_reports_are_counted_dead_letters_and_change_nothing_else(reports: P
     }
 
 
-def test_reports_of_a_whole_feed_can_be_fused_without_slots(reports: Path) -> None:
-    text = fusion_city.spec().replace('slot = { minutes = 60, timezone = "America/Chicago" }', "")
-    spec = write(reports, text.replace('time = "time"\n', ""))
-    first_hour = pyarrow.csv.read_csv(reports / "reports.csv").slice(0, 200)
-    pyarrow.csv.write_csv(first_hour, reports / "one.csv")
-    arguments = ["fuse", "--spec", str(spec), "--input", str(reports / "one.csv"), "--output", str(reports / "out")]
-    done = CliRunner().invoke(hatstream, arguments)
-    assert done.exit_code == DONE, done.output
-    assert "Every user gave away at most epsilon 3.5 with one value" in done.output
-
-
 def test_an_input_without_a_usable_report_is_a_failure(reports: Path) -> None:
     spec = write(reports, fusion_city.spec())
     (reports / "empty.csv").write_text("user,service,epsilon,mechanism,time,report\nu,maps,0.5,pm,never,0.1\n")
@@ -185,20 +173,3 @@ def test_what_decides_the_result_decides_the_spec_id(tmp_path: Path) -> None:
     first = load_fusion(write(tmp_path, text)).spec_id
     assert load_fusion(write(tmp_path, text.replace("three services", "others"))).spec_id == first
     assert load_fusion(write(tmp_path, text.replace("epsilon = 2", "epsilon = 3"))).spec_id != first
-
-
-def test_a_file_that_cannot_be_read_is_named(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from pipelines.cli import main
-
-    spec = write(reports, fusion_city.spec(layout="parquet"))
-    arguments = ["--input", str(reports / "reports.csv"), "--output", str(reports / "out")]
-    assert main(["fuse", "--spec", str(spec), *arguments]) == FAILED
-    assert capsys.readouterr().err.startswith(f"hatstream: {reports / 'reports.csv'}: ")
-
-
-def test_a_fusion_says_how_many_rows_were_read_and_groups_fused(reports, tmp_path):
-    heard = []
-    spec = load_fusion(write(reports, fusion_city.spec()))
-    run(spec, str(reports / "reports.csv"), tmp_path / "fused", ("csv",), lambda *told: heard.append(told))
-    assert ("read rows", 1_200, None) in heard
-    assert heard[-1] == ("fuse groups", 2, None)

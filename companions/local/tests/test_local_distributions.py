@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from companions.local.tests.worlds import beta_values, dense_em, dense_log_likelihood, reports_of
-from hatstream_local.mechanisms.aggregate import aggregate, middles
-from hatstream_local.mechanisms.distributions import maximum_likelihood, smooth, smoothed
+from hatstream_local.mechanisms.aggregate import aggregate
+from hatstream_local.mechanisms.distributions import maximum_likelihood, smoothed
 from hatstream_local.mechanisms.likelihood import ReportRows
 from hatstream_local.mechanisms.reports import Reports
 
@@ -57,13 +57,6 @@ def test_the_fast_likelihood_is_the_dense_one(
     assert_agrees(reports, aggregate(reports, buckets))
 
 
-def test_equal_reports_are_one_row() -> None:
-    reports = reports_of(beta_values(20_000), THREE)
-    rows = aggregate(reports, 8)
-    assert rows.counts.size <= 2 * 17**2
-    assert rows.users == 20_000
-
-
 @pytest.mark.parametrize("epsilon", [0.1, 0.6, 3.0])
 def test_the_maximum_meets_its_conditions_and_no_em_climbs_higher(epsilon: float) -> None:
     reports = reports_of(beta_values(4_000), [(kind, epsilon) for kind, _ in THREE])
@@ -83,32 +76,11 @@ def test_the_maximum_meets_its_conditions_and_no_em_climbs_higher(epsilon: float
     assert best - reached <= rows.evaluate(by_em).gap  # the gap bounds what is left to gain
 
 
-@pytest.mark.parametrize("epsilon", [0.6, 3.0])
-def test_ems_arrives_where_many_plain_steps_lead(epsilon: float) -> None:
-    reports = reports_of(beta_values(4_000), [(kind, epsilon) for kind, _ in THREE], missing=0.1)
-    heard = ~np.isnan(reports.values).all(axis=0)
-    fused = smoothed(aggregate(reports, 32))
-    plain = dense_em(dense_log_likelihood(reports, 32)[heard], 6_000, smooth(np.eye(32)))
-    assert fused.converged
-    assert fused.shares == pytest.approx(plain, abs=1e-7)
-
-
 def test_the_order_of_services_changes_no_bit() -> None:
     reports = reports_of(beta_values(2_000), THREE, missing=0.2)
     turned = Reports(list(reports.services)[::-1], reports.values[::-1])
     for method in (maximum_likelihood, smoothed):
         assert np.array_equal(method(aggregate(reports, 32)).shares, method(aggregate(turned, 32)).shares)
-
-
-def test_more_services_tell_more() -> None:
-    values = beta_values(50_000)
-    true = np.histogram(values, 64, (-1, 1))[0] / values.size
-    reports = reports_of(values, THREE)
-    distances = []
-    for services in (slice(0, 1), slice(1, 2), slice(2, 3), slice(0, 3)):
-        part = Reports(reports.services[services], reports.values[services])
-        distances.append(float(np.abs(smoothed(aggregate(part, 64)).shares - true).sum()))
-    assert min(distances[:3]) > distances[3]
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 10.0, 50.0])
@@ -123,15 +95,6 @@ def test_extreme_epsilons_converge(epsilon: float, method: object) -> None:
     if epsilon == 50:
         true = np.histogram(values, 128, (-1, 1))[0] / values.size
         assert np.abs(fused.shares - true).sum() < (0.15 if method is maximum_likelihood else 0.2)
-
-
-def test_sr_alone_tells_the_mean_only() -> None:
-    """The likelihood has rank 2: its maximum is not unique, but the mean of every maximum is the reports' own."""
-    reports = reports_of(beta_values(5_000), [("sr", 2.0)])
-    rows = aggregate(reports, 64)
-    mean = float(reports.values.mean())
-    assert float(maximum_likelihood(rows).shares @ middles(64)) == pytest.approx(mean, abs=1e-6)
-    assert smoothed(rows).converged
 
 
 def test_laplace_reports_and_silent_users_are_left_out() -> None:

@@ -30,15 +30,6 @@ def test_the_order_of_services_changes_no_bit(method: Method) -> None:
         assert np.array_equal(per_user(shuffled, method), expected, equal_nan=True)
 
 
-def test_ua_averages_per_user_first() -> None:
-    """A user with two reports counts as much as one with a single report (algorithms 12.2)."""
-    services = [Service("a", StochasticRounding(1.0)), Service("b", Piecewise(1.0))]
-    reports = Reports(services, np.array([[1.0, 2.0, np.nan], [3.0, np.nan, np.nan]]))
-    assert per_user(reports, "ua").tolist()[:2] == [2.0, 2.0]
-    assert fused_mean(reports, "ua").value == 2.0
-    assert fused_mean(reports, "ua").users == 2
-
-
 @every_method
 def test_users_without_reports_are_left_out_and_nobody_is_an_error(method: Method) -> None:
     reports = reports_of(beta_values(50), FOUR)
@@ -100,12 +91,6 @@ def test_posterior_moments_are_those_of_the_dense_posterior(epsilon: float) -> N
     assert near.all() if epsilon < 4 else near.mean() > 0.5
 
 
-def test_many_services_neither_underflow_nor_need_all_curves() -> None:
-    kinds = [(kind, 40.0) for kind in ("sr", "laplace", "pm", "sw") * 6]
-    estimates = per_user(reports_of(np.linspace(-1, 1, 50), kinds), "uwa")
-    assert np.abs(estimates - np.linspace(-1, 1, 50)).max() < 0.05
-
-
 @pytest.mark.parametrize("users", [1, pytest.param(5, marks=pytest.mark.slow), 40, 400])
 @pytest.mark.parametrize("epsilon", [0.2, 2.0])
 def test_two_standard_errors_cover_the_true_mean_of_these_users(users: int, epsilon: float) -> None:
@@ -132,11 +117,3 @@ def test_leakage_is_the_sum_over_services_of_the_user_who_answered_most() -> Non
     assert Reports(services, np.array([[0.1, 0.2], [np.nan, 1.0]])).leakage() == 2.5
     assert Reports(services, np.array([[0.1], [np.nan]])).leakage() == 0.5
     assert math.isclose(Reports(services, np.zeros((2, 0))).leakage(), 0)
-
-
-def test_reports_need_services_with_different_names_and_a_row_each() -> None:
-    pm = LOCAL_MECHANISMS["pm"](1.0)
-    with pytest.raises(ValueError, match="different names"):
-        Reports([Service("a", pm), Service("a", pm)], np.zeros((2, 1)))
-    with pytest.raises(ValueError, match="as many rows"):
-        Reports([Service("a", pm)], np.zeros((2, 1)))

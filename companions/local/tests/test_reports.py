@@ -11,7 +11,7 @@ from hatstream_local.mechanisms.means import fused_mean
 from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.reports import Reports, Service
 from hatstream_local.reports import fuse as fusing
-from hatstream_local.reports.columns import FROM_US, REASONS, Hours, Reported, ReportRules, parse_reports
+from hatstream_local.reports.columns import REASONS, Hours, Reported, ReportRules, parse_reports
 from hatstream_local.reports.fuse import FusionRules, fuse, join
 from hatstream_local.reports.perturb import perturb
 from tests.statistical.checks import seeded
@@ -72,23 +72,6 @@ def test_each_bad_row_is_refused_for_its_reason_and_spares_the_others(change: di
     assert refused == {reason: 1}
     assert parsed.user.size == 2
     assert reason in REASONS
-
-
-def test_a_report_rounded_beyond_its_end_is_held_there() -> None:
-    high = SERVICES[1].mechanism.high
-    row = {**GOOD, "service": "weather", "mechanism": "sr", "epsilon": 2, "report": high + 1e-10}
-    parsed, refused = parse_reports(table(row), RULES)
-    assert refused == {}
-    assert parsed.report.tolist() == [high]
-
-
-def test_slots_follow_the_clock_of_the_zone() -> None:
-    """Half-hour offsets, and the hour that a clock change repeats."""
-    times_us = np.array([1_700_000_000_000_000, FROM_US, 1_793_511_000_000_000])
-    for zone in ("Asia/Kolkata", "America/Chicago", "Asia/Kathmandu"):
-        start = Hours(zone, 3600).starts_us(times_us)
-        assert ((times_us - start >= 0) & (times_us - start < 3_600_000_000)).all()
-    assert Hours("Asia/Kolkata", 3600).starts_us(times_us[:1])[0] % 3_600_000_000 == 1_800_000_000
 
 
 def reported(*rows: tuple[int, int, int, float, int]) -> Reported:

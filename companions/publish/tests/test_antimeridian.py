@@ -11,15 +11,14 @@ import pytest
 
 from companions.city.tests import feeds as timetables
 from hatstream_city.timetable.town import read_town
-from hatstream_publish.pages.antimeridian import box_of, middle_of
+from hatstream_publish.pages.antimeridian import box_of
 from hatstream_publish.pages.pack import packed
-from hatstream_publish.pages.places import LINE, DrawnShape, GroundLine, NamedPlaces
-from tests.kit.results import CELLS, row
+from hatstream_publish.pages.places import NamedPlaces
+from tests.kit.results import row
 from transforms.places.hexagons import cells_of_geojson
 from transforms.sinks.rows import SCHEMA
 
 FIJI = sorted(h3.grid_disk(h3.latlng_to_cell(-16.85, 180.0, 7), 3))
-ROAD = GroundLine("to the east", "", DrawnShape(LINE, (((-179.8, -16.9), (-179.7, -16.9)),), {}))
 
 
 def degrees(cells, ground=()):
@@ -47,35 +46,12 @@ def test_neighbours_across_the_antimeridian_are_neighbours_on_a_map():
     assert np.ptp(places) < 0.3
 
 
-def test_a_line_beyond_the_places_stays_beside_them():
-    places, ground = degrees(FIJI, [ROAD])
-    assert np.abs(ground - places.mean()).max() < 0.5
-
-
-def test_an_ordinary_city_lies_where_it_lay():
-    places, _ = degrees(CELLS)
-    assert places.min() == pytest.approx(box_of(shapes(CELLS))[0], abs=1e-5)
-    assert -105 < places.min() < places.max() < -104
-
-
 def test_a_box_across_the_antimeridian_has_its_west_in_the_east():
     west, south, east, north = box_of(shapes(FIJI))
     assert (round(west), round(east)) == (180, -180)
     assert 179.8 < west < 180
     assert -180 < east < -179.8
     assert south < -16.85 < north
-
-
-def test_the_box_of_an_ordinary_city_is_that_of_its_positions():
-    lons, lats = zip(*(position for shape in shapes(CELLS) for position in shape.parts[0]), strict=True)
-    assert box_of(shapes(CELLS)) == (min(lons), min(lats), max(lons), max(lats))
-    assert box_of([]) == (0.0, 0.0, 0.0, 0.0)
-
-
-def test_the_middle_is_opposite_to_the_widest_gap():
-    assert middle_of(np.array([170.0, -170.0])) == pytest.approx(-180)
-    assert middle_of(np.array([10.0, 30.0])) == pytest.approx(20)
-    assert middle_of(np.array([])) == 0
 
 
 def crossing(folder):

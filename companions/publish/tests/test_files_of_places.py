@@ -1,7 +1,6 @@
 """Files of places and of lines under a map, which people write: what is none is a sentence, never a wrong page."""
 
 import json
-import os
 
 import pytest
 
@@ -46,22 +45,7 @@ def test_a_shape_that_is_none_is_refused(geometry, reader, tmp_path):
 
 
 @READERS
-def test_a_file_may_begin_with_the_mark_of_utf_8(reader, tmp_path):
-    path = written(tmp_path)
-    path.write_text("\ufeff" + path.read_text())
-    assert reader(path)
-
-
-@READERS
 @pytest.mark.parametrize("properties", [[1], "abc", 7])
 def test_properties_that_are_none_are_refused(properties, reader, tmp_path):
     with pytest.raises(InputError, match="must be an object, of names with values"):
         reader(written(tmp_path, properties=properties))
-
-
-@READERS
-def test_what_is_no_regular_file_is_not_waited_for(reader, tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "pipe", tmp_path / "none"):
-        with pytest.raises(InputError, match=str(path)):
-            reader(path)

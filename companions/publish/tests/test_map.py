@@ -74,13 +74,6 @@ def test_the_slider_has_keys_and_says_its_time(page, drawn):
     assert page.one("#slot").get_attribute("aria-valuetext") == "Wed 13 May 2026, 07:00 to 08:00"
 
 
-def test_arrow_keys_move_the_slots_where_the_map_has_no_focus(page, drawn):
-    opened(page, drawn).one("body").send_keys(Keys.ARROW_RIGHT)
-    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
-    page.one("body").send_keys(Keys.ARROW_LEFT)
-    page.wait(lambda: "06:00 to 07:00" in page.one("#when").text)
-
-
 def test_a_click_opens_what_is_known_of_a_place(page, drawn):
     opened(page, drawn)
     click_on(page, CELLS[3])
@@ -146,47 +139,6 @@ def test_a_slot_without_any_value_says_why_and_what_to_do(page, tmp_path, hatstr
     assert "--whole" in page.one("#empty").text
 
 
-def test_a_difference_without_days_to_compare_says_so(page, tmp_path, hatstream):
-    """Two days and a forecast: a forecast is no day of its own."""
-    rows = [row(CELLS[0], 6, 20.0, day=day) for day in (13, 14)]
-    rows += [row(CELLS[0], 6, 20.0, day=15, status="forecast")]
-    opened(page, mapped(tmp_path, hatstream, rows))
-    assert asked(page, "el('show').querySelector('[value=difference]').disabled")
-    asked(page, "(state.slot = 0, state.show = 'difference', showOther())")
-    assert "2 other days" in page.one("#empty").text
-
-
-def test_a_window_that_was_next_to_nothing_shows_the_whole_map_again(page, drawn):
-    opened(page, drawn)
-    whole = asked(page, "view.scale")
-    asked(page, "(el('map').style.height = '5px', drawNow())")
-    assert asked(page, "view.scale") > 0
-    asked(page, "(el('map').style.height = '', drawNow())")
-    assert asked(page, "view.scale") == pytest.approx(whole)
-
-
-def test_nothing_is_drawn_over_hours_of_which_nothing_is_known(page, tmp_path, hatstream):
-    values = {6: 20.0, 7: 21.0, 8: None, 9: 22.0, 10: None, 11: 23.0, 12: 24.0}
-    opened(page, mapped(tmp_path, hatstream, [row(CELLS[0], hour, value) for hour, value in values.items()]))
-    assert asked(page, "stretches([20, 21, null, 22, null, 23, 24])") == [[0, 1], [3], [5, 6]]
-    asked(page, "choose(0)")
-    path = page.one(".chart .values").get_attribute("d")
-    assert (path.count("M"), path.count("L")) == (3, 3)
-    assert page.one(".chart .band").get_attribute("d").count("Z") == 3
-
-
-def test_the_times_below_a_chart_are_not_cut_off(page, tmp_path, hatstream):
-    """21 hours, of which the last has a time below it."""
-    opened(page, mapped(tmp_path, hatstream, [row(CELLS[0], hour, 20.0) for hour in range(21)]))
-    asked(page, "choose(0)")
-    chart = page.one(".chart").rect
-    assert page.all(".chart .tick")[5].text == "20:00"
-    right = (
-        "Math.max(...[...document.querySelectorAll('.chart .tick')].map(tick => tick.getBoundingClientRect().right))"
-    )
-    assert asked(page, right) <= chart["x"] + chart["width"] + 0.5
-
-
 def test_the_hour_that_comes_twice_when_clocks_are_set_back_has_two_names(page, tmp_path, hatstream):
     times = [f"2026-10-25T{time}:00:00+{offset}:00" for time, offset in zip(HOURS_BACK, OFFSETS_BACK, strict=True)]
     rows = [row(CELLS[0], 0, 20.0) | {"slot_start": times[slot], "slot_end": times[slot + 1]} for slot in range(4)]
@@ -207,13 +159,6 @@ def test_the_ear_is_told_the_place_when_the_time_changes_or_a_search_finds_it(pa
     page.one("#play").click()
     assert page.one("#when").get_attribute("aria-live") == "off"
     page.one("#play").click()
-
-
-def test_closing_a_place_gives_the_keys_back_to_the_map(page, drawn):
-    opened(page, drawn)
-    asked(page, "choose(3)")
-    page.one("#close").send_keys(Keys.ENTER)
-    page.wait(lambda: asked(page, "[state.place, document.activeElement.id]") == [-1, "map"])
 
 
 def test_the_legend_tells_what_has_no_value(page, drawn, tmp_path, hatstream):
@@ -283,13 +228,6 @@ def test_the_table_and_the_downloads_say_what_the_map_says(page, drawn):
     assert (len(features), features[4]["properties"]["value"]) == (len(CELLS), 14)
 
 
-def test_a_field_of_the_week_goes_to_its_slot(page, drawn):
-    opened(page, drawn)
-    asked(page, "choose(3)")
-    page.click(page.one(".week [data-slot='1']"))
-    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
-
-
 def test_streets_are_places_too(page, tmp_path, hatstream):
     line = {"type": "LineString", "coordinates": [[-104.6, 50.45], [-104.59, 50.452], [-104.58, 50.45]]}
     back = {"type": "LineString", "coordinates": line["coordinates"][::-1]}
@@ -333,16 +271,6 @@ def test_dark_is_followed_and_can_be_chosen(page, drawn):
     page.one("#theme").click()
     assert asked(page, "getComputedStyle(document.body).backgroundColor") != light
     assert asked(page, "themeName()") == "dark"
-
-
-def test_print_shows_the_map_without_its_controls(page, drawn):
-    opened(page, drawn)
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
-        assert not page.one(".controls").is_displayed()
-        assert page.one("#map").is_displayed()
-    finally:
-        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_the_busiest_stops_water_and_a_scale_bar_orient(page, tmp_path, hatstream):

@@ -102,17 +102,3 @@ def test_a_day_beyond_its_interval_around_the_usual_is_said_to_be(page, hatstrea
         "no more than noise explains",
         "beyond what noise explains",
     ]
-
-
-def test_a_map_of_what_is_usual_speaks_of_itself_and_compares_with_nothing(page, hatstream, folder):
-    shown(page, hatstream, folder, "place-standing.parquet", "show=difference")
-    assert asked(page, "state.show") == "value"
-    assert asked(page, "el('show').querySelector('[value=difference]').disabled") is True
-    assert "Of 4 places on this map:" in page.one("#panel").text
-    assert "slot" not in asked(page, "document.querySelector('.menu').textContent")
-
-
-def test_days_alone_are_compared_with_other_days(page, hatstream, folder):
-    shown(page, hatstream, folder, "place-day.parquet")
-    assert asked(page, "Boolean(DATA.usual)") is False
-    assert asked(page, "el('show').querySelector('[value=difference]').textContent").endswith("(needs three days)")

@@ -60,21 +60,6 @@ def test_a_map_is_one_sheet_that_says_its_time_and_no_control(page, drawn):
     assert not seen(page, "#printed")
 
 
-def test_the_legend_keeps_its_colours_where_the_printer_is_told_to_leave_backgrounds_out(page, drawn):
-    page.open(drawn)
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    said = "return [...document.querySelectorAll('#scale, .key')].map(key => getComputedStyle(key).printColorAdjust)"
-    try:
-        assert set(page.driver.execute_script(said)) == {"exact"}
-    finally:
-        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-
-
-def test_a_map_with_a_place_takes_two_sheets_at_most(page, drawn):
-    page.open(drawn, f"place={CELLS[0]}")
-    assert sheets(page) <= 2
-
-
 def test_paper_is_light_and_the_screen_afterwards_as_dark_as_before(page, drawn):
     page.open(drawn)
     page.one("#theme").click()

@@ -17,7 +17,6 @@ import shapely.geometry
 
 from hatstream_publish.pages.places import NamedPlaces
 from hatstream_publish.pages.usable import published
-from pipelines.account.cost import periods_in
 from pipelines.cli import main
 from tests import city, levels_city
 from tests.kit.results import CELLS, PARENT, WITH_PARENTS, known_of, row
@@ -90,14 +89,6 @@ def test_a_city_of_which_nothing_is_known_publishes_nothing(publish, released):
     folder, code, said = publish(released, pattern="unknown.parquet")
     assert (code, "What helps: more days" in said) == (4, True), said
     assert not folder.exists()
-
-
-def test_the_folder_s_readme_tells_days_and_who_publishes(portal):
-    folder, code, said = portal()
-    assert code == 0, said
-    text = (folder / "README.md").read_text()
-    assert re.search(r"are alike: 1 day 2\.64, 7 days [0-9.]+, 30 days [0-9.]+\. Not protected", text)
-    assert "\nPublisher: City of Town data@town.example\n" in text
 
 
 def test_every_record_agrees_with_the_files(portal):
@@ -195,14 +186,6 @@ def test_a_ledger_that_is_not_whole_publishes_nothing(released, tmp_path, publis
     assert not folder.exists()
 
 
-def test_rows_of_another_specification_are_refused(portal, released):
-    rows = [row(CELLS[0], 6, 20.0)]
-    pq.write_table(pa.Table.from_pylist(rows), released / "foreign.parquet")
-    _, code, said = portal(pattern="foreign.parquet")
-    (released / "foreign.parquet").unlink()
-    assert (code, "hold rows of 0000000000000000" in said) == (4, True)
-
-
 def test_a_folder_of_something_else_is_left_alone_and_an_older_edition_is_replaced(portal, tmp_path):
     (tmp_path / "portal").mkdir()
     (tmp_path / "portal" / "notes.txt").write_text("mine")
@@ -218,19 +201,6 @@ def test_a_folder_of_something_else_is_left_alone_and_an_older_edition_is_replac
     assert sorted(path.name for path in tmp_path.iterdir()) == [".portal.json", "portal"]
 
 
-@pytest.mark.parametrize("day", ["20220101", "2021-W52-6"])
-def test_a_day_in_another_form_of_iso_is_that_day(portal, day):
-    folder, code, said = portal("--to", day)
-    assert code == 0, said
-    days = {row["slot_start"][:10] for row in pq.read_table(folder / "hats.parquet").to_pylist()}
-    assert days == {"2022-01-01"}
-
-
-@pytest.mark.parametrize("options", [["--from", "yesterday"], ["--from", "2023-01-01"]])
-def test_a_range_without_rows_is_refused(portal, options):
-    assert portal(*options)[1] in (1, 4)
-
-
 def test_what_only_the_area_or_day_tells_is_published_as_the_area_s_or_day_s():
     rows = [known_of(row(CELLS[0], 6, 30.0), PARENT, 21.0), known_of(row(CELLS[1], 6, 30.0), "day", 17.0)]
     rows += [row(CELLS[2], 6, 12.0), row(CELLS[3], 6, 9.0, status="unreliable"), row(CELLS[4], 6, None)]
@@ -243,15 +213,6 @@ def test_what_only_the_area_or_day_tells_is_published_as_the_area_s_or_day_s():
     ]
     whole = published(table, NamedPlaces(), everything=True).to_pylist()
     assert [row["own_value"] for row in whole] == [30.0, 30.0, 12.0, 9.0, None]
-
-
-@pytest.mark.parametrize(
-    ("unit", "days", "periods"),
-    [("vehicle-day", 7, 7), ("vehicle-ever", 30, 1)]
-    + [("vehicle-week", days, weeks) for days, weeks in ((1, 1), (2, 2), (7, 2), (8, 2), (9, 3), (30, 6))],
-)
-def test_days_in_a_row_touch_so_many_periods_at_most(unit, days, periods):
-    assert periods_in(unit, days) == periods
 
 
 STREETS = {

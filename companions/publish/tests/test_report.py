@@ -3,11 +3,10 @@
 import math
 import re
 import sqlite3
-from fractions import Fraction
 
 import pytest
 
-from hatstream_publish.pages.report import GUESSES, _habit, odds, reliability
+from hatstream_publish.pages.report import GUESSES, odds, reliability
 from hatstream_publish.pages.rows import read_rows
 from pipelines.account import location
 from pipelines.specification import load
@@ -84,12 +83,6 @@ def test_a_ledger_that_is_not_whole_has_no_report(released, hatstream):
     assert not (released / "r.html").exists()
 
 
-@pytest.mark.parametrize(("epsilon", "most", "least"), [(2.64, "93.34 %", "6.66 %"), (30.0, "100 %", "0 %")])
-def test_bounds_are_rounded_away_from_one_half(epsilon, most, least):
-    habit = _habit(1, Fraction(epsilon), "0")
-    assert (habit["most"], habit["least"]) == (most, least)
-
-
 def test_an_account_without_releases_has_a_report_too(tmp_path, hatstream):
     city.write(tmp_path)
     hatstream(*city.init(tmp_path))
@@ -104,11 +97,6 @@ def test_rows_of_another_specification_are_refused(released, hatstream):
     assert (code, "the result files hold rows of" in err) == (4, True), err
 
 
-def test_a_range_needs_both_ends(released, hatstream):
-    place = ["--spec", released / "spec.toml", "--ledger", released / "ledger.sqlite"]
-    assert hatstream("report", *place, "--output", released / "r.html", "--from", city.DAYS[0])[0] == 1
-
-
 def test_rows_are_counted_by_status_with_the_widths_of_their_intervals(tmp_path):
     rows = [row(CELLS[0], 6, 20.0, half_kmh=5.0), row(CELLS[1], 6, 20.0, half_kmh=20.0), row(CELLS[2], 6, None)]
     counted = reliability(read_rows([str(write(tmp_path / "hats.parquet", rows))]))
@@ -121,11 +109,6 @@ def test_the_odds_are_bayes_rule_at_the_worst_likelihood_ratio():
         assert guess.most / (1 - guess.most) == pytest.approx(math.e * guess.before / (1 - guess.before))
         assert guess.least / (1 - guess.least) == pytest.approx(guess.before / (1 - guess.before) / math.e)
     assert [guess.before for guess in odds(1.0)] == list(GUESSES)
-
-
-def test_no_budget_moves_no_guess_and_a_huge_one_no_further_than_certainty():
-    assert all(guess.most == pytest.approx(guess.before) for guess in odds(0.0))
-    assert all(guess.most == pytest.approx(1.0) and guess.least >= 0 for guess in odds(5_000.0))
 
 
 def test_with_places_the_report_says_what_they_tell_of_who_comes_every_day(tmp_path, hatstream):

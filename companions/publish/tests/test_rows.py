@@ -1,7 +1,5 @@
 """Result files read back: every format alike, each HAT once, and nothing that contradicts itself."""
 
-from math import inf
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -50,16 +48,6 @@ def test_two_files_of_the_same_rows_are_one_and_different_values_are_refused(tmp
     paths.append(str(write(tmp_path / "c.parquet", [row(CELLS[0], 6, 12.5) | more])))
     with pytest.raises(InputError, match="different values of the same place and slot"):
         read_rows(paths)
-
-
-@pytest.mark.parametrize(("kind", "number"), [*((kind, -1e308) for kind in FORMATS), ("csv", inf), ("parquet", inf)])
-@pytest.mark.parametrize("name", ["value", "upper95"])
-def test_a_number_that_no_speed_has_is_named(tmp_path, kind, number, name):
-    """A page would draw all others as 0 beside it."""
-    path = tmp_path / f"hats.{kind}"
-    path.write_bytes(FORMATS[kind](columns_in([row(CELLS[0], 6, 12.0) | {name: number}], SCHEMA), SCHEMA, "stem"))
-    with pytest.raises(InputError, match=f"a number in {name} is infinite"):
-        read_rows([str(path)])
 
 
 def test_coarser_products_are_tables_of_their_own(tmp_path):

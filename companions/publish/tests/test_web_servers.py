@@ -215,9 +215,3 @@ def test_a_folder_with_a_key_or_a_ledger_is_not_shown(folder, hatstream, name):
     (folder / name).write_text("")
     code, _, err = hatstream("preview", folder)
     assert (code, name.rpartition("/")[2] in err) == (1, True)
-
-
-def test_a_port_that_is_taken_is_told(folder, hatstream):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        code, _, err = hatstream("preview", folder, "--port", taken.getsockname()[1])
-    assert (code, "is it taken" in err) == (4, True)

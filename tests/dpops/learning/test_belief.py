@@ -36,15 +36,6 @@ def test_with_little_noise_the_smooth_city_is_found() -> None:
     assert error(learned(after(2, 0.02)).estimate(), design()) < 0.7
 
 
-@pytest.mark.slow
-def test_errors_fall_with_the_days() -> None:
-    first, later = [], []
-    for seed in range(3):
-        first.append(error(learned(after(1, 1.0, seed)).estimate(), design()))
-        later.append(error(learned(after(6, 1.0, seed)).estimate(), design()))
-    assert np.mean(later) < 0.8 * np.mean(first)
-
-
 def test_a_forecast_is_close_to_the_next_days_estimate() -> None:
     state = after(4, 0.5)
     assert abs(error(learned(state).forecast(HOURS), design()) - error(learned(state).estimate(), design())) < 0.5
@@ -78,23 +69,12 @@ def test_a_fit_begins_where_the_last_fold_ended_and_ends_where_any_fit_does() ->
     assert np.allclose(warm.forecast(HOURS).values, cold.forecast(HOURS).values, atol=0.6)
 
 
-def test_the_state_decides_what_is_learned() -> None:
-    one, same = learned(after(3, 1.0)).estimate(), learned(after(3, 1.0)).estimate()
-    assert np.array_equal(one.values, same.values)
-    assert np.array_equal(one.variances, same.variances)
-
-
 @pytest.mark.parametrize("noise", [1e-3, 10.0, 1e4, 1e9])
 def test_any_noise_gives_finite_numbers(noise: float) -> None:
     field = learned(after(3, noise)).estimate()
     assert np.all(np.isfinite(field.values))
     assert np.all(field.vehicles > 0)
     assert np.all(np.isfinite(published(field, 65).sd))
-
-
-def test_huge_noise_leaves_what_was_believed_before() -> None:
-    before = learned(State.new(design(), FACTS)).forecast(HOURS).values
-    assert np.allclose(learned(after(3, 1e6)).estimate().values, before, atol=1)
 
 
 def test_one_cell_and_one_slot_are_enough() -> None:
@@ -154,18 +134,6 @@ def test_days_off_are_forecast_as_days_off_were() -> None:
     assert error(model.forecast(HOURS), design()) < 1.0
     slower = replace(model.forecast(OFF), values=model.forecast(OFF).values + 6)
     assert error(slower, design()) < 1.5
-
-
-@pytest.mark.slow
-def test_where_days_off_are_as_working_days_nothing_else_is_made_up() -> None:
-    model = learned(weeks(0.0))
-    assert error(model.forecast(OFF), design()) < 1.0
-
-
-def test_a_day_without_any_release_changes_little() -> None:
-    state = after(2, 0.5)
-    quiet = taken_in(state, DayValues(hours=HOURS))
-    assert np.allclose(learned(quiet).forecast(HOURS).values, learned(state).forecast(HOURS).values, atol=0.1)
 
 
 def test_lone_hats_are_said_to_be_unknown() -> None:
@@ -246,24 +214,9 @@ def test_without_weights_of_days_and_the_gate_a_quiet_first_day_does_harm(monkey
     assert any(harmful(quiet_start(0.4, seed), 0.4) for seed in range(2))
 
 
-@pytest.mark.parametrize("noise", [0.1, 5.0])
-def test_noise_does_not_make_a_city_look_large(noise: float) -> None:
-    totals = [learned(after(1, noise, seed=seed)).estimate().weights.sum() for seed in range(4)]
-    assert 70 < np.mean(totals) < 140
-
-
 def test_a_constant_would_do_where_nothing_is_released_and_not_where_much_is() -> None:
     assert learned(after(1, 1e4)).estimate().gate.ratio > fitted.MAX_RATIO
     assert learned(after(4, 0.1)).estimate().gate.ratio < 0.2
-
-
-def test_a_day_with_a_doubled_hour_is_learned_from() -> None:
-    of = design()
-    state = after(2, 0.5)
-    hours = np.sort(np.append(HOURS, 1))
-    stage = known_hats((36, 25), 3, 30)
-    field = learned(taken_in(state, DayValues(hours=hours, stages=(stage,)))).estimate()
-    assert field.values.shape == (of.cells, 25)
 
 
 @pytest.mark.parametrize("centre_kmh", [0.0, 20.0])

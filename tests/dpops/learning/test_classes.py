@@ -10,10 +10,8 @@ from dpops.learning.classes import (
     ClassBelief,
     ClassDay,
     ClassSums,
-    ExpectedCell,
     OfCells,
     Quantiles,
-    expected_error,
     learn_classes,
     quantiles,
     tilted,
@@ -81,19 +79,6 @@ def test_the_85th_percentile_is_found_much_better_than_one_constant_has_it() -> 
     assert missed < 0.35 * (share @ np.abs(true - share @ true))
 
 
-def test_with_hardly_any_noise_shares_are_found_as_they_are() -> None:
-    truth = city(3)
-    busy = truth.weights.sum(axis=1) > 5
-    assert learned(truth, 4, noise=1e-3).shares[busy] == pytest.approx(truth.shares[busy], abs=0.02)
-
-
-def test_without_a_day_a_cell_has_a_curve_around_its_mean() -> None:
-    truth = city(4)
-    belief = learned(truth, 0)
-    assert np.abs(belief.means - truth.told.means).mean() < 1.5
-    assert np.all(np.diff(read(belief).values, axis=0) >= 0)
-
-
 def test_a_tilted_distribution_has_the_mean_that_is_asked_for() -> None:
     belief = learned(city(5), 3)
     for wanted in (3.0, 20.0, 45.0):
@@ -122,22 +107,6 @@ def test_where_vehicles_stand_a_percentile_is_0_and_its_interval_ends_with_that_
     estimates = quantiles(belief, belief.shares[:, None], LEVELS, np.zeros((1, 1)), np.full((1, 1), 1e9))
     assert estimates.values[:2].tolist() == estimates.lower95[:2].tolist() == [[[0.0]], [[0.0]]]
     assert estimates.upper95[:2].tolist() == [[[1.0]], [[1.0]]]
-
-
-def test_more_days_and_more_weight_are_expected_to_err_less_and_nothing_to_err_most() -> None:
-    def expected(weight: float, days: float) -> float:
-        cell = ExpectedCell(np.full(8, weight), usual=20.0, own=4.0, visits=50.0)
-        return expected_error(EDGES, cell, np.full(8, days / 4), 0.85, (cell.weights, 100))
-
-    assert expected(1.0, 0.01) > expected(1.0, 1.0) > expected(1.0, 4.0) > expected(4.0, 4.0) > 0
-
-
-def test_an_interval_that_reaches_the_last_class_ends_at_the_upper_bound_where_faster_reports_are() -> None:
-    shares = np.full((1, 8), 0.05)
-    shares[0, -1] = 1 - shares[0, :-1].sum()
-    belief = ClassBelief(EDGES, np.log(shares), np.zeros((1, 8, 8)))
-    result = quantiles(belief, belief.shares[:, None], (0.5,), np.zeros((1, 1)), np.full((1, 1), 1e9))
-    assert result.upper95[0, 0, 0] == EDGES[-1] > result.values[0, 0, 0]
 
 
 def test_what_is_not_known_of_a_class_and_of_its_curve_adds_in_squares() -> None:

@@ -32,12 +32,6 @@ def belief(model: Learned, request: pytest.FixtureRequest) -> Field:
     return model.estimate() if request.param == "estimate" else model.forecast(HOURS)
 
 
-def test_a_group_of_one_hat_is_that_hat(model: Learned, belief: Field) -> None:
-    coarse = coarser(model, belief, GROUPS["hat"])
-    for name in ("values", "weights", "vehicles"):
-        assert np.allclose(getattr(coarse, name), getattr(belief, name)), name
-
-
 @pytest.mark.parametrize("name", GROUPS)
 def test_finer_groups_average_to_coarser_ones(model: Learned, belief: Field, name: str) -> None:
     coarse = coarser(model, belief, GROUPS[name])
@@ -83,12 +77,6 @@ def through_weights(model: Learned, belief: Field, members: np.ndarray) -> float
     return float(shared + single_hats + fitted.HAT_LOG_VARIANCE * np.sum(slopes.sum(axis=0) ** 2))
 
 
-def test_a_group_whose_hats_are_alike_does_not_care_for_their_weights(model: Learned) -> None:
-    belief = replace(model.estimate(), values=np.full((OF.cells, HOURS.size), 30.0))
-    alike, unlike = (coarser(model, field, GROUPS["city-hour"]).variances for field in (belief, model.estimate()))
-    assert np.all(alike < unlike)
-
-
 def test_an_hour_of_the_city_differs_from_its_day_only_beyond_its_error(model: Learned) -> None:
     belief = model.estimate()
     hours = coarser(model, belief, GROUPS["city-hour"])
@@ -101,13 +89,6 @@ def test_an_hour_of_the_city_differs_from_its_day_only_beyond_its_error(model: L
     assert np.array_equal(shown.values, np.where(is_far, hours.values, day.values))
     assert np.array_equal(shown.variances[is_far], hours.variances[is_far])
     assert np.all(shown.variances[~is_far] > hours.variances[~is_far])
-
-
-def test_coarser_is_better_known(model: Learned, belief: Field) -> None:
-    day, hour = (coarser(model, belief, GROUPS[name]) for name in ("cell-day", "city-hour"))
-    largest = (belief.variances + belief.deviations.mean(axis=-1)).max(axis=1)
-    assert np.all(day.variances[:, 0] + day.deviations[:, 0].mean(axis=-1) <= largest)
-    assert np.all(hour.deviations.mean(axis=-1)[0] < belief.deviations.mean(axis=-1).min(axis=0))
 
 
 def test_beside_a_hat_that_is_not_known_stands_its_parent_or_its_day() -> None:
@@ -132,11 +113,6 @@ def test_the_value_and_interval_of_a_hat_are_always_its_own() -> None:
     shown, own = with_coarser(model, belief, 65).estimates, published(belief, 65)
     for name in ("values", "sd", "lower95", "upper95"):
         assert np.array_equal(getattr(shown, name), getattr(own, name))
-
-
-def test_nothing_is_shown_of_a_coarser_group_where_the_city_is_not_known() -> None:
-    model = learned(after(1, 1e4))
-    assert np.all(with_coarser(model, model.estimate(), 65).estimates.status == Status.HELD_BACK)
 
 
 def with_depot(model: Learned, kmh: float, standing: float = 3.0) -> tuple[Learned, Field]:

@@ -59,24 +59,6 @@ def test_a_total_of_more_days_or_fewer_vehicles_is_expected_to_tell_less_and_lat
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_earlier_days_told_is_kept_on_a_day_with_a_small_share(kind: Kind) -> None:
-    small_last = [*ALIKE[:13], Fraction(1, 10)]
-    (*_, before, last), alike = expected(kind, Fraction(5), 7, shares=small_last), expected(kind, Fraction(5), 7)
-    assert last.unknown < before.unknown
-    assert last.unknown > alike[13].unknown
-    small_first = expected(kind, Fraction(5), 7, shares=[Fraction(1, 10), *ALIKE[:13]])
-    assert small_first[0].unknown > alike[0].unknown
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_public_counts_tell_the_weight_and_leave_more_for_speeds(kind: Kind) -> None:
-    how = recipe(kind, Fraction(3), rho_within(Fraction(3), DELTA) if kind == "gaussian" else None, bounds_of(300))
-    days = expected_days(how, bounds_of(300), ALIKE, counts_public=True)
-    assert {day.weight_sd for day in days} == {0.0}
-    assert all(day.kmh > day.least_kmh for day in days)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_number_of_vehicles_tells_most_of_the_weight_before_any_sum(kind: Kind) -> None:
     how = recipe(kind, Fraction(1), rho_within(Fraction(1), DELTA) if kind == "gaussian" else None, bounds_of(60))
     without, counted = (

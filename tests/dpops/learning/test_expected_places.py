@@ -11,7 +11,6 @@ from dpops.learning.expected_places import (
     APART_VARIANCE,
     CAUTIOUS,
     CONCENTRATED,
-    EVEN,
     LEAST_VEHICLES,
     MOST_HALF_WIDTH_KMH,
     SPREAD,
@@ -67,13 +66,6 @@ def test_a_map_is_never_expected_to_be_worse_than_its_cells_nor_much_better_wher
         assert (figures.ok, figures.half_width_kmh > MOST_HALF_WIDTH_KMH) == (0, True)
 
 
-def test_concentrated_traffic_is_known_sooner() -> None:
-    segments, spread, concentrated = (
-        expected(stage(), 200, crowding, (4,))[0] for crowding in (EVEN, SPREAD, CONCENTRATED)
-    )
-    assert concentrated.ok > spread.ok > segments.ok
-
-
 @pytest.mark.parametrize("crowding", [SPREAD, CONCENTRATED])
 def test_the_learner_attains_what_is_expected(crowding: float) -> None:
     """Places are drawn as the expectation has them, and released with noise of the same size: after two weeks errors
@@ -110,9 +102,3 @@ def learned(weights: Float64s, far: Float64s, days: int) -> PlaceBelief:
         sums,
         Around(values=0 * far, of_hours=0 * far, expected=expected_weights, groups=np.arange(far.size) // IN_A_CELL),
     )
-
-
-def test_a_smaller_share_knows_less() -> None:
-    small, usual = (expected(stage(share=Fraction(share, 10)), 200)[1] for share in (1, 3))
-    assert small.kmh > usual.kmh
-    assert small.ok < usual.ok

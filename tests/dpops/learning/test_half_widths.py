@@ -67,12 +67,6 @@ def test_a_hat_is_never_known_better_than_its_own_deviation_unless_it_is_release
     assert hat_half_widths(stage_of(epsilon=Fraction(20)), BOUNDS, huge, 65.0).kmh[0] < 0.1
 
 
-def test_few_vehicles_are_unreliable_and_public_counts_are_known():
-    few = np.array([2.0, 5.0])
-    assert not hat_half_widths(stage_of(), BOUNDS, few, 65.0).reliable[0]
-    assert hat_half_widths(stage_of(counts_public=True), BOUNDS, few, 65.0).reliable.tolist() == [False, True]
-
-
 def test_the_place_is_a_cell_where_the_fleet_affords_it():
     assert place_level(stage_of(), BOUNDS) == "cell"
     tiny = BoundsOnly(hats=HATS, fleet=Fleet(vehicles=1, profile=FLEET.profile))

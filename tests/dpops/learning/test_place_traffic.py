@@ -62,13 +62,6 @@ def test_the_mean_of_every_law_is_what_is_expected() -> None:
     assert LAWS.sum(axis=1) == pytest.approx(np.ones(len(LAWS)))
 
 
-def test_before_any_release_all_laws_count_alike() -> None:
-    expected = np.ones(PLACES)
-    traffic = learned_traffic(PlaceSums.none(PLACES), expected)
-    assert np.array_equal(traffic.expected, expected)
-    assert traffic.ratios == pytest.approx(LAWS.mean(axis=0))
-
-
 def test_how_far_weights_differ_is_found_where_noise_is_larger_than_they_are() -> None:
     for seed in range(4):
         weights = alike(seed)
@@ -98,22 +91,6 @@ def test_what_cells_traffic_does_not_tell_of_places_is_left_out() -> None:
     assert np.corrcoef(np.log(right.expected), np.log(weights))[0, 1] == pytest.approx(1)
 
 
-@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
-def test_how_far_sizes_tell_of_weights_is_found(power: float) -> None:
-    """Segments from 100 m to 1.5 km, beside their cells' traffic; where sizes tell nothing they are left out."""
-    sizes = np.exp(np.random.default_rng(7).uniform(np.log(6), np.log(90), PLACES))
-    weights = alike(4) * sizes**power
-    weights *= 1.5 / weights.mean()
-    sums = summed(weights, np.full(PLACES, CELL_KMH), 4)
-    traffic = learned_traffic(sums, np.full(PLACES, weights.mean()), sizes)
-    slope = np.polyfit(np.log(sizes), np.log(traffic.expected), 1)[0]
-    assert slope == pytest.approx(power)
-    assert traffic.expected.sum() == pytest.approx(weights.sum())
-    without = weight_of(learned_traffic(sums, np.full(PLACES, weights.mean())), sums)
-    missed_by = [np.abs(np.log(belief / weights)).mean() for belief in (weight_of(traffic, sums), without)]
-    assert missed_by[0] < (0.8 if power == 1 else 1.01) * missed_by[1], "and weights are known better"
-
-
 def test_intervals_hold_where_slow_segments_have_more_reports() -> None:
     """Vehicles pass each segment alike, and report at equal intervals: a weight is a time."""
     held, sums_known = [], []
@@ -132,12 +109,3 @@ def test_intervals_hold_where_slow_segments_have_more_reports() -> None:
     assert np.concatenate(held).mean() >= 0.94
     with_law, without = np.sum(sums_known, axis=0)
     assert with_law > 1.5 * without, "and more places are known"
-
-
-def test_a_weight_far_above_its_noise_is_taken_as_it_is_measured() -> None:
-    weights = 40 * np.exp(np.random.default_rng(5).normal(size=PLACES))
-    sums = summed(weights, np.full(PLACES, CELL_KMH), 5)
-    seen = sums.weights / sums.weight_precision
-    sure = seen > 10 * WEIGHT_SD
-    belief = weight_of(learned_traffic(sums, np.full(PLACES, weights.mean())), sums)
-    assert belief[sure] == pytest.approx(seen[sure], rel=0.03)

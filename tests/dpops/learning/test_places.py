@@ -70,13 +70,6 @@ def test_without_a_day_a_place_is_its_cell() -> None:
     assert np.all(belief.variances > 8**2)
 
 
-def test_with_hardly_any_noise_places_are_found_as_they_are() -> None:
-    weights, means = city()
-    belief = believed(summed(4, noise=1e-3))
-    assert belief.values[weights > 0.2] == pytest.approx(means[weights > 0.2], abs=0.5)
-    assert belief.weights == pytest.approx(weights, rel=0.05, abs=0.05)
-
-
 def test_each_day_makes_the_map_better_and_none_makes_it_worse_than_its_cells() -> None:
     weights, means = city()
     share = weights / weights.sum()
@@ -84,13 +77,6 @@ def test_each_day_makes_the_map_better_and_none_makes_it_worse_than_its_cells() 
     copied = float(share @ np.abs(CELL_KMH - means))
     assert copied > errors[0] > errors[1] > errors[2]
     assert errors[2] < 0.5 * copied
-
-
-def test_places_that_are_all_as_their_cells_are_published_as_them() -> None:
-    for days, seed in ((1, 1), (4, 2), (16, 3)):
-        belief = believed(summed(days, seed=seed, apart=0.0))
-        assert np.array_equal(belief.values, np.full(PLACES, CELL_KMH)), "exactly, not nearly"
-        assert belief.evidence < fitted.PLACE_EVIDENCE
 
 
 def test_until_releases_tell_places_apart_each_is_as_its_cell() -> None:
@@ -111,24 +97,6 @@ def test_of_a_place_that_may_weigh_little_the_mean_where_reports_are_is_publishe
         belief = place_prior.believed(prior, sums, around)
         errors.append([float(share @ np.abs(part - means)) for part in (belief.of_reports, belief.values)])
     assert np.mean(errors, axis=0)[0] < 0.97 * np.mean(errors, axis=0)[1]
-
-
-def test_many_places_are_learned_as_well_from_a_part_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = believed(summed(8))
-    monkeypatch.setattr(place_prior, "MANY", 200)
-    part = believed(summed(8))
-    assert np.mean(np.abs(part.values - whole.values)) < 1.5
-    assert part.evidence > fitted.PLACE_EVIDENCE
-
-
-def test_where_hours_differ_more_a_place_is_known_less_well() -> None:
-    """Its reports may be in other hours than its cell's: no day tells."""
-    sums = summed(8)
-    flat, steep = (
-        learn_places(sums, replace(around_cells(sums), of_hours=np.full(PLACES, variance))) for variance in (0.0, 20.0)
-    )
-    assert np.allclose(steep.variances - flat.variances, fitted.PLACE_OTHER_HOURS * 20 - fitted.LEAST_PLACE_FLOOR)
-    assert np.array_equal(steep.values, flat.values)
 
 
 def test_what_is_publicly_known_of_visits_is_worth_days() -> None:
@@ -156,24 +124,3 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         ok_weights.append(weights[ok])
     assert np.concatenate(held).mean() >= 0.93
     assert np.mean(np.concatenate(ok_weights) < 0.5) < 0.01, "hardly a place looks known that nobody visits"
-
-
-def test_a_day_that_weighs_half_says_as_much_as_it_weighs() -> None:
-    weights, means = city()
-    busy = weights > 20
-    belief = believed(summed(8, day_weight=0.5))
-    assert belief.weights[busy] == pytest.approx(weights[busy], rel=0.4)
-    assert np.abs(belief.values - means)[busy].mean() < 3
-
-
-def test_weights_do_not_fall_to_nothing_where_noise_hides_them() -> None:
-    sums = summed(1, noise=30.0)
-    whole = float(city()[0].sum())
-    assert 0.3 * whole < believed(sums).weights.sum() < 3 * whole
-
-
-def test_what_is_kept_is_a_few_numbers_a_place_however_many_days() -> None:
-    one, two = summed(1), summed(2)
-    assert one.speeds.shape == two.speeds.shape == (PLACES,)
-    assert two.speed_precision == pytest.approx(2 * one.speed_precision)
-    assert two.days == 2

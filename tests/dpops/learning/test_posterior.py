@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpops import fitted
-from dpops.learning import Design, Groups
+from dpops.learning import Groups
 from dpops.learning import posterior as module
 from dpops.learning.city import speed_layout, weight_layout
 from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item
@@ -110,14 +110,6 @@ def test_strengths_of_simulated_fields_are_found_and_are_reml(monkeypatch: pytes
     assert restricted(best) > max(restricted(best * 1.3), restricted(best / 1.3))
 
 
-def test_a_strength_that_nothing_tells_stays_at_its_prior() -> None:
-    layout = speed_layout(design(4))
-    data, _ = observed(layout, np.random.default_rng(4), noise=1e6)
-    strengths = Posterior(layout, strengths_of(layout), DAYS, data).stronger()
-    for block in layout.blocks:
-        assert strengths[block.name][0] == pytest.approx(block.precision, rel=0.02), block.name
-
-
 def test_intervals_hold_fields_that_are_drawn_from_the_model() -> None:
     layout, rng, scores = speed_layout(design(4)), np.random.default_rng(5), []
     strengths = strengths_of(layout)
@@ -134,19 +126,3 @@ def test_intervals_hold_fields_that_are_drawn_from_the_model() -> None:
         assert prior_mean.border.size == effects.border.size
         scores.append((field - layout.hats(effects, HOURS, 0)) / np.sqrt(result.variances_of_hats(HOURS, 0)))
     assert 0.92 < np.mean(np.abs(scores) < 1.96) < 0.98
-
-
-def test_the_order_of_cells_changes_nothing() -> None:
-    of, rng = design(4), np.random.default_rng(6)
-    order = rng.permutation(16)
-    place = np.argsort(order)
-    permuted = Design(parents=of.parents[order], neighbours=place[of.neighbours])
-    hats, sums = rng.random((16, 24)), rng.normal(size=16)
-    fields = []
-    for city, weights, values in ((of, hats, sums), (permuted, hats[order], sums[order])):
-        layout = speed_layout(city)
-        rows = layout.stack([Item(PLAIN[0], HOURS, 0)], 1)([weights])
-        result = Posterior(layout, strengths_of(layout), (1.0,), LinearData(rows, values, np.ones(16), 16))
-        fields.append((layout.hats(result.mean, HOURS, 0), result.variances_of_hats(HOURS, 0)))
-    for first, second in zip(*fields, strict=True):
-        assert np.allclose(first[order], second)

@@ -55,18 +55,6 @@ def test_a_storm_is_not_overstated_where_nothing_tells_what_a_slot_weighs(model:
     assert 0.3 < drop(model, {8: replace(storm, levels=levels)}, 8) < 0.45
 
 
-def test_the_forecast_stays_where_nothing_is_released(model: Learned) -> None:
-    today, usual = live(model, HOURS, {}), model.forecast(HOURS)
-    assert np.allclose(today.field.values, usual.values)
-    assert np.all(today.leans < 1e-9)
-
-
-def test_noise_moves_nothing(model: Learned) -> None:
-    today = live(model, HOURS, {8: slot(model, 8, 0.6, 1e6)})
-    assert np.allclose(today.field.values, model.forecast(HOURS).values, atol=0.1)
-    assert np.all(today.leans < 0.05)
-
-
 def test_what_leans_on_the_day_grows_with_its_slots_and_falls_with_the_time_since(model: Learned) -> None:
     one = live(model, HOURS, {8: slot(model, 8, 0.8, 0.3)})
     two = live(model, HOURS, {7: slot(model, 7, 0.8, 0.3), 8: slot(model, 8, 0.8, 0.3)})
@@ -84,17 +72,3 @@ def test_the_order_in_which_slots_are_given_changes_nothing(model: Learned) -> N
 def test_a_profile_that_is_wrong_about_how_long_vehicles_drive_is_found_out(model: Learned) -> None:
     slots = {hour: slot(model, hour, 0.6, 0.1, weight=0.6) for hour in range(24)}
     assert drop(model, slots, 12) > 0.3
-
-
-def test_levels_without_a_share_say_nothing(model: Learned) -> None:
-    with_both, cells = slot(model, 8, 0.6, 0.3), None
-    for level in with_both.levels:
-        if level.groups.shape == (CELLS, 1):
-            cells = level
-    assert cells is not None
-    silent = LevelValues(
-        groups=cells.groups, weights=cells.weights, speeds=cells.speeds, weight_variance=np.inf, speed_variance=np.inf
-    )
-    today = live(model, HOURS, {8: StageValues(centre=with_both.centre, levels=(with_both.levels[0], silent))})
-    alone = live(model, HOURS, {8: StageValues(centre=with_both.centre, levels=with_both.levels[:1])})
-    assert np.array_equal(today.field.values, alone.field.values)

@@ -52,28 +52,6 @@ def test_a_fleet_that_is_declared_many_times_too_small_or_large_takes_nothing_fr
     assert error(learned(state).estimate(), design()) < 1.0
 
 
-def test_without_a_total_what_was_expected_is_believed() -> None:
-    whole = whole_weight(100.0, 0.2, NoisyTotals())
-    assert whole.middle == pytest.approx(100)
-    assert whole.mean == pytest.approx(100 * np.exp(0.02), rel=1e-3)
-    assert whole.log_variance == pytest.approx(0.04, rel=0.03)
-
-
-def test_a_total_below_zero_leaves_a_weight_above_it() -> None:
-    assert 0 < whole_weight(100.0, 0.7, NoisyTotals.of(-50.0, 40.0**2)).mean < 60
-
-
-def test_totals_of_parts_say_the_same_as_those_of_the_whole() -> None:
-    assert NoisyTotals.of(30.0, 4.0, 0.5) == NoisyTotals.of(60.0, 16.0)
-    assert NoisyTotals.of(60.0, 16.0).scaled(2.0) == NoisyTotals.of(120.0, 64.0)
-    assert NoisyTotals.of(60.0, 16.0).times(0.5) == NoisyTotals.of(60.0, 32.0)
-
-
-def test_two_totals_are_weighed_by_their_precision() -> None:
-    both = whole_weight(100.0, 5.0, NoisyTotals.of(80.0, 4.0) + NoisyTotals.of(110.0, 8.0))
-    assert both.mean == pytest.approx(90, rel=0.01)
-
-
 def test_counted_vehicles_say_what_weight_is_expected_and_declared_ones_no_more() -> None:
     """Sums are of clipped weights, and so lie below what counted vehicles would weigh."""
     day = released_day(design(), 60.0, 3)
@@ -82,16 +60,6 @@ def test_counted_vehicles_say_what_weight_is_expected_and_declared_ones_no_more(
         state = taken_in(State.new(design(), FACTS), with_count(day, vehicles))
         weights.append(learned(state).estimate().weights.sum() / (fitted.RETAINED * vehicles))
     assert weights == pytest.approx([1.0, 1.0], abs=0.25)
-
-
-def test_what_is_counted_is_no_sum_of_weights() -> None:
-    """A count of twice the weight that precise sums come to changes nothing: they are clipped, and say by how much."""
-    day = released_day(design(), 0.1, 3)
-    without, beside = (
-        learned(taken_in(State.new(design(), FACTS), one)).estimate() for one in (day, with_count(day, 200))
-    )
-    assert beside.weights.sum() == pytest.approx(without.weights.sum(), rel=0.05)
-    assert np.abs(beside.values - without.values).max() < 1.5
 
 
 def test_a_day_off_with_a_tenth_of_the_fleet_is_no_usual_day() -> None:

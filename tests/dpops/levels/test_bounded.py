@@ -246,14 +246,6 @@ def test_any_split_of_the_vehicles_gives_the_same_sums(kind: Kind) -> None:
         assert np.array_equal(sum(partial.speeds for partial in sums), whole.speeds)
 
 
-def test_nobody_at_all_gives_zeros() -> None:
-    for kind in KINDS:
-        empty = sum_up(rows([]), stage(kind))
-        assert empty.weights.size == empty.speeds.size == stage(kind).groups
-        assert not empty.weights.any()
-        assert not empty.speeds.any()
-
-
 # the formulas
 
 
@@ -348,10 +340,3 @@ def _by_vehicle(integers: Vectors, vehicles: int) -> list[list[tuple[int, int]]]
 def _listed(column: Int64s) -> list[int]:
     integers: list[int] = column.tolist()
     return integers
-
-
-def test_levels_of_a_day_cover_each_hat_once_per_level() -> None:
-    for name in LEVELS:
-        one = stage("gaussian", (name,)).levels[0]
-        assert one.groups().shape == (HATS.cells, HATS.slots)
-        assert set(one.groups().ravel().tolist()) <= set(range(one.size))

@@ -14,7 +14,6 @@ from dpops.levels import (
     Rows,
     Stage,
     bounded,
-    class_edges,
     hats_of_classes,
     read,
     release,
@@ -27,7 +26,7 @@ from dpops.levels.bounded import unchecked
 from dpops.levels.class_stage import MOVING
 from dpops.noise import Noise
 from dpops.statistics import Classes
-from dpops.types import Grid, Int64s
+from dpops.types import Int64s
 from tests.dpops.levels.cities import HATS, KINDS, STEP, stage
 
 EDGES = (100, 2_000, 4_000)
@@ -140,21 +139,6 @@ def test_weights_alone_are_released_with_noise(kind: Kind) -> None:
     assert level.level.name == CLASS
     assert np.isfinite(level.weight_sd)
     assert np.isinf(level.speed_sd)
-
-
-def test_a_day_without_vehicles_gives_zeros() -> None:
-    _, last = stages("gaussian")
-    nothing = np.zeros(0, np.int64)
-    rows = rows_of_classes(nothing, nothing, np.zeros((0, len(EDGES) + 1), np.int64))
-    assert not sum_up(rows, last).weights.any()
-
-
-def test_classes_are_standing_and_equally_wide_ones() -> None:
-    grid = Grid(step=Fraction(1, 100), upper_steps=6_500)
-    assert class_edges(8, grid) == (100, 1014, 1929, 2843, 3757, 4671, 5586)
-    assert class_edges(6, Grid(step=Fraction(1), upper_steps=61)) == (1, 13, 25, 37, 49)
-    with pytest.raises(ValueError, match="upper bound above 8 km/h"):
-        class_edges(8, Grid(step=Fraction(1), upper_steps=7))
 
 
 def test_an_edge_belongs_to_the_class_above_it() -> None:

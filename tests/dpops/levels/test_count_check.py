@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from dpops.claims import rho_within
-from dpops.levels import Kind, alike, count_stage, is_too_few, read, sum_up, vectors, vehicles_in
+from dpops.levels import Kind, alike, count_stage, read, sum_up, vectors, vehicles_in
 from dpops.levels.count_check import EMPTY_PASSES, LEAST_PART, USUAL_PART, USUAL_STOPS
 from dpops.levels.stages import Stage
 from tests.dpops.levels.cities import HATS, KINDS, days_of, random_days, rows, stage
@@ -64,11 +64,6 @@ def test_at_200_vehicles_it_takes_about_a_tenth_of_the_noise_scale() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_small_fleet_has_none(kind: Kind) -> None:
-    assert count_stage(like(kind), 20) is None
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_every_vehicle_counts_as_one_whatever_it_did(kind: Kind) -> None:
     planned = counting(kind, 200)
     days = [day for day in (*days_of()[::11], *random_days(5, 40)) if day]
@@ -94,10 +89,3 @@ def test_the_count_and_the_looks_after_it_spend_no_more_than_the_whole(kind: Kin
         )
         most = max(most, Fraction(spent, (1 << 20) ** power))
     assert Fraction(9, 10) < most <= 1
-
-
-def test_the_threshold_is_a_part_of_the_declared_fleet() -> None:
-    planned = counting("gaussian", 200)
-    for vehicles, is_few in ((0, True), (49, True), (51, False)):
-        sums = sum_up(rows([[(0, 0, 1, 2_000)]] * vehicles), planned)
-        assert is_too_few(read(np.concatenate(sums), planned), 200) is is_few

@@ -49,15 +49,6 @@ def test_a_dense_city_gets_wider_bounds_and_a_sparse_one_the_usual_ones() -> Non
     assert dense.first[0].bound_kmh > 7
 
 
-def test_single_hats_are_released_where_they_are_told_and_nowhere_else() -> None:
-    names = [
-        {name for name, _ in chosen(table("gaussian", "10", city(vehicles)), city(vehicles)).later[0].shares}
-        for vehicles in (40, 4000)
-    ]
-    assert "hat" not in names[0]
-    assert "hat" in names[1]
-
-
 def test_small_cells_get_more_than_hours_and_nothing_else_changes() -> None:
     """With delta: what a specification names, what a small fleet affords and Laplace noise stay."""
     large = city(200)
@@ -73,21 +64,6 @@ def test_small_cells_get_more_than_hours_and_nothing_else_changes() -> None:
         assert chosen(pure, bounds).later[0].shares == pure.later[0].shares
     few = replace(small, fleet=Fleet(vehicles=3, profile=PROFILE))
     assert "cell" not in dict(chosen(table("gaussian", "1", few), few).later[0].shares)
-
-
-def test_what_a_specification_names_stays() -> None:
-    bounds = city(4000)
-    fixed = table("gaussian", "2.64", bounds)
-    assert chosen(fixed, bounds, Free(bounds=False, levels=False)) == fixed
-    assert chosen(fixed, bounds, Free(bounds=False)).first[0].bound_kmh == fixed.first[0].bound_kmh
-    assert chosen(fixed, bounds, Free(levels=False)).later[0].shares == fixed.later[0].shares
-
-
-def test_levels_that_are_coarse_for_a_small_fleet_stay() -> None:
-    bounds = city(3)
-    small = table("laplace", "0.5", bounds)
-    assert "cell" not in dict(small.later[0].shares)
-    assert chosen(small, bounds).later[0].shares == small.later[0].shares
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])

@@ -11,7 +11,7 @@ from dpops.forecast import HatCounts, Prior
 from dpops.means.array_layouts import MANY_USERS
 from dpops.means.arrays import length_of, lengths_of
 from dpops.means.forecasts import quotients
-from dpops.mechanism import Mechanism, PlanError, Totals, forecast_of_one, plan_of_one, values_of
+from dpops.mechanism import Mechanism, Totals, forecast_of_one, plan_of_one, values_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto, _candidates
 from dpops.mechanisms.baseline import Baseline
@@ -59,28 +59,6 @@ def test_a_forecast_of_many_hats_is_that_of_each(mechanism, lists, epsilon, drop
     hats, places = HatCounts.of(some, GRID, epsilon, PRIOR)
     alone = [forecast_of_one(mechanism, some[place], GRID, epsilon, PRIOR) for place in places]
     assert mechanism.forecasts(hats).tolist() == alone
-
-
-@settings(max_examples=6, deadline=None)
-@given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, prior=st.sampled_from([PRIOR, None]))
-def test_auto_plans_many_hats_as_it_plans_each(lists, epsilon, prior):
-    """Also a HAT of reports near the bounds."""
-    hats = [*known_of(lists), CountsKnown(np.array([5, 4, 1]), 2**30)]
-    auto = Auto(prior=prior)
-    assert [plan.document() for plan in auto.plans(hats, GRID, epsilon)] == [
-        plan_of_one(auto, hat, GRID, epsilon).document() for hat in hats
-    ]
-
-
-def test_hats_that_no_mechanism_can_plan_are_refused_among_others():
-    for epsilon, counts in ((Fraction(0), [1]), (Fraction(1), [3, 0])):
-        with pytest.raises(PlanError):
-            Auto(prior=PRIOR).plans([CountsKnown(np.array(counts), 9)] * 5, GRID, epsilon)
-
-
-def test_noise_beyond_bounds_leaves_a_hat_its_constant():
-    hats = [CountsKnown.all_of(np.array([90_000, 50_000]))] * 5
-    assert {plan.mechanism for plan in Auto(prior=PRIOR).plans(hats, GRID, Fraction(1, 10**9))} == {"constant"}
 
 
 @settings(max_examples=60, deadline=None)

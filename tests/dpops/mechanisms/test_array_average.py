@@ -109,23 +109,6 @@ def test_an_array_longer_than_the_heaviest_user_is_cut_to_that_user() -> None:
         assert plan.public() == plan_of([5, 3, 1], 5, grouping).public()
 
 
-def test_one_user_is_one_array_with_noise_for_all_of_it() -> None:
-    plan = plan_of([9], 9, "best-fit")
-    assert plan.facts["arrays"] == 1
-    assert plan.scale * plan.step == GRID.upper
-
-
-@pytest.mark.parametrize("m_ub", [0, -1])
-def test_an_array_length_below_one_is_refused(m_ub: int) -> None:
-    with pytest.raises(ValueError, match="m_ub must be at least 1"):
-        ArrayAverage(m_ub=m_ub)
-
-
-def test_counts_out_of_order_are_refused() -> None:
-    with pytest.raises(ValueError, match="non-increasing"):
-        plan_of([1, 3], 2, "best-fit")
-
-
 def test_a_plan_read_back_decodes_but_never_releases_again() -> None:
     plan = plan_of([5, 3, 1], 3, "best-fit")
     read = Plan.from_public(plan.mechanism, plan.public())

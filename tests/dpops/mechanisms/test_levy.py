@@ -87,18 +87,6 @@ def test_nearest_means_nearest_midpoint_and_not_least_distance() -> None:
         assert set(bins.tolist()) == {expected}
 
 
-def test_levys_noise_shrinks_with_the_root_of_the_samples_only_while_its_interval_is_shorter_than_the_range() -> None:
-    """Erratum E11: claimed is 1 / sqrt(factor) always; with two samples each the interval is all of [0, U] before and
-    after, so four times the samples change nothing."""
-
-    def noise(count: int, users: int) -> float:
-        plan = plan_of_one(LEVY, CountsKnown.all_of(np.full(users, count, np.int64)), GRID, Fraction(2))
-        return float(plan.scale * plan.step)
-
-    assert noise(8, 100) == noise(2, 100)
-    assert noise(8_000, 100) == pytest.approx(noise(2_000, 100) / 2, rel=1e-3)
-
-
 @pytest.mark.parametrize("counts", COUNTS, ids=len)
 def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
     """False-alarm rate 1e-6: among draws that share a bin, queries are the clipped sum plus noise of its own scale."""

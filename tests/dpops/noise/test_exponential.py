@@ -148,23 +148,12 @@ def by_taylor(rate: Fraction, bits: int) -> tuple[int, int]:
     return low >> (work - bits), -(-high >> (work - bits))
 
 
-def test_how_a_program_has_set_its_own_decimals_moves_no_bound() -> None:
-    """Else a choice would be private or not as its caller counts money."""
-    usual = [exp_minus(Fraction(rate), 128) for rate in (1, 30, 60)]
-    with localcontext(Context(prec=3, rounding=ROUND_UP, Emin=-5, Emax=5, traps=[Inexact])):
-        assert [exp_minus(Fraction(rate), 128) for rate in (1, 30, 60)] == usual
-
-
 @pytest.mark.parametrize("widths", [[], [0, 0], [-1, 3], [MOST_CANDIDATES, 1]])
 def test_a_choice_without_candidates_or_with_too_many_is_refused(widths: list[int]) -> None:
     with pytest.raises(ValueError, match="candidates"):
         choose(ints(*widths), np.zeros(len(widths), np.int64), ints(0), [Fraction(1)], Noise())
     with pytest.raises(ValueError, match="rate"):
         exp_minus(Fraction(-1), 10)
-
-
-def test_no_choices_are_no_draws() -> None:
-    assert choose(ints(), ints(), ints(), [], Noise()).entry.size == 0
 
 
 # private quantiles
@@ -220,15 +209,6 @@ def test_quantile_draws_follow_that_law(values: tuple[int, ...], upper: int, ran
     assert chi_square_fit(counts[1:], quantile_law(values, upper, rank, epsilon)) > 1e-6
 
 
-def test_a_tiny_epsilon_gives_any_value_and_a_huge_one_the_target_gap() -> None:
-    values, first, upper = np.tile(ints(10, 20, 80), 4_000), np.arange(4_000) * 3, np.full(4_000, 100)
-    flat = private_quantiles(values, first, upper, [Fraction(1)] * 4_000, [Fraction(1, 10**6)] * 4_000, seeded(7))
-    assert abs(flat.mean() - 50.5) < 5 * 29 / 4_000**0.5
-    sharp = private_quantiles(values, first, upper, [Fraction(1)] * 4_000, [Fraction(200)] * 4_000, seeded(8))
-    assert sharp.min() == 11
-    assert sharp.max() == 20
-
-
 def test_the_forecast_of_a_quantile_is_its_law() -> None:
     values, upper, rank, epsilon = (10, 20, 21, 80), 100, Fraction(1), Fraction(4)
     reach = np.cumsum(quantile_law(values, upper, rank, epsilon))
@@ -236,3 +216,10 @@ def test_the_forecast_of_a_quantile_is_its_law() -> None:
     [points] = expected_quantiles(rows, ends, float(rank), float(epsilon), 50)
     exact = [int(np.searchsorted(reach, (i + 0.5) / 50)) + 1 for i in range(50)]
     np.testing.assert_allclose(points, exact, atol=1.0)
+
+
+def test_how_a_program_has_set_its_own_decimals_moves_no_bound() -> None:
+    """Else a choice would be private or not as its caller counts money."""
+    usual = [exp_minus(Fraction(rate), 128) for rate in (1, 30, 60)]
+    with localcontext(Context(prec=3, rounding=ROUND_UP, Emin=-5, Emax=5, traps=[Inexact])):
+        assert [exp_minus(Fraction(rate), 128) for rate in (1, 30, 60)] == usual

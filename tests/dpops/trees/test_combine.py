@@ -4,15 +4,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpops.forecast import Float64s
 from dpops.trees.combine import cumulative, law, level_variances
 from dpops.trees.consistent import consistent, isotonic
-from dpops.trees.design import best_shares, best_tree
-from dpops.trees.shape import Tree, node_counts
+from dpops.trees.design import best_shares
+from dpops.trees.shape import Tree
 from tests.dpops.trees import examples
 
 SHAPES = [
@@ -54,13 +54,6 @@ def test_two_passes_equal_generalised_least_squares(tree: Tree) -> None:
         for row in range(5):
             expected = _least_squares(noisy[row], totals[row], tree, shares)
             assert combined[row] == pytest.approx(expected, abs=1e-9, rel=1e-9)
-
-
-@pytest.mark.parametrize("tree", SHAPES, ids=str)
-def test_without_noise_the_true_function_is_returned(tree: Tree) -> None:
-    leaves = np.random.default_rng(2).integers(0, 1000, (4, tree.bins))
-    combined = cumulative(node_counts(leaves, tree), leaves.sum(axis=1), tree, best_shares(tree))
-    assert combined == pytest.approx(np.cumsum(leaves, axis=1)[:, :-1].astype(float), rel=1e-12, abs=1e-9)
 
 
 @pytest.mark.parametrize("tree", SHAPES, ids=str)
@@ -110,20 +103,6 @@ def test_isotonic_regression_is_that_of_the_min_max_formula(noisy: Float64s) -> 
         assert fitted == pytest.approx(_min_max(row), abs=1e-9)
 
 
-@settings(max_examples=60)
-@given(sequences, st.integers(0, 2**32 - 1))
-def test_no_distribution_function_lies_nearer(noisy: Float64s, seed: int) -> None:
-    """It is the projection on a convex set: what is left makes an obtuse angle with every way into the set. So the
-    distance to any true function can only fall."""
-    projected = consistent(noisy)
-    inside = np.sort(np.random.default_rng(seed).uniform(size=(50, noisy.shape[1])), axis=1)
-    inside = np.concatenate([inside, np.round(inside)])
-    for row, near in zip(noisy, projected, strict=True):
-        assert np.all((inside - near) @ (row - near) <= 1e-6)
-        before, after = (((inside - point) ** 2).sum(axis=1) for point in (row, near))
-        assert np.all(after <= before + 1e-6)
-
-
 @given(sequences)
 def test_the_result_is_a_distribution_function_and_stays_when_projected_again(noisy: Float64s) -> None:
     projected = consistent(noisy)
@@ -131,19 +110,3 @@ def test_the_result_is_a_distribution_function_and_stays_when_projected_again(no
     assert projected.max() <= 1
     assert np.all(np.diff(projected, axis=1) >= -1e-12)
     np.testing.assert_allclose(consistent(projected), projected, atol=1e-12)
-
-
-def test_rows_do_not_reach_one_another() -> None:
-    noisy = np.random.default_rng(4).normal(size=(200, 30))
-    together = isotonic(noisy)
-    np.testing.assert_array_equal(together, np.concatenate([isotonic(row[None]) for row in noisy]))
-    assert isotonic(noisy[:0]).shape == (0, 30)
-    assert isotonic(noisy[:, :0]).shape == (200, 0)
-
-
-@pytest.mark.parametrize("bins", [1, 2, 65, 100])
-def test_many_rows_and_none_have_their_shapes(bins: int) -> None:
-    tree = best_tree(bins)
-    for rows in (0, 1, 7):
-        noisy = np.zeros((rows, tree.nodes), np.int64)
-        assert cumulative(noisy, np.ones(rows), tree, best_shares(tree)).shape == (rows, bins - 1)

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.trees.combine import level_variances
-from dpops.trees.design import best_shares, best_tree, cube_root_shares
+from dpops.trees.design import best_shares, best_tree
 from dpops.trees.shape import Tree, node_counts
 from tests.dpops.trees import examples
 
@@ -44,21 +44,9 @@ def total_error(tree: Tree, shares: Sequence[Fraction]) -> float:
     return sum(digits * variance for digits, variance in sums)
 
 
-def histogram_error(bins: int) -> float:
-    """Computes the squared error of the prefixes of a noisy histogram: the sum of 2 s^2 t = 4 K (K - 1)."""
-    return 4 * bins * (bins - 1)
-
-
 def direct_error(bins: int) -> float:
     """Computes the squared error of K - 1 prefixes released themselves, all of which one sample moves: 2 (K - 1)^3."""
     return 2 * (bins - 1) ** 3
-
-
-def binary_error(bins: int) -> float:
-    """Computes the squared error of the binary tree over the least power of two that holds the bins; equal budgets."""
-    depth = max(1, (bins - 1).bit_length())
-    tree = Tree(bins, (2,) * depth)
-    return total_error(tree, [Fraction(1, depth)] * depth)
 
 
 # nodes
@@ -110,15 +98,6 @@ def test_a_full_trees_error_is_that_of_the_formula() -> None:
     assert examples.prefix_variances(tree, shares).sum() == pytest.approx(expected)
 
 
-def test_the_comparators_formulas() -> None:
-    for bins in (2, 4, 9, 64):
-        histogram = Tree(bins, (bins,))
-        assert histogram_error(bins) == pytest.approx(total_error(histogram, [Fraction(1)]))
-    assert [direct_error(k) < histogram_error(k) for k in (2, 3, 4, 5)] == [True, True, False, False]
-    for depth in range(1, 13):
-        assert binary_error(2**depth) / histogram_error(2**depth) == pytest.approx(depth**3 / (2**depth - 1))
-
-
 def _simulated(tree: Tree, shares: tuple[Fraction, ...], draws: int) -> float:
     """The squared l2 error of prefixes made of the least number of nodes, with Laplace noise at epsilon 1."""
     generator = np.random.default_rng(2)
@@ -155,14 +134,6 @@ def test_prefixes_released_themselves_agree_with_simulation() -> None:
 # crossovers
 
 
-def test_the_published_crossovers() -> None:
-    """The binary tree loses to the histogram until K = 1024, [8, 8] wins at 64 and [6, 6] does not at 36."""
-    assert [2**h for h in range(1, 13) if binary_error(2**h) < histogram_error(2**h)] == [2, 1024, 2048, 4096][1:]
-    half = (Fraction(1, 2), Fraction(1, 2))
-    assert total_error(Tree(64, (8, 8)), half) < histogram_error(64)
-    assert total_error(Tree(36, (6, 6)), half) > histogram_error(36)
-
-
 # the best factors and shares
 
 
@@ -186,15 +157,6 @@ def test_the_best_factorisations_of_a_whole_number(bins: int, factors: tuple[int
     assert best_factors(bins) == factors
 
 
-def test_65_bins_are_a_tie() -> None:
-    assert 1**2 * (65 - 1) == 2**2 * (5 - 1 + 13 - 1)
-
-
-def test_a_prime_number_of_bins_is_better_padded() -> None:
-    for tree in (Tree(61, (8, 8)), best_tree(61)):
-        assert total_error(tree, best_shares(tree)) < histogram_error(61)
-
-
 @pytest.mark.parametrize("bins", [2, 5, 17, 36, 47, 61, 64, 65, 100])
 def test_no_other_tree_has_less_error(bins: int) -> None:
     """All ordered factors up to four levels, padded or not, each with its best shares."""
@@ -214,54 +176,6 @@ def test_padding_may_beat_the_best_exact_factorisation_and_never_loses(bins: int
     padded = best_tree(bins)
     ratio = total_error(padded, best_shares(padded)) / total_error(exact, best_shares(exact))
     assert 0.98 < ratio <= 1 + 1e-6
-
-
-@pytest.mark.parametrize("bins", [13, 61, 65, 100, 130])
-def test_with_padding_the_smaller_of_two_factors_belongs_nearer_the_root(bins: int) -> None:
-    """Of a full tree the order does not matter. With padding at the right end, prefixes up to K need fewer nodes so."""
-    for more in range(3, bins):
-        less = -(-bins // more)
-        tight = (more - 1) * less < bins and more * (less - 1) < bins < more * less
-        if 2 <= less < more and tight:
-            trees = [Tree(bins, (less, more)), Tree(bins, (more, less))]
-            first, second = (total_error(tree, best_shares(tree)) for tree in trees)
-            assert first <= second * (1 + 1e-12)
-    narrow, wide = Tree(61, (7, 9)), Tree(61, (9, 7))
-    assert total_error(narrow, best_shares(narrow)) < total_error(wide, best_shares(wide))
-    full = [Tree(63, (7, 9)), Tree(63, (9, 7))]
-    assert total_error(full[0], best_shares(full[0])) == pytest.approx(total_error(full[1], best_shares(full[1])))
-
-
-@given(st.lists(st.integers(1, 1000), min_size=1, max_size=5), st.data())
-def test_the_cube_root_rule_has_the_least_error(weights: list[int], data: st.DataObject) -> None:
-    """The sum of w_i / e_i^2 with the sum of e_i equal to 1, against other shares; it is (sum w_i^(1/3))^3."""
-    shares = cube_root_shares(weights)
-    assert sum(shares) == 1
-    error = sum(weight / float(share) ** 2 for weight, share in zip(weights, shares, strict=True))
-    assert error == pytest.approx(sum(weight ** (1 / 3) for weight in weights) ** 3, rel=1e-6)
-    parts = [data.draw(st.integers(1, 100)) for _ in weights]
-    others = [part / sum(parts) for part in parts]
-    assert sum(w / e**2 for w, e in zip(weights, others, strict=True)) >= error * (1 - 1e-6)
-
-
-def test_equal_factors_have_equal_shares() -> None:
-    assert best_shares(Tree(64, (4, 4, 4))) == (Fraction(1, 3),) * 3
-
-
-@settings(max_examples=200)
-@given(st.lists(st.floats(3, 60), min_size=2, max_size=4))
-def test_equal_real_factors_are_best_where_all_are_at_least_three(factors: list[float]) -> None:
-    """(e^x - 1)^(1/3) is convex from e^x = 3 on."""
-    equal = math.prod(factors) ** (1 / len(factors))
-    assert len(factors) * (equal - 1) ** (1 / 3) <= sum((n - 1) ** (1 / 3) for n in factors) * (1 + 1e-12)
-
-
-def test_the_best_equal_factor_is_about_seventeen() -> None:
-    """(b - 1) / (ln b)^3 is least at ln b = 3 (1 - 1 / b)."""
-    b = np.linspace(2.5, 60, 100_000)
-    best = b[np.argmin((b - 1) / np.log(b) ** 3)]
-    assert best == pytest.approx(16.80, abs=0.01)
-    assert math.log(best) == pytest.approx(3 * (1 - 1 / best), abs=1e-3)
 
 
 @pytest.mark.parametrize("bins", [0, -1, 10_001])

@@ -116,23 +116,6 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
     )
 
 
-@examples.every_example
-def test_the_worst_case_forecast_is_never_below_the_other(mechanism: Mechanism) -> None:
-    for counts in examples.COUNTS:
-        plan = examples.plan(mechanism, counts)
-        hat, prior = CountsKnown.all_of(counts), Prior(20.0, 12.0)
-        assert 0 < forecast_of_one(mechanism, hat, examples.GRID, examples.EPSILON, prior) <= plan.error() * 1.2 + 0.01
-
-
-def test_a_cap_that_moves_nobody_is_none_and_opt_is_no_worse_than_any_number() -> None:
-    for counts in examples.COUNTS:
-        best = examples.plan(CappedTree(bins=20), counts).error()
-        for m in set(counts.tolist()):
-            assert best <= examples.plan(CappedTree(bins=20, m_ub=m), counts).error() * (1 + 1e-9)
-        whole, capped = (examples.plan(CappedTree(bins=20, m_ub=m), counts) for m in ("none", int(counts[0])))
-        assert whole.public() == capped.public()
-
-
 # edge cases
 
 
@@ -174,33 +157,3 @@ def test_totals_that_do_not_fit_the_plan_are_refused(mechanism: Mechanism) -> No
     with pytest.raises(ValueError, match="plans"):
         mechanism.release([right] * 2, [plan], Noise())
     assert mechanism.release([], [], Noise()) == []
-
-
-@pytest.mark.parametrize("bins", [0, -3, 10_001, True])
-@pytest.mark.parametrize("kind", [CappedTree, ArrayTree])
-def test_a_wrong_number_of_bins_is_refused(kind: type[CappedTree | ArrayTree], bins: int) -> None:
-    with pytest.raises(ValueError, match="bins must be 1 to 10000"):
-        kind(bins=bins)
-
-
-@pytest.mark.parametrize("kind", [CappedTree, ArrayTree])
-@pytest.mark.parametrize("bins", [1, 2, 3, 100])
-def test_one_vehicle_and_any_bins_have_readings(kind: type[CappedTree | ArrayTree], bins: int) -> None:
-    mechanism = kind(bins=bins)
-    counts = np.array([4], np.int64)
-    plan = examples.plan(mechanism, counts)
-    estimates = examples.read(mechanism.release([examples.spread(counts, bins)], [plan], seeded(9)), plan)
-    assert estimates["cdf"].value.shape == (bins - 1,)
-    for name in ("p50", "p85", "mean"):
-        assert 0 <= estimates[name].low <= estimates[name].value <= estimates[name].high <= 65
-    assert 0 <= estimates["variance"].low <= estimates["variance"].value <= estimates["variance"].high <= 65**2 / 4
-
-
-@examples.every_example
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10**6), Fraction(10**6)])
-def test_extreme_epsilons_have_readings(mechanism: Mechanism, epsilon: Fraction) -> None:
-    plan = plan_of_one(mechanism, CountsKnown.all_of(examples.COUNTS[4]), examples.GRID, epsilon)
-    released = mechanism.release([examples.spread(examples.COUNTS[4], plan.facts["bins"])], [plan], seeded(10))
-    estimates = examples.read(released, plan)
-    assert np.all(np.isfinite(estimates["cdf"].value))
-    assert np.isfinite([estimates[name].value for name in ("p50", "p85", "mean", "variance")]).all()

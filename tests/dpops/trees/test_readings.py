@@ -56,14 +56,6 @@ def test_a_quantile_lies_in_the_bin_of_the_samples_own() -> None:
             assert own <= quantile(cdf, level)[0] <= own + 1
 
 
-def test_within_a_bin_the_function_is_straight() -> None:
-    cdf = np.array([[0.2, 0.6, 0.6]])
-    assert quantile(cdf, 0.1)[0] == pytest.approx(0.5)
-    assert quantile(cdf, 0.5)[0] == pytest.approx(1.75)
-    assert quantile(cdf, 0.6)[0] == pytest.approx(2.0)
-    assert quantile(cdf, 0.7)[0] == pytest.approx(3.25)
-
-
 @settings(max_examples=150)
 @given(st.sampled_from(TREES), st.data())
 def test_any_noisy_integers_give_a_distribution(tree: Tree, data: st.DataObject) -> None:
@@ -120,11 +112,6 @@ def test_no_estimate_of_a_tree_leaves_its_interval_with_more_than_the_stated_pro
         tail = _exact_tail(scales, np.array([standard_errors(miss) * sd]))[0]
         assert tail <= miss + 1e-4
         assert tail >= 0.3 * miss  # and it is not idle
-
-
-def test_the_widths_are_those_of_one_laplace_draw_or_of_the_normal_law() -> None:
-    assert standard_errors(0.05) == pytest.approx(np.log(20) / np.sqrt(2))
-    assert standard_errors(0.5) == pytest.approx(0.6745, abs=1e-4)
 
 
 SHAPES_OF_SPEEDS = ["one bin", "two ends", "middle", "spread"]

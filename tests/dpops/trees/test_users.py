@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dpops.means.grouping import best_fit
 from dpops.statistics import Histogram
 from dpops.trees.shape import Tree, node_counts
-from dpops.trees.users import FINE, array_masses, capped_masses, weighted_leaves
+from dpops.trees.users import FINE, array_masses, weighted_leaves
 from dpops.types import Int64s
 
 START = np.zeros(1, np.int64)
@@ -60,19 +60,6 @@ def test_the_weighted_sum_has_the_users_masses_and_is_off_by_less_than_a_unit_a_
     for t in range(1, bins):
         exact = sum(Fraction(int(h[:t].sum() * m), int(c)) for h, m, c in zip(histograms, masses, counts, strict=True))
         assert exact - users < leaves[0, :t].sum() <= exact
-
-
-def test_each_hat_sums_up_its_own_users() -> None:
-    histograms = np.array([[1, 0], [0, 2], [3, 3]], np.int64)
-    leaves = weighted_leaves(histograms, histograms.sum(axis=1), np.array([10, 20, 30]), np.array([0, 2]))
-    assert leaves.tolist() == [[10, 20], [15, 15]]
-    none = np.zeros((0, 4), np.int64)
-    empty = np.zeros(0, np.int64)
-    assert weighted_leaves(none, empty, empty, empty).shape == (0, 4)
-
-
-def test_capped_users_keep_the_weight_of_m_samples() -> None:
-    assert (capped_masses(np.array([7, 3, 1]), 3) // FINE).tolist() == [3, 3, 1]
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 40))

@@ -44,23 +44,12 @@ def test_a_total_with_delta_names_the_chance_of_its_noise(tmp_path: Path, total:
     assert "chance of 1e-06" not in text
 
 
-def test_a_pure_total_has_no_such_chance(tmp_path: Path) -> None:
-    assert levels_said(tmp_path, "2.64") == (
-        "All figures of this release about one day together change the odds of any guess about one vehicle by at most "
-        "a factor of 14 (epsilon 2.64); that it drove at all, when, where and how fast included."
-    )
-
-
 def test_claims_of_each_hat_on_an_account_with_delta_say_it_too(tmp_path: Path) -> None:
     spec = load(city.write(tmp_path)[0])
     spent = loss_of(Accountant(pure=Fraction("0.5")), LIMIT)
     text = sentence(spec, unspent(spec), Fraction("0.5"), spent)
     assert f"but for a chance of {said(spent.chance)} under the noise" in text
     assert "with any other speeds of it, plus 1e-06" in text
-
-
-def test_a_chance_is_rounded_up() -> None:
-    assert [said(chance) for chance in (2.001e-6, 0.0, 1.0)] == ["2.1e-06", "0", "1"]
 
 
 PLACES = "[places]\nresolution = 8\n"

@@ -4,7 +4,7 @@ import click
 import pytest
 
 from pipelines.commands.engine_options import chosen_of, options_of
-from pipelines.engines import EngineOptions, engines_with
+from pipelines.engines import EngineOptions
 from pipelines.errors import UsageError
 
 
@@ -59,7 +59,3 @@ def test_an_engine_is_made_of_its_own_options(arguments, engine):
 def test_an_option_of_another_engine_is_refused(arguments, words):
     with pytest.raises(UsageError, match=words):
         made(*arguments)
-
-
-def test_an_engine_is_found_by_its_file():
-    assert list(engines_with("STREAM")) == list(engines_with("BOUNDED")) == ["flink"]

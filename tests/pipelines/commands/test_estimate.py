@@ -79,15 +79,6 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
     assert len(after) > len(before)
 
 
-def test_the_whole_ledger_changes_earlier_days_and_not_the_last_one(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, *DAYS, is_known=True)
-    causal, whole = estimated(tmp_path, hatstream, "again"), estimated(tmp_path, hatstream, "whole", "--whole")
-    differ = {name for name in causal if causal[name] != whole[name]}
-    last = DAYS[-1].replace("-", "")
-    assert differ
-    assert not any(f"-{last}T" in name for name in differ)
-
-
 def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, *DAYS)
     past, ahead = estimated(tmp_path, hatstream, "a"), estimated(tmp_path, hatstream, "b", "--forecast", "2")
@@ -99,15 +90,6 @@ def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hat
     ]
     assert len(rows) == 2 * 4 * len(CELLS)
     assert {row["status"] for row in rows} <= {"forecast", "unreliable", "held-back"}
-
-
-def test_a_day_that_is_not_released_has_no_estimate_and_is_named(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, DAYS[0])
-    spec, ledger = tmp_path / "spec.toml", tmp_path / "ledger.sqlite"
-    command = ("estimate", "--spec", str(spec), "--ledger", str(ledger), "--output", str(tmp_path / "o"), "--json")
-    code, out, _ = hatstream(*command, "--from", DAYS[0], "--to", DAYS[1])
-    assert code == 0
-    assert json.loads(out)["not_released"] == [DAYS[1]]
 
 
 def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, hatstream: Run) -> None:
@@ -160,16 +142,6 @@ def coarse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files]:
         folder = made(tmp_path_factory.mktemp("coarse"), quietly, *DAYS, is_known=True)
     first, again = (estimated(folder, quietly, name, *COARSE, "--forecast", "1") for name in ("a", "b"))
     return first, again
-
-
-def test_coarser_products_are_the_same_bytes_twice_and_leave_the_slots_files_alone(
-    coarse: tuple[Files, Files],
-) -> None:
-    first, again = coarse
-    assert first == again
-    slots = [name for name in first if name.startswith("hats-")]
-    assert len(first) - len(slots) == 2 * len(OF_CELLS) * (len(DAYS) + 1)
-    assert len(slots) == 2 * 4 * (len(DAYS) + 1)
 
 
 def test_coarser_products_have_a_row_for_each_place_and_time(

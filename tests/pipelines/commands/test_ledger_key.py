@@ -78,16 +78,6 @@ def test_whether_signatures_were_compared_is_said(named, released, tmp_path, hat
     assert "were compared" in json.loads(out)[0]["signatures"]
 
 
-def test_without_the_key_it_is_said_that_signatures_were_not_compared(released, tmp_path, hatstream):
-    for name in ("ledger.sqlite", "ledger.key.head"):
-        copy(released / name, tmp_path / name)
-    for command in ("verify", "show", "report"):
-        code, out, err = hatstream(*asked(command, released, tmp_path), "--ledger", tmp_path / "ledger.sqlite")
-        assert (code, err) == (0, "")
-        text = (tmp_path / "report.html").read_text() if command == "report" else " ".join(out.split())
-        assert "were not compared: that needs their accounts" in text
-
-
 @pytest.mark.parametrize("has_signature", [False, True])
 def test_nothing_forged_is_shown_without_a_word(has_signature, released, tmp_path, hatstream):
     for name in ("ledger.sqlite", "ledger.key", "ledger.key.head"):

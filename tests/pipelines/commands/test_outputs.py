@@ -50,18 +50,6 @@ def test_a_dataset_by_date_is_whole_and_a_second_run_leaves_it_as_it_is(town, ha
     assert {path: path.read_bytes() for path in files} == files
 
 
-def test_a_dataset_has_one_format(town, hatstream):
-    code, _, err = hatstream(*city.release(town, "--by-date"))
-    assert code == 1
-    assert "--by-date makes one dataset" in err
-
-
-def test_an_unknown_column_is_wrong_use(town, hatstream):
-    code, _, err = hatstream(*city.release(town, "--columns", "speeds"))
-    assert code == 1
-    assert "'speeds' is not one of times, counts" in err
-
-
 @pytest.mark.parametrize("scheme", ["s3", "gs", "hdfs", "file"])
 def test_an_address_as_output_is_refused_in_one_sentence(town, hatstream, scheme, monkeypatch):
     monkeypatch.chdir(town)

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from dpops.mechanisms.auto import Auto
 from dpops.types import CountsKnown
 from pipelines.plan.composed import lay_out
 from pipelines.plan.counts import read_counts, sample_counts, sample_day
-from pipelines.plan.forecast import PER_CLASS, label
+from pipelines.plan.forecast import label
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.counts import TABLE
@@ -81,15 +80,6 @@ def test_auto_shows_its_choice_and_the_runners_up_in_order(planned, plan, tmp_pa
     assert places == sorted(places)
 
 
-@pytest.mark.slow
-def test_runners_up_never_forecast_less_than_the_choice_nor_repeat_it(planned):
-    for kind in planned(auto(), "--synthetic")["statistics"][0]["classes"]:
-        errors = [kind["forecast_error"], *(other["forecast_error"] for other in kind["runners_up"])]
-        assert errors == sorted(errors)
-        assert len({kind["chosen"][0]["mechanism"], *(o["mechanism"] for o in kind["runners_up"])}) == 3
-        assert sum(share["share"] for share in kind["chosen"]) == pytest.approx(1)
-
-
 def test_the_composed_total_of_a_hand_made_table_is_exact(planned):
     composed = planned(city.SPEC, counts=TABLE)["composed"]
     assert composed["most_hats_of_a_vehicle_in_a_slot"] == 3  # PLATE3 at 9
@@ -132,40 +122,12 @@ def test_totals_of_several_days_are_those_of_the_day_with_the_most(planned, name
     assert "the counts are of 2 periods (vehicle-day)" in " ".join(both["notes"])
 
 
-@pytest.mark.parametrize("name", ["0001-01-01T00:00:00+23:00", "9" * 5_000, "12.5", "20260511", "nan", "२"])
-def test_a_slot_that_is_named_by_no_time_is_a_mere_name(planned, name):
-    document = planned(city.SPEC, counts=f"slot,cell,vehicle,count\n2026-05-11T08:00,a,x,1\n{name},a,x,1\n")
-    assert document["composed"]["vehicle_and_period"] == {"epsilon": 2.0, "known": "exact"}
-    assert "taken as those of one day" in " ".join(document["notes"])
-
-
-def test_days_of_a_week_that_were_not_counted_are_taken_to_be_alike(planned):
-    week = city.SPEC.replace('"vehicle-day"', '"vehicle-week"')
-    composed = planned(week, counts=of_days(["mon", "tue"], mon="2026-05-11T", tue="2026-05-12T"))["composed"]
-    assert composed["vehicle_and_period"] == {"epsilon": 7 * 5 / 2, "known": "if alike"}
-
-
-def test_more_slots_than_a_day_has_are_of_several_and_bound_what_one_day_adds_up_to(planned):
-    document = planned(city.SPEC, counts=of_days(["mon", "tue"], mon="mon ", tue="tue ") + "wed 08,a,x,1\n")
-    assert document["composed"]["vehicle_and_period"] == {"epsilon": 6.0, "known": "at most"}
-    assert document["composed"]["debit_of_a_period"]["known"] == "at most"
-    assert "more slots than a day has" in " ".join(document["notes"])
-
-
 def test_what_pure_epsilon_comes_to_on_an_account_with_delta_is_said_before_it_is_spent(planned):
     document = planned(city.SPEC.replace("limit = 50", "limit = { epsilon = 50, delta = 1e-6 }"), counts=TABLE)
     assert document["composed"]["within_limit"] is True
     assert any("pure epsilon of 5 counts as 37.4218 at delta 1e-06" in note for note in document["notes"])
     apart = planned(city.SPEC.replace("limit = 50", "limit = { epsilon = 50, delta = 1e-6, pure = 6 }"), counts=TABLE)
     assert not any("counts as" in note for note in apart["notes"])
-
-
-def test_a_limit_below_the_debit_is_exceeded(planned):
-    document = planned(city.SPEC.replace("limit = 50", "limit = 4.5"), counts=TABLE)
-    assert document["composed"]["within_limit"] is False
-    half = next(choice for choice in document["choices"] if choice["epsilon"] == 0.5)
-    assert half["composed"]["debit_of_a_period"]["epsilon"] == 2.5
-    assert half["composed"]["within_limit"] is True
 
 
 def test_per_period_each_hat_gets_the_epsilon_that_sealing_gives_it(planned):
@@ -203,23 +165,6 @@ def test_counts_without_vehicles_leave_the_composed_total_unknown_and_say_so(pla
     assert "not known" in plan(city.SPEC, counts="[5, 3]", name="counts.json")[1]
 
 
-def test_without_vehicles_the_specification_may_bound_the_total(planned):
-    composed = planned(capped(city.SPEC, 3, 9), counts="[5, 3]", name="counts.json")["composed"]
-    assert composed["vehicle_and_slot"] == {"epsilon": 3.0, "known": "at most"}
-    assert composed["debit_of_a_period"] == {"epsilon": 12.0, "known": "at most"}
-    assert composed["within_limit"] is True
-    period = city.SPEC.replace('per = "hat"', 'per = "period"')
-    composed = planned(period, counts="[5, 3]", name="counts.json")["composed"]
-    assert composed["vehicle_and_period"] == {"epsilon": 1.0, "known": "at most"}
-
-
-def test_vehicles_without_slots_tell_the_total_of_a_vehicle(planned):
-    composed = planned(city.SPEC, counts="hat,vehicle,count\n1,A,3\n2,A,1\n2,B,1\n")["composed"]
-    assert composed["vehicle_and_period"] == {"epsilon": 2.0, "known": "exact"}
-    assert composed["vehicle_and_slot"] == {"epsilon": 2.0, "known": "at most"}
-    assert composed["debit_of_a_period"]["known"] == "unknown"
-
-
 def test_the_made_up_fleet_is_counted_as_the_demo_releases_it_and_a_slot_length_that_cannot_be_is_named(planned):
     document = planned(DEMO, "--synthetic")
     assert document["hats"] == 752
@@ -241,22 +186,6 @@ def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
     assert by_name["120-minute slots"]["hats"] < document["hats"] < by_name["30-minute slots"]["hats"]
 
 
-def test_the_fleet_drives_in_the_zone_of_the_specification(tmp_path):
-    (tmp_path / "spec.toml").write_text(city.SPEC)
-    spec = load(tmp_path / "spec.toml")
-    sample = sample_day(spec)
-    slots = np.unique(sample_counts(sample, spec).slot)
-    midnight = spec.timetable.midnight(sample.day)
-    assert midnight.tzinfo == ZoneInfo("Asia/Kolkata")
-    assert ((slots - midnight.timestamp()) / 3600).tolist() == [8, 9, 10, 11]
-
-
-def test_a_service_without_buses_is_said_plainly(plan):
-    code, _, err = plan(city.SPEC.replace("08:00-12:00", "02:00-03:00"), "--synthetic")
-    assert code == 4
-    assert "does not drive within slot.service" in err
-
-
 @pytest.mark.parametrize("mechanism", MEANS)
 def test_every_mechanism_can_be_planned_with_and_without_a_prior(planned, mechanism):
     spec = city.SPEC.replace('"array-average"', f'"{mechanism}"')
@@ -268,39 +197,12 @@ def test_every_mechanism_can_be_planned_with_and_without_a_prior(planned, mechan
         assert "typical" in document["counts"]
 
 
-def test_options_of_a_mechanism_are_shown(planned):
-    spec = city.SPEC.replace('"array-average"', '"array-average"\nm_ub = "argmax"')
-    assert planned(spec)["statistics"][0]["mechanism"] == "array-average m_ub=argmax"
-
-
-@pytest.mark.slow
-def test_a_day_of_counts_is_not_taken_for_a_week(planned):
-    day = planned(DEMO, "--synthetic")["composed"]
-    week = planned(DEMO.replace("vehicle-day", "vehicle-week"), "--synthetic")["composed"]
-    assert week["vehicle_and_period"] == {"epsilon": 7 * day["vehicle_and_period"]["epsilon"], "known": "if alike"}
-    assert week["within_limit"] is None
-
-
 @pytest.mark.parametrize(("unit", "most"), [("day", 25 * 3), ("week", 169 * 3)])
 def test_a_bound_holds_in_periods_in_which_the_clock_changes_too(planned, unit, most):
     spec = capped(city.AUSTIN, 3, 9).replace("vehicle-day", f"vehicle-{unit}")
     composed = planned(spec, counts="[5, 3]", name="counts.json")["composed"]
     assert composed["debit_of_a_period"] == {"epsilon": most, "known": "at most"}
     assert composed["within_limit"] is (True if most <= 300 else None)
-
-
-def test_a_slot_gets_most_of_a_total_on_the_shortest_day(planned):
-    spec = city.AUSTIN.replace('per = "hat"', 'per = "period"')
-    composed = planned(spec, counts="[5, 3]", name="counts.json")["composed"]
-    assert composed["vehicle_and_slot"] == {"epsilon": pytest.approx(1 / 23), "known": "at most"}
-
-
-def test_of_very_many_hats_an_even_part_is_planned_and_all_are_counted(planned):
-    lines = [f"{hat},{hat % 90 + 1}" for hat in range(PER_CLASS + 50)]
-    document = planned(city.SPEC, counts="hat,count\n" + "\n".join(lines))
-    only = only_class(document)
-    assert (only["hats"], only["hats_planned"]) == (PER_CLASS + 50, PER_CLASS)
-    assert f"{PER_CLASS} of {PER_CLASS + 50} HATs were planned" in document["notes"][0]
 
 
 def test_nothing_is_written_and_no_ledger_is_needed(plan, tmp_path, monkeypatch):
@@ -313,9 +215,3 @@ def test_nothing_is_written_and_no_ledger_is_needed(plan, tmp_path, monkeypatch)
     assert "nothing was released or spent" in out
     assert plan(city.SPEC, "--synthetic")[0] == 0
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["counts.csv", "spec.toml"]
-
-
-def test_a_second_plan_is_the_same(planned, monkeypatch):
-    monkeypatch.undo()  # both are worked out
-    spec = capped(city.SPEC, 3, 20)
-    assert planned(spec, "--synthetic") == planned(spec, "--synthetic")

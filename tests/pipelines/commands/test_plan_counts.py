@@ -6,9 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.plan.composed import lay_out
-from pipelines.plan.counts import read_counts
-from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.counts import TABLE
 
@@ -25,14 +22,6 @@ def test_all_forms_of_a_table_give_the_same_plan(planned, tmp_path):
     for document in (first, second, third):
         del document["counts"]
     assert first == second == third
-
-
-def test_equal_hats_of_other_slots_are_told_apart(tmp_path):
-    (tmp_path / "counts.csv").write_text("slot,hat,count\n1,x,3\n2,x,3\n2,x,4\n")
-    (tmp_path / "spec.toml").write_text(city.SPEC)
-    spec = load(tmp_path / "spec.toml")
-    hats, _ = lay_out(spec, read_counts(tmp_path / "counts.csv", spec.timetable))
-    assert [hat.kept.tolist() for hat in hats] == [[3], [4, 3]]
 
 
 @pytest.mark.parametrize(

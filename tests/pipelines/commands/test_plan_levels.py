@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from pipelines.cli import main
 from tests import city, levels_city
 
 
@@ -38,13 +37,6 @@ def test_a_larger_fleet_and_a_larger_total_need_fewer_vehicles(planned):
     assert first["place_vehicles"] >= later_day["place_vehicles"] >= week["place_vehicles"]
 
 
-def test_the_fleet_that_it_names_is_enough_and_one_less_is_not(planned):
-    fleet = now(planned(levels_city.SPEC))["fleet"]
-    for vehicles, enough in ((fleet, True), (fleet - 1, False)):
-        of = planned(levels_city.SPEC.replace("vehicles = 50", f"vehicles = {vehicles}"))
-        assert (of["usual_vehicles"] > now(of)["place_vehicles"] - 1) is enough
-
-
 def test_a_distribution_says_what_is_expected_of_it_and_where_it_is_not_worth_its_share(planned):
     beside = '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[fleet]'
     small, large = (
@@ -55,12 +47,6 @@ def test_a_distribution_says_what_is_expected_of_it_and_where_it_is_not_worth_it
         (said,) = (answer for answer in document["answers"] if "85th percentile" in answer)
         assert ("leave the statistic 'distribution' out" not in said) == is_worth
     assert not any("85th percentile" in answer for answer in planned(levels_city.SPEC)["answers"])
-
-
-def test_what_is_out_of_reach_names_the_next_step(planned):
-    answers = " ".join(planned(levels_city.SPEC, "--within", "0.01")["answers"])
-    assert "out of reach" in answers
-    assert "counts-public" in answers
 
 
 def test_secret_counts_change_nothing_but_the_operators_part(planned, tmp_path):
@@ -80,16 +66,6 @@ def test_the_text_says_that_counts_are_for_the_operator_alone(tmp_path, hatstrea
     assert "FOR THE OPERATOR ALONE" in out
     assert "±2 km/h" in out
     assert "out of reach" in out
-
-
-@pytest.mark.parametrize("spec", [levels_city.SPEC, city.SPEC], ids=["levels", "counts-public"])
-def test_the_chart_is_a_small_picture(spec, tmp_path, hatstream):
-    city.write(tmp_path, spec=spec)
-    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--output", tmp_path / "chart")
-    assert code == 0
-    picture = tmp_path / "chart" / "half-widths.png"
-    assert str(picture) in out.replace("\n", "")
-    assert 5_000 < picture.stat().st_size < 80_000
 
 
 def test_ones_own_feed_is_counted_as_a_release_counts_it(tmp_path, hatstream):
@@ -120,16 +96,3 @@ def test_slots_that_cannot_follow_a_clock_change_are_said_and_the_others_are_pla
     document = json.loads(out)
     assert {"resolution 8", "30-minute slots"} <= {each["choice"] for each in document["choices"]}
     assert any("slots of 120 minutes cannot follow it" in note for note in document["notes"])
-
-
-def test_a_feed_without_a_usable_row_is_refused_without_its_content(tmp_path, hatstream):
-    spec, feed = city.write(tmp_path, lines=["PLATE7,not a time,1,2,3\n"])
-    code, _, err = hatstream("plan", "--spec", spec, "--input", feed)
-    assert code == 4
-    assert "bad-time" in err
-    assert "PLATE7" not in err
-
-
-def test_one_source_of_counts_at_a_time(tmp_path):
-    spec, feed = city.write(tmp_path)
-    assert main(["plan", "--spec", str(spec), "--input", str(feed), "--synthetic"]) == 1

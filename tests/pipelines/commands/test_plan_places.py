@@ -61,23 +61,6 @@ def test_a_larger_fleet_has_finer_places_sooner(planned: Any) -> None:
     assert "Places of resolution 9 are worth it" in many["answers"][0]
 
 
-def test_what_the_specification_asks_for_is_among_them(planned: Any) -> None:
-    document = planned(50, "[places]\nresolution = 10\nshare = 0.2\n")
-    assert (document["is_asked"], document["share"]) == (True, 0.2)
-    own = [kind for kind in document["kinds"] if kind["as_specified"]]
-    assert [(kind["what"], kind["places"]) for kind in own] == [("resolution 10", 4 * 7**3)] * 2
-    assert any("Of resolution 10 places, as specified" in said for said in document["answers"])
-
-
-def test_places_of_a_file_are_told_of_too(planned: Any) -> None:
-    document = planned(50, '[places]\nfile = "segments.geojson"\n')
-    own = [kind for kind in document["kinds"] if kind["as_specified"]]
-    assert [(kind["what"], kind["places"]) for kind in own] == [("the file's", 1)] * 2
-    least, most = sorted(kind["ok"][document["days"].index(7)] for kind in own)
-    said = f"Of the file's places, as specified: {least:.0%} to {most:.0%} of all reports"
-    assert document["answers"][-1].startswith(said), "plans say a range"
-
-
 def test_of_segments_that_many_share_alike_less_is_promised_than_of_hexagons(planned: Any) -> None:
     """No few of the segments have most of the traffic."""
     middles = {child: h3.cell_to_latlng(child) for cell in levels_city.CELLS for child in h3.cell_to_children(cell, 9)}
@@ -91,11 +74,6 @@ def test_of_segments_that_many_share_alike_less_is_promised_than_of_hexagons(pla
         for what in ("the file's", "resolution 9")
     )
     assert segments[2] < hexagons[2] / 2, "after four days"
-
-
-def test_nothing_is_said_of_places_where_a_specification_can_have_none(planned: Any) -> None:
-    assert planned(50, "[live]\nshare = 0.3\n") is None
-    assert planned(50, spec=SPEC.replace('"add-remove"', '"counts-public"')) is None
 
 
 @pytest.mark.parametrize("columns", ["80", "200"])

@@ -1,13 +1,9 @@
 """`hatstream release` from files to rows: what is published, counted and said."""
 
 import json
-import os
 import random
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from fractions import Fraction
 
 import h3
 import numpy as np
@@ -19,20 +15,11 @@ from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs import release as scheduled
 from pipelines.runs.beam import bounded
-from pipelines.runs.period_demand import spend_of
 from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.releases import files_in, rows_in, summary_of
 from transforms.ledger.head import LedgerError
 from transforms.releases.hats.policy import release_shard
-from transforms.wire import Exposure, pack_exposure
-
-
-def test_an_input_file_may_have_a_name_that_is_not_utf_8(town, hatstream):
-    (town / "feed.csv").rename(os.fsdecode(bytes(town) + b"/feed-\xff.csv"))
-    arguments = city.release(town)
-    arguments[arguments.index("--input") + 1] = town / "feed-*.csv"
-    assert hatstream(*arguments)[0] == 0
 
 
 def test_the_same_release_twice_publishes_the_same_bytes_and_spends_once(town, hatstream):
@@ -47,16 +34,6 @@ def test_the_same_release_twice_publishes_the_same_bytes_and_spends_once(town, h
     assert len(first) == 8 * 4
 
 
-def test_the_report_of_a_rerun_says_what_the_first_run_said(town, hatstream):
-    first = summary_of(hatstream(*city.release(town, "--json"))[1])
-    assert [period["sum_of_slot_maxima"] for period in first["periods"]] == [9, 9]
-    assert [period["most_spent_by_a_vehicle"] for period in first["periods"]] == [9, 9]
-    for lines in (None, []):
-        city.write(town, lines=lines)
-        again = summary_of(hatstream(*city.release(town, "--json"))[1])
-        assert (again["periods"], again["guarantee"]) == (first["periods"], first["guarantee"])
-
-
 def test_the_report_of_a_day_in_two_runs_counts_both(town, hatstream):
     day, noon = city.DAYS[0], f"{city.DAYS[0]}T09:00"
     morning = summary_of(hatstream(*city.release(town, "--json", start=f"{day}T08:00", end=noon))[1])["periods"]
@@ -64,29 +41,6 @@ def test_the_report_of_a_day_in_two_runs_counts_both(town, hatstream):
     assert (morning[0]["sum_of_slot_maxima"], morning[0]["most_spent_by_a_vehicle"]) == (3, 3)
     assert (rest["periods"][0]["sum_of_slot_maxima"], rest["periods"][0]["most_spent_by_a_vehicle"]) == (9, None)
     assert "(epsilon 9)" in rest["guarantee"]
-
-
-def test_the_report_counts_what_other_specifications_of_the_account_spent(town, hatstream):
-    assert hatstream(*city.release(town))[0] == 0
-    city.write(town, spec=city.SPEC.replace("epsilon = 1.0", "epsilon = 2"))
-    done = summary_of(hatstream(*city.release(town, "--json"))[1])
-    assert [period["sum_of_slot_maxima"] for period in done["periods"]] == [27, 27]
-    assert [period["most_spent_by_a_vehicle"] for period in done["periods"]] == [None, None]
-    assert "(epsilon 27," in done["guarantee"]
-
-
-def test_the_most_spent_is_compared_exactly():
-    tiny = Fraction(1, 10**20)
-    rates = {0: Fraction(1, 10), 1: Fraction(2, 10), 2: Fraction(3, 10) + tiny}
-    exposures = [pack_exposure(Exposure(np.array([vehicle]), np.array([[1]]))) for vehicle in (7, 7, 8)]
-    assert spend_of(rates, lambda slot_s: [exposures[slot_s]], [Fraction(1)]).most == Fraction(3, 10) + tiny
-
-
-def test_what_half_and_nine_tenths_of_the_vehicles_spent_at_most_is_counted_too():
-    exposure = pack_exposure(Exposure(np.arange(10), np.arange(1, 11)[:, None]))
-    spend = spend_of({0: Fraction(1, 2)}, lambda _: [exposure], [Fraction(1)])
-    assert spend == (Fraction(5), Fraction(5, 2), Fraction(9, 2))
-    assert spend_of({0: Fraction(1, 2)}, lambda _: [], [Fraction(1)]) == (0, 0, 0)
 
 
 def test_order_duplicates_and_parts_of_the_input_change_nothing(town, hatstream, monkeypatch):
@@ -244,14 +198,6 @@ def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(tow
     assert summary_of(hatstream("ledger", "show", "--ledger", town / "ledger.sqlite", "--json")[1])[0]["spent"] == []
 
 
-def test_yesterday_is_the_local_day_before_today(town, hatstream):
-    base = city.release(town, "--json")
-    cut = base.index("--from")
-    code, out, _ = hatstream(*base[:cut], *base[cut + 4 :], "--yesterday", "--allow-empty")
-    assert code == 0
-    assert summary_of(out)["periods"][0]["slots"] == 4
-
-
 def test_a_week_is_one_period_and_its_days_share_its_limit(tmp_path, hatstream):
     spec = city.SPEC.replace("vehicle-day", "vehicle-week").replace("limit = 50", "limit = 17")
     city.write(tmp_path, spec=spec)
@@ -262,14 +208,6 @@ def test_a_week_is_one_period_and_its_days_share_its_limit(tmp_path, hatstream):
     assert hatstream(*city.release(tmp_path, start="2022-01-02", end="2022-01-02T11:00"))[0] == 3
 
 
-def test_an_account_for_ever_ends_at_its_until(tmp_path, hatstream):
-    spec = city.SPEC.replace('"vehicle-day"', '"vehicle-ever"\nuntil = 2022-01-02')
-    city.write(tmp_path, spec=spec)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    assert hatstream(*city.release(tmp_path, end="2022-01-01"))[0] == 0
-    assert hatstream(*city.release(tmp_path))[0] == 3
-
-
 @pytest.mark.parametrize(
     "command", ["", "init", "release", "demo", "ledger", "ledger show", "ledger verify", "ledger missing"]
 )
@@ -277,20 +215,6 @@ def test_every_command_explains_itself_with_an_example(hatstream, command):
     code, out, _ = hatstream(*command.split(), "--help")
     assert code == 0
     assert "Example" in out
-
-
-def test_the_command_line_runs_as_a_module_too():
-    command = [sys.executable, "-m", "pipelines.cli", "release"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "--spec" in done.stderr
-
-
-def test_reasons_that_no_row_had_are_not_counted(town, hatstream):
-    cells = sorted({h3.latlng_to_cell(21.17 + 0.02 * i, 72.83, 7) for i in range(3)})
-    city.write(town, spec=city.SPEC.replace('"occupied"', json.dumps(cells)))
-    code, out, _ = hatstream(*city.release(town, "--json"))
-    assert (code, summary_of(out)["refused"]) == (0, {})
 
 
 @pytest.mark.parametrize("shard", range(3))

@@ -103,19 +103,6 @@ def test_a_release_that_does_not_match_its_account_is_refused(town, hatstream, o
     assert "account 'small'" in err
 
 
-def test_a_release_with_another_key_is_refused(town, hatstream):
-    assert hatstream("init", "--spec", town / "spec.toml", "--ledger", town / "other.sqlite")[0] == 0
-    code, _, err = hatstream(*city.release(town, "--key", str(town / "other.key")))
-    assert code == 3
-    assert "key" in err
-
-
-def test_a_key_that_others_may_read_is_refused(town, hatstream):
-    (town / "ledger.key").chmod(0o644)
-    assert hatstream(*city.release(town))[0] == 4
-    assert (town / "ledger.key").stat().st_mode & 0o777 == 0o644
-
-
 def test_init_makes_a_key_that_only_its_owner_may_read_and_keeps_it(town, hatstream):
     assert (town / "ledger.key").stat().st_mode & 0o777 == 0o600
     key = (town / "ledger.key").read_bytes()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pipelines.runs.beam import bounded
 from tests import city
 from tests.pipelines.commands.releases import denied, files_in, spent_by, summary_of
 
@@ -20,11 +19,6 @@ def test_an_output_folder_that_may_not_be_written_is_noticed_before_anything_is_
     assert (code, out) == (4, "")
     assert err == f"hatstream: the output folder {town / 'out'} cannot be written: Permission denied\n"
     assert spent_by(hatstream, town) == []
-
-
-def test_the_proof_that_the_output_folder_can_be_written_leaves_nothing_in_it(town, hatstream):
-    assert hatstream(*city.release(town))[0] == 0
-    assert all(path.name.startswith("hats-") for path in (town / "out").iterdir())
 
 
 def test_a_look_at_the_input_needs_no_folder_for_results_and_a_release_does(town, hatstream):
@@ -94,17 +88,3 @@ def test_an_input_of_which_no_row_is_usable_seals_nothing_and_spends_nothing(tow
     city.write(town)
     code, out, _ = hatstream(*city.release(town, "--json"))
     assert (code, summary_of(out)["slots_new"]) == (0, 8)
-
-
-@pytest.mark.parametrize("lines", [[], [OUTSIDE], [BROKEN, OUTSIDE, OUTSIDE]])
-def test_an_input_in_which_nothing_happened_is_sealed_as_such_where_the_operator_says_so(town, hatstream, lines):
-    city.write(town, lines=lines)
-    code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
-    assert (code, summary_of(out)["slots_new"], summary_of(out)["observations"]) == (0, 8, 0)
-
-
-def test_one_usable_row_among_many_parts_is_enough(town, hatstream, monkeypatch):
-    monkeypatch.setattr(bounded, "PANE_ROWS", 1)
-    city.write(town, lines=[BROKEN, BROKEN, city.rows()[-1]])
-    code, out, _ = hatstream(*city.release(town, "--json", start=city.DAYS[1]))
-    assert (code, summary_of(out)["observations"]) == (0, 1)

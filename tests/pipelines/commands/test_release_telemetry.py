@@ -37,13 +37,6 @@ def test_with_hardly_any_noise_the_means_are_those_of_an_independent_count(telem
         assert means[key] == pytest.approx(sum(values) / len(values), abs=0.01)
 
 
-def test_surat_at_ten_o_clock_has_64_hats(telemetry, tmp_path, hatstream):
-    spec = city.AUSTIN.replace("America/Chicago", "Asia/Kolkata").replace("capmetro", "iudx")
-    hours = ("2022-01-01T10:00", "2022-01-01T11:00")
-    done = release_real(hatstream, tmp_path, spec, telemetry / "surat/suratITMS.json", *hours)
-    assert (done["rows"], done["periods"][0]["hats"], done["periods"][0]["slots"]) == (5_000, 64, 1)
-
-
 @pytest.mark.parametrize(
     ("file", "zone", "day", "rows", "observations", "duplicates"),
     [

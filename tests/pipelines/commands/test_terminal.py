@@ -14,8 +14,6 @@ from rich.table import Table
 from pipelines.cli import COMMANDS
 from pipelines.cli import hatstream as commands
 from pipelines.commands import terminal
-from pipelines.commands.terminal import duration, line, progress_bars
-from pipelines.runs.input_size import rows_about
 from tests import city
 
 CELL = "8742d9a61ffffff"
@@ -58,11 +56,6 @@ def test_release_and_ledger_fit_eighty_columns_and_show_whole_ids(town, hatstrea
     assert "2022-01-01" in out
 
 
-def test_a_rerun_says_what_the_first_run_said(town, hatstream):
-    first = hatstream(*city.release(town))
-    assert hatstream(*city.release(town)) == first
-
-
 def test_every_command_takes_quiet_and_verbose():
     for name in COMMANDS:
         command = commands.get_command(None, name)
@@ -91,12 +84,6 @@ def test_a_log_gets_a_line_a_minute_and_a_last_one(monkeypatch, capsys):
     assert last.startswith("rows read: 61,000")
 
 
-def test_short_work_writes_nothing_into_a_log(capsys):
-    with progress_bars(quiet=False) as report:
-        report("rows read", 5, 10)
-    assert capsys.readouterr().err == ""
-
-
 def test_bars_show_thousands_a_rate_and_fit_eighty_columns(monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(Task, "speed", 34_567.0)
@@ -108,36 +95,12 @@ def test_bars_show_thousands_a_rate_and_fit_eighty_columns(monkeypatch):
     assert widest(shown.replace("\r", "\n")) <= 80
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (200, "3 min 20 s"), (7_500, "2 h 5 min")])
-def test_durations_are_said_as_people_say_them(seconds, said):
-    assert duration(seconds) == said
-
-
-def test_a_rate_below_one_and_an_unknown_whole_are_left_out():
-    assert line("days read", 1, None, 90.0) == "days read: 1, after 1 min 30 s"
-
-
-def test_the_rows_of_an_input_are_about_known_before_it_is_read(tmp_path):
-    _, feed = city.write(tmp_path)
-    rows = len(city.rows())
-    assert rows_about([str(feed)]) == pytest.approx(rows, rel=0.1)
-    (tmp_path / "x.parquet").write_bytes(b"PAR1 no footer PAR1")
-    assert rows_about([str(tmp_path / "x.parquet")]) is None
-    assert rows_about([str(tmp_path / "x.csv.gz")]) is None
-
-
 PROGRAM = "import sys; from pipelines.cli import run; sys.argv[1:] = {}; run()"
 
 
 def started(arguments, *, by=(), **more):
     env = os.environ | more.pop("env", {})
     return subprocess.run([*by, sys.executable, "-c", PROGRAM.format(arguments)], env=env, check=False, **more)
-
-
-def test_a_closed_standard_output_is_said_and_is_a_failure():
-    done = started(["--help"], by=("sh", "-c", 'exec "$@" >&-', "sh"), stderr=subprocess.PIPE)
-    assert done.returncode == 4
-    assert b"standard output is closed" in done.stderr
 
 
 def test_a_poor_locale_fails_nothing(tmp_path):

@@ -164,15 +164,6 @@ def refused(folder, hatstream, arguments):
     return code, err, here[2]
 
 
-def test_one_file_that_cannot_be_read_is_enough_and_is_named(tmp_path, hatstream):
-    city.write_parquet(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    (tmp_path / "feed-c.parquet").write_bytes(b"PAR1 no more")
-    code, err, here = refused(tmp_path, hatstream, of(city.release(tmp_path), tmp_path, "feed-*.parquet"))
-    assert (code, err) == (4, here)
-    assert "feed-c.parquet: not a Parquet file" in err
-
-
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -186,11 +177,6 @@ def test_an_input_without_usable_rows_of_a_day_seals_nothing(tmp_path, hatstream
     code, err, here = refused(tmp_path, hatstream, city.release(tmp_path))
     assert (code, err) == (4, here)
     assert said in err
-
-
-def test_where_nothing_happened_days_are_sealed_if_the_operator_says_so(tmp_path, hatstream):
-    opened(tmp_path, hatstream, lines=[])
-    check_equal(tmp_path, hatstream, city.release(tmp_path, "--allow-empty"))
 
 
 @pytest.mark.parametrize("levels", [False, True])
@@ -248,10 +234,3 @@ def test_a_verdict_is_read_back_as_it_was_written():
         5,
         "3/7",
     )
-
-
-def test_no_file_is_an_empty_input_if_there_need_be_none_and_counts_are_secret(tmp_path, hatstream):
-    opened(tmp_path, hatstream, levels_city.SPEC)
-    arguments = city.release(tmp_path, "--allow-empty", "--json", end=city.DAYS[0])
-    code, out, err = hatstream(*of(arguments, tmp_path, "none-*.csv"), *OPTIONS)
-    assert (code, err, summary_of(out)["stages_new"]) == (0, "", 2)

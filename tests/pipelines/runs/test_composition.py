@@ -2,7 +2,6 @@
 
 import csv
 import json
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -118,16 +117,6 @@ def test_a_period_that_was_sealed_with_other_slots_is_refused_with_the_reason(tm
     assert "planned and sealed as a whole with 4 slots" in err
 
 
-def test_a_period_planned_as_a_whole_is_released_once(tmp_path, hatstream):
-    opened(tmp_path, hatstream, spec_of())
-    first = released(tmp_path, hatstream)
-    files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    again = released(tmp_path, hatstream)
-    assert (first["slots_new"], again["slots_new"]) == (8, 0)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == files
-    ledger_of(tmp_path).verify()
-
-
 def test_parts_of_the_input_change_no_plan_of_a_period(tmp_path, hatstream, monkeypatch):
     plans = []
     for rows in (4_000_000, 5):
@@ -178,32 +167,12 @@ def test_the_epsilon_of_a_hat_is_divided_over_its_statistics_by_weight(tmp_path,
     assert shares == {("mean", 0.75), ("variance", 0.25)}
 
 
-def test_intervals_of_the_variance_hold_the_true_one(tmp_path, hatstream):
-    opened(tmp_path, hatstream, spec_of('per = "hat"', TWO))
-    released(tmp_path, hatstream, *DAY)
-    for row in rows_in(tmp_path):
-        assert float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"])
-        assert float(row["upper95"]) <= (65 * 65 / 4 if row["statistic"] == "variance" else 65)
-
-
 def test_plain_estimators_get_the_second_stage_under_suppression_and_not_without(tmp_path):
     caps = {}
     for privacy in (WHOLE, CLIPPED):
         city.write(tmp_path, spec=spec_of(privacy, TWO))
         caps[privacy] = [stat.mechanism.m_ub for stat in load(tmp_path / "spec.toml").statistics]
     assert caps == {WHOLE: ["none", "none"], CLIPPED: ["opt", "opt"]}
-
-
-def test_the_second_stage_can_be_declined(tmp_path):
-    declined = (TWO[0], BOTH.replace('"baseline"', '"baseline"\nm_ub = "none"'))
-    city.write(tmp_path, spec=spec_of(CLIPPED, declined))
-    assert load(tmp_path / "spec.toml").statistics[0].mechanism.m_ub == "none"
-
-
-def test_a_mechanism_that_is_not_named_is_auto(tmp_path):
-    city.write(tmp_path, spec=spec_of(CLIPPED, (TWO[0], 'name = "variance"')))
-    (stat,) = load(tmp_path / "spec.toml").statistics
-    assert (stat.name, stat.mechanism.name, stat.share) == ("variance", "auto", Fraction(1))
 
 
 def counts_of(folder):

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from fractions import Fraction
 
 import pytest
 
@@ -14,7 +13,6 @@ from pipelines.ranges import range_of
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from transforms import tasks, wire
-from transforms.observe.derived_speed import SpeedLimits
 from transforms.observe.events import locate
 from transforms.observe.parse import parse
 from transforms.observe.vehicle_hash import Secret
@@ -101,20 +99,6 @@ def test_a_plan_counts_it_and_an_evaluation_derives_its_speeds(tmp_path, hatstre
     assert (code, json.loads(out)["city_mean_kmh"]) == (0, 36)
 
 
-@pytest.mark.parametrize("layout", ["csv", "jsonl", "json", "parquet", "avro"])
-def test_every_form_is_read_without_a_column_of_speeds(layout, tmp_path):
-    spec = SPEC.replace('layout = "csv"', f'layout = "{layout}"')
-    source = load(levels_city.write(tmp_path, spec=spec)[0]).input
-    assert source.derived == SpeedLimits(300, Fraction(100))
-    assert source.layout.fields == ("vehicle", "time", "lat", "lon")
-
-
-def test_a_fixed_layout_may_derive_speeds_too(tmp_path):
-    text = SPEC.replace('layout = "csv"', 'layout = "gtfs-realtime"')
-    text = text.replace('columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon" }\n', "")
-    assert load(levels_city.write(tmp_path, spec=text)[0]).input.derived is not None
-
-
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -144,16 +128,3 @@ def test_limits_decide_a_release_and_specifications_without_them_keep_their_id(t
     other = load(levels_city.write(tmp_path, spec=SPEC.replace("= 300", "= 301"))[0])
     assert first.spec_id != other.spec_id
     assert "derived_speed" not in load(levels_city.write(tmp_path)[0]).text
-
-
-@pytest.mark.parametrize(("limits", "usable"), [(DERIVED, 60 * 149), (DERIVED.replace("300", "30"), 0)])
-def test_checking_an_input_counts_what_a_release_would(tmp_path, hatstream, limits, usable):
-    """Reports of a minute, of which no speed is derived within 30 s: the check said that all were well."""
-    header, lines = rows()
-    (tmp_path / "spec.toml").write_text(SPEC.replace(DERIVED, limits))
-    (tmp_path / "feed.csv").write_text(header + "".join(lines))
-    code, out, _ = hatstream(*city.release(tmp_path, "--check-input", "--json", start=DAY, end=DAY))
-    found = json.loads(out)["operator_only"]
-    (period,) = found["periods"]
-    assert (code, period["rows"], period["slots_with_rows"]) == (0 if usable else 4, usable, 3 if usable else 0)
-    assert sum(found["refused"].values()) == found["rows"] - usable

@@ -51,14 +51,6 @@ def test_yesterdays_file_under_todays_date_is_refused_and_the_right_file_later_i
     assert hatstream(*city.release(town, start=LAST, end=LAST))[0] == 0
 
 
-def test_one_day_without_rows_in_a_range_is_enough_and_is_named(town, hatstream):
-    city.write(town, lines=city.rows(days=(FIRST,)))
-    before = entries(hatstream, town)
-    code, _, err = hatstream(*city.release(town))
-    assert (code, f"none is of {LAST};" in err) == (4, True)
-    assert (entries(hatstream, town), published(town)) == (before, [])
-
-
 @pytest.mark.parametrize(
     "spec",
     [
@@ -78,19 +70,6 @@ def test_who_says_that_nothing_happened_seals_an_empty_day(town, hatstream):
     code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
     done = json.loads(out)
     assert (code, done["slots_new"], [period["slots_with_data"] for period in done["periods"]]) == (0, 8, [0, 0])
-
-
-def test_the_summary_says_how_many_slots_have_data(town, hatstream):
-    city.write(town)
-    out = hatstream(*city.release(town))[1]
-    assert f"{FIRST}: 3 of 4 slots have data." in out
-
-
-def test_a_period_that_is_sealed_already_needs_no_rows(town, hatstream):
-    city.write(town)
-    assert hatstream(*city.release(town))[0] == 0
-    city.write(town, lines=[])
-    assert hatstream(*city.release(town))[0] == 5
 
 
 def test_a_period_of_which_a_slot_is_open_needs_rows(town, hatstream):

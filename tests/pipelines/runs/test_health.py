@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import pytest
 
-from hatstream_lab.demo.stream_demo import demo
 from pipelines.engine import EngineError
 from pipelines.runs.stream import health
 from pipelines.specification import load
@@ -140,10 +139,6 @@ def test_a_slot_without_data_says_whether_the_source_was_silent_or_wrong_or_the_
     assert attend("RUNNING", slots=[{}, {START_S: 1}], counters=[counted])[-1]["no_data"] == why
 
 
-def test_a_slot_with_data_says_nothing_of_that(attend):
-    assert "no_data" not in attend("RUNNING", slots=[{}, {START_S: 1}], counters=[{}], with_data=[START_S])[-1]
-
-
 def test_a_ledger_that_is_away_is_said_once_and_waited_for(attend):
     away = LedgerError("the ledger is not usable: connection refused")
     said = attend(
@@ -151,16 +146,6 @@ def test_a_ledger_that_is_away_is_said_once_and_waited_for(attend):
     )
     assert said[:3] == [{"state": "RUNNING"}, {"ledger": str(away)}, {"ledger": "answers"}]
     assert [line["slot"] for line in said[3:]] == ["2022-01-01T06:00:00+05:30"]
-
-
-def test_a_ledger_that_is_away_when_the_watch_begins_is_waited_for_too(attend):
-    away = LedgerError("the ledger is not usable: connection refused")
-    said = attend("RUNNING", "RUNNING", slots=[away, away, {START_S: 1}], counters=[{}])
-    assert [next(iter(line)) for line in said] == ["state", "ledger", "ledger", "slot"]
-
-
-def test_what_was_recorded_before_is_not_said_again(attend):
-    assert attend("RUNNING", slots=[{START_S: 1}, {START_S: 1}]) == [{"state": "RUNNING"}]
 
 
 def test_slots_that_the_accounts_limit_loses_are_said_though_nothing_is_recorded(attend, monkeypatch):
@@ -185,12 +170,6 @@ def test_slots_that_stay_unrecorded_long_after_their_end_are_said_once_a_minute_
     ]
 
 
-def test_changes_of_state_are_said(attend):
-    assert attend("RUNNING", "RESTARTING", None, "RUNNING") == [
-        {"state": state} for state in ("RUNNING", "RESTARTING", "RUNNING")
-    ]
-
-
 def test_a_stream_that_ends_by_itself_is_an_error(attend):
     with pytest.raises(EngineError, match=r"has ended \(FAILED\)"):
         attend("RUNNING", "FAILED")
@@ -200,10 +179,3 @@ def test_a_cluster_that_is_silent_for_long_is_an_error(attend, monkeypatch):
     monkeypatch.setattr(health, "SILENT_S", -1)
     with pytest.raises(EngineError, match="has not answered"):
         attend("RUNNING", None, None)
-
-
-def test_the_demonstration_names_what_is_missing(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("hatstream_lab.demo.stream_demo.missing_tools", lambda: ["a JDK 17", "Maven"])
-    monkeypatch.setattr("hatstream_lab.demo.stream_demo.missing_programs", lambda: ["PostgreSQL"])
-    assert demo.main(["--output", str(tmp_path)], standalone_mode=False) == 4
-    assert capsys.readouterr().err.splitlines() == ["missing: a JDK 17", "missing: Maven", "missing: PostgreSQL"]

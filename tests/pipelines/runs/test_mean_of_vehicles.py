@@ -61,13 +61,6 @@ def test_caps_of_counts_are_refused_and_suppression_brings_none(tmp_path):
     assert (stat.mechanism.statistic, stat.mechanism.m_ub) == ("mean-of-vehicles", "none")
 
 
-def test_a_specification_of_the_plain_baseline_keeps_its_id(tmp_path):
-    text = city.AUSTIN.replace(MEAN, 'name = "mean"\nmechanism = "baseline"')
-    spec = loaded(tmp_path, text)
-    assert spec.spec_id == "75c46c9348036848"
-    assert loaded(tmp_path, text.replace('"mean"', '"mean-of-vehicles"')).spec_id != spec.spec_id
-
-
 def test_evaluate_compares_compositions_of_it_and_says_that_it_does_not_compare_mechanisms(tmp_path, hatstream):
     city.write(tmp_path, spec=city.SPEC.replace(MEAN, OF_VEHICLES))
     asked = ["evaluate", "--data", tmp_path / "*.csv", "--spec", tmp_path / "spec.toml", "--not-private", "--runs", "1"]

@@ -74,13 +74,6 @@ def test_values_of_products_are_never_overwritten_by_others(tmp_path: Path, hats
     assert files(tmp_path / "out") == before
 
 
-def test_products_are_no_part_of_a_specifications_id(tmp_path: Path) -> None:
-    plain, _ = levels_city.write(tmp_path)
-    with_products = tmp_path / "more.toml"
-    with_products.write_text(levels_city.SPEC + OUTPUT)
-    assert load(with_products).spec_id == load(plain).spec_id
-
-
 @pytest.mark.parametrize(
     ("spec", "rule"),
     [

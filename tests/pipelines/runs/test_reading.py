@@ -11,7 +11,6 @@ import pytest
 from pipelines.runs import input_size
 from pipelines.runs.beam import reading
 from pipelines.runs.beam.reading import at_once
-from pipelines.runs.beam.runners.in_process import ParsedOptions
 from pipelines.runs.input_size import Piece, pieces_of
 from tests import city
 from transforms.errors import StepError
@@ -120,16 +119,6 @@ class Reports:
 
     def __exit__(self, *_):
         pass
-
-
-def test_options_are_parsed_once_and_changed_for_all_who_ask():
-    from apache_beam.options.pipeline_options import DebugOptions, TypeOptions
-
-    options = ParsedOptions(["--no_pipeline_type_check"])
-    assert options.view_as(TypeOptions) is options.view_as(TypeOptions)
-    assert options.view_as(TypeOptions).pipeline_type_check is False
-    options.view_as(DebugOptions).experiments = ["x"]
-    assert options.view_as(DebugOptions).experiments == ["x"]
 
 
 def test_a_release_here_imports_no_connector_of_beam_and_who_needs_one_can(town):

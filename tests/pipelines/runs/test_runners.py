@@ -13,7 +13,7 @@ from pipelines.job import Outputs
 from pipelines.ranges import range_of
 from pipelines.runs.beam import bounded
 from pipelines.runs.beam.bounded import Bounded, pane_length
-from pipelines.runs.beam.runners import RUNNERS, by_name, named_by_files
+from pipelines.runs.beam.runners import by_name
 from pipelines.runs.beam.runners.by_name import ByName
 from pipelines.runs.spool import Spool
 from pipelines.specification import load
@@ -51,13 +51,6 @@ def test_a_runner_of_beams_gives_the_bytes_of_this_machine_and_says_which_it_is(
     assert summary_of(again)["slots_new"] == summary_of(again)["slots_that_differ_now"] == 0
     assert summary_of(out)["slots_new"] == 4
     assert said_again(again) == said_again(out)
-
-
-def test_a_file_makes_a_runner(tmp_path):
-    (tmp_path / "toy_runner.py").touch()
-    (tmp_path / "helper.py").touch()
-    assert named_by_files([str(tmp_path)]) == {"ToyRunner": "pipelines.runs.beam.runners.toy_runner:RUNNER"}
-    assert RUNNERS["PrismRunner"] == "pipelines.runs.beam.runners.prism_runner:RUNNER"
 
 
 @pytest.mark.parametrize("options", [[], ["--", "--direct_running_mode=multi_threading", "--direct_num_workers=3"]])

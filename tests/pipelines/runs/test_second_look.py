@@ -1,8 +1,6 @@
 """What was published once is never overwritten by fresh noise, whatever ledger or key a run is given."""
 
-import os
 import shutil
-import time
 from datetime import datetime
 
 import pytest
@@ -72,12 +70,3 @@ def test_what_killed_runs_left_in_the_folder_is_removed_by_the_next(town, hatstr
         (town / "out" / name).touch()
     assert hatstream(*city.release(town))[0] == 0
     assert not [name for name in files_in(town / "out") if name.startswith(".")]
-
-
-def test_old_empty_temporary_folders_of_killed_runs_are_removed(town, hatstream, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(town))
-    for name, age_s in (("beam-pipeline-temp-old", 90_000), ("beam-pipeline-temp-new", 0)):
-        (town / name).mkdir()
-        os.utime(town / name, (time.time() - age_s,) * 2)
-    assert hatstream(*city.release(town))[0] == 0
-    assert [path.name for path in town.glob("beam-pipeline-temp*")] == ["beam-pipeline-temp-new"]

@@ -48,22 +48,9 @@ def test_a_full_disk_is_told_and_nothing_half_written_is_taken_for_whole(tmp_pat
     assert "secret" not in str(caught.value)
 
 
-def test_a_step_that_carries_it_finds_the_same_spool():
-    with Spool() as spool:
-        assert pickle.loads(pickle.dumps(spool)) is spool
-
-
 def test_it_cannot_leave_its_process():
     with Spool() as spool:
         carried = pickle.dumps(spool)
     del spool
     with pytest.raises(RuntimeError, match="process"):
         pickle.loads(carried)
-
-
-def test_what_is_put_without_a_key_is_found_by_what_was_returned_for_it():
-    with Spool() as spool:
-        spool.append("key", b"before")
-        put = [spool.put(data) for data in (b"a", b"", b"b" * 1_000)]
-        assert [spool.get(handle) for handle in reversed(put)] == [b"b" * 1_000, b"", b"a"]
-        assert list(spool.read("key")) == [b"before"]

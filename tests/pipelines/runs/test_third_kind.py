@@ -60,9 +60,3 @@ def test_its_table_decides_the_specification_and_is_in_the_documents(tmp_path):
 def test_what_is_wrong_in_its_table_is_named(tmp_path, table, said):
     with pytest.raises(SpecificationError, match=said):
         load(city.write(tmp_path, spec=f"{city.SPEC}[in_turn]\n{table}\n")[0])
-
-
-def test_it_stands_beside_no_other_kind(tmp_path, monkeypatch):
-    monkeypatch.setitem(KINDS, "again", Kind("tests.pipelines.runs.in_turn:InTurn", table="again"))
-    with pytest.raises(SpecificationError, match=r"one kind of release; it is '\[in_turn\], \[again\]'"):
-        load(city.write(tmp_path, spec=city.SPEC + ASKED + "[again]\nmost_hats = 3\n")[0])

@@ -64,15 +64,3 @@ def test_so_it_is_under_secret_counts_where_no_row_decides_anything(tmp_path, ha
     assert [name.partition(": ")[0] for name in summary_of(out)["operator_only"]["files_left_out"]] == [
         f"{tmp_path}/page.csv"
     ]
-
-
-def test_the_operator_s_look_at_an_input_leaves_it_out_too(town, hatstream):
-    assert hatstream(*of(town, "feed-*.parquet", "--check-input"))[0] == 4
-    assert hatstream(*of(town, "feed-*.parquet", "--check-input", "--skip-unreadable"))[0] == 0
-
-
-def test_the_names_are_shown_to_people(town, hatstream):
-    arguments = of(town, "feed-*.parquet", "--skip-unreadable")
-    arguments.remove("--json")
-    code, out, _ = hatstream(*arguments)
-    assert (code, f"left out: {town}/feed-c.parquet: " in out) == (0, True)

@@ -3,7 +3,6 @@
 import hypothesis
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,13 +109,6 @@ def test_what_buses_without_a_network_send_later_counts_as_if_it_had_come_in_tim
     assert as_lists(Counted(merged, 0))[0] == as_lists(tally(events_of(rows), 7, None, COLUMNS))[0]
 
 
-@given(st.lists(ROW, min_size=1, max_size=40), st.integers(1, 6))
-def test_copies_that_come_when_their_pane_is_over_never_count(rows, pane_us):
-    merged, admitted = pane_by_pane([(row, "both") for row in rows], pane_us, None)
-    assert (admitted.refused, admitted.duplicates) == (len(rows), 0)
-    assert as_lists(Counted(merged, 0))[0] == as_lists(tally(events_of(rows), 7, None, COLUMNS))[0]
-
-
 @given(st.lists(ROW, max_size=40))
 def test_every_event_three_times_changes_nothing_but_the_number_of_duplicates(rows):
     once, thrice = tally(events_of(rows), 0, None, COLUMNS), tally(events_of(rows * 3), 0, None, COLUMNS)
@@ -155,10 +147,6 @@ def test_of_two_rows_of_one_vehicle_and_time_the_smaller_position_stays_though_i
     assert (counted.tally.cell.tolist(), counted.tally.sums["sums"].tolist(), counted.duplicates) == ([101], [7], 2)
 
 
-def test_between_identical_positions_the_smaller_speed_stays():
-    assert tally(events_of([(1, 5, 0, 0, 9), (1, 5, 0, 0, 4)]), 0, None, COLUMNS).tally.sums["sums"].tolist() == [4]
-
-
 def test_the_cap_keeps_other_samples_in_another_slot_and_for_another_vehicle_hash():
     rows = [(vehicle, offset, 2 if offset % 2 else -2, 0, 1) for vehicle in range(4) for offset in range(6)]
     kept = [
@@ -166,18 +154,6 @@ def test_the_cap_keeps_other_samples_in_another_slot_and_for_another_vehicle_has
         for slot_s in range(8)
     ]
     assert len({str(k) for k in kept}) > 1
-
-
-def test_an_empty_shard_has_an_empty_tally():
-    counted = tally(events_of([]), 0, ContributionBound(max_cells=1, max_samples=1), COLUMNS)
-    assert [column.size for column in (*counted.tally.keys(), *counted.tally.sums.values())] == [0] * 8
-
-
-@pytest.mark.parametrize("top", [255, 65_535, 2**31 - 1, 2**32 - 1, 2**62])
-def test_columns_travel_exactly_whatever_their_width(top):
-    column = np.array([0, 1, top], np.int64)
-    sent = Events(column, column, -column // 2**31, column, column, column)
-    assert [c.tolist() for c in unpack_events([pack_events(sent)])] == [c.tolist() for c in sent]
 
 
 def test_columns_travel_by_the_names_that_checkpoints_have():

@@ -77,23 +77,12 @@ def test_a_batch_that_would_be_too_big_for_who_asked_is_refused(tmp_path):
     assert refusal(Wide(), tmp_path) == "300 rows take more than 256 MiB"
 
 
-@pytest.mark.slow  # 4 s of processor time
-def test_what_a_machine_needs_many_times_longer_for_is_read():
-    """A slow or busy machine refuses no file: the limit of time is far above what the limits of work let through."""
-    assert told(Laborious()) == "done"
-
-
 @pytest.mark.parametrize("bad", [b"crash", b"hang"])
 def test_messages_around_one_that_its_decoder_does_not_survive_are_read(bad, monkeypatch):
     monkeypatch.setattr(decoder_process, "STEP_CPU_S", 1)
     batches = list(messages_apart(Fragile(), [b"good", bad, b"good"]))
     assert sum(batch.table.num_rows for batch in batches) == 2
     assert [batch.refused for batch in batches if batch.refused] == [{"malformed": 1}]
-
-
-def test_a_message_of_more_than_a_million_rows_is_too_long():
-    (batch,) = messages_apart(Long(), [b""])
-    assert (batch.rows, batch.refused) == (1, {"too-long": 1})
 
 
 @pytest.mark.parametrize("name", ["csv", "jsonl", "iudx", "parquet", "avro", "gtfs-realtime"])
@@ -116,30 +105,12 @@ def test_what_is_read_apart_is_what_the_layout_reads(name, tmp_path):
     assert list(read_apart(layout, str(path))) == list(layout.read(str(path)))
 
 
-def test_a_file_that_is_not_there_is_said_as_ever(tmp_path):
-    with pytest.raises(FileNotFoundError) as caught:
-        list(read_apart(mapped("avro"), str(tmp_path / "none")))
-    assert caught.value.filename == str(tmp_path / "none")
-
-
-def test_a_file_is_found_from_where_the_caller_stands_now(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    good_avro(tmp_path)
-    assert sum(batch.rows for batch in read_apart(mapped("avro"), "good.avro")) == len(ROWS)
-
-
 def test_who_reads_no_further_leaves_no_process_behind(tmp_path):
     pid = pid_of_decoder()
     batches = read_apart(Long(), str(tmp_path))
     next(batches)
     batches.close()
     assert not Path(f"/proc/{pid}").exists()
-
-
-def test_the_same_process_decodes_one_file_after_the_other(tmp_path):
-    before = pid_of_decoder()
-    list(read_apart(mapped("avro"), good_avro(tmp_path)))
-    assert pid_of_decoder() == before != os.getpid()
 
 
 def test_of_a_decoder_that_ended_while_it_was_idle_nothing_stays():
@@ -183,10 +154,6 @@ def test_a_decoder_that_dies_is_said_with_what_ended_it(tmp_path):
     assert "(signal 9)" in refusal(Suicidal(), tmp_path)
 
 
-def test_what_a_decoder_prints_is_no_answer():
-    assert told(Chatty()) == "fine"
-
-
 # --- layouts that misbehave, for the decoder's process finds this module as we do -----------------------------------
 
 
@@ -211,14 +178,6 @@ class Pid:
         yield saying(str(os.getpid()))
 
 
-class Laborious(Pid):
-    def read(self, _path):
-        until = time.process_time() + 4  # more than was once allowed
-        while time.process_time() < until:
-            pass
-        yield saying("done")
-
-
 class Environment(Pid):
     def read(self, _path):
         yield saying(str(os.environ))
@@ -234,13 +193,6 @@ class Suicidal(Pid):
         os.kill(os.getpid(), 9)
         time.sleep(60)
         yield saying("")
-
-
-class Chatty(Pid):
-    def read(self, _path):
-        print("x" * 100, flush=True)
-        os.write(1, b"y" * 100)
-        yield saying("fine")
 
 
 class Fragile(Pid):

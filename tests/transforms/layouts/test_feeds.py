@@ -43,21 +43,6 @@ def test_csv_with_any_delimiter_with_a_header_or_without(tmp_path, delimiter, he
     assert read(source, tmp_path / "feed.csv") == (vehicles(), {})
 
 
-def test_a_line_with_another_number_of_fields_is_malformed_whatever_the_delimiter(tmp_path):
-    (tmp_path / "feed.csv").write_bytes(csv_text(";") + b"a;b;c\n" + b'"x;y";2023-11-15T00:00:00Z;1;2;3\n')
-    source = layout("csv", BY_NAME, None, None, delimiter=";")
-    assert read(source, tmp_path / "feed.csv") == ([*vehicles(), "x;y"], {"malformed": 1})
-
-
-def test_a_column_number_that_a_file_lacks_is_named(tmp_path):
-    (tmp_path / "feed.csv").write_bytes(csv_text(header=False))
-    source = layout(
-        "csv", BY_NAME | {"speed": "9"} | {f: str(i) for i, f in enumerate(FIELDS[:4], 1)}, None, None, header=False
-    )
-    with pytest.raises(UnreadableFile, match="column '9' is missing"):
-        read(source, tmp_path / "feed.csv")
-
-
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_json_array_printed_in_any_way_is_read_as_lines_are(tmp_path, indent):
     (tmp_path / "feed.json").write_text(json.dumps(ROWS, indent=indent))
@@ -104,14 +89,6 @@ def test_a_compressed_file_that_is_cut_short_is_refused_by_its_name(tmp_path, su
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UnreadableFile, match=r"feed\.csv"):
         read(layout("csv", BY_NAME, None, None), path)
-
-
-def test_a_zip_of_nothing_but_a_system_s_own_files_is_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "feed.zip", "w") as archive:
-        archive.writestr("_SUCCESS", b"")
-        archive.writestr("__MACOSX/._feed.csv", b"")
-    with pytest.raises(UnreadableFile, match="a zip must hold"):
-        list(read_apart(layout("csv", BY_NAME, None, None), str(tmp_path / "feed.zip")))
 
 
 @pytest.mark.parametrize(

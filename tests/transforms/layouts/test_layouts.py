@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from google.transit import gtfs_realtime_pb2
 
@@ -195,32 +194,11 @@ def test_json_paths_lead_into_objects_and_arrays(tmp_path):
 # --- CSV and JSON lines -------------------------------------------------------------------------------------------
 
 
-def test_quotes_line_ends_blank_lines_and_a_byte_order_mark_are_fine(tmp_path):
-    path = tmp_path / "a.csv"
-    header = b'\xef\xbb\xbf\r\n"note",vehicle,time,lat,lon,speed\r\n'
-    lines = [b'"a, ""b""",bus,2023-11-15T12:00:00Z,30,-97,1', b"", b',"bus ""7""",2023-11-15T12:00:00Z,30,-97,2']
-    path.write_bytes(header + b"\r\n".join(lines))
-    observed, refused, rows = run(mapped("csv"), str(path), rules())
-    assert (rows, refused, observed.value.tolist()) == (2, Counter(), [100, 200])
-
-
-@pytest.mark.parametrize("content", [b"", b"\n\r\n", b"vehicle,time,lat,lon,speed", b"vehicle,time,lat,lon,speed\n\n"])
-def test_an_empty_file_gives_nothing(tmp_path, content):
-    (tmp_path / "a").write_bytes(content)
-    assert run(mapped("csv"), str(tmp_path / "a"), rules())[1:] == (Counter(), 0)
-
-
 @pytest.mark.parametrize("content", [b"", b"\n\n", b" ", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("source", [mapped("jsonl"), FIXED["iudx"].layout])
 def test_an_empty_json_file_gives_nothing(tmp_path, source, content):
     (tmp_path / "a").write_bytes(content)
     assert run(source, str(tmp_path / "a"), rules())[1:] == (Counter(), 0)
-
-
-@pytest.mark.parametrize("content", [b"[]", b" [ ]\n"])
-def test_an_empty_array_gives_nothing(tmp_path, content):
-    (tmp_path / "a").write_bytes(content)
-    assert run(FIXED["iudx"].layout, str(tmp_path / "a"), rules())[1:] == (Counter(), 0)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "iudx-array"])
@@ -264,22 +242,11 @@ def test_blanks_around_the_names_of_a_csv_header_are_none_of_theirs(tmp_path):
         assert [batch.table.num_rows for batch in source.read(str(path))] == [1]
 
 
-def test_an_ambiguous_column_is_named(tmp_path):
-    (tmp_path / "a").write_bytes(b"vehicle,time,lat,lon,speed,lat\n")
-    assert unreadable(mapped("csv"), tmp_path / "a") == "column 'lat' is there more than once"
-
-
 @pytest.mark.parametrize("source", [mapped("parquet"), mapped("avro"), FIXED["gtfs-realtime"].layout])
 @pytest.mark.parametrize("content", [b"", b"secret", b"PAR1secretPAR1", b"Obj\x01secret", b"\x12\x06secret"])
 def test_a_file_of_another_kind_is_unreadable(tmp_path, source, content):
     (tmp_path / "a").write_bytes(content)
     assert "secret" not in unreadable(source, tmp_path / "a")
-
-
-@pytest.mark.parametrize("header", [b'"vehicle', b"\xff,\xfe", b'a"b,c', b"x" * 70_000])
-def test_a_broken_header_is_unreadable(tmp_path, header):
-    (tmp_path / "a").write_bytes(header + b"\n" + csv_line(good_row()) + b"\n")
-    unreadable(mapped("csv"), tmp_path / "a")
 
 
 def test_nested_columns_are_unreadable(tmp_path):
@@ -291,17 +258,6 @@ def test_nested_columns_are_unreadable(tmp_path):
         unreadable(mapped("avro"), write_avro(tmp_path / "b", [{**ROWS[0], "lat": [1.0]}], types))
         == "column 'lat' is nested"
     )
-
-
-def test_an_avro_date_is_no_time(tmp_path):
-    types = {**AVRO_TYPES, "time": {"type": "int", "logicalType": "date"}}
-    path = write_avro(tmp_path / "a", [{**ROWS[0], "time": 19_000}], types)
-    assert unreadable(mapped("avro", "s"), path) == "column 'time' has a logical type that does not fit"
-
-
-def test_an_absent_file_is_an_error_of_the_system():
-    with pytest.raises(FileNotFoundError):
-        list(mapped("csv").read("no-such-file.csv"))
 
 
 # --- one column each ----------------------------------------------------------------------------------------------
@@ -338,15 +294,6 @@ def test_an_avro_time_beyond_the_calendar_costs_its_row_alone(tmp_path):
     assert refused == {"implausible-time": 2}
 
 
-def test_parquet_columns_may_be_dictionaries(tmp_path):
-    columns = {field: pa.array([row[field] for row in ROWS]) for field in FIELDS}
-    columns["vehicle"] = columns["vehicle"].dictionary_encode()
-    path = write_parquet(tmp_path / "a", columns, row_group_size=100, data_page_version="2.0", compression="zstd")
-    observed, refused, _ = run(mapped("parquet"), path, rules())
-    assert (len(observed.vehicle), refused) == (len(ROWS), {})
-    assert pq.ParquetFile(path).num_row_groups == 3
-
-
 def feed_of(*changes):
     feed = gtfs_realtime_pb2.FeedMessage()
     feed.header.gtfs_realtime_version = "2.0"
@@ -381,12 +328,3 @@ def test_absent_gtfs_fields_are_missing_and_default_values_are_not(tmp_path):
         "missing-speed": 1, "missing-position": 1, "missing-time": 1, "missing-vehicle": 1,
         "implausible-time": 1, "too-long": 1, "not-utf8": 1,
     }  # fmt: skip
-
-
-def test_a_feed_without_vehicles_gives_nothing(tmp_path):
-    path = tmp_path / "a.pb"
-    path.write_bytes(feed_of().SerializeToString())
-    assert run(FIXED["gtfs-realtime"].layout, str(path), rules(FIXED["gtfs-realtime"].layout.units))[1:] == (
-        Counter(),
-        0,
-    )

@@ -3,7 +3,6 @@
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -59,8 +58,3 @@ def test_arrow_timestamps_without_a_zone_are_read_alike_in_dictionaries_too():
         assert times.missing.tolist() == [False, True, False]
         assert times.clock_change.tolist() == [False, False, True]
         assert instants(column, "iso").no_offset.tolist() == [True, False, True]
-
-
-def test_times_far_from_all_calendars_are_no_error():
-    far = pa.array(np.array([-(2**62), 2**62], np.int64), pa.timestamp("us"))
-    assert instants(far, "iso", "Europe/Berlin").valid.tolist() == [True, True]

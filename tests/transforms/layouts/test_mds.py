@@ -1,12 +1,11 @@
 """MDS telemetry: documents of providers, arrays of agencies, the same rows from files and messages."""
 
 import json
-import pickle
 from collections import Counter
 
 import pytest
 
-from transforms.layouts import FIXED, MessageLayout, UnreadableFile
+from transforms.layouts import FIXED, MessageLayout
 
 MDS = FIXED["mds"].layout
 PROVIDER = "2411d395-04f2-47c9-ab66-d09e9e3c3251"
@@ -65,12 +64,6 @@ def test_no_row_at_one_place_takes_those_at_the_other(tmp_path):
         assert seen(MDS.from_messages([data])) == (rows, {})
 
 
-@pytest.mark.parametrize("document", [{"telemetry": None, "data": None}, {"data": {}}, {"telemetry": []}])
-def test_a_document_without_objects_holds_none(document, tmp_path):
-    (tmp_path / "in.json").write_text(json.dumps(document))
-    assert seen(MDS.read(str(tmp_path / "in.json"))) == ([], {})
-
-
 def test_pages_one_a_line_are_read_all(tmp_path):
     pages = [BODIES["a provider's document"](objects(2)), BODIES["a provider's document"]([])]
     (tmp_path / "in.json").write_text("\n".join(map(json.dumps, [*pages, *pages])))
@@ -95,13 +88,3 @@ def test_a_vehicle_without_a_speed_keeps_its_row(tmp_path):
     rows, refused = seen(MDS.read(str(tmp_path / "in.json")))
     assert [row["speed"] for row in rows] == [None, None]
     assert refused == {}
-
-
-def test_what_is_no_document_is_unreadable(tmp_path):
-    (tmp_path / "in.json").write_text("{")
-    with pytest.raises(UnreadableFile, match="no JSON"):
-        list(MDS.read(str(tmp_path / "in.json")))
-
-
-def test_it_travels():
-    assert pickle.loads(pickle.dumps(MDS)) == MDS

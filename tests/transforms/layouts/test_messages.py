@@ -1,7 +1,5 @@
 """A message's bytes become the same rows as the files of a scheduled job would; a poisoned one costs itself alone."""
 
-import json
-
 import pytest
 from google.transit import gtfs_realtime_pb2
 from hypothesis import given
@@ -91,22 +89,6 @@ def test_a_damaged_byte_never_raises_nor_touches_a_neighbour(name, place, byte):
     damaged[place % len(first)] = byte
     alone = rows_of(batches_of(way, [second]))
     assert rows_of(batches_of(way, [bytes(damaged), second]))[-len(alone) :] == alone
-
-
-def test_a_json_message_may_hold_line_ends():
-    spread = json.dumps(ROWS[0], indent=2).encode()
-    assert rows_of(batches_of(JSON, [spread, json_line(ROWS[1])])) == ROWS[:2]
-    assert rows_of(batches_of(JSON, [json_line(ROWS[0]) + b"\r\n", json_line(ROWS[1]) + b"\n"])) == ROWS[:2]
-
-
-def test_two_objects_in_one_message_are_no_message_even_beside_an_empty_one():
-    two = json_line(ROWS[0]) + b"\n" + json_line(ROWS[1])
-    assert refused_of(batches_of(JSON, [two, b"", json_line(ROWS[2])])) == {"malformed": 2}
-
-
-def test_a_long_json_message_is_refused_as_too_long():
-    long = json.dumps({**ROWS[0], "more": "x" * 70_000}).encode()
-    assert refused_of(batches_of(JSON, [long, json_line(ROWS[1])])) == {"too-long": 1}
 
 
 def test_a_gtfs_feed_cut_short_gives_none_of_its_rows():

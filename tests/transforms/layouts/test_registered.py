@@ -114,12 +114,3 @@ def test_no_bytes_of_a_file_make_a_layout_raise_anything_but_unreadable(name, tm
 def test_no_bytes_of_a_message_make_a_layout_raise(name, payloads):
     for batch in ALL[name].from_messages(payloads):
         assert batch.table.num_rows <= batch.rows
-
-
-@pytest.mark.parametrize("name", sorted({name for name, _ in WRITTEN} & {*MESSAGES}))
-def test_a_poisoned_message_leaves_its_neighbours(name):
-    own = FIXED[name]
-    good = [document(own, own.records[0], [row(own, i)]) for i in range(4)]
-    batches = list(own.layout.from_messages([*good[:2], b"\xff\xfe", *good[2:]]))
-    assert sum(batch.table.num_rows for batch in batches) == 4
-    assert sum(sum(batch.refused.values()) for batch in batches) == 1

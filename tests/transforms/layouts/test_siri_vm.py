@@ -10,7 +10,6 @@ from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.base import FIELDS
 from transforms.layouts.decoder_process import read_apart
-from transforms.layouts.own import siri_vm
 
 ROWS = [good_row(i) for i in range(40)]
 SIRI = FIXED["siri-vm"].layout
@@ -39,12 +38,6 @@ def test_compressed_files_and_messages_give_the_same_rows(tmp_path):
     (tmp_path / "a.xml.gz").write_bytes(gzip.compress(data))
     (batch,) = SIRI.from_messages([data])
     assert read(tmp_path / "a.xml.gz")[0] == batch.table.to_pylist()
-
-
-def test_what_extensions_say_is_no_field(tmp_path):
-    extra = "<Extensions><MonitoredVehicleJourney><VehicleRef>x</VehicleRef></MonitoredVehicleJourney></Extensions>"
-    (tmp_path / "a.xml").write_bytes(document([activity(ROWS[0], extra=extra)]))
-    assert read(tmp_path / "a.xml")[0][0]["vehicle"] == ROWS[0]["vehicle"]
 
 
 def test_a_row_that_lacks_a_field_is_refused_alone_and_a_long_field_costs_its_row(tmp_path):
@@ -79,16 +72,6 @@ def test_hostile_documents_are_refused_and_open_nothing(tmp_path, name):
     assert ROWS[0]["vehicle"] not in str(told.value)
     poisoned, good = SIRI.from_messages([HOSTILE[name], document(map(activity, ROWS))])
     assert (poisoned.refused, good.rows) == ({"malformed": 1}, 40)
-
-
-def test_a_document_of_too_many_bytes_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(siri_vm, "FEED_BYTES", 1 << 20)
-    content = b"<a>" + b"x" * (2 << 20)
-    (tmp_path / "a.xml").write_bytes(content)
-    with pytest.raises(UnreadableFile, match="MiB"):
-        list(SIRI.read(str(tmp_path / "a.xml")))
-    (batch,) = SIRI.from_messages([content])
-    assert batch.refused == {"too-long": 1}
 
 
 def test_a_feed_without_velocities_is_drafted_with_speeds_from_positions(tmp_path):

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from tests.transforms.inputs import FIELDS, good_row, rules, run
-from tests.transforms.layouts.hostile_files import unreadable
 from transforms.layouts import layout
 from transforms.layouts.decoder_process import read_apart
 
@@ -46,18 +45,6 @@ def test_a_file_may_hold_one_document_printed_in_any_way_one_a_line_or_an_array_
     assert found_in(tmp_path / "a", b"[" + document(ROWS[:4]) + b"," + document(ROWS[4:]) + b"]") == (len(ROWS), {})
 
 
-def test_a_document_without_the_array_holds_none(tmp_path):
-    assert found_in(tmp_path / "a", b'{"header": {"timestamp": 1}}') == (0, {})
-    assert found_in(tmp_path / "a", b'{"entity": null}') == (0, {})
-    assert found_in(tmp_path / "a", b"") == (0, {})
-
-
-@pytest.mark.parametrize("data", [b"{", b"hello", b'{"entity": {"0": 1}}', b'{"entity": 7}', b'{"entity": [1,]}'])
-def test_what_holds_no_array_there_is_unreadable(data, tmp_path):
-    (tmp_path / "a").write_bytes(data)
-    assert "no JSON with an array of objects at 'entity'" in unreadable(snapshots(), tmp_path / "a")
-
-
 def test_a_record_that_is_none_or_not_what_it_should_be_costs_itself_alone(tmp_path):
     strange = [7, None, "x", {}, {**ROWS[0], "vehicle": []}, {**ROWS[1], "pad": "x" * 70_000}]
     assert found_in(tmp_path / "a", document([ROWS[0], *strange, ROWS[1]])) == (
@@ -85,12 +72,3 @@ def test_an_index_into_an_array_of_objects_is_refused_and_says_what_to_write(nam
         layout(name, columns, None, None)
     pairs = {field: field for field in FIELDS} | {"lat": "coordinates.1", "lon": "coordinates.0"}
     assert layout(name, pairs, None, None)
-
-
-def test_records_go_with_json_alone():
-    for name in ("jsonl", "csv", "parquet", "iudx"):
-        columns = None if name == "iudx" else {field: field for field in FIELDS}
-        with pytest.raises(ValueError, match="records"):
-            layout(name, columns, None, None, records="entity")
-    with pytest.raises(ValueError, match="must be a path such as"):
-        snapshots("data..vehicles")

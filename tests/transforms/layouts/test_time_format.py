@@ -1,7 +1,6 @@
 """Times in forms that a specification names: read as Python's strptime reads them, each row by itself."""
 
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -40,21 +39,6 @@ def test_what_python_refuses_is_refused(text, form):
     except ValueError:
         fits = bool(text.strip()) and "p" in form and "." in text.strip()[-4:]  # p.m. is ours
         assert fits or not times.valid[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "hour"), [("12:00 AM", 0), ("1:05 am", 1), ("12:30 PM", 12), ("11:59 p.m.", 23), ("1:05  pm", 13)]
-)
-def test_twelve_oclock_is_noon_or_midnight(text, hour):
-    times = TimeFormat.of("%d.%m.%Y %I:%M %p").instants(pa.array([f"13.05.2026 {text}"]), "Europe/Berlin")
-    assert datetime.fromtimestamp(times.us[0] / 1e6, ZoneInfo("Europe/Berlin")).hour == hour
-
-
-@pytest.mark.parametrize("text", ["30.02.2026 08:00", "29.02.2026 08:00", "1.13.2026 08:00", "1.1.2026 24:00", "x"])
-def test_times_that_no_calendar_has_are_bad(text):
-    times = TimeFormat.of("%d.%m.%Y %H:%M").instants(pa.array([text, "29.02.2028 8:00"]), "UTC")
-    assert times.valid.tolist() == [False, True]
-    assert not times.missing.any()
 
 
 def test_a_time_of_the_hour_that_happens_twice_is_a_clock_change_and_without_a_zone_it_has_no_offset():

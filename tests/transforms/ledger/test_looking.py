@@ -51,16 +51,6 @@ def test_a_ledger_opened_to_look_at_cannot_be_written(ledger, tmp_path):
         record(reader, unit())
 
 
-@pytest.mark.parametrize("body", ["{}", "not JSON", '{"released": 3}'])
-def test_a_damaged_entry_is_told_without_its_content(ledger, body):
-    record(ledger, unit())
-    tamper(ledger, "update entry set body = :body where kind = 'release'", body=body)
-    with pytest.raises(LedgerError, match="damaged") as caught:
-        record(ledger, unit())
-    assert database_of(ledger.url).shown in str(caught.value)
-    assert body not in str(caught.value)
-
-
 def test_a_corrupt_database_is_refused_without_its_content(tmp_path):
     (tmp_path / "ledger.sqlite").write_bytes(b"KA01AB1234" * 1000)
     book = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "key.head")
@@ -89,3 +79,13 @@ def test_what_cannot_be_a_ledger_is_refused_by_name(tmp_path, url, said):
     with pytest.raises(LedgerError, match=said) as caught:
         Ledger(url, tmp_path / "head")
     assert "cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("body", ["{}", "not JSON", '{"released": 3}'])
+def test_a_damaged_entry_is_told_without_its_content(ledger, body):
+    record(ledger, unit())
+    tamper(ledger, "update entry set body = :body where kind = 'release'", body=body)
+    with pytest.raises(LedgerError, match="damaged") as caught:
+        record(ledger, unit())
+    assert database_of(ledger.url).shown in str(caught.value)
+    assert body not in str(caught.value)

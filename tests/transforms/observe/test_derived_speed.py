@@ -3,7 +3,6 @@
 import math
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,7 @@ from tests.transforms.observe.consecutive import (
     rows,
 )
 from transforms.count.derived import in_order, with_derived_speeds
-from transforms.observe.derived_speed import FIRST, GAP, TOO_FAST, Positions, SpeedLimits, derived_speeds
+from transforms.observe.derived_speed import FIRST, GAP, TOO_FAST, SpeedLimits, derived_speeds
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 LIMITS = SpeedLimits(120, Fraction(100))
@@ -51,17 +50,6 @@ def test_what_has_no_speed_says_why():
     )
     assert derived.rows.tolist() == [1]
     assert derived.without == {FIRST: 2, GAP: 1, TOO_FAST: 1}
-
-
-def test_a_speed_above_the_grid_is_clamped_and_one_at_rest_is_zero():
-    derived = derived_speeds(positions((1, 0, 0, 0), (1, 60, 0, 0), (1, 90, 0, 0.006)), LIMITS, GRID)
-    assert derived.steps.tolist() == [0, 6_500]
-
-
-def test_nothing_gives_nothing():
-    none = np.zeros(0, np.int64)
-    assert derived_speeds(Positions(none, none, none, none), LIMITS, GRID).rows.size == 0
-    assert with_derived_speeds(in_order({}), LIMITS, GRID).ordered.by_slot() == {}
 
 
 def told(some, limits=LIMITS):

@@ -118,12 +118,6 @@ def test_hours_without_service_are_refused():
     assert one("time", NOON, by=by) == "outside-service"
 
 
-def test_the_position_zero_is_no_position_even_when_it_is_nearly_zero():
-    assert parse(table([{**GOOD, "lat": 0, "lon": 0}]), rules())[1] == {"zero-position": 1}
-    assert parse(table([{**GOOD, "lat": 4e-8, "lon": -4e-8}]), rules())[1] == {"zero-position": 1}
-    assert parse(table([{**GOOD, "lat": 0, "lon": 77.0}]), rules())[1] == {}
-
-
 @pytest.mark.parametrize(
     ("lat", "lon", "inside"),
     [
@@ -199,17 +193,6 @@ def test_speeds_are_rounded_to_the_grid(speed, steps):
     assert speed_of(speed) == steps
 
 
-def test_speeds_are_converted_once():
-    assert speed_of(10.0, units=Units("iso", Fraction(18, 5))) == 3_600
-    assert speed_of(10.0, units=Units("iso", Fraction(1_609_344, 1_000_000))) == 1_609
-
-
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float16(), pa.int8(), pa.uint64(), pa.string(), pa.binary()])
-def test_speeds_of_every_type_are_read(kind):
-    value = {pa.string(): "36", pa.binary(): b"36"}.get(kind, np.float16(36) if kind == pa.float16() else 36)
-    assert speed_of(value, kind) == 3_600
-
-
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20))
 def test_no_finite_speed_changes_what_is_accepted(speeds):
     rows = [{**good_row(i), "speed": speed} for i, speed in enumerate(speeds)]
@@ -223,17 +206,6 @@ def test_no_finite_speed_changes_what_is_accepted(speeds):
 
 
 # --- vehicles -----------------------------------------------------------------------------------------------------
-
-
-def test_an_integer_id_is_its_decimal_text():
-    assert one("vehicle", 42) == one("vehicle", "42") == one("vehicle", b"42", pa.large_binary())
-    assert one("vehicle", 2**64 - 1, pa.uint64()) == one("vehicle", "18446744073709551615")
-    assert one("vehicle", "042") != one("vehicle", 42)
-
-
-def test_an_id_of_256_bytes_is_an_id():
-    assert one("vehicle", "x" * 256)[1] == NOON_US
-    assert one("vehicle", "é" * 128)[1] == NOON_US
 
 
 def test_a_dictionary_of_ids_is_read_like_the_ids():
@@ -274,13 +246,6 @@ def test_the_hash_changes_with_the_period_and_not_with_the_row():
 # --- whole batches ------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_batch_gives_nothing():
-    observations, refused = parse(table([GOOD])[:0], rules())
-    assert refused == {}
-    assert [part.shape for part in observations] == [(0,)] * 7
-    assert all(part.dtype == np.int64 for part in observations)
-
-
 def test_observations_keep_the_order_of_rows():
     rows = [good_row(i) if i % 3 else {**good_row(i), "speed": None} for i in range(300)]
     observed, refused = parse(table(rows), rules())
@@ -288,14 +253,6 @@ def test_observations_keep_the_order_of_rows():
     expected, _ = parse(table([row for row in rows if row["speed"] is not None]), rules())
     for part, same in zip(observed, expected, strict=True):
         np.testing.assert_array_equal(part, same)
-
-
-def test_numeric_times_follow_the_units():
-    for unit, scale in (("s", 1), ("ms", 1_000), ("us", 1_000_000)):
-        assert one("time", NOON_US // 10**6 * scale, by=rules(Units(unit, Fraction(1))))[1] == NOON_US
-    assert one("time", NOON_US // 1_000, by=rules(SECONDS)) == "implausible-time"
-    assert one("time", 2**63 - 1, by=rules(SECONDS)) == "implausible-time"
-    assert one("time", 0, by=rules(SECONDS)) == "implausible-time"
 
 
 def columns_of_anything(rows):

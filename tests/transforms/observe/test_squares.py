@@ -90,16 +90,6 @@ def _corner(size, key):
     return tuple((part << size.bits) - squares._SHIFT_E7 for part in (key >> 32, key & 0xFFFFFFFF))
 
 
-def test_h3_is_hardly_asked_where_many_positions_have_been(monkeypatch):
-    monkeypatch.setattr(squares, "OFTEN", 5)
-    rng = np.random.default_rng(4)
-    lat, lon = around(PLACES[0], 7, rng, cells=2.0, rows=200_000)
-    cells_by_squares(lat, lon, 7, asker(7))
-    asked = []
-    cells_by_squares(lat, lon, 7, asker(7, asked))
-    assert sum(asked) < 0.25 * lat.size
-
-
 def test_squares_are_learnt_over_many_batches_of_few_positions_each(monkeypatch):
     monkeypatch.setattr(squares, "OFTEN", 3)
     lat, lon = around(PLACES[0], 7, np.random.default_rng(6), cells=2.0, rows=60_000)
@@ -110,11 +100,3 @@ def test_squares_are_learnt_over_many_batches_of_few_positions_each(monkeypatch)
     last = sum(asked)
     cells_by_squares(lat, lon, 7, asker(7, asked))
     assert sum(asked) - last < 0.25 * lat.size
-
-
-def test_squares_that_share_a_slot_do_not_share_a_cell(monkeypatch):
-    monkeypatch.setattr(squares, "SLOTS_BITS", 4)
-    lat, lon = around(PLACES[0], 7, np.random.default_rng(5), rows=2_000)
-    for part in np.array_split(np.arange(lat.size), 5):
-        cells = cells_by_squares(lat[part], lon[part], 7, asker(7))
-        assert np.array_equal(cells, asker(7)(lat[part], lon[part]))

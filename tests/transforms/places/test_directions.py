@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from tests.transforms.places.lines import LAT, LON, REGION, collection, feature, fine_at, line, square
 from transforms.places.directions import FITS_DEGREES, fine_cells_of
-from transforms.places.ground import NOWHERE, SECTORS, sector_of
+from transforms.places.ground import NOWHERE, SECTORS
 from transforms.places.shapes import shape_pieces
 from transforms.records import NO_HEADING
 
 WEST, EAST, NORTH = (LAT, LON), (LAT, LON + 0.01), (LAT + 0.005, LON + 0.005)
 BOTH_WAYS = collection(line("out", WEST, EAST, directed=True), line("back", EAST, WEST, directed=True))
 ON_IT = (LAT, LON + 0.004)
-ALL = np.arange(360)
 
 
 def place_of(pieces, heading, position=ON_IT):
@@ -37,12 +36,6 @@ def test_a_report_across_a_street_or_without_a_heading_is_of_neither_direction_b
     assert key < len(REGION), "the rest of a cell"
 
 
-def test_without_lines_of_one_direction_headings_decide_nothing():
-    pieces = shape_pieces(collection(line("Street", WEST, EAST)), REGION)
-    assert not pieces.is_directed
-    assert {place_of(pieces, heading) for heading in (NO_HEADING, 0, 90, 270)} == {"Street"}
-
-
 def test_a_place_of_all_headings_takes_what_fits_no_direction():
     square_around = square("square", LAT - 0.003, LON + 0.003, 0.006)
     pieces = shape_pieces(collection(*BOTH_WAYS["features"], square_around), REGION)
@@ -56,19 +49,6 @@ def test_at_a_crossing_each_heading_leads_to_its_own_street():
     crossing = line("up", south, north, directed=True), line("down", north, south, directed=True)
     pieces = shape_pieces(collection(*BOTH_WAYS["features"], *crossing), REGION)
     assert [place_of(pieces, heading) for heading in (1, 90, 180, 270)] == ["up", "out", "down", "back"]
-
-
-def test_of_two_lines_that_a_heading_fits_the_nearest_holds():
-    other = line("next", (LAT + 0.0003, LON), (LAT + 0.0003, LON + 0.01), directed=True)
-    pieces = shape_pieces(collection(*BOTH_WAYS["features"], other), REGION, buffer_m=40)
-    assert place_of(pieces, 90, (LAT + 0.00025, LON + 0.004)) == "next"
-    assert place_of(pieces, 270, (LAT + 0.00025, LON + 0.004)) == "back"
-
-
-def test_a_bend_has_the_direction_of_its_own_part():
-    pieces = shape_pieces(collection(line("bend", WEST, (LAT, LON + 0.005), NORTH, directed=True)), REGION)
-    assert [place_of(pieces, heading) for heading in (90, 10)] == ["bend", None]
-    assert [place_of(pieces, heading, (LAT + 0.003, LON + 0.005)) for heading in (170, 10)] == [None, "bend"]
 
 
 @given(st.integers(0, 359), st.integers(0, 359))
@@ -92,11 +72,6 @@ def test_a_place_is_as_large_as_its_fine_cells_whichever_way_it_leads():
     assert out == back == pytest.approx(long_one, rel=0.05)
     assert long_one == alone.fine.size == fine_cells_of(alone)[0]
     assert long_one > 3 * short_one
-
-
-def test_sectors_lie_around_their_middles():
-    assert sector_of(np.array([0, 11, 12, 348, 349, 359])).tolist() == [0, 0, 1, 15, 0, 0]
-    assert np.bincount(sector_of(ALL)).tolist() == [23, 22] * 8
 
 
 def test_a_report_has_the_same_place_beside_whatever_others_in_whatever_order():

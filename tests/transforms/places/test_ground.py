@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transforms.places.lines import LAT, LON, REGION, collection, feature, fine_at, line, square
-from transforms.places.ground import NOWHERE, Hexagons, Pieces, Places, ancestors, hexagon_pieces
+from transforms.places.ground import NOWHERE, Hexagons, ancestors, hexagon_pieces
 from transforms.places.shapes import shape_pieces
 
 
@@ -66,23 +66,12 @@ def test_where_buffers_overlap_a_report_belongs_to_the_nearest_line_alone():
         assert place_at(pieces, LAT + 0.0003, LON + 0.005) == "B"
 
 
-def test_of_equally_near_areas_the_first_in_the_file_holds():
-    one, other = square("one", LAT, LON, 0.004), square("other", LAT + 0.001, LON, 0.004)
-    assert place_at(shape_pieces(collection(one, other), REGION), LAT + 0.002, LON + 0.002) == "one"
-    assert place_at(shape_pieces(collection(other, one), REGION), LAT + 0.002, LON + 0.002) == "other"
-
-
 def test_a_street_through_several_cells_is_one_place_of_the_cell_that_holds_most():
     west, east = h3_int.cell_to_latlng(REGION[0]), h3_int.cell_to_latlng(REGION[1])
     middle = [west[i] + 0.7 * (east[i] - west[i]) for i in (0, 1)]
     pieces = shape_pieces(collection(line("Road", west, middle)), REGION)
     assert set(pieces.cell[pieces.place == 0].tolist()) == {0, 1}
     assert pieces.places.cell.tolist() == [0]
-
-
-def test_a_lines_own_buffer_holds_before_the_files():
-    wide = line("Wide", (LAT, LON), (LAT, LON + 0.01), buffer_m=80)
-    assert place_at(shape_pieces(collection(wide), REGION, buffer_m=10), LAT + 0.0006, LON + 0.005) == "Wide"
 
 
 def nested(depth):
@@ -125,9 +114,3 @@ def test_pieces_travel_to_other_processes_as_they_are():
     copy = pickle.loads(pickle.dumps(pieces))
     fine = fine_at(pieces, (LAT, LON + 0.004), (LAT + 0.002, LON), (0, 0))
     assert copy.keys(fine).tolist() == pieces.keys(fine).tolist()
-
-
-def test_a_region_without_places_is_its_cells():
-    none = np.zeros(0, np.int64)
-    pieces = Pieces.cut(REGION, 12, none, none, Places((), none))
-    assert REGION[pieces.keys(fine_at(pieces, (LAT, LON)))[0]] == h3_int.latlng_to_cell(LAT, LON, 7)

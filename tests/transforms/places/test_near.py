@@ -60,15 +60,6 @@ def test_each_cell_has_the_lines_that_it_is_near_the_nearest_first(where, monkey
     assert (np.diff(pairs.cell) >= 0).all()
 
 
-def test_who_reads_very_many_lines_hears_how_far_it_is(monkeypatch):
-    heard, shapes = [], drawn(CENTRES["Oslo"], lines=20)
-    near(shapes, lambda done, whole: heard.append((done, whole)))
-    assert heard == [], "these are few"
-    monkeypatch.setattr(near_shapes, "AT_ONCE", 13)
-    near(shapes, lambda done, whole: heard.append((done, whole)))
-    assert heard == [(13, 30), (26, 30), (30, 30)]
-
-
 def test_lines_in_reverse_are_looked_for_once(monkeypatch):
     asked = []
     monkeypatch.setattr(near_shapes.h3_int, "h3shape_to_cells", lambda *_: asked.append(1) or [])

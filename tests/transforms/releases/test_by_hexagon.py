@@ -3,7 +3,6 @@
 from dataclasses import replace
 from fractions import Fraction
 
-import h3
 import numpy as np
 import pytest
 
@@ -47,34 +46,11 @@ def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
     assert str(unit.spent) == "5"
 
 
-def test_statistics_share_the_epsilon_of_a_hat():
-    halves = tuple(RequestedStatistic(name, Baseline(), Fraction(1, 2)) for name in ("mean", "variance"))
-    unit = sealed(tally_of((1, 0, 2, 0, 0)), statistics=halves)
-    assert [r.plan["epsilon"] for r in unit.released] == ["1/2", "1/2"]
-    assert str(unit.spent) == "1"
-
-
-def test_a_slot_without_events_is_sealed_empty_and_spends_nothing():
-    unit = sealed(tally_of())
-    assert (unit.released, str(unit.spent)) == ([], "0")
-
-
 def test_a_region_gives_the_same_rows_whether_anything_drove_or_not():
     region = tuple(sorted(CELLS))
     empty, full = (sealed(table, region=region) for table in (tally_of(), tally_of((1, 1, 2, 9, 0))))
     assert [r.cell for r in empty.released] == [r.cell for r in full.released]
     assert [r.plan is None for r in full.released] == [True, False, True]
-
-
-def test_a_cell_whose_samples_were_all_dropped_by_the_cap_has_no_data():
-    unit = sealed(tally_of((1, 0, 0, 0, 3), (1, 1, 2, 9, 0)))
-    assert [r.integers for r in unit.released] == [None, [9]]
-    assert str(unit.spent) == "1"
-
-
-def test_dropped_samples_widen_the_bias_bound():
-    unit = sealed(tally_of((1, 0, 3, 9, 1)))
-    assert unit.released[0].plan["bias_bound"] == pytest.approx(65 / 4)
 
 
 def test_every_cell_belongs_to_one_shard():
@@ -105,14 +81,6 @@ def test_a_release_of_means_carries_no_squares_unless_the_ledger_has_plain_diges
 def test_digests_need_the_key():
     table = tally_of((1, 0, 4, 5, 0))
     assert sealed(table).digest != sealed(table, digest_key=b"other").digest
-
-
-def test_cells_of_one_city_spread_over_any_number_of_shards():
-    cells = np.array([h3.str_to_int(cell) for cell in h3.grid_disk("872830828ffffff", 12)], np.int64)
-    for shards in (2, 3, 4, 8, 64):
-        sizes = np.bincount(release_shard(cells, shards), minlength=shards)
-        assert sizes.min() > 0
-        assert sizes.max() < 3 * cells.size / shards
 
 
 BOTH = tuple(
@@ -155,11 +123,6 @@ def test_with_the_epsilon_of_a_hat_given_a_whole_period_debits_what_its_busiest_
     """Slot maxima would add up to 3; no vehicle is in more than 2 HATs."""
     units = of_day(tally_of((1, 0, 1, 0, 0), (1, 1, 1, 0, 0)), tally_of((2, 0, 1, 0, 0), slot_s=7200))
     assert [str(unit.debit) for unit in units] == ["2", "0"]
-
-
-def test_a_period_in_which_nothing_happened_is_sealed_empty_and_spends_nothing():
-    units = of_day(tally_of(), per="period", epsilon=Fraction(6))
-    assert [(unit.released, str(unit.debit)) for unit in units] == [([], "0"), ([], "0")]
 
 
 def crowd():

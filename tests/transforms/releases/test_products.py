@@ -1,10 +1,9 @@
 """Which HATs coarser products put together: by local days, parts and hours, also where the clock changes."""
 
 import numpy as np
-import pytest
 
 from transforms.places.hierarchy import parent_texts
-from transforms.releases.periods.products import Product, grouping, product_of
+from transforms.releases.periods.products import Product, grouping
 
 CELLS = [0x8742D9D6BFFFFFF, 0x8742D9D69FFFFFF, 0x8742D999AFFFFFF]
 PARENTS = np.array([0, 0, 1])
@@ -32,13 +31,3 @@ def test_half_hours_make_hours_and_a_week_has_a_row_for_each_day() -> None:
     assert hours.spans == [(0, 1), (2, 3)]
     assert hours.places == [parent_texts(CELLS)[0], parent_texts(CELLS)[2]]
     assert grouping(Product("cell-day"), PARENTS, CELLS, starts).spans == [(0, 1), (2, 3)]
-
-
-def test_parts_are_read_in_order_up_to_midnight() -> None:
-    product = product_of("cell-part", ["16:00-24:00", "06:00-10:00"], 60, (0, 1440))
-    assert product.parts == ((360, 600), (960, 1440))
-
-
-def test_only_cell_part_takes_parts() -> None:
-    with pytest.raises(ValueError, match="takes no parts"):
-        product_of("city-hour", ["06:00-10:00"], 60, (0, 1440))

@@ -172,13 +172,6 @@ def test_without_the_key_it_is_neither_taken_nor_written(many: list[Sequenced], 
     assert file.path.read_bytes() == before
 
 
-def test_a_lost_file_is_made_again(many: list[Sequenced], plain: bytes, file: StateFile) -> None:
-    estimated(many, replace(HOW, kept=file))
-    file.path.unlink()
-    assert estimated(many, replace(HOW, kept=file)) == plain
-    assert file.path.exists()
-
-
 def test_what_rests_on_other_entries_is_not_believed(many: list[Sequenced], file: StateFile) -> None:
     how, others = replace(HOW, kept=file), entries(len(many), seed=9)
     estimated(others, how)
@@ -186,14 +179,6 @@ def test_what_rests_on_other_entries_is_not_believed(many: list[Sequenced], file
     first, *rest = many
     changed = [Sequenced(first.sequence, others[0].unit), *rest]
     assert estimated(changed, how) == estimated(changed, HOW)
-
-
-def test_a_file_of_more_days_stays_when_earlier_ones_are_estimated(many: list[Sequenced], file: StateFile) -> None:
-    how = replace(HOW, kept=file)
-    estimated(many, how)
-    newest = file.path.read_bytes()
-    assert estimated(many[:FIRST_FOLD], how) == estimated(many[:FIRST_FOLD], HOW)
-    assert file.path.read_bytes() == newest
 
 
 def test_a_file_of_another_version_is_made_anew(

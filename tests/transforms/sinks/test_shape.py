@@ -1,8 +1,6 @@
 """Columns and folders on request: instants with their zone, counts where they are public, one dataset by date."""
 
-import csv
 import io
-import json
 from datetime import UTC, datetime
 from fractions import Fraction
 
@@ -43,14 +41,6 @@ def test_instants_have_the_zone_of_the_account_in_parquet_and_are_instants_in_av
     assert next(iter(fastavro.reader(io.BytesIO(avro.read_bytes()))))["slot_start_at"] == START
 
 
-def test_texts_show_instants_as_iso_times(tmp_path):
-    paths = publish_slot(SLOT, tmp_path, ("csv", "jsonl", "geojson"), ALL)
-    row = next(csv.DictReader(io.StringIO(paths[0].read_text())))
-    line = json.loads(paths[1].read_text().splitlines()[0])
-    feature = json.loads(paths[2].read_text())["features"][0]["properties"]
-    assert row["slot_start_at"] == line["slot_start_at"] == feature["slot_start_at"] == "2026-05-01T10:00:00-05:00"
-
-
 def test_counts_are_those_of_the_plan_and_empty_without_one():
     with_data, without = rows_of(SLOT, Shape(counts=True))
     assert (with_data["vehicles"], with_data["reports"]) == (3, 7)
@@ -62,10 +52,6 @@ def test_every_mechanism_of_public_counts_tells_them_in_its_plan(name):
     counts, grid = CountsKnown(np.array([3, 2, 2]), 9), Grid(step=Fraction(1, 100), upper_steps=6500)
     plan = plan_of_one(registered()[name](), counts, grid, Fraction(1))
     assert counts_of([plan.public()]) == ([3], [9])
-
-
-def test_a_plan_that_saw_no_counts_has_none():
-    assert counts_of([{"facts": {"sensitivity": 4}}, None]) == ([None, None], [None, None])
 
 
 def test_a_folder_by_date_is_one_dataset_that_is_read_with_its_dates(tmp_path):

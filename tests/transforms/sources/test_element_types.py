@@ -17,11 +17,6 @@ class Report(NamedTuple):
     speed: float
 
 
-class Place(NamedTuple):
-    bus: str
-    motion: dict
-
-
 class Typed(TypedDict):
     bus: str
 
@@ -54,10 +49,6 @@ def test_what_is_no_report_is_known_by_its_type(element):
 def test_a_field_that_is_not_there_is_named_with_those_that_are(element):
     told = why_no_reports(type_of([element]), ["bus", "time"])
     assert told == "have no field 'time'; they have bus, speed"
-
-
-def test_dots_may_lead_into_a_field():
-    assert why_no_reports(type_of([Place("b", {"speed": 1.0})]), ["bus", "motion.speed"]) is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import numpy as np
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
-from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.timestamp import Timestamp
 
 from transforms.records import REFUSED, Observations, PackedEvents, Refused
 from transforms.steps.lateness import LATE, IntoPanes, IntoSlots, RefuseLate, is_late
@@ -24,10 +24,6 @@ def test_a_slot_is_closed_when_the_watermark_reaches_its_last_millisecond():
     assert is_late(observations(0), SLOT_S, end_us).all()
     assert is_late(observations(0), SLOT_S, end_us - 1_000).all()
     assert not is_late(observations(0), SLOT_S, end_us - 1_001).any()
-
-
-def test_before_any_promise_nothing_is_late():
-    assert not is_late(observations(-10, 0, 10), SLOT_S, MIN_TIMESTAMP.micros).any()
 
 
 def test_late_events_are_dead_letters_and_the_others_go_on():

@@ -1,6 +1,6 @@
 """Slots and periods on the clock of the account's zone."""
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -67,11 +67,6 @@ def test_a_day_that_will_be_refused_is_told_a_year_ahead(zone, minutes, day):
     assert told is None if day is None else told.startswith(f"{zone} changes its clock on {day}: slots of {minutes}")
 
 
-def test_a_day_without_service_is_refused_to_nobody():
-    table = Timetable("America/Chicago", "vehicle-day", 1440, weekdays=("mon", "tue", "wed"))
-    assert table.never_released(date(2026, 11, 24)) is None
-
-
 def test_service_is_by_the_local_clock_also_on_the_day_of_a_change():
     of_day, table = day_of("America/Chicago", 60, date(2026, 3, 8), service=((300, 1440),))
     assert table.text(of_day.slots[0].start_s) == "2026-03-08T05:00:00-05:00"
@@ -100,21 +95,8 @@ def test_events_are_located_at_the_edges_of_slots_service_and_range():
     assert table.text(of_day.to_s) == "2026-05-02T00:00:00-05:00"
 
 
-def test_weeks_begin_on_monday():
-    table = Timetable("Europe/Berlin", "vehicle-week", 60)
-    assert table.period_of(date(2026, 11, 22)) == "2026-W47"
-    assert table.period_of(date(2026, 11, 23)) == "2026-W48"
-    assert table.period_days(date(2026, 11, 22))[0] == date(2026, 11, 16)
-
-
 def test_a_range_that_would_cut_a_slot_is_refused():
     zone = ZoneInfo("America/Chicago")
     table = Timetable("America/Chicago", "vehicle-day", 60)
     with pytest.raises(CalendarError, match="edge"):
         calendar(table, datetime(2026, 5, 1, 10, 30, tzinfo=zone), datetime(2026, 5, 1, 12, tzinfo=zone))
-
-
-def test_a_range_without_length_is_refused():
-    moment = datetime(2026, 5, 1, 10, tzinfo=UTC)
-    with pytest.raises(CalendarError, match="empty"):
-        calendar(Timetable("UTC", "vehicle-day", 60), moment, moment)

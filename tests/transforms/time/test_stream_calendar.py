@@ -1,7 +1,6 @@
 """The calendar and the heartbeat of a stream: the same slots as a closed range's, found day by day."""
 
 import time
-import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from tests.stream.by_hand import ByHand
 from transforms.sources.heartbeat import MOST, _Beat, _Slots, due
 from transforms.time.calendar import Timetable, calendar
-from transforms.time.stream_calendar import StreamCalendar, slots_from
+from transforms.time.stream_calendar import StreamCalendar
 
 NEW_YORK = Timetable("America/New_York", "vehicle-week", 30, ((5 * 60, 22 * 60),))
 FROM_S, TO_S = 946_684_800, 4_102_444_800
@@ -60,31 +59,6 @@ def test_an_event_of_any_year_has_a_place_also_on_days_that_slots_cannot_follow(
     assert (where.slot_start_us <= events).all()
     assert (events < where.slot_start_us + minutes * 60_000_000).all()
     assert ((where.slot_start_us // 1_000_000 - edge_s) % (minutes * 60) == 0).all()
-
-
-def test_an_event_of_any_day_costs_the_same():
-    """Built day by day, the slots of these days would be ten million objects."""
-    minutes = Timetable("Asia/Kolkata", "vehicle-day", 1)
-    events = np.arange(FROM_S, FROM_S + 20 * 365 * 86_400, 86_400, np.int64) * 1_000_000
-    tracemalloc.start()
-    try:
-        StreamCalendar(minutes, FROM_S, FROM_S, TO_S).locate(events)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < 20 << 20
-
-
-def test_no_event_is_no_error():
-    where = StreamCalendar(NEW_YORK, FROM_S, FROM_S, TO_S).locate(np.zeros(0, np.int64))
-    assert where.in_range.size == where.slot_start_us.size == 0
-
-
-def test_the_slots_from_a_time_on_are_those_of_service_of_every_day():
-    start_s = int(NEW_YORK.midnight(datetime(2026, 3, 7).date()).timestamp())
-    slots = list(slots_from(NEW_YORK, start_s + 6 * 3600 + 1, start_s + 3 * 86_400))
-    days = [NEW_YORK.day_slots(datetime(2026, 3, 7 + i).date()) for i in range(4)]
-    assert slots == [slot_s for day in days for slot_s in day if start_s + 6 * 3600 < slot_s < start_s + 3 * 86_400]
 
 
 def test_due_slots_have_begun_and_the_next_one_is_the_promise():

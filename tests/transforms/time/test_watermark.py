@@ -1,7 +1,6 @@
 """The watermark follows the transport's plausible times and the wall clock, and never goes back."""
 
 import numpy as np
-import pytest
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,11 +24,6 @@ def test_it_lags_behind_the_newest_time():
     assert RULE.after(None, NOW_MS - 5_000, NOW_MS, idle=False) == at(NOW_MS - 125_000)
 
 
-def test_it_stays_where_it_is_when_nothing_came_and_nothing_is_known():
-    assert RULE.after(None, None, NOW_MS, idle=False) is None
-    assert RULE.after(at(5), None, NOW_MS, idle=False) == at(5)
-
-
 def test_it_lags_behind_the_wall_clock_when_idle():
     assert RULE.after(at(5), None, NOW_MS, idle=True) == at(NOW_MS - 120_000)
 
@@ -49,11 +43,6 @@ def test_absurd_times_among_others_change_nothing(times, absurd):
     assert newest_plausible_ms(ms(*times, *absurd, 0, -1), NOW_MS) == max(times)
 
 
-def test_no_time_at_all_is_none():
-    assert newest_plausible_ms(ms(), NOW_MS) is None
-    assert newest_plausible_ms(ms(-1, 0, 2**63 - 1), NOW_MS) is None
-
-
 def test_a_time_within_a_clocks_error_counts_as_now():
     assert RULE.after(None, newest_plausible_ms(ms(NOW_MS + CLOCK_ERROR_S * 1_000), NOW_MS), NOW_MS, False) == at(
         NOW_MS - 120_000
@@ -63,8 +52,3 @@ def test_a_time_within_a_clocks_error_counts_as_now():
 def test_an_element_carries_the_promise_before_it():
     assert element_time(None) == MIN_TIMESTAMP
     assert element_time(at(5)) == at(5)
-
-
-def test_the_lag_is_not_negative():
-    with pytest.raises(ValueError, match="allowed_lateness_s: must be at least 0, got -1"):
-        Watermark(-1)

@@ -3,12 +3,10 @@
 import pytest
 
 from pipelines.engine import EngineError
-from pipelines.runs.beam import results
 from pipelines.runs.beam.results import reason_of
 from pipelines.runs.flink import bounded
 from transforms.errors import StepError
 from transforms.ledger import AccountRefusal, LedgerError
-from transforms.ledger.ledger import _Passing
 
 SAID = """java.lang.RuntimeException: Error received from SDK harness: Traceback (most recent call last):
   File "transforms/steps.py", line 9, in process
@@ -41,12 +39,6 @@ def test_an_error_of_ours_is_found_in_what_flink_says(line, error):
 
 def test_other_errors_whose_texts_may_hold_data_are_not_shown():
     assert reason_of(SAID.format("ValueError: PLATE1 has no StepError: 7")) is None
-
-
-def test_the_classes_are_where_python_tells_them():
-    assert {
-        f"{kind.__module__}.{kind.__qualname__}" for kind in (StepError, LedgerError, AccountRefusal, _Passing)
-    } == {*results._KINDS}
 
 
 def test_a_fault_of_the_cluster_is_tried_again_and_only_many_end_the_job():

@@ -70,18 +70,6 @@ def test_a_job_is_asked_to_end_once_and_waited_for():
     assert server.cancelled == 1
 
 
-def test_a_job_that_has_ended_is_not_asked_again():
-    with rest(["FAILED"]) as (server, cluster):
-        FlinkJob(cluster, JOB).cancel()
-    assert server.cancelled == 0
-
-
-@pytest.mark.usefixtures("hurry")
-def test_a_job_that_does_not_end_is_named():
-    with rest(["RUNNING"]) as (_, cluster), pytest.raises(EngineError, match=f"job {JOB} has not ended"):
-        FlinkJob(cluster, JOB).cancel()
-
-
 @pytest.mark.usefixtures("hurry")
 def test_a_cluster_that_does_not_answer_has_ended_nothing():
     nobody = Cluster(f"{LOOPBACK}:{free_ports(1)[0]}")

@@ -1,7 +1,5 @@
 """What answers as no REST of Flink does is an OSError, and one that never comes to an end is given up."""
 
-import socket
-
 import pytest
 
 from pipelines.runs.flink import rest
@@ -24,14 +22,6 @@ def test_an_answer_that_has_no_end_is_given_up(service, monkeypatch, name):
     with pytest.raises(OSError):  # noqa: PT011 - of any kind
         Cluster(f"127.0.0.1:{service.port}").has_ended("a1")
     assert Cluster(f"127.0.0.1:{service.port}").state("a1") is None
-
-
-def test_a_cluster_that_is_gone_refuses_connections():
-    """By that a stream knows that a cluster which is embedded in a job server has ended with its job."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with pytest.raises(ConnectionRefusedError):
-        Cluster(f"127.0.0.1:{port}").has_ended("a1")
 
 
 @pytest.mark.parametrize("body", [*ODD, b'{"jobs": [{"jid": "a1", "name": "x"}]}'])
@@ -59,11 +49,3 @@ def test_counters_that_are_no_counts_are_an_error(service, told):
     service.answers = [answer(200, b'{"vertices": [{"id": "v"}]}'), answer(200, sums), answer(200, sums)]
     with pytest.raises(OSError, match="does not answer as the REST of Flink does"):
         Cluster(f"127.0.0.1:{service.port}").counters("a1")
-
-
-def test_counters_are_added_up_over_vertices(service):
-    sums = f'[{{"id": "0.x{rest.COUNTER}rows", "sum": 3.0}}, {{"id": "other", "sum": 0}}]'.encode()
-    vertices = answer(200, b'{"vertices": [{"id": "v"}, {"id": "w"}]}')
-    only = f'[{{"id": "0.x{rest.COUNTER}rows", "sum": 3.0}}]'.encode()
-    service.answers = [vertices, answer(200, sums), answer(200, only), answer(200, sums), answer(200, only)]
-    assert Cluster(f"127.0.0.1:{service.port}").counters("a1") == {"rows": 6}
