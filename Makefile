@@ -101,7 +101,7 @@ assurance: install
 pictures: install
 	@$(BIN)/python docs/draw_mechanisms.py
 	@$(BIN)/python docs/draw_diagrams.py
-	@$(BIN)/hatstream evaluate --output build/evaluation
+	@$(BIN)/hatstream evaluate papers --output build/evaluation
 	@cp build/evaluation/error-itms-like.png build/evaluation/error-samples-x10.png build/evaluation/error-extreme.png docs/pictures/
 
 # The documentation as a site, opened from site/README.html or site/index.html. Fails at any warning.

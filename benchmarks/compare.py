@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from hatstream_lab.evaluation.telemetry import HAT_KEYS
 
 from hatstream.api import console, progress_bars, release_days
 from hatstream_lab.evaluation.days import DELTA, Days, read_days
 from hatstream_lab.evaluation.experiment import Experiment, Mean, Row, Table
-from hatstream_lab.evaluation.released import beside, constant_rows, hat_truth
-from hatstream_lab.evaluation.telemetry import HAT_KEYS
+from hatstream_lab.evaluation.released import beside, constant_rows
 
 EPSILON, RUNS = "2.64", 3
 ENVIRONMENT = Path("build/pipelinedp")
@@ -87,7 +87,7 @@ def _written(days: Days, day: str, slots: int, folder: Path) -> Path:
 
 def errors(days: Days, released: pa.Table, name: str) -> Row:
     """Measures errors over HATs of so many vehicles for which there is a value, km/h."""
-    hats = beside(released.select([*HAT_KEYS, "value"]), hat_truth(days))
+    hats = beside(released.select([*HAT_KEYS, "value"]), days.hats)
     error, vehicles = np.abs(hats["value"] - hats["truth"]), hats["vehicles"]
     shown = {
         label: Mean.of(error[(vehicles >= least) & (vehicles < most) & ~np.isnan(error)])

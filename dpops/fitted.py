@@ -1,7 +1,7 @@
 """Every number that was fitted or guessed and not learned: where it comes from, and what it does.
 
 What releases of an account say moves most of what is made of these: they are where learning begins, how far it may go,
-and when nothing is shown. `hatstream evaluate --learned` tells what a changed one does to figures, on real and made-up
+and when nothing is shown. `hatstream evaluate days` tells what a changed one does to figures, on real and made-up
 days. No other file of `dpops.learning` and `dpops.levels` holds such a number
 (tests/dpops/test_fitted.py).
 

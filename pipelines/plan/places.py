@@ -150,7 +150,7 @@ def _range(own: Sequence[PlacesWorth]) -> str:
     useful = "; ".join(f"where traffic is {kind.traffic} {_days(kind.useful_from)}" for kind in own)
     return (
         f"Of {own[0].what} places, as specified: {least} to {most} of all reports at known places after 7 released "
-        f"days. A third of all reports {useful}. Public numbers do not tell which: `hatstream evaluate --places` on "
+        f"days. A third of all reports {useful}. Public numbers do not tell which: `hatstream evaluate days` on "
         "days before the account began does."
     )
 

@@ -49,26 +49,32 @@ def perturb(world) -> None:
 
 def evaluate(world) -> None:
     """What mechanisms are worth, by few runs on what is damaged, in one process."""
-    choose, few = world.choose, ["--runs", "1", "--processes", "1"]
+    choose, runs, one = world.choose, ["--runs", "1"], ["--processes", "1"]
     kind = choose.randrange(5)
     if kind == 0:
         path = world.folder / "counts.json"
         path.write_text(choose.choice(COUNTS))
-        world.run(["evaluate", *few, "--counts", str(path)])
+        world.run(["evaluate", "papers", *runs, *one, "--counts", str(path)])
     elif kind == 1:
         _sets(world)
-        world.run(["evaluate", *few, "--sets", world.path("sets"), "--not-private"])
+        world.run(["evaluate", "papers", *runs, *one, "--sets", world.path("sets"), "--not-private"])
     elif kind == 2:
-        world.run(
-            ["evaluate", *few, "--local", "--data", telemetry(world, 0.5), "--spec", _fusion(world), "--not-private"]
-        )
+        feed = ["--data", telemetry(world, 0.5), "--spec", _fusion(world), "--not-private"]
+        world.run(["evaluate", "fusion", *runs, *one, *feed])
     else:
         spec = world.folder / "e.toml"
         spec.write_bytes(mutated_toml(choose, city.SPEC) if choose.random() < 0.3 else city.SPEC.encode())
-        asked = ["evaluate", *few, "--data", telemetry(world, 0.3), "--spec", str(spec), "--not-private"]
+        feed = ["--data", telemetry(world, 0.3), "--spec", str(spec), "--not-private"]
         totals = choose.choice(["0", "x", "1e400"])
-        more = choose.choice([["--epsilons", "1"], ["--totals", "2.64"], ["--totals", totals], ["--distributions"]])
-        world.run([*asked, *more])
+        what = choose.choice(
+            [
+                ["mechanisms", "--epsilons", "1"],
+                ["days", "--totals", "2.64"],
+                ["days", "--totals", totals],
+                ["distributions"],
+            ]
+        )
+        world.run(["evaluate", *what, *runs, *feed])
 
 
 def _fusion(world) -> str:

@@ -158,3 +158,16 @@ def test_plan_forecasts_the_error_of_a_share(tmp_path: Path, capsys: pytest.Capt
 
 
 # evaluation
+
+
+def test_evaluate_compares_percentiles_of_hats_with_the_truth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    buses = [line.replace("PLATE", f"PLATE{number}") for number in range(4) for line in city.rows()]
+    text = SPEC.replace("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }")
+    spec, feed = city.write(tmp_path, spec=text, lines=buses)
+    asked = ["evaluate", "distributions", "--data", str(feed), "--spec", str(spec), "--not-private", "--runs", "1"]
+    assert main([*asked, "--epsilons", "200", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {(row["product"], row["percentile"]) for row in rows} == {("hats", "P50"), ("hats", "P85")}
+    assert all(0 <= row["error"] < row["constant"] + 1 for row in rows)

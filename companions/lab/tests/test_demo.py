@@ -10,7 +10,7 @@ import pytest
 
 from dpops.allocation import Allocation
 from hatstream_lab.commands.demo import demo
-from hatstream_lab.demo import commands
+from hatstream_lab.demo import steps
 from hatstream_lab.made_up_fleet import MadeUpFleet
 from pipelines.account.guarantee import Loss, sentence
 from pipelines.cli import main
@@ -78,15 +78,15 @@ def test_per_period_the_sentence_counts_what_other_specifications_of_the_account
 
 
 @pytest.mark.usefixtures("small")
-def test_the_demo_stops_where_another_runner_counts_otherwise(tmp_path, monkeypatch):
+def test_the_demo_stops_where_a_second_run_counts_otherwise(tmp_path, monkeypatch):
     """The check must be able to fail: the second run is given the day's file without its last hundred reports."""
-    again = commands.released
+    again = steps.release
 
     def shorter(spec, ledger, pattern, *more):
         return again(spec, ledger, pattern if "*" in pattern else _shortened(Path(pattern)), *more)
 
-    monkeypatch.setattr(commands, "released", shorter)
-    with pytest.raises(RuntimeError, match="3 of 3 digests and 0 of"):
+    monkeypatch.setattr(steps, "release", shorter)
+    with pytest.raises(RuntimeError, match="0 stages are new, 3 of 3 digests and 0 of"):
         demo.callback(output=tmp_path, as_json=False)
 
 

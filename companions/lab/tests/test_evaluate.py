@@ -3,17 +3,16 @@
 import json
 import math
 from fractions import Fraction
-from functools import partial
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dpops.forecast import Prior
 from dpops.mechanism import Totals
+from dpops.noise import Noise
 from dpops.types import CountsKnown
-from hatstream_lab.commands.evaluate import EPSILONS, data_sets
-from hatstream_lab.evaluation import real, report
+from hatstream_lab.evaluation import mechanisms, papers
 from hatstream_lab.evaluation.datasets import (
     GRID,
     ITMS_PRIOR,
@@ -25,21 +24,31 @@ from hatstream_lab.evaluation.datasets import (
     itms_counts,
     itms_like,
 )
-from hatstream_lab.evaluation.reference import REFERENCE
-from hatstream_lab.evaluation.simulate import SimulatedCell, contenders, run_all, run_cell
-from hatstream_lab.evaluation.telemetry import Telemetry
+from hatstream_lab.evaluation.experiment import Experiment
+from hatstream_lab.evaluation.mechanisms import Contender
+from hatstream_lab.evaluation.papers import EPSILONS, REFERENCE, Cell, Sources, contenders
 from pipelines.cli import main
 from tests import city
 
 SOME = np.random.default_rng(1)
 
 
-def reference_cells(names):
-    return [(name, label, epsilon) for name in names for label, row in REFERENCE[name].items() for epsilon in row]
+def reference_cells(names, runs):
+    rows = [(name, label, epsilon) for name in names for label, row in REFERENCE[name].items() for epsilon in row]
+    return [Cell(*row, runs) for row in rows]
 
 
-def exact_sets(folder: Path) -> list[DataSet]:
-    return [*from_folder(folder), geometric(), extreme()]
+def simulate(sources, cells, seed=1):
+    return papers.compare(sources._replace(seed=seed), 0, lambda *_: None, cells=cells)
+
+
+def run_cell(data, label, epsilon, runs, seed):
+    [row] = Experiment(data, [label], lambda data, label, _: measured(data, label, epsilon, runs, seed)).table(1).rows
+    return SimpleNamespace(**row)
+
+
+def measured(data, label, epsilon, runs, seed):
+    return papers.release_often(data, contenders(data)[label], Cell(data.name, label, epsilon, runs), seed)
 
 
 # recipes
@@ -53,11 +62,9 @@ def test_generated_counts_meet_the_published_figures():
 
 @pytest.mark.slow  # starts processes
 def test_the_generator_of_a_cell_does_not_depend_on_the_process_it_runs_in():
-    plan = [("extreme", "akmv", "1"), ("geometric", "baseline", "2")]
-    done = []
-    alone = run_all(partial(data_sets, 1, None, None), plan, 10, 1, lambda number, _: done.append(number), processes=1)
-    both = run_all(partial(data_sets, 1, None, None), plan, 10, 1, lambda *_: None)
-    assert alone == both
+    plan, done = [Cell("extreme", "akmv", "1", 10), Cell("geometric", "baseline", "2", 10)], []
+    alone = papers.compare(Sources(), 0, lambda number, _: done.append(number), cells=plan)
+    assert alone == papers.compare(Sources(), 0, lambda *_: None, 2, plan)
     assert done == [1, 2]
 
 
@@ -66,34 +73,25 @@ def test_the_generator_of_a_cell_does_not_depend_on_the_process_it_runs_in():
 
 def test_every_cell_on_the_exact_data_agrees_with_the_reference(telemetry):
     """200 runs. False-alarm rate 3 x 10**-4 for all 125 cells together (4 standard errors); the seed is fixed."""
-    names = list(REFERENCE)
-    source = partial(exact_sets, telemetry / "evaluation")
-    cells = run_all(source, reference_cells(names), 200, 1, lambda *_: None, processes=1)
-    wrong = [(c.data, c.label, c.epsilon, c.error, report.reference_of(c)) for c in cells if not report.agrees(c)]
-    assert not wrong
+    table = simulate(Sources(folder=telemetry / "evaluation"), reference_cells(REFERENCE, 200))
+    assert not [row for row in table.rows if not row["agrees"]]
 
 
 def test_a_figure_a_quarter_off_would_be_noticed():
     """Power: most cells of 200 runs have standard errors below 8 %, so not each cell, but the table tells."""
-    cells = [run_cell(geometric(), label, "1", 4_000, 2) for label in REFERENCE["geometric"]]
-    assert all(report.agrees(cell) for cell in cells)
-    off = [SimulatedCell(**{**vars_of(cell), "error": cell.error * 1.25}) for cell in cells]
-    assert not any(report.agrees(cell) for cell in off)
-
-
-def vars_of(cell):
-    return {name: getattr(cell, name) for name in SimulatedCell.__dataclass_fields__}
+    table = simulate(Sources(), [Cell("geometric", label, "1", 4_000) for label in REFERENCE["geometric"]], seed=2)
+    assert all(row["agrees"] for row in table.rows)
+    assert not any(papers.agrees({**row, "error": row["error"] * 1.25}) for row in table.rows)
 
 
 def test_published_orderings_hold(telemetry):
     """Sample scaling: Levy best; user scaling: FixedQuantile best; OPT-wc below Laplace under 2."""
-    source = partial(exact_sets, telemetry / "evaluation")
-    plan = [(name, label, "1") for name in ("samples-x10", "users-x10") for label in REFERENCE[name]]
-    plan += [("geometric", label, "1.5") for label in REFERENCE["geometric"]]
-    cells = run_all(source, plan, 400, 3, lambda *_: None, processes=1)
+    plan = [Cell(name, label, "1", 400) for name in ("samples-x10", "users-x10") for label in REFERENCE[name]]
+    plan += [Cell("geometric", label, "1.5", 400) for label in REFERENCE["geometric"]]
     order = {}
-    for cell in sorted(cells, key=lambda cell: cell.error):
-        order.setdefault(cell.data, []).append(cell.label)
+    table = simulate(Sources(folder=telemetry / "evaluation"), plan, seed=3)
+    for row in sorted(table.rows, key=lambda row: row["error"]):
+        order.setdefault(row["data"], []).append(row["mechanism"])
     assert order["samples-x10"][0] == "levy"
     assert order["users-x10"][0] == "fixed-quantile"
     assert order["geometric"][0] == "worst-case-optimal"
@@ -165,11 +163,9 @@ def test_auto_takes_a_mechanism_within_ten_percent_of_the_best_by_the_reference_
 @pytest.mark.slow
 def test_auto_is_within_ten_percent_of_the_best_everywhere_and_better_than_any_one_on_average(telemetry):
     """10,000 runs of every mechanism on the five sets: about 5 minutes."""
-    source = partial(exact_sets, telemetry / "evaluation")
-    plan = [(d.name, label, e) for d in source() for label in contenders(d) for e in EPSILONS[d.name]]
-    cells = run_all(source, plan, 10_000, 1, lambda *_: None)
-    assert not [cell for cell in cells if report.agrees(cell) is False]
-    ratios = report.ratios_to_best(cells)
+    table = papers.compare(Sources(folder=telemetry / "evaluation"), 10_000, lambda *_: None, 2)
+    assert not [row for row in table.rows if row["agrees"] is False]
+    ratios = papers.ratios_to_best(table)
     assert max(max(row) for row in ratios["auto"].values()) <= 1.10
     averages = {label: np.mean([ratio for row in rows.values() for ratio in row]) for label, rows in ratios.items()}
     assert min(averages, key=averages.__getitem__) == "auto"
@@ -179,49 +175,47 @@ def test_auto_is_within_ten_percent_of_the_best_everywhere_and_better_than_any_o
 
 
 def test_the_command_writes_tables_and_pictures(tmp_path, capsys):
-    assert main(["evaluate", "--runs", "2", "--processes", "1", "--output", str(tmp_path / "out")]) == 0
+    arguments = ["evaluate", "papers", "--runs", "2", "--processes", "1", "--output", str(tmp_path / "out")]
+    assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "itms-like (generated)" in out
     assert "(0.376)" in out  # the reference stands beside the figure
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     sets = ["extreme", "geometric", "itms-like", "samples-x10", "users-x10"]
-    assert names == [f"error-{name}.png" for name in sets] + ["evaluation.json"]
-    cells = json.loads((tmp_path / "out" / "evaluation.json").read_text())["cells"]
-    assert {cell["label"] for cell in cells} >= set(contenders(geometric()))
-    assert all(cell["runs"] == 2 for cell in cells)
+    assert names == [*(f"error-{name}.png" for name in sets), "papers.json"]
+    rows = json.loads((tmp_path / "out" / "papers.json").read_text())["rows"]
+    assert {row["mechanism"] for row in rows} >= set(contenders(geometric()))
+    assert all(row["runs"] == 2 for row in rows)
 
 
 def test_counts_come_from_a_file_if_one_is_named(tmp_path):
-    (tmp_path / "counts.json").write_text('{"counts": [3, 1, 2]}')
-    assert data_sets(1, counts_from(tmp_path / "counts.json"), None)[0].counts.tolist() == [3, 2, 1]
-    for text in (
-        "[]",
-        "[0]",
-        "{}",
-        '["a"]',
-        "nonsense",
-        "[1.5]",
-        "[1e99]",
-        "[99999999999999999999]",
-        "[20000000]",
-        "[" * 9_000,
-    ):
-        (tmp_path / "bad.json").write_text(text)
-        assert main(["evaluate", "--runs", "1", "--counts", str(tmp_path / "bad.json")]) == 4
+    path = tmp_path / "counts.json"
+    path.write_text('{"counts": [3, 1, 2]}')
+    counts = tuple(counts_from(path).tolist())
+    assert papers.data_sets(Sources(counts=counts))["itms-like"].counts.tolist() == [3, 2, 1]
+    wrong = ["[]", "[0]", "{}", '["a"]', "nonsense", "[1.5]", "[1e99]", "[99999999999999999999]", "[20000000]"]
+    for text in (*wrong, "[" * 9_000):
+        path.write_text(text)
+        assert main(["evaluate", "papers", "--runs", "1", "--counts", str(path)]) == 4
+
+
+TELEMETRY = ["mechanisms", "--data", "x.csv", "--spec", "s.toml", "--not-private"]
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--data", "x.csv"],
-        ["--data", "x.csv", "--spec", "s.toml"],
-        ["--data", "x.csv", "--not-private"],
-        ["--not-private"],
-        ["--sets", "."],
-        ["--data", "x.csv", "--spec", "s.toml", "--not-private", "--epsilons", "1,abc"],
-        ["--data", "x.csv", "--spec", "s.toml", "--not-private", "--epsilons", "0"],
-        ["--data", "x.csv", "--spec", "s.toml", "--not-private", "--epsilons", "1/0"],
-        ["--spec", "s.toml"],
+        ["mechanisms", "--data", "x.csv"],
+        ["mechanisms", "--data", "x.csv", "--spec", "s.toml"],
+        ["mechanisms", "--data", "x.csv", "--not-private"],
+        ["days", "--not-private"],
+        ["papers", "--not-private"],
+        ["papers", "--sets", "."],
+        ["distributions", "--data", "x.csv", "--spec", "s.toml"],
+        ["fusion", "--not-private"],
+        [*TELEMETRY, "--epsilons", "1,abc"],
+        [*TELEMETRY, "--epsilons", "0"],
+        [*TELEMETRY, "--epsilons", "1/0"],
     ],
 )
 def test_telemetry_needs_a_specification_and_the_word_that_it_is_not_private(arguments, capsys):
@@ -244,7 +238,7 @@ def test_telemetry_needs_a_specification_and_the_word_that_it_is_not_private(arg
 )
 def test_what_is_no_data_set_is_refused_by_its_name(tmp_path, capsys, counts, values):
     np.savez(tmp_path / "odd.npz", counts=np.array(counts), values=np.array(values))
-    asked = ["evaluate", "--sets", str(tmp_path), "--not-private", "--runs", "1", "--processes", "1"]
+    asked = ["evaluate", "papers", "--sets", str(tmp_path), "--not-private", "--runs", "1", "--processes", "1"]
     for _ in range(2):
         assert main(asked) == 4
         assert "odd.npz is no data set" in capsys.readouterr().err
@@ -253,7 +247,7 @@ def test_what_is_no_data_set_is_refused_by_its_name(tmp_path, capsys, counts, va
 
 def test_figures_of_a_folder_of_data_sets_say_that_they_are_not_private(tmp_path, capsys):
     np.savez(tmp_path / "itms_like.npz", counts=np.array([2, 1]), values=np.array([10.0, 20.0, 30.0]))
-    arguments = ["evaluate", "--sets", str(tmp_path), "--not-private", "--runs", "1", "--processes", "1"]
+    arguments = ["evaluate", "papers", "--sets", str(tmp_path), "--not-private", "--runs", "1", "--processes", "1"]
     assert main(arguments) == 0
     assert capsys.readouterr().out.startswith("NOT PRIVATE")
     assert main([*arguments, "--json"]) == 0
@@ -263,42 +257,75 @@ def test_figures_of_a_folder_of_data_sets_say_that_they_are_not_private(tmp_path
 def test_every_output_on_telemetry_says_that_it_is_not_private(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # no cell of a table is wrapped
     city.write(tmp_path)
-    arguments = ["evaluate", "--data", str(tmp_path / "*.csv"), "--spec", str(tmp_path / "spec.toml"), "--not-private"]
-    assert main([*arguments, "--runs", "2", "--epsilons", "1"]) == 0
+    feed = ["--data", str(tmp_path / "*.csv"), "--spec", str(tmp_path / "spec.toml"), "--not-private"]
+    arguments = ["evaluate", "mechanisms", *feed, "--runs", "2", "--epsilons", "1"]
+    assert main(arguments) == 0
     out = capsys.readouterr().out
     assert out.startswith("NOT PRIVATE")
-    assert out.count("NOT PRIVATE") == 4  # above, below, and on each table
-    assert real.CONSTANT in out
+    assert out.count("NOT PRIVATE") == 3  # above, below, and on the table
+    assert mechanisms.CONSTANT in out
     assert "Worse than a constant over all HATs at epsilon 1:" in out
     output = tmp_path / "figures"
-    assert main([*arguments, "--runs", "2", "--epsilons", "1", "--json", "--output", str(output)]) == 0
+    assert main([*arguments, "--json", "--output", str(output)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["not_private"].startswith("NOT PRIVATE")
-    assert document["errors_kmh"][-1]["label"] == real.CONSTANT
-    assert json.loads((output / "evaluation.json").read_bytes()) == document
-    assert main([*arguments, "--runs", "1", "--totals", "5", "--output", str(output / "totals")]) == 0
-    assert "NOT PRIVATE" in (output / "totals" / "evaluation.json").read_text()
+    assert document["rows"][-1]["mechanism"] == mechanisms.CONSTANT
+    assert json.loads((output / "mechanisms.json").read_bytes()) == document
 
 
 def test_the_hats_compared_are_those_of_a_release(telemetry, tmp_path):
     """The first CapMetro day has 1529 HATs and 24,490 distinct rows."""
     (tmp_path / "spec.toml").write_text(city.AUSTIN)
-    feed = Telemetry.of(str(telemetry / "capmetro" / "2016-11-24.csv"), tmp_path / "spec.toml", None)
-    hats = real.read_hats(feed, lambda *_: None)
+    feed = str(telemetry / "capmetro" / "2016-11-24.csv")
+    hats = mechanisms.read_hats(feed, tmp_path / "spec.toml", None, lambda *_: None)
     assert len(hats.totals) == 1529
     totals, reported = hats.totals[0]
-    assert reported == totals.counts.sum() == hats.rows[0]
+    assert reported == totals.counts.sum() == hats.reports[0]
     steps = np.array([total.sums.sum() for total, _ in hats.totals])
-    np.testing.assert_allclose(steps / hats.rows * 0.01, hats.truth, atol=1e-9)
+    np.testing.assert_allclose(steps / hats.reports * 0.01, hats.truth, atol=1e-9)
+    own = np.array([(total.sums / total.counts).mean() for total, _ in hats.totals]) * 0.01
+    np.testing.assert_allclose(own, hats.own, atol=1e-9)
+
+
+def errors_of(hats, epsilon="1"):
+    table = mechanisms.compare(hats, [epsilon], ITMS_PRIOR, 1, lambda *_: None)
+    return {row["mechanism"]: row for row in table.rows}
+
+
+def hats_of(totals, truth, own):
+    reports = np.array([float(number) for _, number in totals])
+    vehicles = np.array([float(total.counts.size) for total, _ in totals])
+    return mechanisms.TrueHats(GRID, totals, np.array(truth), np.array(own), reports, vehicles)
 
 
 def test_a_constant_is_compared_by_the_same_measure():
-    totals = [(Totals(np.array([2, 1]), np.array([2_000, 4_000])), 3), (Totals(np.array([5]), np.array([15_000])), 5)]
-    hats = real.RealHats(totals, np.array([20.0, 30.0]), np.array([3.0, 5.0]), np.array([2.0, 1.0]))
-    errors = real.errors_of(hats, GRID, ["1"], 1, ITMS_PRIOR, lambda *_: None)
-    bar = errors[-1]
-    assert hats.city_mean == 26.25
-    assert bar.mean == pytest.approx((6.25 + 3.75) / 2)
-    assert bar.row_weighted == pytest.approx((6.25 * 3 + 3.75 * 5) / 8)
-    assert bar.by_class == [pytest.approx(3.75), pytest.approx(6.25), None, None, None, None]
-    assert {error.worse_than_constant for error in errors[:-1]} <= {error.mean > bar.mean for error in errors[:-1]}
+    totals = [
+        (Totals(np.array([2, 1]), np.array([20_000, 40_000])), 3),
+        (Totals(np.array([5]), np.array([150_000])), 5),
+    ]
+    hats = hats_of(totals, [20.0, 30.0], [25.0, 30.0])
+    bar = errors_of(hats)[mechanisms.CONSTANT]
+    assert hats.mean_kmh == 26.25
+    assert bar["hats"] == pytest.approx((6.25 + 3.75) / 2)
+    assert bar["reports"] == pytest.approx((6.25 * 3 + 3.75 * 5) / 8)
+    assert [bar[name] for name in mechanisms.CLASSES] == [pytest.approx(3.75), pytest.approx(6.25), *[None] * 4]
+    assert bar["bias"] == pytest.approx(0)
+
+
+def test_caps_have_a_bias_and_a_mean_of_vehicles_its_own_truth():
+    """One vehicle reports ten times at 10 km/h, another twice at 40: a cap of two takes reports of the slow one."""
+    totals = (Totals(np.array([10, 2]), np.array([100_000, 80_000])), 12)
+    errors = errors_of(hats_of([totals], [15.0], [25.0]), "1000")
+    assert errors["baseline"]["bias"] == pytest.approx(0, abs=1e-6)
+    assert errors[mechanisms.OF_VEHICLES]["bias"] == pytest.approx(0, abs=1e-6)
+    assert errors[mechanisms.OF_VEHICLES]["hats"] == pytest.approx(0, abs=1)
+    cap = Contender("cap", "1000", papers.build("baseline", m_ub=2))
+    hats = hats_of([totals], [15.0], [25.0])
+    plans = cap.mechanism.plans([CountsKnown(totals[0].counts, 12)], GRID, Fraction(1000))
+    [row] = Experiment(hats, [cap._replace(plans=plans)], mechanisms.measure).table(1).rows
+    assert row["bias"] == pytest.approx(10, abs=0.01)
+
+
+def test_silence_is_for_queries_alone():
+    assert not mechanisms.Silent().laplace([Fraction(10)] * 100).any()
+    assert Noise().laplace([Fraction(10)] * 100).any()

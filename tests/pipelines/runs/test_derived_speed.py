@@ -95,7 +95,7 @@ def test_a_plan_counts_it_and_an_evaluation_derives_its_speeds(tmp_path, hatstre
     assert code == 0
     assert json.loads(out)["operator_only"]["vehicles"] == 9
     data = ("--data", tmp_path / "feed.csv", "--spec", tmp_path / "spec.toml", "--not-private")
-    code, out, _ = hatstream("evaluate", *data, "--learned", "--runs", 1, "--totals", 1, "--json")
+    code, out, _ = hatstream("evaluate", "days", *data, "--runs", 1, "--totals", 1, "--json")
     assert (code, json.loads(out)["city_mean_kmh"]) == (0, 36)
 
 

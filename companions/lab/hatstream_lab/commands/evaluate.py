@@ -1,233 +1,314 @@
-"""`hatstream evaluate`: the papers' tables beside reference figures, or actual errors on telemetry."""
+"""`hatstream evaluate`: errors of what is released, on published, generated and real data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+import msgspec
 
-from hatstream.api import UsageError, console, progress_bars
-from hatstream_lab.commands.evaluate_options import (
-    AskedComparison,
-    AskedSets,
-    AskedTelemetry,
-    comparison_options,
-    epsilons_of,
-    sets_options,
-    telemetry_options,
-)
-from hatstream_lab.commands.evaluation_results import Results, results_options
-from hatstream_lab.evaluation import NOT_PRIVATE, PROCESSES
-from hatstream_lab.evaluation.reference import REFERENCE
+from hatstream.api import InputError, UsageError, console, load, option, packed, progress_bars
+from hatstream_lab.evaluation.experiment import NOT_PRIVATE, Experiment, Table
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
-    from hatstream_lab.evaluation import datasets, real
-    from hatstream_lab.evaluation.dwell import OfVehicles
-    from hatstream_lab.evaluation.simulate import SimulatedCell
-    from hatstream_lab.evaluation.telemetry import Telemetry
-    from hatstream_lab.types import Int64s
+    from hatstream_lab.evaluation.days import Days
+    from hatstream_lab.types import Report
 
-EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
-FOUR = ("0.5", "1", "1.5", "2")
-REDRAWN = ("geometric", "extreme")
-SAME_DATA = (
-    "measured ± its standard error (reference figure); "
-    "! differs by more than 4 standard errors of both and half a unit of the last digit"
+USERS = 100_000
+"""Of a trial of fusion."""
+
+
+class Feed(NamedTuple):
+    """Telemetry, its specification, and first and last day or time; None for all."""
+
+    pattern: str
+    spec_path: Path
+    dates: tuple[str, str] | None
+
+
+def _feed(
+    pattern: str | None, spec_path: Path | None, not_private: bool, start: str | None = None, end: str | None = None
+) -> Feed | None:
+    if pattern is None:
+        if spec_path is not None or not_private or start is not None or end is not None:
+            raise UsageError("--spec, --from, --to and --not-private go with --data")
+        return None
+    if spec_path is None or not not_private:
+        raise UsageError("--data needs --spec and --not-private: the output shows functions of true values")
+    if (start is None) != (end is None):
+        raise UsageError("--from and --to go together")
+    return Feed(pattern, spec_path, None if start is None or end is None else (start, end))
+
+
+def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[[Any], Any]:
+    """Give `feed`, the Feed; None without --data, where it is not required."""
+    dates = (
+        click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time."),
+        click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time."),
+    )
+    return packed(
+        "feed",
+        _feed,
+        click.option("--data", "pattern", metavar="GLOB", required=required, help="Telemetry; needs --spec."),
+        click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="How it is read."),
+        click.option("--not-private", is_flag=True, help="I know that the output shows functions of true values."),
+        *(dates if dated else ()),
+    )
+
+
+@dataclass(frozen=True)
+class Results:
+    """Tables on standard output, or one JSON document there; the document and pictures in a folder, if there is one."""
+
+    output: Path | None
+    as_json: bool
+
+    def show(
+        self, name: str, table: Table, parts: Iterable[str | RichTable], *, is_private: bool = True, **facts: Any
+    ) -> None:
+        """Writes all figures, and shows some, between two warnings where they are functions of true values."""
+        document = {**({"not_private": NOT_PRIVATE} if is_private else {}), **facts, "rows": table.rows}
+        encoded = msgspec.json.encode(document)
+        if self.output is not None:
+            self.output.mkdir(parents=True, exist_ok=True)
+            (self.output / f"{name}.json").write_bytes(encoded)
+            click.echo(f"wrote {self.output / name}.json", err=True)
+        if self.as_json:
+            click.echo(encoded.decode())
+            return
+        out, warning = console(), [NOT_PRIVATE] if is_private else []
+        for part in (*warning, *parts, *warning):
+            out.print(part, soft_wrap=isinstance(part, str))
+
+    def draw(self, pictures: Callable[[Table, Path], Sequence[Path]], table: Table) -> None:
+        if self.output is not None:
+            click.echo(f"wrote {len(pictures(table, self.output))} pictures to {self.output}", err=True)
+
+
+results_options = packed(
+    "results",
+    Results,
+    option("folder", required=False, help="Folder for all figures as JSON, and for pictures."),
+    option("json"),
 )
-OTHER_DATA = "measured ± its standard error (reference figure, of other data that meet the same published statistics)"
+seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Of made-up data and noise.")
+processes_option = click.option("--processes", type=click.IntRange(1), default=2, show_default=True)
 
 
-@click.command()
-@click.option("--runs", type=click.IntRange(1), help="Runs of each cell. [default: 10000; on telemetry 20]")
-@sets_options
-@results_options
-@click.option("--processes", type=click.IntRange(1), default=PROCESSES, show_default=True)
-@telemetry_options
-@comparison_options
-def evaluate(
-    runs: int | None,
-    sets: AskedSets,
-    results: Results,
-    processes: int,
-    telemetry: AskedTelemetry,
-    comparison: AskedComparison,
-) -> None:
-    """Simulate every mechanism: the tables of the papers, or the errors on your telemetry.
+def runs_option(number: int) -> Callable[[Any], Any]:
+    return click.option("--runs", type=click.IntRange(1), default=number, show_default=True)
+
+
+def _epsilons_of(_context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    """Reads rational numbers from 1e-6 to 1e6, as written."""
+    epsilons = [part.strip() for part in text.split(",")]
+    for part in epsilons:
+        try:
+            epsilon = Fraction(part)
+        except (ValueError, ZeroDivisionError):
+            epsilon = Fraction(0)
+        if not Fraction(1, 10**6) <= epsilon <= 10**6:
+            raise UsageError(f"{parameter.opts[0]} needs numbers from 1e-6 to 1e6; {part!r} is not one")
+    return epsilons
+
+
+def epsilons_option(name: str, default: str, help: str) -> Callable[[Any], Any]:
+    return click.option(name, default=default, show_default=True, callback=_epsilons_of, help=help)
+
+
+noise_option = click.option(
+    "--noise",
+    type=click.Choice(["pure", "delta", "pure,delta"]),
+    default="pure,delta",
+    show_default=True,
+    callback=lambda _context, _parameter, value: value.split(","),
+    help="Pure, with delta 1e-6, or one after the other.",
+)
+
+
+@click.group()
+def evaluate() -> None:
+    """Tell what is released from what is true: the papers' tables, or errors on your telemetry.
 
     \b
     Examples:
-      hatstream evaluate --runs 1000 --output build/evaluation
-      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private
-      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 10,100
-      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64 --learned --runs 5
-      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --totals 2.64 --live --runs 4
-      hatstream evaluate --data 'feed/*.csv' --spec austin.toml --not-private --places 8 --totals 2.64
-      hatstream evaluate --learned --cities '500 taxis,drawn 1' --totals 2.64 --runs 1
-      hatstream evaluate --local --output build/fusion
-      hatstream evaluate --distributions --data 'feed/*.csv' --spec austin.toml --not-private --output build/figures
+      hatstream evaluate papers --runs 1000 --output build/evaluation
+      hatstream evaluate mechanisms --data 'feed/*.csv' --spec austin.toml --not-private
+      hatstream evaluate days --data 'feed/*.csv' --spec austin.toml --not-private --totals 1,2.64
+      hatstream evaluate days --cities '500 taxis,drawn 1' --totals 2.64 --runs 1
+      hatstream evaluate distributions --data 'feed/*.csv' --spec austin.toml --not-private
+      hatstream evaluate fusion --output build/fusion
     """
-    from hatstream_lab.commands import evaluate_distributions, evaluate_local
-
-    comparison.check(telemetry, sets)
-    if comparison.is_local:
-        evaluate_local.evaluate_local(runs, sets.seed, telemetry.data, results, processes)
-        return
-    if comparison.is_of_days:
-        from hatstream_lab.commands.evaluate_days import evaluate_days
-
-        evaluate_days(telemetry, comparison, runs, results)
-        return
-    feed = telemetry.feed()
-    if comparison.distributions:
-        epsilons = epsilons_of(comparison.epsilons)
-        evaluate_distributions.evaluate_distributions(feed, comparison.bins, epsilons, runs or 3, sets.seed, results)
-    elif feed is None:
-        _simulate(runs or 10_000, sets, processes, results)
-    else:
-        _on_telemetry(feed, comparison, runs, results)
 
 
-def _on_telemetry(feed: Telemetry, comparison: AskedComparison, runs: int | None, results: Results) -> None:
-    if comparison.totals is not None:
-        _compositions(feed, epsilons_of(comparison.totals, "--totals"), runs or 20, results)
-    else:
-        _mechanisms(feed, epsilons_of(comparison.epsilons), runs or 20, results)
+@evaluate.command()
+@runs_option(10_000)
+@seed_option
+@click.option("--counts", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="JSON: samples per bus.")
+@click.option(
+    "--sets",
+    "folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
+)
+@click.option("--not-private", is_flag=True, help="With --sets: the output shows functions of true values.")
+@processes_option
+@results_options
+def papers(
+    runs: int, seed: int, counts: Path | None, folder: Path | None, not_private: bool, processes: int, results: Results
+) -> None:
+    """Simulate every mechanism on the papers' data sets, beside the published errors."""
+    from hatstream_lab.evaluation import papers
+    from hatstream_lab.evaluation.datasets import counts_from
 
-
-def _simulate(runs: int, sets: AskedSets, processes: int, results: Results) -> None:
-    """Simulates the tables of the papers."""
-    from hatstream_lab.evaluation import datasets
-
-    given = None if sets.counts is None else datasets.counts_from(sets.counts)
-    source = partial(data_sets, sets.seed, given, sets.folder)
-    cells = simulate(source, runs, sets.seed, processes, quiet=results.as_json)
-    exact = sets.folder is not None
-    if not results.as_json:
-        _show(cells, exact=exact)
-    if results.output is not None:
-        from hatstream_lab.evaluation import pictures  # matplotlib takes a second to import
-
-        results.drew([pictures.draw_errors(name, _of(cells, name), results.output) for name in _names(cells)])
-    results.keep(document(cells, exact=exact), "evaluation.json")
-
-
-def data_sets(seed: int, counts: Int64s | None, folder: Path | None) -> list[datasets.DataSet]:
-    """Makes the sets of an evaluation: ITMS-like and scaled (generated, or from a folder), geometric, extreme."""
-    from hatstream_lab.evaluation import datasets
-
-    first = datasets.itms_like(seed, counts) if folder is None else datasets.from_folder(folder)
-    return [*first, datasets.geometric(), datasets.extreme()]
-
-
-def simulate(
-    source: partial[list[datasets.DataSet]], runs: int, seed: int, processes: int, *, quiet: bool
-) -> list[SimulatedCell]:
-    """Simulates all cells of all data sets, with a progress bar on standard error."""
-    from hatstream_lab.evaluation.simulate import contenders, run_all
-
-    plan = [
-        (data.name, label, epsilon)
-        for data in source()
-        for label in contenders(data)
-        for epsilon in EPSILONS.get(data.name, FOUR)
-    ]
-    with progress_bars(quiet=quiet) as bars:
-        return run_all(source, plan, runs, seed, partial(bars, "cells simulated"), processes)
-
-
-def document(cells: Sequence[SimulatedCell], *, exact: bool) -> dict[str, object]:
-    """Writes the evaluation for programs: errors in km/h. agrees: null where the reference is of other data."""
-    from hatstream_lab.evaluation import report
-
-    parts = []
-    for cell in cells:
-        agrees = report.agrees(cell) if exact or cell.data in REDRAWN else None
-        parts.append({**asdict(cell), "reference": report.reference_of(cell), "agrees": agrees})
-    return ({"not_private": NOT_PRIVATE} if exact else {}) | {"cells": parts}
-
-
-def _show(cells: Sequence[SimulatedCell], *, exact: bool) -> None:
-    from hatstream_lab.evaluation import report
-
-    out = console()
-    if exact:
-        out.print(NOT_PRIVATE, style="bold")
-    for name in _names(cells):
-        same = exact or name in REDRAWN
-        note = SAME_DATA if same else OTHER_DATA
-        own = "" if same else " (generated)"
-        out.print(report.error_table(f"{name}{own}", _of(cells, name), note, same_data=same))
-    out.print(report.auto_table(cells))
-    out.print(report.choice_table(cells))
-
-
-def _mechanisms(feed: Telemetry, epsilons: list[str], runs: int, results: Results) -> None:
-    from hatstream_lab.evaluation import real, tables
-    from hatstream_lab.evaluation.dwell import of_vehicles
-
-    spec = feed.spec
-    if "mean-of-vehicles" in [stat.name for stat in spec.statistics]:
-        raise UsageError("--data compares means of reports; give --totals to compare mean-of-vehicles")
+    if not_private != (folder is not None):
+        raise UsageError("--sets needs --not-private: the output shows functions of true values; nothing else needs it")
+    sources = papers.Sources(seed, None if counts is None else tuple(counts_from(counts).tolist()), folder)
     with progress_bars(quiet=results.as_json) as bars:
-        hats = real.read_hats(feed, bars)
-        errors = real.errors_of(hats, spec.value.grid, epsilons, runs, spec.prior, partial(bars, "mechanisms compared"))
-    grid = spec.value.grid
-    once = [of_vehicles(hats.totals, hats.truth, hats.rows, grid, epsilon, runs) for epsilon in epsilons]
-    plain = {
-        "hats": len(hats.totals),
-        "city_mean_kmh": hats.city_mean,
-        "classes": tables.class_names(),
-        "errors_kmh": [asdict(error) for error in errors],
-        "mean_of_vehicles": [asdict(row) for row in once],
-    }
-    results.tell(plain, "evaluation.json", *_of_mechanisms(hats, errors, once, runs))
+        table = papers.compare(sources, runs, partial(bars, "cells simulated"), processes)
+    results.draw(papers.pictures, table)
+    results.show("papers", table, papers.tables(table, is_exact=not_private), is_private=not_private)
 
 
-def _of_mechanisms(
-    hats: real.RealHats, errors: Sequence[real.MechanismErrors], once: Sequence[OfVehicles], runs: int
-) -> Iterator[str | Table]:
-    from hatstream_lab.evaluation import real
+@evaluate.command()
+@telemetry_options()
+@epsilons_option("--epsilons", "0.5,1,2", "Of a HAT.")
+@runs_option(20)
+@results_options
+def mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> None:
+    """Compare every mechanism for means on telemetry, HAT by HAT, with the true means."""
+    from hatstream_lab.evaluation import mechanisms
 
-    yield f"{len(hats.totals)} HATs, {int(hats.rows.sum())} samples, city mean {hats.city_mean:.2f} km/h, {runs} runs"
-    for beside in once:
-        at_epsilon = [error for error in errors if error.epsilon == beside.epsilon]
-        yield real.error_table(beside.epsilon, at_epsilon, beside)
-        yield real.class_table(beside.epsilon, at_epsilon, hats)
-        worse = [of_mechanism.label for of_mechanism in at_epsilon if of_mechanism.worse_than_constant]
-        yield f"Worse than a constant over all HATs at epsilon {beside.epsilon}: {', '.join(worse) or 'none'}."
-
-
-def _compositions(feed: Telemetry, totals: list[str], runs: int, results: Results) -> None:
-    from hatstream_lab.evaluation import compositions, tables
-
-    units = {"mean": "km/h", "mean-of-vehicles": "km/h", "variance": "(km/h)^2"}
-    names = [stat.name for stat in feed.spec.statistics]
-    if not set(names) <= set(units):
-        raise UsageError("--totals compares means and variances; leave other statistics out of --spec")
     with progress_bars(quiet=results.as_json) as bars:
-        compared = compositions.compare(feed, totals, runs, bars)
-    constants = {name: compared.constant(name) for name in names}
-    plain = {
-        "hats": compared.truth.num_rows,
-        "constants": constants,
-        "classes": tables.class_names(),
-        "rows": compared.table.rows,
+        hats = mechanisms.read_hats(*feed, bars)
+        prior = load(feed.spec_path).prior
+        table = mechanisms.compare(hats, epsilons, prior, runs, partial(bars, "runs compared"))
+    number, reports = len(hats.totals), int(hats.reports.sum())
+    first = f"{number} HATs, {reports} samples, city mean {hats.mean_kmh:.2f} km/h, {runs} runs"
+    parts = (first, *mechanisms.tables(table, hats))
+    results.show("mechanisms", table, parts, hats=number, reports=reports, city_mean_kmh=hats.mean_kmh)
+
+
+@evaluate.command()
+@telemetry_options(required=False)
+@click.option("--cities", metavar="NAMES", help="In the place of --data: made-up cities, such as '500 taxis,drawn 1'.")
+@epsilons_option("--totals", "1,2.64,10", "Of a vehicle and day, or of --span-days.")
+@noise_option
+@click.option("--span-days", type=click.IntRange(1, 3_653), default=1, show_default=True, help="They share a total.")
+@click.option(
+    "--days",
+    "number",
+    type=click.IntRange(1, 3_653),
+    help="So many: of telemetry the first ones again at last, of a made-up city new ones.",
+)
+@runs_option(5)
+@results_options
+def days(
+    feed: Feed | None,
+    cities: str | None,
+    totals: list[str],
+    noise: list[str],
+    span_days: int,
+    number: int | None,
+    runs: int,
+    results: Results,
+) -> None:
+    """Release days by levels, and compare estimates, intervals, coarser products and places with the truth."""
+    from hatstream_lab.evaluation import released
+
+    if (feed is None) == (cities is None):
+        raise UsageError("give telemetry (--data) or made-up cities (--cities)")
+    varied = released.settings(totals, noise, span_days)
+    measure = partial(released.learned, is_brief=cities is not None or number is not None)
+    rows: list[dict[str, Any]] = []
+    facts: list[dict[str, Any]] = []
+    with progress_bars(quiet=results.as_json) as bars:
+        for name, city in _cities(feed, cities, number, bars):
+            table = Experiment(city, varied, measure).table(runs, partial(bars, "runs simulated"))
+            rows += [{"city": name, **row} for row in (*released.constant_table(city).rows, *table.rows)]
+            facts.append(_facts_of(name, city))
+    table = Table(rows)
+    results.draw(released.pictures, table)
+    parts = (*(fact["shown"] for fact in facts), *released.tables(table))
+    results.show("days", table, parts, **facts[0], cities=facts, span_days=span_days)
+
+
+def _cities(feed: Feed | None, cities: str | None, number: int | None, report: Report) -> Iterator[tuple[str, Days]]:
+    """Yields the telemetry, or one city after another."""
+    from hatstream_lab.evaluation.cities import city_named
+    from hatstream_lab.evaluation.days import read_days, tables_of
+
+    if feed is None:
+        for name in (cities or "").split(","):
+            yield name.strip(), city_named(name.strip(), number)
+        return
+    base = tables_of(feed.spec_path)
+    products = ["cell-day", "parent-hour", "city-hour", *(["place-standing"] if "places" in base else [])]
+    tables = {name: base[name] for name in ("places",) if name in base}
+    days = read_days(*feed, report, **tables, output=[{"product": product} for product in products])
+    yield "", days if number is None else days.repeated(number)
+
+
+def _facts_of(name: str, city: Days) -> dict[str, Any]:
+    region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
+    number = f"{len(city.names)} day{'s' * (len(city.names) != 1)}"
+    return {
+        "city": name,
+        "days": city.names,
+        "cells": len(city.region),
+        "region_of_first_day": city.made_region,
+        "city_mean_kmh": city.mean_kmh,
+        "shown": f"{name}{': ' * bool(name)}{number}, {len(city.region):,} cells ({region}), "
+        f"mean {city.mean_kmh:.2f} km/h",
     }
-    told = ", ".join(f"{name} {constant:.2f}" for name, constant in constants.items())
-    reports = sum(compared.truth["reports"].to_pylist())
-    what = f"{compared.truth.num_rows:,} HATs, {reports:,.0f} reports, whole city: {told}; {runs} runs"
-    results.tell(plain, "evaluation.json", what, *compositions.shown(compared, {name: units[name] for name in names}))
 
 
-def _names(cells: Sequence[SimulatedCell]) -> list[str]:
-    return list(dict.fromkeys(cell.data for cell in cells))
+@evaluate.command()
+@telemetry_options()
+@epsilons_option("--epsilons", "1,2.64,10", "Of a vehicle and day by levels; of a HAT by other mechanisms.")
+@noise_option
+@runs_option(3)
+@results_options
+def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, results: Results) -> None:
+    """Release distributions, by levels or as the specification has them, and compare percentiles with the truth."""
+    from hatstream_lab.evaluation import released
+
+    with progress_bars(quiet=results.as_json) as bars:
+        city = released.read_with_bins(*feed, bars)
+        varied = released.settings(epsilons, ["pure"] if city.is_by_hat else noise)
+        table = Experiment(city, varied, released.percentiles).table(runs, partial(bars, "runs simulated"))
+    facts = _facts_of("", city)
+    results.show("distributions", table, (facts["shown"], *released.tables(table)), **facts)
 
 
-def _of(cells: Sequence[SimulatedCell], name: str) -> list[SimulatedCell]:
-    return [cell for cell in cells if cell.data == name]
+@evaluate.command()
+@telemetry_options(required=False, dated=False)
+@click.option("--runs", "trials", type=click.IntRange(1), default=50, show_default=True, help="Trials of each cell.")
+@seed_option
+@processes_option
+@results_options
+def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: Results) -> None:
+    """Fuse drawn values that several services report: means and distributions, beside exact and reference figures.
+
+    --data and --spec, the specification of a fusion, add the speeds of telemetry as a third set of values.
+    """
+    from hatstream_lab.evaluation import fusion
+    from hatstream_local.fusion.perturb import nothing_usable, read_telemetry
+    from hatstream_local.specification import load_fusion
+
+    pool = None
+    if feed is not None:
+        _, pool, refused = read_telemetry(load_fusion(feed.spec_path), feed.pattern, None, lambda *_: None)
+        if not pool.size:
+            raise InputError(nothing_usable("row of the telemetry", sum(refused.values()), refused, "[telemetry]"))
+    with progress_bars(quiet=results.as_json) as bars:
+        table = fusion.compare(USERS, trials, seed, pool, partial(bars, "cells simulated"), processes)
+    results.draw(fusion.pictures, table)
+    results.show("fusion", table, fusion.tables(table), is_private=feed is not None, users=USERS)

@@ -20,8 +20,8 @@ import click
 import pyarrow.compute as pc
 
 from hatstream.api import InputError, asked_to_stop, note, option, progress_bars, read_results
-from hatstream_lab.demo.commands import answered, command_line
 from hatstream_lab.demo.feeder import SPEED_UP, Feeder, replay
+from hatstream_lab.demo.steps import command_line, run
 from hatstream_lab.made_up_fleet import MadeUpFleet
 from hatstream_lab.servers.kafka import Kafka
 from hatstream_lab.servers.maven import MissingTool, missing_tools
@@ -63,7 +63,7 @@ def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
             kafka = stack.enter_context(Kafka(folder / "kafka"))
             kafka.make_topic(TOPIC, PARTITIONS)
         account = ("--spec", str(spec), "--ledger", url, "--key", str(folder / "stream-demo.key"))
-        answered("init", *account)
+        run("init", *account)
         feeder = stack.enter_context(Feeder(kafka.brokers, TOPIC, feed))
         source = ("--kafka", kafka.brokers, "--topic", TOPIC, "--output", str(output), "--formats", "parquet,csv")
         engine = ("--local", "--checkpoint-s", "5", "--parallelism", str(parallelism), "--json")
@@ -76,7 +76,7 @@ def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
             show.line(json.loads(line))
         if stream.wait():
             raise RuntimeError(f"the stream failed with exit code {stream.returncode}")
-        entries = answered("ledger", "verify", *account[2:])["entries"]
+        entries = run("ledger", "verify", *account[2:])["entries"]
         note(f"the ledger is whole: {entries:,} entries; stopping the servers ...")
     click.echo(f"stopped. The releases are in {output}")
     return 0

@@ -1,13 +1,15 @@
-"""A made-up timetable (static GTFS) of the demo's town: the routes that its fleet drives, with stops and blocks."""
+"""A made-up timetable (static GTFS) of the demo's town, and its streets as a file of places."""
 
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from hatstream_lab.made_up_fleet import STOP, TERMINUS, Duty, MadeUpFleet, Route, degrees, draw_town
+from hatstream_lab.made_up_fleet import STOP, STREET_M, TERMINUS, Duty, MadeUpFleet, Route, degrees, draw_town
 
 STREETS = (
     *("Aspen Road", "Bluestem Avenue", "Chokecherry Street", "Dogwood Lane", "Elevator Road", "Foxtail Drive"),
@@ -116,3 +118,20 @@ def _trips(
 
 def _clock(s: int) -> str:
     return f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
+
+
+def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:
+    """Makes a GeoJSON FeatureCollection of lines of so many metres; the last of each route is shorter."""
+    routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
+    lines = [line for number, route in enumerate(routes) for line in _lines(fleet, number, route, length_m)]
+    return {"type": "FeatureCollection", "features": lines}
+
+
+def _lines(fleet: MadeUpFleet, number: int, route: Route, length_m: float) -> Iterator[dict[str, Any]]:
+    edges_m = np.append(np.arange(0.0, route.length_m, length_m), route.length_m)
+    for part, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
+        lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))
+        name = f"{street_name(number)}, part {part}"
+        positions = np.stack([lon, lat], axis=1).round(6).tolist()
+        geometry = {"type": "LineString", "coordinates": positions}
+        yield {"type": "Feature", "properties": {"name": name}, "geometry": geometry}

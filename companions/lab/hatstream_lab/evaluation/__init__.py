@@ -1,5 +1,1 @@
-"""Errors of the mechanisms on published and generated data: what `hatstream evaluate` computes."""
-
-NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
-PROCESSES = 2
-"""That simulate side by side."""
+"""Errors of what is released, on published, generated and real data: what `hatstream evaluate` computes."""

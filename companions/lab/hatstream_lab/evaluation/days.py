@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,20 @@ import h3
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from hatstream.api import InputError, Specification, UsageError, count_days, load
+from hatstream.api import InputError, Specification, count_days, load
 from hatstream_lab.types import Report
 
+HAT_KEYS = ("period", "slot", "cell")
 DELTA = Decimal("1e-6")
 BLOCK_H = 4
+MEAN = {"name": "mean", "mechanism": "levels", "target": "reports"}
 
 
 @dataclass(frozen=True)
 class Days:
-    """Counted days, and the tables of a specification by levels that releases them at some total.
+    """Counted days, and the tables of a specification that releases them at some total or epsilon of a HAT.
 
     made_region: whether the region was made of the first day's own cells, which carries no guarantee.
     """
@@ -43,11 +47,16 @@ class Days:
         return float(self.tables["speed"]["upper_kmh"])
 
     @property
-    def region(self) -> Sequence[str]:
-        region: Sequence[str] = self.tables["cells"]["region"]
-        return region
+    def is_by_hat(self) -> bool:
+        """Whether it is released HAT by HAT, not by levels."""
+        return "privacy" in self.tables
 
     @property
+    def region(self) -> Sequence[str]:
+        region = self.tables["cells"]["region"]
+        return sorted(set(self.counted["cell"].to_pylist())) if isinstance(region, str) else region
+
+    @cached_property
     def names(self) -> list[str]:
         return sorted(set(self.counted["period"].to_pylist()))
 
@@ -56,58 +65,48 @@ class Days:
         """The true mean of all reports."""
         return float(pc.sum(self.counted["sums"]).as_py() / pc.sum(self.counted["reports"]).as_py() * self.step_kmh)
 
-    def spec(self, total: str, delta: Decimal | None, span_days: int = 1, **further: Any) -> Specification:
-        """Makes the specification that releases these days. total, delta: of so many days, which share it alike."""
-        return load({**self.tables, **_total(self.tables["account"], total, delta, span_days), **further})
+    @cached_property
+    def hats(self) -> pa.Table:
+        """The truth of every HAT."""
+        return truth_of(self, dict.fromkeys(HAT_KEYS))
+
+    def spec(self, total: str, delta: Decimal | None, span_days: int = 1) -> Specification:
+        """Makes the specification that releases these days.
+
+        Args:
+            total: Epsilon of a vehicle in so many days, which share it alike; of a HAT where each has its own.
+            delta: Beside it; None for pure.
+            span_days: So many days.
+        """
+        epsilon = Decimal(total)
+        if self.is_by_hat:
+            return load({**self.tables, "privacy": {**self.tables["privacy"], "epsilon": epsilon}})
+        limit: dict[str, Any] = {"epsilon": epsilon} if delta is None else {"epsilon": epsilon, "delta": delta}
+        account, privacy = dict(self.tables["account"]), {**limit, "per": "period", "scope": "period"}
+        if delta is not None:
+            account["accounting"] = "gdp"
+        if span_days == 1:
+            account["limit"] = epsilon if delta is None else limit
+        else:
+            account["limits"], privacy["span_days"] = [{"days": span_days, **limit}], span_days
+        return load({**self.tables, "account": account, "privacy": privacy})
 
     def chosen(self, rows: pa.Array | pa.ChunkedArray) -> "Days":
         """Keeps some rows, by booleans."""
         return replace(self, counted=self.counted.filter(rows))
 
-    def half(self) -> "Days":
-        """Keeps a random half of each day's vehicles, always the same one."""
-        rng, period = np.random.default_rng(1), np.array(self.counted["period"].to_pylist())
-        vehicle, chosen = self.counted["vehicle"].to_numpy(), np.zeros(period.size, np.bool_)
-        for day in self.names:
-            vehicles = np.unique(vehicle[period == day])
-            chosen |= (period == day) & np.isin(vehicle, rng.permutation(vehicles)[: -(-vehicles.size // 2)])
-        return self.chosen(pa.array(chosen))
-
-    def times(self, factor: float, first_day: str) -> "Days":
-        """Multiplies speeds from one day on."""
-        later = pc.greater_equal(self.counted["period"], first_day)
-        sums = self.counted["sums"].to_numpy()
-        changed = np.where(later.to_numpy(), np.floor(sums * factor).astype(np.int64), sums)
-        index = self.counted.schema.get_field_index("sums")
-        return replace(self, counted=self.counted.set_column(index, "sums", pa.array(changed)))
-
     def repeated(self, days: int) -> "Days":
         """Takes so many days: the first ones again, whole weeks later, behind the last."""
-        names = self.names
-        weeks = -(-((date.fromisoformat(names[-1]) - date.fromisoformat(names[0])).days + 1) // 7)
+        first, last = (date.fromisoformat(self.names[end]) for end in (0, -1))
+        weeks = -(-((last - first).days + 1) // 7)
         parts = []
         for number in range(days):
-            again, index = divmod(number, len(names))
-            part = self.counted.filter(pc.equal(self.counted["period"], names[index]))
-            moved = (date.fromisoformat(names[index]) + timedelta(weeks=weeks * again)).isoformat()
+            again, index = divmod(number, len(self.names))
+            part = self.counted.filter(pc.equal(self.counted["period"], self.names[index]))
+            day = (date.fromisoformat(self.names[index]) + timedelta(weeks=weeks * again)).isoformat()
             column = part.schema.get_field_index("period")
-            parts.append(part.set_column(column, "period", pa.array([moved] * part.num_rows, pa.string())))
+            parts.append(part.set_column(column, "period", pa.array([day] * part.num_rows, pa.string())))
         return replace(self, counted=pa.concat_tables(parts))
-
-
-def _total(account: Mapping[str, Any], total: str, delta: Decimal | None, span_days: int) -> dict[str, Any]:
-    """Writes the tables of a total."""
-    with_delta: dict[str, Any] = {} if delta is None else {"delta": delta}
-    limit = {"epsilon": Decimal(total), **with_delta}
-    accounting = {} if delta is None else {"accounting": "gdp"}
-    limits: dict[str, Any] = {"limit": limit} if delta is not None else {"limit": Decimal(total)}
-    span: dict[str, Any] = {}
-    if span_days != 1:
-        limits, span = {"limits": [{"days": span_days, **limit}]}, {"span_days": span_days}
-    return {
-        "account": {**account, **accounting, **limits},
-        "privacy": {"epsilon": Decimal(total), **with_delta, "per": "period", "scope": "period", **span},
-    }
 
 
 def tables_of(path: Path) -> dict[str, Any]:
@@ -115,10 +114,21 @@ def tables_of(path: Path) -> dict[str, Any]:
     load(path)  # its errors name the file
     tables = tomllib.loads(path.read_text(), parse_float=Decimal)
     for table, key in (("cells", "region"), ("places", "file"), ("places", "visits")):
-        named = tables.get(table, {}).get(key)
-        if isinstance(named, str) and named != "occupied":
-            tables[table][key] = str((path.parent / named).absolute())
+        name = tables.get(table, {}).get(key)
+        if isinstance(name, str) and name != "occupied":
+            tables[table][key] = str((path.parent / name).absolute())
     return tables
+
+
+def hat_tables(base: Mapping[str, Any], statistic: Mapping[str, Any] | None = None, **privacy: Any) -> dict[str, Any]:
+    """Writes the tables that release a statistic HAT by HAT, on a day's account without a limit worth the name."""
+    account = {"unit": "vehicle-day", "adjacency": "counts-public", "limit": Decimal(10**9)}
+    tables = {name: base[name] for name in ("name", "slot", "cells", "speed", "input")}
+    return tables | {
+        "account": {name: base["account"][name] for name in ("name", "timezone")} | account,
+        "privacy": {"epsilon": 1, "per": "hat"} | privacy,
+        "statistic": [statistic or {"name": "mean", "mechanism": "baseline"}],
+    }
 
 
 def read_days(
@@ -128,48 +138,35 @@ def read_days(
     report: Report,
     *,
     bins: int = 0,
-    **further: Any,
+    **tables: Any,
 ) -> Days:
     """Counts days of telemetry. A region or fleet that the specification does not name is made of the first day.
 
-    further: tables of the specification that releases them.
+    tables: Further ones of the specification that releases them.
     """
     base = tables_of(spec_path)
-    levels = any(table.get("mechanism") == "levels" for table in base["statistic"])
-    kept = ("name", "slot", "cells", "speed", "input", "fleet")
-    learned: dict[str, Any] = {name: base[name] for name in kept if name in base}
-    learned["account"] = {name: base["account"][name] for name in ("name", "unit", "timezone")}
-    learned["account"]["adjacency"] = "add-remove"
-    learned["statistic"] = [{"name": "mean", "mechanism": "levels", "target": "reports"}]
+    by_levels = any(table.get("mechanism") == "levels" for table in base["statistic"])
+    levels: dict[str, Any] = {
+        name: base[name] for name in ("name", "slot", "cells", "speed", "input", "fleet") if name in base
+    }
+    account = {name: base["account"][name] for name in ("name", "unit", "timezone")}
+    levels |= {"account": account | {"adjacency": "add-remove"}, "statistic": [MEAN]}
     is_made = base["cells"]["region"] == "occupied"
     if is_made:
-        first = count_days(load(_plain(base)), pattern, dates, report=report)
-        of_first = first.filter(pc.equal(first["period"], pc.min(first["period"])))
-        learned["cells"] = {**base["cells"], "region": around(of_first["cell"].unique().to_pylist())}
-        if "fleet" not in learned:
-            learned["fleet"] = rough_fleet(of_first, learned)
-    days = Days(learned | further, pa.table({}), is_made)
+        first = count_days(load(hat_tables(base)), pattern, dates, report=report)
+        first = first.filter(pc.equal(first["period"], pc.min(first["period"])))
+        levels["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}
+        levels.setdefault("fleet", rough_fleet(first, levels))
+    days = Days(levels | tables, pa.table({}), is_made)
     spec = days.spec("1", DELTA)
     counted = count_days(spec, pattern, dates, bins=bins, report=report)
-    if not levels and "fleet" not in days.tables:
-        first_day = counted.filter(pc.equal(counted["period"], pc.min(counted["period"])))
-        days = replace(days, tables={**days.tables, "fleet": rough_fleet(first_day, learned)})
+    if not by_levels and "fleet" not in days.tables:
+        first = counted.filter(pc.equal(counted["period"], pc.min(counted["period"])))
+        days = replace(days, tables={**days.tables, "fleet": rough_fleet(first, levels)})
     if spec.places is not None and not pc.any(pc.is_valid(counted["place"])).as_py():
-        raise InputError("--places: no report lies at any of them")
-    region = [f"{cell:x}" for cell in spec.cells.region or ()]
-    cells = {**days.tables["cells"], "region": region}
+        raise InputError("[places]: no report lies at any of them")
+    cells = {**days.tables["cells"], "region": [f"{cell:x}" for cell in spec.cells.region or ()]}
     return replace(days, tables={**days.tables, "cells": cells}, counted=counted)
-
-
-def _plain(base: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes a specification that counts all reports and releases their means at some epsilon of a HAT."""
-    kept = {name: base[name] for name in ("name", "slot", "cells", "speed", "input")}
-    account = {name: base["account"][name] for name in ("name", "unit", "timezone")}
-    return kept | {
-        "account": {**account, "adjacency": "counts-public", "limit": 1000},
-        "privacy": {"epsilon": 1, "per": "hat"},
-        "statistic": [{"name": "mean", "mechanism": "baseline"}],
-    }
 
 
 def around(cells: Iterable[str]) -> list[str]:
@@ -179,28 +176,24 @@ def around(cells: Iterable[str]) -> list[str]:
 
 def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
     """Estimates what an operator would know of a day's fleet, to one digit. Not private: counted here."""
-    vehicles = len(day["vehicle"].unique())
-    hour = local_hours(day["slot"].to_numpy(), tables)
-    cells = np.array(day["cell"].to_pylist())
+    cell, slot, vehicle = (np.array(day[name].to_pylist()) for name in ("cell", "slot", "vehicle"))
+    hour, vehicles = local_hours(slot, tables), len(set(vehicle.tolist()))
     parents, grandparents = (
-        np.array([h3.cell_to_parent(cell, h3.get_resolution(cell) - up) for cell in cells]) for up in (1, 2)
+        np.array([h3.cell_to_parent(name, h3.get_resolution(name) - up) for name in cell]) for up in (1, 2)
     )
-    slot, vehicle = day["slot"].to_numpy(), day["vehicle"].to_numpy()
-
-    def touched(*columns: Any) -> int:
-        return one_digit(
-            len(set(zip(vehicle.tolist(), *(column.tolist() for column in columns), strict=True))) / vehicles
-        )
-
-    profile = {
-        "hats": touched(cells, slot),
-        "cells": touched(cells),
-        "parents": touched(parents),
-        "grandparents": touched(grandparents),
-        "hours": touched(hour),
-        "parts": touched(hour // BLOCK_H),
-        "reports": one_digit(float(np.mean(day["reports"].to_numpy()))),
+    columns = {
+        "hats": (cell, slot),
+        "cells": (cell,),
+        "parents": (parents,),
+        "grandparents": (grandparents,),
+        "hours": (hour,),
+        "parts": (hour // BLOCK_H,),
     }
+    visits = {
+        name: one_digit(len(set(zip(vehicle.tolist(), *(column.tolist() for column in keys), strict=True))) / vehicles)
+        for name, keys in columns.items()
+    }
+    profile = visits | {"reports": one_digit(float(np.mean(day["reports"].to_numpy())))}
     return {"vehicles": one_digit(vehicles), "profile": profile}
 
 
@@ -215,49 +208,36 @@ def one_digit(number: float) -> int:
 
 
 def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
-    """Adds up reports by columns: `reports`, `vehicles` and `truth`, the mean in km/h.
+    """Adds up reports by columns: `reports`, `vehicles`, `truth`, the mean in km/h, and `own`, that of vehicles' means.
 
     columns: by name, what rows are put together by; None for a column of the counted rows.
     """
     table = days.counted.select(["vehicle", "reports", "sums"])
+    table = table.append_column("own", pc.divide(table["sums"].cast(pa.float64()), table["reports"]))
     for name, column in columns.items():
         table = table.append_column(name, days.counted[name] if column is None else column)
-    grouped = table.group_by(list(columns)).aggregate(
-        [("reports", "sum"), ("sums", "sum"), ("vehicle", "count_distinct")]
-    )
-    reports = grouped["reports_sum"].cast(pa.float64())
-    mean = pc.multiply(pc.divide(grouped["sums_sum"].cast(pa.float64()), reports), days.step_kmh)
-    kept = grouped.select(list(columns))
-    for name, column in (("reports", reports), ("vehicles", grouped["vehicle_count_distinct"]), ("truth", mean)):
-        kept = kept.append_column(name, column)
-    return kept
+    sums = [("reports", "sum"), ("sums", "sum"), ("vehicle", "count_distinct"), ("own", "mean")]
+    groups = table.group_by(list(columns)).aggregate(sums)
+    reports = groups["reports_sum"].cast(pa.float64())
+    figures = {
+        "reports": reports,
+        "vehicles": groups["vehicle_count_distinct"],
+        "truth": pc.multiply(pc.divide(groups["sums_sum"].cast(pa.float64()), reports), days.step_kmh),
+        "own": pc.multiply(groups["own_mean"], days.step_kmh),
+    }
+    return pa.table({name: groups[name] for name in columns} | figures)
 
 
-def parents_of(days: Days) -> pa.Array:
-    """Names the parent cell of each counted row."""
-    cells = days.counted["cell"].combine_chunks().dictionary_encode()
-    parents = [h3.cell_to_parent(cell, h3.get_resolution(cell) - 1) for cell in cells.dictionary.to_pylist()]
-    return pa.array(parents).take(cells.indices)
+def groups_of(keys: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
+    """Finds distinct rows, and which one each row is."""
+    numbered = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
+    distinct = keys.group_by(keys.column_names).aggregate([])
+    distinct = distinct.append_column("group", pa.array(np.arange(distinct.num_rows)))
+    joined = numbered.join(distinct, keys.column_names, use_threads=False).sort_by("row")
+    return distinct.drop_columns(["group"]), joined["group"].to_numpy()
 
 
-def text_column(days: Days, name: str) -> pa.Array:
-    """Makes a column of one text."""
-    return pa.array([name] * days.counted.num_rows)
-
-
-def place_tables(which: str, base: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the tables of places: those of the specification, H3 cells of a resolution, or those of a file."""
-    named = base.get("places", {})
-    of_share = {"share": named["share"]} if "share" in named else {}
-    if which == "own":
-        if not named:
-            raise UsageError("--places needs a specification with [places], or a resolution or a file: --places 8")
-        return {"places": named}
-    if which.isdecimal():
-        coarse = base["cells"]["resolution"]
-        if not coarse < int(which) <= 15:
-            raise UsageError(
-                f"--places needs a resolution from {coarse + 1} to 15, finer than the cells'; it is {which}"
-            )
-        return {"places": {"resolution": int(which), **of_share}}
-    return {"places": {"file": str(Path(which).absolute()), **of_share}}
+def beside(rows: pa.Table, truth: pa.Table, keys: Sequence[str] = HAT_KEYS) -> dict[str, NDArray[Any]]:
+    """Joins released rows with what is true of them; those of which nothing is true are left out."""
+    joined = rows.join(truth, list(keys), join_type="inner", use_threads=False).combine_chunks()
+    return {name: joined[name].to_numpy() for name in joined.column_names}

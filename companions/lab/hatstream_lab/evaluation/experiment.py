@@ -1,18 +1,25 @@
 """An experiment: data, settings that vary, and a measure of each run; its result is a table, and pictures of it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from rich.table import Table as RichTable
 
+NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
 Label = str | int | None
 Data = TypeVar("Data")
 Setting = TypeVar("Setting")
-WIDEST_LABEL = 24
+Progress = Callable[[int, int], None]
+"""Called with how many runs are done, and how many there are."""
+WIDEST_LABEL = 32
 
 
 class Mean(NamedTuple):
@@ -52,22 +59,34 @@ class Experiment(Generic[Data, Setting]):
     vary: Sequence[Setting]
     measure: Callable[[Data, Setting, int], Iterable[Row]]
 
-    def table(self, runs: int, report: Callable[[int, int], None] = lambda _done, _whole: None) -> "Table":
+    def table(self, runs: int, report: Progress = lambda _done, _runs: None, processes: int = 1) -> "Table":
         """Joins rows of the same labels: means over all runs, or the worst of them."""
         joined: dict[tuple[tuple[str, Label], ...], dict[str, Figure]] = {}
-        whole = runs * len(self.vary)
-        for done, (setting, run) in enumerate(product(self.vary, range(runs)), 1):
-            for row in self.measure(self.data, setting, run):
+        for done, rows in enumerate(self._rows(runs, processes), 1):
+            for row in rows:
                 labels = tuple((name, value) for name, value in row.items() if not isinstance(value, Mean | Worst))
                 figures = joined.setdefault(labels, {})
                 for name, value in row.items():
                     if isinstance(value, Mean | Worst):
-                        figures[name] = _joined(figures.get(name), value)
-            report(done, whole)
+                        figures[name] = _join(figures.get(name), value)
+            report(done, runs * len(self.vary))
         return Table([dict(labels) | {name: of.value for name, of in row.items()} for labels, row in joined.items()])
 
+    def _rows(self, runs: int, processes: int) -> Iterator[Iterable[Row]]:
+        """Yields the rows of each run, in order. Settings, data and measure are pickled if there are processes."""
+        tasks = list(product(self.vary, range(runs)))
+        if processes == 1:
+            yield from (self.measure(self.data, *task) for task in tasks)
+            return
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            yield from pool.map(partial(_measure_task, self.measure, self.data), tasks)
 
-def _joined(figure: Figure | None, run: Figure) -> Figure:
+
+def _measure_task(measure: Callable[..., Iterable[Row]], data: Any, task: tuple[Any, int]) -> list[Row]:
+    return list(measure(data, *task))
+
+
+def _join(figure: Figure | None, run: Figure) -> Figure:
     if isinstance(run, Mean):
         mean = figure if isinstance(figure, Mean) else Mean(0.0, 0.0)
         return Mean(mean.total + run.total, mean.weight + run.weight)
@@ -86,65 +105,90 @@ class Table:
         wanted = {name: value if isinstance(value, list | tuple) else (value,) for name, value in labels.items()}
         return Table([row for row in self.rows if all(row.get(name) in some for name, some in wanted.items())])
 
-    def show(self, title: str, caption: str, labels: Sequence[str], figures: Mapping[str, str]) -> RichTable:
-        """Makes a table for a terminal. figures: by the name of each its heading."""
+    def show(
+        self, title: str, caption: str, labels: Sequence[str], figures: Mapping[str, str] | Sequence[str]
+    ) -> RichTable:
+        """Makes a table for a terminal. figures: by the name of each its heading, or names alone."""
         table = RichTable(title=title, title_justify="left", caption=caption, caption_justify="left")
         for name in labels:
             table.add_column(name, max_width=WIDEST_LABEL)
-        for heading in figures.values():
-            table.add_column(heading, justify="right")
+        for name in figures:
+            table.add_column(figures[name] if isinstance(figures, Mapping) else name, justify="right")
         for row in self.rows:
             texts = ["-" if row.get(name) is None else str(row[name]) for name in labels]
             table.add_row(*texts, *(short(row.get(name)) for name in figures))
         return table
 
-    def grid(self, title: str, caption: str, row: str, columns: Sequence[str], figure: str) -> RichTable:
-        """Makes a table of one figure: a row for each value of a label, a column for each of other labels."""
-        table = RichTable(title=title, title_justify="left", caption=caption, caption_justify="left")
-        table.add_column(row)
-        series = dict(_series(self, columns))
-        for name in series:
-            table.add_column(name, justify="right")
-        for value in dict.fromkeys(line[row] for line in self.rows):
-            of_value = [next((line[figure] for line in lines if line[row] == value), None) for lines in series.values()]
-            table.add_row(str(value), *map(short, of_value))
-        return table
+    def grid(self, row: str, columns: Sequence[str], figure: str | Callable[[dict[str, Any]], str]) -> "Table":
+        """Makes a row for each value of a label, and in it a figure for each value of other labels."""
+        cell = figure if callable(figure) else lambda line: line.get(figure)
+        lines: dict[Any, dict[str, Any]] = {}
+        for name, series in self._series(columns):
+            for line in series:
+                lines.setdefault(line[row], {row: line[row]})[name] = cell(line)
+        return Table(list(lines.values()))
 
-    def draw(self, path: Path, x: str, figure: str, series: Sequence[str], axes: tuple[str, str]) -> Path:
-        """Draws a figure over a label, a line for each of the series' labels, as a small PNG."""
-        return _drawn(self, path, x, figure, series, axes)
+    def draw(
+        self,
+        path: Path,
+        x: str,
+        figure: str,
+        series: Sequence[str],
+        axes: tuple[str, str],
+        *,
+        title: str = "NOT PRIVATE: compared with true values",
+        is_log: bool = False,
+        rings: str = "",
+    ) -> Path:
+        """Draws a figure over a label, a line for each of the series' labels, as a small PNG.
+
+        Args:
+            path: Of the picture.
+            x: The label along the horizontal axis.
+            figure: What is drawn.
+            series: Labels that tell lines apart.
+            axes: Names of both axes.
+            title: Of the picture.
+            is_log: Whether the vertical axis is logarithmic.
+            rings: A figure whose values are open rings.
+        """
+        from matplotlib.figure import Figure as Canvas  # matplotlib takes a second to import
+        from PIL import Image
+
+        canvas = Canvas(figsize=(8.4, 4.8), layout="constrained")
+        canvas.suptitle(title, fontsize=9)
+        panel = canvas.add_subplot()
+        places = list(dict.fromkeys(str(row[x]) for row in self.rows if row.get(figure) is not None))
+        for number, (name, rows) in enumerate(self._series(series)):
+            points = [(places.index(str(row[x])), row[figure]) for row in rows if row.get(figure) is not None]
+            style: dict[str, Any] = {"marker": "os^Dv<>pXh*P8"[number % 13], "linestyle": ("-", "--")[number // 10 % 2]}
+            if points:
+                panel.plot(*zip(*points, strict=True), markersize=4, linewidth=1.2, label=name, **style)
+        ring = [(places.index(str(row[x])), row[rings]) for row in self.rows if row.get(rings) is not None]
+        if ring:
+            panel.plot(*zip(*ring, strict=True), "o", mfc="none", mec="grey", ms=9, label=rings)
+        panel.set_xticks(range(len(places)), places)
+        panel.set(xlabel=axes[0], ylabel=axes[1], yscale="log" if is_log else "linear")
+        panel.grid(visible=True, which="major", alpha=0.25)
+        if places:
+            panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawn = BytesIO()
+        canvas.savefig(drawn, format="png", dpi=96)
+        Image.open(drawn).convert("RGB").quantize(64).save(path, format="png", optimize=True)
+        return path
+
+    def _series(self, labels: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        keys = dict.fromkeys(tuple(row.get(name) for name in labels) for row in self.rows)
+        for key in keys:
+            name = ", ".join(str(value) for value in key if value not in (None, ""))
+            yield name, [row for row in self.rows if tuple(row.get(name) for name in labels) == key]
 
 
 def short(number: Any) -> str:
-    """Writes a figure with two digits behind the point, or three where it is a share."""
+    """Writes a figure with two digits behind the point, or three where it is a share; a text as it is."""
     if number is None or number != number:
         return "-"
-    return f"{number:,}" if isinstance(number, int) else f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
-
-
-def _drawn(table: Table, path: Path, x: str, figure: str, series: Sequence[str], axes: tuple[str, str]) -> Path:
-    from matplotlib.figure import Figure as Canvas  # matplotlib takes a second to import
-
-    from hatstream_lab.evaluation.drawing import frame, save
-
-    canvas = Canvas(figsize=(8.2, 4.2), layout="constrained")
-    canvas.suptitle("NOT PRIVATE: compared with true values", fontsize=9)
-    panel = canvas.add_subplot()
-    places = list(dict.fromkeys(str(row[x]) for row in table.rows if row.get(figure) is not None))
-    for number, (name, rows) in enumerate(_series(table, series)):
-        points = [row for row in rows if row.get(figure) is not None]
-        if points:
-            ticks = [places.index(str(row[x])) for row in points]
-            mark = "os^Dv<>pXh"[number % 10]
-            panel.plot(ticks, [row[figure] for row in points], marker=mark, markersize=5, linewidth=1.2, label=name)
-    panel.set_xticks(range(len(places)), places)
-    if places:
-        frame(panel, *axes)
-    return save(canvas, path)
-
-
-def _series(table: Table, labels: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    keys = dict.fromkeys(tuple(row.get(name) for name in labels) for row in table.rows)
-    for key in keys:
-        name = ", ".join(str(value) for value in key if value is not None)
-        yield name, [row for row in table.rows if tuple(row.get(name) for name in labels) == key]
+    if isinstance(number, str):
+        return number
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"

@@ -1,263 +1,200 @@
-"""Measures of what is released of days by levels: errors, intervals, coarser products, live values, places, classes."""
+"""Measures of days that are released: errors, intervals, coarser products, places, and how values are spread."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import h3
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from rich.table import Table as RichTable
 
-from hatstream.api import Specification, release_days
-from hatstream_lab.evaluation.days import BLOCK_H, DELTA, Days, local_hours, parents_of, text_column, truth_of
-from hatstream_lab.evaluation.experiment import Mean, Row, Worst
-from hatstream_lab.evaluation.telemetry import HAT_KEYS, groups_of
-from hatstream_lab.types import Float64s
+from hatstream.api import count_days, load, release_days
+from hatstream_lab.evaluation.days import (
+    BLOCK_H,
+    DELTA,
+    HAT_KEYS,
+    MEAN,
+    Days,
+    beside,
+    groups_of,
+    hat_tables,
+    local_hours,
+    read_days,
+    tables_of,
+    truth_of,
+)
+from hatstream_lab.evaluation.experiment import Experiment, Mean, Row, Table, Worst
+from hatstream_lab.types import Float64s, Report
 
-CLASSES: tuple[tuple[int, float], ...] = ((1, 4), (4, 10), (10, 30), (30, np.inf))
+CLASSES = {"1-3": (1, 4), "4-9": (4, 10), "10-29": (10, 30), "30+": (30, np.inf)}
 """HATs by true vehicles: from, below."""
+SPANS: Mapping[str, tuple[float, float]] = {"from_10": (10, np.inf), "from_30": (30, np.inf)} | CLASSES
 CONSTANT = "constant"
-STORM = 0.6
-"""What all speeds of the last day are multiplied with in a made-up storm."""
 FROM_VEHICLES = 10
 """Of groups whose distributions are compared."""
 BINS = 260
 PERCENTILES = {"p15": 0.15, "p50": 0.5, "p85": 0.85}
+PRODUCTS = ("cell-day", "parent-hour", "city-hour")
+LABELS = ("city", "total", "delta")
 
 
 class Variation(NamedTuple):
-    """A setting: the epsilon of a vehicle and day (or of span_days), with DELTA or pure. further: tables."""
+    """A setting: the epsilon of a vehicle and day (or of span_days), with DELTA or pure."""
 
     total: str
     delta: Decimal | None
     span_days: int = 1
-    further: Mapping[str, Any] = {}
 
     @property
     def labels(self) -> dict[str, str | int | None]:
         return {"total": self.total, "delta": None if self.delta is None else str(float(self.delta))}
 
-    def spec(self, days: Days) -> Specification:
-        return days.spec(self.total, self.delta, self.span_days, **self.further)
+    def release(self, days: Days, run: int, **estimates: bool) -> dict[str, pa.Table]:
+        return release_days(days.spec(*self), days.counted, seed=run, **estimates)
 
 
-def settings(
-    totals: Sequence[str], span_days: int = 1, kinds: Sequence[str] = ("pure", "delta"), **tables: Any
-) -> list[Variation]:
+def settings(totals: Sequence[str], noise: Sequence[str] = ("pure", "delta"), span_days: int = 1) -> list[Variation]:
     """Lists every total, pure and with delta."""
-    return [
-        Variation(total, DELTA if kind == "delta" else None, span_days, tables) for total in totals for kind in kinds
-    ]
-
-
-def beside(rows: pa.Table, truth: pa.Table, keys: Sequence[str] = HAT_KEYS) -> dict[str, NDArray[Any]]:
-    """Joins released rows with what is true of them; those of which nothing is true are left out."""
-    joined = rows.join(truth, list(keys), join_type="inner", use_threads=False).combine_chunks()
-    return {name: joined[name].to_numpy() for name in joined.column_names}
-
-
-@lru_cache(maxsize=8)
-def _hat_truth(counted: "_SameRows") -> pa.Table:
-    return truth_of(counted.days, dict.fromkeys(HAT_KEYS))
-
-
-class _SameRows:
-    """Counted days, told apart by their identity."""
-
-    def __init__(self, days: Days) -> None:
-        self.days = days
-
-    def __hash__(self) -> int:
-        return id(self.days.counted)
-
-    def __eq__(self, days: object) -> bool:
-        return isinstance(days, _SameRows) and self.days.counted is days.days.counted
-
-
-def hat_truth(days: Days) -> pa.Table:
-    """Adds up reports of every HAT."""
-    return _hat_truth(_SameRows(days))
+    return [Variation(total, DELTA if kind == "delta" else None, span_days) for total in totals for kind in noise]
 
 
 def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
     """Measures errors of HATs: of all days, and of each. Days without a value count in `held_back` alone."""
-    truth = hat_truth(days)
-    hats = beside(released, truth)
+    hats = beside(released, days.hats)
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
-    has_value = ~np.isnan(error)
+    has_value, periods = ~np.isnan(error), sorted(set(hats["period"]))
     constant = np.abs(hats["truth"] - days.mean_kmh)
-    held_back = [not has_value[hats["period"] == day].any() for day in sorted(set(hats["period"]))]
-    spans = {"from_10": (10, np.inf), "from_30": (30, np.inf)} | {span_name(*span): span for span in CLASSES}
-
-    def figures(chosen: NDArray[np.bool_]) -> dict[str, Mean]:
-        means = {"hats": Mean.of(error[chosen]), "rows": Mean.of(error[chosen], reports[chosen])}
-        for name, (least, most) in spans.items():
-            means[name] = Mean.of(error[chosen & (vehicles >= least) & (vehicles < most)])
-        return means | {"bar": Mean.of(constant[chosen], reports[chosen])}
-
     bar = float(constant[has_value] @ reports[has_value])
     feed = float(error[has_value] @ reports[has_value]) / bar if bar else None
-    yield {**labels, "day": "all", **figures(has_value), "worst_run": Worst(feed), "held_back": Mean.of(held_back)}
-    for day in sorted(set(hats["period"])):
-        yield {**labels, "day": str(day), **figures(has_value & (hats["period"] == day))}
+    held_back = Mean.of([not has_value[hats["period"] == day].any() for day in periods])
+    for day in ("all", *periods):
+        chosen = has_value & ((hats["period"] == day) | (day == "all"))
+        means = {"hats": Mean.of(error[chosen]), "rows": Mean.of(error[chosen], reports[chosen])}
+        for name, (least, most) in SPANS.items():
+            means[name] = Mean.of(error[chosen & (vehicles >= least) & (vehicles < most)])
+        means["bar"] = Mean.of(constant[chosen], reports[chosen])
+        whole: Row = {"worst_run": Worst(feed), "held_back": held_back} if day == "all" else {}
+        yield {**labels, "day": str(day), **means, **whole}
 
 
 def constant_rows(days: Days) -> pa.Table:
     """Writes the city's true mean as if it were released everywhere."""
-    truth = hat_truth(days)
-    return truth.select(list(HAT_KEYS)).append_column("value", pa.array(np.full(truth.num_rows, days.mean_kmh)))
+    hats = days.hats.select(HAT_KEYS)
+    return hats.append_column("value", pa.array(np.full(hats.num_rows, days.mean_kmh)))
 
 
-def learned(days: Days, setting: Variation, run: int, *, causal_alone: bool = False) -> Iterator[Row]:
-    """Measures estimates of days: causal, by all that is known in the end, before anything is known of a day."""
-    further = not causal_alone
-    released = release_days(setting.spec(days), days.counted, seed=run, whole=further, forecasts=further)
-    for name, of in (("causal", "hats"), ("whole", "whole"), ("forecast", "forecast")):
-        if of in released:
-            yield from errors_of(days, released[of], {"part": "errors", **setting.labels, "estimate": name})
-    yield from errors_of(days.half(), released["hats"], {"part": "errors", **setting.labels, "estimate": "half"})
-    yield from covered(days, released["hats"], {"part": "intervals", **setting.labels})
-    yield from products(days, released, {"part": "products", **setting.labels})
+def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False) -> Iterator[Row]:
+    """Measures estimates of days, their intervals and coarser products; and places, where there are any.
 
-
-def covered(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
-    """Measures intervals of HATs with status ok, by true vehicles."""
-    hats = beside(released, hat_truth(days))
-    ok = hats["status"] == "ok"
-    held = (hats["lower95"] <= hats["truth"]) & (hats["truth"] <= hats["upper95"])
-    half = (hats["upper95"] - hats["lower95"]) / 2
-    for least, most in ((1, np.inf), *CLASSES):
-        chosen = ok & (hats["vehicles"] >= least) & (hats["vehicles"] < most)
-        name = "all" if (least, most) == (1, np.inf) else span_name(least, most)
-        there = {"ok": Mean(float(chosen.sum())), "held": Mean.of(held[chosen]), "half_width": Mean.of(half[chosen])}
-        yield {**labels, "vehicles": name, **there}
-
-
-def products(days: Days, released: Mapping[str, pa.Table], labels: Row) -> Iterator[Row]:
-    """Measures coarser products: rows with status ok of groups that have reports."""
-    keys: dict[str, tuple[pa.Array | None, Sequence[str]]] = {
-        "cell-day": (None, ("period", "cell")),
-        "parent-hour": (parents_of(days), HAT_KEYS),
-        "city-hour": (text_column(days, "city"), HAT_KEYS),
+    is_brief: causal estimates alone; otherwise also by all that is known in the end, and before anything is of a day.
+    """
+    released = setting.release(days, run, whole=not is_brief, forecasts=not is_brief)
+    for name, product in (("causal", "hats"), ("whole", "whole"), ("forecast", "forecast")):
+        if product in released:
+            yield from errors_of(days, released[product], {"part": "errors", **setting.labels, "estimate": name})
+    hats = beside(released["hats"], days.hats)
+    for name, (least, most) in {"all": (1, np.inf), **CLASSES}.items():
+        chosen = (hats["vehicles"] >= least) & (hats["vehicles"] < most)
+        yield {"part": "intervals", **setting.labels, "vehicles": name, **_intervals(hats, chosen)}
+    cells = days.counted["cell"].combine_chunks().dictionary_encode()
+    parents = [h3.cell_to_parent(cell, h3.get_resolution(cell) - 1) for cell in cells.dictionary.to_pylist()]
+    keys: dict[str, dict[str, pa.Array | None]] = {
+        "cell-day": dict.fromkeys(("period", "cell")),
+        "parent-hour": {**dict.fromkeys(HAT_KEYS), "cell": pa.array(parents).take(cells.indices)},
+        "city-hour": {**dict.fromkeys(HAT_KEYS), "cell": pa.array(["city"] * days.counted.num_rows)},
     }
-    for name, (cells, by) in keys.items():
-        if name in released:
-            rows = beside(released[name], truth_of(days, {key: cells if key == "cell" else None for key in by}), by)
-            ok = rows["status"] == "ok"
-            held = ((rows["lower95"] <= rows["truth"]) & (rows["truth"] <= rows["upper95"]))[ok]
-            error, half = np.abs(rows["value"] - rows["truth"])[ok], (rows["upper95"] - rows["lower95"])[ok] / 2
-            means = {"error": Mean.of(error), "half_width": Mean.of(half), "held": Mean.of(held)}
-            yield {**labels, "product": name, "ok": Mean(float(ok.sum())), **means}
+    for product in PRODUCTS:
+        if product in released:
+            rows = beside(released[product], truth_of(days, keys[product]), list(keys[product]))
+            yield {"part": "products", **setting.labels, "product": product, **_intervals(rows, True)}
+    if "place-standing" in released:
+        yield from _places(days, setting, released["place-standing"])
 
 
-def live(days: Days, setting: Variation, run: int) -> Iterator[Row]:
-    """Measures live values of every day but the first, and what part of a storm on the last day they show."""
-    released = release_days(setting.spec(days), days.counted, seed=run, live=True, forecasts=True)
-    truth, means = hat_truth(days), {}
-    for name, of in (("live", "live"), ("forecast", "forecast"), ("end", "hats")):
-        means[name] = beside(released[of], truth)
-    leans, last = means["live"], days.names[-1]
-    for day in days.names[1:]:
-        row: dict[str, Any] = {"part": "errors", **setting.labels, "day": day}
-        for name, hats in means.items():
-            row[name] = _error_of_day(hats, day)
-        of_day = leans["period"] == day
-        yield row | {"leans": Mean.of(leans["leans_on_day"][of_day], leans["reports"][of_day])}
-    stormy = days.times(STORM, last)
-    storm = release_days(setting.spec(days), stormy.counted, seed=run, live=True)
-    slower = beside(storm["live"], hat_truth(stormy))
-    both = pa.table({name: slower[name] for name in (*HAT_KEYS, "value", "truth")}).filter(
-        pc.equal(pa.array(slower["period"]), last)
-    )
-    usual = pa.table({name: leans[name] for name in (*HAT_KEYS, "value", "truth", "reports")})
-    pairs = beside(both, usual.rename_columns([*HAT_KEYS, "usual", "usual_truth", "reports"]))
-    known = ~np.isnan(pairs["value"]) & ~np.isnan(pairs["usual"])
-    drop = ((pairs["usual_truth"] - pairs["truth"]) * pairs["reports"])[known].sum()
-    shown = ((pairs["usual"] - pairs["value"]) * pairs["reports"])[known].sum()
-    yield {"part": "storm", **setting.labels, "day": last, "storm": Mean(float(shown), float(drop))}
+def _intervals(rows: Mapping[str, NDArray[Any]], chosen: NDArray[np.bool_] | bool) -> dict[str, Mean]:
+    ok = (rows["status"] == "ok") & chosen
+    covers = (rows["lower95"] <= rows["truth"]) & (rows["truth"] <= rows["upper95"])
+    return {
+        "ok": Mean(float(ok.sum())),
+        "held": Mean.of(covers[ok]),
+        "half_width": Mean.of(((rows["upper95"] - rows["lower95"]) / 2)[ok]),
+        "error": Mean.of(np.abs(rows["value"] - rows["truth"])[ok]),
+    }
 
 
-def _error_of_day(hats: Mapping[str, NDArray[Any]], day: str) -> Mean:
-    there = (hats["period"] == day) & ~np.isnan(hats["value"])
-    return Mean.of(np.abs(hats["value"] - hats["truth"])[there], hats["reports"][there])
-
-
-def places(days: Days, setting: Variation, run: int) -> Iterator[Row]:
+def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
     """Measures the map of places after each day, by all reports until then."""
-    shown = release_days(setting.spec(days), days.counted, seed=run)["place-standing"]
     for number, day in enumerate(days.names, 1):
         until = days.chosen(pc.and_(pc.less_equal(days.counted["period"], day), pc.is_valid(days.counted["place"])))
-        truth = truth_of(until, {"place": None}).rename_columns(["cell", "reports", "vehicles", "truth"])
-        rows = beside(shown.filter(pc.equal(shown["period"], day)).drop_columns(["place"]), truth, ("cell",))
-        reports, ok, truth_kmh = rows["reports"], rows["status"] == "ok", rows["truth"]
-        known = ~np.isnan(rows["value"])
-        copied = np.where(ok | np.isnan(rows["parent_value"]), rows["value"], rows["parent_value"])
-        city = float(truth_kmh @ reports / reports.sum()) if reports.size else 0.0
-        held = ((rows["lower95"] <= truth_kmh) & (truth_kmh <= rows["upper95"]))[ok]
+        truth = truth_of(until, {"place": None}).rename_columns({"place": "cell"})
+        both = beside(rows.filter(pc.equal(rows["period"], day)).drop_columns(["place"]), truth, ("cell",))
+        reports, ok, true = both["reports"], both["status"] == "ok", both["truth"]
+        known = ~np.isnan(both["value"])
+        by_cell = np.where(ok | np.isnan(both["parent_value"]), both["value"], both["parent_value"])
+        city = float(true @ reports / reports.sum()) if reports.size else 0.0
         yield {
             "part": "places",
             **setting.labels,
             "day": number,
-            "learned": Mean.of(np.abs(rows["value"] - truth_kmh)[known], reports[known]),
-            "shown": Mean.of(np.abs(copied - truth_kmh)[known], reports[known]),
-            CONSTANT: Mean.of(np.abs(truth_kmh - city), reports),
+            "learned": Mean.of(np.abs(both["value"] - true)[known], reports[known]),
+            "shown": Mean.of(np.abs(by_cell - true)[known], reports[known]),
+            CONSTANT: Mean.of(np.abs(true - city), reports),
             "ok": Mean.of(ok, reports),
-            "held": Mean.of(held),
+            "held": _intervals(both, True)["held"],
         }
 
 
-def spread(days: Days, setting: Variation, run: int) -> Iterator[Row]:
-    """Measures percentiles of cells' days, and of parts of them, that FROM_VEHICLES vehicles and more passed."""
-    released = release_days(setting.spec(days), days.counted, seed=run)
+def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
+    """Measures percentiles of HATs, cells' days or parts of these that FROM_VEHICLES vehicles and more passed."""
     upper, counts = days.upper_kmh, lists_of(days.counted["histograms"])
-    whole = quantiles(counts.sum(axis=0)[None], upper)
-    block = pa.array(local_hours(days.counted["slot"].to_numpy(), days.tables) // BLOCK_H)
-    for product in ("cell-day", "cell-part"):
-        if product not in released:
+    whole, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]
+    for product, rows in setting.release(days, run).items():
+        names = [name for name in PERCENTILES if name in rows.column_names]
+        if not names:
             continue
-        rows = released[product]
-        part = block if product == "cell-part" else pa.array(np.zeros(len(block), np.int64))
-        starts = local_hours(rows["slot"].to_numpy(), days.tables) // BLOCK_H
-        rows = rows.append_column("part", pa.array(starts if product == "cell-part" else 0 * starts))
-        keys = pa.table({"period": days.counted["period"], "cell": days.counted["cell"], "part": part})
-        groups, index = groups_of(keys)
-        added = np.zeros((groups.num_rows, counts.shape[1]), np.int64)
-        np.add.at(added, index, counts)
-        vehicles = truth_of(days, {"period": None, "cell": None, "part": part})
-        truth = groups
-        for name, values in zip(PERCENTILES, quantiles(added, upper), strict=True):
-            truth = truth.append_column(f"true_{name}", pa.array(values))
-        truth = truth.join(vehicles, ["period", "cell", "part"], join_type="inner", use_threads=False)
-        told = beside(
-            rows, truth.filter(pc.greater_equal(truth["vehicles"], FROM_VEHICLES)), ("period", "cell", "part")
-        )
-        yield from _percentiles(days, setting, product, told, whole, upper)
-
-
-def _percentiles(
-    days: Days, setting: Variation, product: str, rows: Mapping[str, NDArray[Any]], whole: Float64s, upper: float
-) -> Iterator[Row]:
-    for number, day in enumerate(days.names, 1):
-        for index, name in enumerate(PERCENTILES):
-            there = (rows["period"] == day) & ~np.isnan(rows[name])
-            truth, ok = rows[f"true_{name}"][there], rows["distribution_status"][there] == "ok"
-            low, high = rows[f"{name}_lower95"][there], rows[f"{name}_upper95"][there]
-            held = (low <= truth + upper / BINS) & (truth - upper / BINS <= high)
-            yield {
-                "part": "spread",
-                **setting.labels,
-                "product": product,
-                "percentile": name.upper(),
-                "day": number,
-                "error": Mean.of(np.abs(rows[name][there] - truth)),
-                CONSTANT: Mean.of(np.abs(whole[index, 0] - truth)),
-                "held": Mean.of(held),
-                "half_width": Mean.of((high - low) / 2),
-                "ok": Mean.of(ok),
-                "held_ok": Mean.of(held[ok]),
-            }
+        starts, slots = (table["slot"].to_numpy() for table in (rows, days.counted))
+        if product != "hats":
+            starts, slots = (local_hours(slot, days.tables) // BLOCK_H for slot in (starts, slots))
+        if product == "cell-day":
+            starts, slots = 0 * starts, 0 * slots
+        keys = {"period": days.counted["period"], "cell": days.counted["cell"], "part": pa.array(slots)}
+        groups, index = groups_of(pa.table(keys))
+        sums = np.zeros((groups.num_rows, counts.shape[1]), np.int64)
+        np.add.at(sums, index, counts)
+        vehicles = truth_of(days, {"period": None, "cell": None, "part": keys["part"]}).select([*keys, "vehicles"])
+        for name, values in zip(PERCENTILES, quantiles(sums, upper), strict=True):
+            groups = groups.append_column(f"true_{name}", pa.array(values))
+        truth = groups.join(vehicles, list(keys), join_type="inner", use_threads=False)
+        truth = truth.filter(pc.greater_equal(truth["vehicles"], FROM_VEHICLES)).drop_columns(["vehicles"])
+        status = "distribution_status" if "distribution_status" in rows.column_names else "status"
+        wanted = [f"{name}{end}" for name in names for end in ("", "_lower95", "_upper95")]
+        rows = rows.select(["period", "cell", status, *wanted]).append_column("part", pa.array(starts))
+        both = beside(rows, truth, list(keys))
+        for number, day in enumerate(days.names, 1):
+            for name in names:
+                there = (both["period"] == day) & ~np.isnan(both[name])
+                value, true, low, high = (
+                    both[column][there] for column in (name, f"true_{name}", f"{name}_lower95", f"{name}_upper95")
+                )
+                ok, covers = both[status][there] == "ok", (low <= true + bin_kmh) & (true - bin_kmh <= high)
+                constant = whole[list(PERCENTILES).index(name), 0]
+                yield {
+                    "part": "percentiles",
+                    **setting.labels,
+                    "product": product,
+                    "percentile": name.upper(),
+                    "day": number,
+                    "error": Mean.of(np.abs(value - true)),
+                    CONSTANT: Mean.of(np.abs(constant - true)),
+                    "held": Mean.of(covers),
+                    "half_width": Mean.of((high - low) / 2),
+                    "ok": Mean.of(ok),
+                    "held_ok": Mean.of(covers[ok]),
+                }
 
 
 def lists_of(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
@@ -271,22 +208,102 @@ def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
     below = np.cumsum(counts, axis=-1)
     result = []
     for level in PERCENTILES.values():
-        wanted = level * below[:, -1]
-        index = np.argmax(below >= wanted[:, None], axis=-1)
+        rank = level * below[:, -1]
+        index = np.argmax(below >= rank[:, None], axis=-1)
         row = np.arange(index.size)
-        there = np.maximum(counts[row, index], 1)
-        result.append((index + 1 - (below[row, index] - wanted) / there) * upper / counts.shape[1])
+        in_bin = np.maximum(counts[row, index], 1)
+        result.append((index + 1 - (below[row, index] - rank) / in_bin) * upper / counts.shape[1])
     return np.stack(result).astype(np.float64)
 
 
-def part_tables(tables: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Lists products whose rows say how values are spread: of cells' days, and of blocks of hours in service."""
-    first, last = (int(text[:2]) for text in tables["slot"].get("service", "00:00-24:00").split("-"))
+def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> Days:
+    """Counts days with their values in bins, to release distributions: by levels, or as the specification has them.
+
+    By levels rows are of cells' days and of blocks of hours in service; otherwise HAT by HAT.
+    """
+    base = tables_of(spec_path)
+    levels = {"name": "distribution", "mechanism": "levels"}
+    statistic = next((table for table in base["statistic"] if table["name"] == "distribution"), levels)
+    if statistic.get("mechanism") != "levels":
+        tables = hat_tables(base, statistic)
+        return Days(tables, count_days(load(tables), pattern, dates, report=report))
+    first, last = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
     starts = [max(start, first) for start in range(0, 24, BLOCK_H) if first < start + BLOCK_H and start < last]
     parts = [f"{start:02d}:00-{min(start // BLOCK_H * BLOCK_H + BLOCK_H, last):02d}:00" for start in starts]
-    return [{"product": "cell-day"}, {"product": "cell-part", "parts": parts}]
+    output = [{"product": "cell-day"}, {"product": "cell-part", "parts": parts}]
+    return read_days(pattern, spec_path, dates, report, bins=BINS, statistic=[MEAN, statistic], output=output)
 
 
-def span_name(least: float, most: float) -> str:
-    """Names numbers of vehicles from the least on, below the most."""
-    return f"{least:g}+" if most == np.inf else f"{least:g}-{most - 1:g}"
+def constant_table(days: Days) -> Table:
+    """Measures the city's true mean everywhere: a hard bar, which no honest publisher knows."""
+    labels: Row = {"part": "errors", "estimate": CONSTANT}
+    return Experiment(days, [labels], lambda days, labels, _run: errors_of(days, constant_rows(days), labels)).table(1)
+
+
+def tables(table: Table) -> Iterator[RichTable]:
+    """Shows what was measured, a table for each part of it."""
+    errors, by_total = table.where(part="errors", day="all"), (*LABELS, "estimate")
+    causal = table.where(part="errors", estimate=(CONSTANT, "causal"))
+    by_day = Table([row for row in causal.rows if row["day"] != "all"]).grid("day", by_total, "rows")
+    series = [name for name in (by_day.rows[0] if by_day.rows else ()) if name != "day"]
+    classes = table.where(part="percentiles")
+    shown: dict[str, tuple[Table, str, tuple[str, ...], dict[str, str] | Sequence[str]]] = {
+        "mean absolute error of learned estimates, km/h": (
+            errors,
+            "Published days alone; 10+, 30+: HATs with so many vehicles. bar: the city's true mean, by rows, on these "
+            "days; worst: a run's error over it. held back: share of days.",
+            by_total,
+            {"hats": "HATs", "rows": "rows", "from_10": "10+", "from_30": "30+", "bar": "bar"}
+            | {"worst_run": "worst", "held_back": "held back"},
+        ),
+        "the same by vehicles in the HAT, causal estimates": (causal.where(day="all"), "", by_total, list(CLASSES)),
+        "the same by day, by rows, causal estimates": (
+            by_day,
+            "-: held back",
+            ("day",),
+            series,
+        ),
+        "intervals of HATs with status ok, by true vehicles": (
+            table.where(part="intervals"),
+            "ok: HATs of a run. held: share whose true mean lies inside. half width: mean, km/h.",
+            (*LABELS, "vehicles"),
+            {"ok": "ok", "held": "held", "half_width": "half width"},
+        ),
+        "coarser products, rows with status ok": (
+            table.where(part="products"),
+            "held: share of rows whose interval holds the mean of all reports.",
+            (*LABELS, "product"),
+            {"ok": "ok", "error": "error", "half_width": "half width", "held": "held"},
+        ),
+        "error of the map of places by reports, km/h": (
+            table.where(part="places"),
+            "Of all days until then. learned: `value`. shown: the cell's value where a place is not ok. constant: the "
+            "places' true mean. ok: reports at places that are ok, of all; held: their intervals that hold the truth.",
+            (*LABELS, "day"),
+            ["learned", "shown", CONSTANT, "ok", "held"],
+        ),
+        f"percentiles where {FROM_VEHICLES} vehicles and more passed, km/h": (
+            classes.where(day=(1, max((row["day"] for row in classes.rows), default=1))),
+            "constant: error of the whole feed's own percentile. held: share of intervals that hold the truth.",
+            (*LABELS, "product", "percentile", "day"),
+            {name: name.replace("_", " ") for name in ("error", CONSTANT, "held", "half_width", "ok", "held_ok")},
+        ),
+    }
+    for title, (rows, caption, labels, figures) in shown.items():
+        if rows.rows:
+            yield rows.show(f"NOT PRIVATE: {title}", caption, labels, figures)
+
+
+def pictures(table: Table, folder: Path) -> list[Path]:
+    """Draws learned estimates: errors over totals and days, and intervals by vehicles."""
+    errors = table.where(part="errors", estimate=("causal", "whole", "forecast"))
+    axes, by_total = ("total epsilon of a vehicle-day", "mean absolute error by rows, km/h"), ("city", "total", "delta")
+    days = Table([row for row in errors.where(estimate="causal").rows if row["day"] != "all"])
+    classes = table.where(part="intervals", vehicles=list(CLASSES))
+    names = ("vehicles in the HAT", "share of intervals that hold the truth")
+    series = ("city", "estimate", "delta")
+    return [
+        errors.where(day="all").draw(folder / "learned-totals.png", "total", "rows", series, axes),
+        days.draw(folder / "learned-days.png", "day", "rows", by_total, ("", axes[1])),
+        classes.draw(folder / "learned-intervals.png", "vehicles", "held", by_total, names),
+    ]

@@ -1,0 +1,118 @@
+"""Steps of the demonstrations: commands of hatstream in processes of their own, and results beside the truth."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hatstream_lab.evaluation.days import HAT_KEYS, Days, beside, truth_of
+
+CLASSES = {"1 to 2": (1, 2), "3 to 9": (3, 9), "10 to 29": (10, 29), "30 or more": (30, np.inf)}
+"""HATs by the number of vehicles that drove through them, from and to, both included."""
+
+
+def command_line(*arguments: str) -> list[str]:
+    """Lists what starts a command of hatstream by this Python."""
+    return [sys.executable, "-P", "-m", "hatstream", *arguments]
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    """Runs a command to its end, and reads its one JSON document. Raises RuntimeError where it fails."""
+    process = subprocess.run(command_line(*arguments, "--json"), stdout=subprocess.PIPE, check=False)
+    if process.returncode:
+        raise RuntimeError(f"hatstream {arguments[0]} failed with exit code {process.returncode}")
+    document: dict[str, Any] = json.loads(process.stdout)
+    return document
+
+
+def release(spec: Path, ledger: str, pattern: str, days: tuple[str, str], output: Path) -> dict[str, Any]:
+    """Releases days."""
+    files = ("--spec", str(spec), "--ledger", ledger, "--input", pattern, "--output", str(output))
+    return run("release", *files, "--from", days[0], "--to", days[1])
+
+
+def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], output: Path) -> dict[str, int]:
+    """Releases the first day again, and compares digests and bytes with the first run's: a rerun changes nothing.
+
+    Args:
+        spec: The specification.
+        ledger: Of the account, its URL or path.
+        sample: The file of that day.
+        first: The summary of the first run.
+        output: A folder for the second run's files.
+
+    Returns:
+        Numbers of `digests` of recorded sums, by the account's key, and of `files` of rows.
+
+    Raises:
+        RuntimeError: A digest or a byte differs, something was drawn anew, or the run failed.
+    """
+    day = first["periods"][0]
+    second = release(spec, ledger, str(sample), (day["period"],) * 2, output)
+    changed, digests = second["operator_only"]["stages_that_differ_now"], len(day["stages"])
+    folder, files = Path(first["files"][0]).parent, [Path(path) for path in second["files"]]
+    different = [path for path in files if path.read_bytes() != (folder / path.name).read_bytes()]
+    if second["stages_new"] or changed or different:
+        raise RuntimeError(
+            f"a second run of {day['period']} is not as the first: {second['stages_new']} stages are new, {changed} of "
+            f"{digests} digests and {len(different)} of {len(files)} files differ"
+        )
+    return {"digests": digests, "files": len(files)}
+
+
+def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
+    """Compares streets with the truth, km/h by reports of all days.
+
+    Args:
+        days: What truly was.
+        rows: What they usually are (see `read_results`), of which the newest count.
+
+    Returns:
+        How many `streets`, and the errors `learned` and `constant`: of one value for all, the streets' true mean.
+    """
+    on_streets = days.chosen(pc.is_valid(days.counted["place"]))
+    truth = truth_of(on_streets, {"place": None}).rename_columns({"place": "cell"})
+    newest = rows.filter(pc.equal(rows["slot_start"], pc.max(rows["slot_start"]))).select(["cell", "value"])
+    both = beside(newest, truth, ("cell",))
+    weight = both["reports"] / both["reports"].sum()
+    learned, constant = (float(weight @ np.abs(s - both["truth"])) for s in (both["value"], weight @ both["truth"]))
+    return {"streets": weight.size, "learned": learned, "constant": constant}
+
+
+def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
+    """Compares published HATs with the truth.
+
+    Args:
+        days: What truly was.
+        rows: What was published of them (see `read_results`), each day with every HAT.
+
+    Returns:
+        For each class that has HATs its `name`, `hats` and `known` ones, mean absolute errors of `estimate` and
+        `constant` in km/h, `covered`, the share of intervals that hold the truth, and their median `half_width`; None
+        where no HAT has a value.
+    """
+    starts = sorted(set(rows["slot_start"].to_pylist()))
+    number = {start: starts.index(start) - [s[:10] for s in starts].index(start[:10]) for start in starts}
+    rows = rows.select(["slot_start", "cell", "value", "lower95", "upper95"])
+    rows = rows.append_column("period", pc.utf8_slice_codeunits(rows["slot_start"], 0, 10))
+    rows = rows.append_column("slot", pa.array([number[start] for start in rows["slot_start"].to_pylist()]))
+    hats = beside(rows, truth_of(days, dict.fromkeys(HAT_KEYS)))
+    constant, error = np.abs(hats["truth"] - days.mean_kmh), np.abs(hats["truth"] - hats["value"])
+    inside = (hats["lower95"] <= hats["truth"]) & (hats["truth"] <= hats["upper95"])
+    half = (hats["upper95"] - hats["lower95"]) / 2
+    classes = []
+    for name, (least, most) in CLASSES.items():
+        in_class = (hats["vehicles"] >= least) & (hats["vehicles"] <= most)
+        known = in_class & ~np.isnan(hats["value"])
+        if in_class.any():
+            figures = {"estimate": error, "covered": inside}
+            row = {key: float(values[known].mean()) if known.any() else None for key, values in figures.items()}
+            row["half_width"] = float(np.median(half[known])) if known.any() else None
+            row["constant"] = float(constant[known if known.any() else in_class].mean())
+            classes.append({"name": name, "hats": int(in_class.sum()), "known": int(known.sum()), **row})
+    return classes

@@ -1,0 +1,140 @@
+"""Actual errors of every mechanism on telemetry, HAT by HAT: not private, because true means are looked at."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from rich.table import Table as RichTable
+
+from dpops import CountsKnown, Grid, Mechanism, Noise, Plan, Prior, Totals, registered, values_of
+from hatstream.api import count_days, load
+from hatstream_lab.evaluation.days import HAT_KEYS, Days, groups_of, hat_tables, tables_of
+from hatstream_lab.evaluation.experiment import Experiment, Mean, Row, Table
+from hatstream_lab.evaluation.papers import build
+from hatstream_lab.types import Float64s, Int64s, Report
+
+CLASSES = {"1": (1, 1), "2-3": (2, 3), "4-7": (4, 7), "8-15": (8, 15), "16-31": (16, 31), "32+": (32, np.inf)}
+"""HATs by number of vehicles, from and to, both included."""
+CONSTANT, OF_VEHICLES = "constant (city-wide mean)", "mean-of-vehicles"
+_CAP = ("composition", "max_cells", "max_samples")
+
+
+class Silent(Noise):
+    """Adds nothing to any query; private choices are drawn as in a release. For comparisons alone."""
+
+    def laplace(self, scales: Sequence[Fraction]) -> Int64s:
+        return np.zeros(len(scales), np.int64)
+
+
+class TrueHats(NamedTuple):
+    """HATs of some telemetry, and what is true of each.
+
+    totals: as a release sees them, with the reports that were made. truth: means of all reports, km/h; own: of
+    vehicles' means. reports, vehicles: numbers of each.
+    """
+
+    grid: Grid
+    totals: list[tuple[Totals, int]]
+    truth: Float64s
+    own: Float64s
+    reports: Float64s
+    vehicles: Float64s
+
+    @property
+    def mean_kmh(self) -> float:
+        return float(self.truth @ self.reports / self.reports.sum())
+
+
+class Contender(NamedTuple):
+    """A setting: a mechanism with its plans of all HATs at an epsilon; None for the constant."""
+
+    label: str
+    epsilon: str
+    mechanism: Mechanism | None = None
+    plans: Sequence[Plan] = ()
+
+
+def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> TrueHats:
+    """Counts the HATs of some files, and what a cap of the specification keeps of them."""
+    base, spec = tables_of(spec_path), load(spec_path)
+    tables = hat_tables(base)
+    whole = count_days(load(tables), pattern, dates, report=report)
+    cap = {name: value for name, value in base["privacy"].items() if name in _CAP} if spec.privacy.cap else {}
+    kept = count_days(load(hat_tables(base, **cap)), pattern, dates, report=report) if cap else whole
+    keys, hat = groups_of(pa.concat_tables([whole.select(HAT_KEYS), kept.select(HAT_KEYS)]))
+    reports = np.bincount(hat[: whole.num_rows], whole["reports"].to_numpy(), keys.num_rows).astype(np.int64)
+    counts, sums, vehicle = (kept[name].to_numpy() for name in ("reports", "sums", "vehicle"))
+    hat = hat[whole.num_rows :]
+    order = np.lexsort((vehicle, -counts, hat))
+    order = order[counts[order] > 0]
+    first = np.flatnonzero(np.diff(hat[order], prepend=-1))
+    index = hat[order][first]
+    parts = [Totals(counts[rows], sums[rows]) for rows in np.split(order, first[1:])]
+    true = keys.append_column("hat", pa.array(np.arange(keys.num_rows)))
+    true = true.join(Days(tables, whole).hats, list(HAT_KEYS), use_threads=False).sort_by("hat").take(pa.array(index))
+    truth, own, of_hat, _ = (true[name].to_numpy().astype(np.float64) for name in ("truth", "own", "reports", "hat"))
+    vehicles = np.array([totals.counts.size for totals in parts], np.float64)
+    return TrueHats(
+        spec.value.grid, list(zip(parts, reports[index].tolist(), strict=True)), truth, own, of_hat, vehicles
+    )
+
+
+def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> Iterator[Contender]:
+    """Plans every mechanism for means at each epsilon, Array-Averaging also with the other rule; and the constant."""
+    labels = {name: build(name) for name, kind in registered().items() if "mean" in kind.statistics}
+    labels |= {name: build(name, prior=prior) for name in ("auto", "constant")}
+    labels |= {"array-average-argmax": build("array-average", m_ub="argmax")}
+    labels |= {OF_VEHICLES: build("baseline", statistic=OF_VEHICLES)}
+    counts = [CountsKnown(totals.counts, reports) for totals, reports in hats.totals]
+    for epsilon in epsilons:
+        for label, mechanism in labels.items():
+            plans = mechanism.plans(counts, hats.grid, Fraction(epsilon))
+            yield Contender(label, epsilon, mechanism, plans)
+        yield Contender(CONSTANT, epsilon)
+
+
+def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
+    """Measures errors of published values, km/h: over HATs, by reports and by vehicles; those of means of vehicles
+    against their own truth.
+
+    bias: how far values lie above the truth, by reports, but for noise: what caps, intervals and constants do.
+    """
+    truth = hats.own if setting.label == OF_VEHICLES else hats.truth
+    if setting.mechanism is None:
+        values = silent = np.full(truth.size, hats.mean_kmh)
+    else:
+        rng, totals = np.random.default_rng(run), [totals for totals, _ in hats.totals]
+        values = values_of(setting.mechanism.release(totals, setting.plans, Noise(rng.bytes)), setting.plans)
+        silent = values_of(setting.mechanism.release(totals, setting.plans, Silent(rng.bytes)), setting.plans)
+    error = np.abs(values - truth)
+    figures = {"hats": Mean.of(error), "reports": Mean.of(error, hats.reports)}
+    for name, (least, most) in CLASSES.items():
+        figures[name] = Mean.of(error[(hats.vehicles >= least) & (hats.vehicles <= most)])
+    bias = Mean.of(silent - truth, hats.reports)
+    yield {"mechanism": setting.label, "epsilon": setting.epsilon, **figures, "bias": bias}
+
+
+def compare(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None, runs: int, report: Any) -> Table:
+    """Measures the errors of all mechanisms, and of a constant, at each epsilon."""
+    return Experiment(hats, list(contenders(hats, epsilons, prior)), measure).table(runs, report)
+
+
+def tables(table: Table, hats: TrueHats) -> Iterator[RichTable | str]:
+    """Shows errors and biases at each epsilon, and what a constant does better."""
+    above = float((hats.own - hats.truth) @ hats.reports / hats.reports.sum())
+    for epsilon in dict.fromkeys(row["epsilon"] for row in table.rows):
+        rows = table.where(epsilon=epsilon)
+        yield rows.show(
+            f"NOT PRIVATE: actual mean absolute error per HAT at epsilon {epsilon}, km/h",
+            "bias: how far values lie above the truth, by reports, but for noise: caps on counts take reports of slow "
+            f"vehicles away; intervals and constants count too. {OF_VEHICLES}: against its own truth, which lies "
+            f"{above:+.2f} from the mean of reports. Numbers: HATs by vehicles.",
+            ("mechanism",),
+            {"hats": "all HATs", "reports": "by reports", "bias": "bias"} | {name: name for name in CLASSES},
+        )
+        [bar] = rows.where(mechanism=CONSTANT).rows
+        worse = [row["mechanism"] for row in rows.rows if row["hats"] > bar["hats"]]
+        yield f"Worse than a constant over all HATs at epsilon {epsilon}: {', '.join(worse) or 'none'}."

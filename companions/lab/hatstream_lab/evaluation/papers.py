@@ -1,0 +1,233 @@
+"""The papers' tables: every mechanism on their data sets, beside the published errors of reference.toml."""
+
+import hashlib
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.table import Table as RichTable
+
+from dpops import CountsKnown, Mechanism, Noise, Totals, forecast_of_one, registered
+from hatstream_lab.evaluation import datasets
+from hatstream_lab.evaluation.datasets import GRID, UPPER_KMH, DataSet
+from hatstream_lab.evaluation.experiment import Experiment, Mean, Progress, Row, Table
+
+_FIGURES = tomllib.loads(files(__package__).joinpath("reference.toml").read_text())
+_DECIMALS: dict[str, dict[str, int]] = _FIGURES.pop("decimals")
+"""Printed decimals by data set and mechanism, where they are not three."""
+REFERENCE: dict[str, dict[str, dict[str, float]]] = {
+    data: {label: dict(zip(table["epsilons"], row, strict=True)) for label, row in table.items() if label != "epsilons"}
+    for data, table in _FIGURES.items()
+}
+"""Published mean absolute errors in km/h, by data set, mechanism and epsilon; of 10,000 runs."""
+EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
+_EPSILONS = ("0.5", "1", "1.5", "2")
+"""Of a data set that no paper has."""
+REDRAWN = ("geometric", "extreme")
+"""Sets that are the papers' own whatever the seed."""
+_ENTRIES = 400_000
+"""Users of one call to `release`: enough to be fast, little enough for memory."""
+
+
+class Sources(NamedTuple):
+    """What data sets are made of. counts: of the users of an ITMS-like set. folder: sets in the place of these."""
+
+    seed: int = 1
+    counts: tuple[int, ...] | None = None
+    folder: Path | None = None
+
+
+class Cell(NamedTuple):
+    """A setting: one cell of a table."""
+
+    data: str
+    mechanism: str
+    epsilon: str
+    runs: int
+
+
+@lru_cache(maxsize=2)
+def data_sets(sources: Sources) -> dict[str, DataSet]:
+    """Makes all sets by name: ITMS-like and scaled (generated, or from a folder), geometric, extreme."""
+    counts = None if sources.counts is None else np.array(sources.counts, np.int64)
+    first = datasets.itms_like(sources.seed, counts) if sources.folder is None else datasets.from_folder(sources.folder)
+    return {data.name: data for data in (*first, datasets.geometric(), datasets.extreme())}
+
+
+def build(name: str, **options: Any) -> Mechanism:
+    """Makes a registered mechanism with options."""
+    kind: Any = registered()[name]
+    mechanism: Mechanism = kind(**options)
+    return mechanism
+
+
+def contenders(data: DataSet) -> dict[str, Mechanism]:
+    """Makes the mechanisms compared on a data set, by the label of their column."""
+    plain = ("levy", "fixed-quantile", "epsilon-quantile", "opt-array", "worst-case-optimal", "akmv")
+    return {
+        "baseline": build("baseline"),
+        "array-average": build("array-average"),
+        "array-average-argmax": build("array-average", m_ub="argmax"),
+        "array-average-wrap-around": build("array-average", grouping="wrap-around"),
+        **{name: build(name) for name in plain},
+        "worst-case-optimal-tie": registered()["worst-case-optimal"].candidates()[1],
+        "auto": build("auto", prior=data.prior),
+    }
+
+
+def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, cells: Sequence[Cell] = ()) -> Table:
+    """Releases every set by every mechanism so many times. Raises InputError. cells: these alone."""
+    sets = data_sets(sources)
+    every = [
+        Cell(name, label, epsilon, runs)
+        for name, data in sets.items()
+        for label in contenders(data)
+        for epsilon in EPSILONS.get(name, _EPSILONS)
+    ]
+    return Table(
+        [
+            row | {"reference": reference_of(row), "agrees": agrees(row)}
+            for row in Experiment(sources, cells or every, measure_cell).table(1, report, processes).rows
+        ]
+    )
+
+
+def measure_cell(sources: Sources, cell: Cell, _run: int = 0) -> Iterator[Row]:
+    """Measures all runs of a cell; its noise depends on its name and the seed alone.
+
+    Figures, km/h: `error`, the mean absolute error as the papers have it, and its `standard_error`; `published`, of
+    values clamped into [0, U], as they are published, which is what is forecast; `forecast`; `worst_case`.
+    """
+    data = data_sets(sources)[cell.data]
+    yield from release_often(data, contenders(data)[cell.mechanism], cell, sources.seed)
+
+
+def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) -> Iterator[Row]:
+    """Measures one mechanism on one set."""
+    counts, epsilon = data.counts, Fraction(cell.epsilon)
+    hat = CountsKnown.all_of(counts)
+    plan = mechanism.plans([hat], GRID, epsilon)[0]
+    digest = hashlib.sha256(f"{seed}/{data.name}/{cell.mechanism}/{cell.epsilon}".encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:8]))
+    noise = Noise(rng.bytes)
+    chunk = max(1, _ENTRIES // counts.size)
+    parts, clamped = [], []
+    for start in range(0, cell.runs, chunk):
+        number = min(chunk, cell.runs - start)
+        sums, truths = data.draw(rng, number)
+        totals = [Totals(counts, row) for row in np.broadcast_to(sums, (number, counts.size))]
+        drawn = mechanism.release(totals, [plan] * number, noise)
+        values = np.array([integers[-1] for integers in drawn]) * float(plan.step)
+        parts.append(np.abs(values - truths))
+        clamped.append(np.abs(np.clip(values, 0, UPPER_KMH) - truths))
+    errors = np.concatenate(parts)
+    yield {
+        "data": data.name,
+        "mechanism": cell.mechanism,
+        "epsilon": cell.epsilon,
+        "chosen": plan.mechanism,
+        "runs": cell.runs,
+        "error": Mean.of(errors),
+        "standard_error": Mean(float(errors.std() / math.sqrt(cell.runs))),
+        "published": Mean.of(np.concatenate(clamped)),
+        "forecast": Mean(forecast_of_one(mechanism, hat, GRID, epsilon, data.prior)),
+        "worst_case": Mean(plan.error()),
+    }
+
+
+def reference_of(row: Mapping[str, Any]) -> float | None:
+    return REFERENCE.get(row["data"], {}).get(row["mechanism"], {}).get(row["epsilon"])
+
+
+def agrees(row: Mapping[str, Any]) -> bool | None:
+    """Says whether figures agree: within 4 standard errors of both and half a unit of the reference's last digit.
+
+    None where there is no reference.
+    """
+    reference = reference_of(row)
+    if reference is None:
+        return None
+    both = math.hypot(row["standard_error"], row["standard_error"] * math.sqrt(row["runs"] / 10_000))
+    return bool(abs(row["error"] - reference) <= 4 * both + last_digit(row["data"], row["mechanism"], reference) / 2)
+
+
+def last_digit(data: str, label: str, figure: float) -> float:
+    """Tells what one unit of the printed last digit is worth; large figures are printed with fewer decimals."""
+    decimals = _DECIMALS.get(data, {}).get(label, 3)
+    return 0.1 if decimals == 2 and figure >= 11 and figure == round(figure, 1) else 10.0**-decimals
+
+
+def ratios_to_best(table: Table) -> dict[str, dict[str, list[float]]]:
+    """Divides, by mechanism and data set, the error of each epsilon by that of the best single mechanism there."""
+    best: dict[tuple[str, str], float] = {}
+    for row in table.rows:
+        if row["mechanism"] != "auto":
+            key = row["data"], row["epsilon"]
+            best[key] = min(best.get(key, math.inf), row["error"])
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for row in table.rows:
+        ratio = row["error"] / best[row["data"], row["epsilon"]]
+        ratios.setdefault(row["mechanism"], {}).setdefault(row["data"], []).append(ratio)
+    return ratios
+
+
+def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
+    """Shows errors of each set beside reference figures, and what `auto` is worth.
+
+    is_exact: whether all sets are the reference's own, so that disagreement is marked.
+    """
+    names = list(dict.fromkeys(row["data"] for row in table.rows))
+    for name in names:
+        same = is_exact or name in REDRAWN
+        note = (
+            "measured ± its standard error (reference figure); ! differs by more than 4 standard errors of both and "
+            "half a unit of the last digit"
+            if same
+            else "measured ± its standard error (reference figure, of other data that meet published statistics)"
+        )
+
+        def text(row: Mapping[str, Any], same: bool = same) -> str:
+            mark = " !" if same and row["agrees"] is False else ""
+            reference = "" if row["reference"] is None else f" ({row['reference']:g}){mark}"
+            return f"{row['error']:.3f} ±{row['standard_error']:.3f}{reference}"
+
+        of_set = table.where(data=name)
+        epsilons = list(dict.fromkeys(row["epsilon"] for row in of_set.rows))
+        title = f"{name}{'' if same else ' (generated)'}: mean absolute error, km/h"
+        headings = {epsilon: f"ε {epsilon}" for epsilon in epsilons}
+        yield of_set.grid("mechanism", ("epsilon",), text).show(title, note, ("mechanism",), headings)
+    rows: list[dict[str, Any]] = []
+    for label, by_set in ratios_to_best(table).items():
+        parts = by_set | {"all": [ratio for of_set in by_set.values() for ratio in of_set]}
+        texts = {name: f"{math.fsum(part) / len(part):.2f} ({max(part):.2f})" for name, part in parts.items()}
+        rows.append({"always": label, **texts})
+    yield Table(rows).show(
+        "error over that of the best single mechanism: average (worst cell)",
+        "1.00 is the best single mechanism of each data set and epsilon, chosen after the fact.",
+        ("always",),
+        [*names, "all"],
+    )
+    chosen = [row | {"ratio": row["forecast"] / row["published"]} for row in table.where(mechanism="auto").rows]
+    yield Table(chosen).show(
+        "auto: its choice, forecast over simulated error",
+        "",
+        ("data", "epsilon", "chosen"),
+        {"published": "published error", "forecast": "forecast", "ratio": "forecast / error"},
+    )
+
+
+def pictures(table: Table, folder: Path) -> list[Path]:
+    """Draws the errors of each set over epsilon, the reference as open rings."""
+    axes = ("epsilon of the HAT", "mean absolute error, km/h")
+    paths = []
+    for name in dict.fromkeys(row["data"] for row in table.rows):
+        path, of_set = folder / f"error-{name}.png", table.where(data=name)
+        drawn = of_set.draw(path, "epsilon", "error", ("mechanism",), axes, title=name, is_log=True, rings="reference")
+        paths.append(drawn)
+    return paths
