@@ -9,8 +9,8 @@ from pipelines.errors import UsageError
 from pipelines.job import Job, Outputs
 from pipelines.specification import Specification
 from transforms.ledger import AccountRefusal, Ledger
-from transforms.ledger.ledger_account import LedgerAccount
-from transforms.observe.vehicle_hash import Secret
+from transforms.ledger.recording import LedgerAccount
+from transforms.observe.vehicle_ids import Secret
 from transforms.recorded.units import Transaction
 from transforms.releases.base import Asked
 from transforms.releases.registry import KINDS

@@ -27,9 +27,9 @@ from transforms.records import (
 )
 from transforms.sinks.steps import PublishFiles, PublishToKafka
 from transforms.steps.lateness import RefuseLate
+from transforms.steps.metrics import Shelf
 from transforms.steps.observe import Assign, CountRefused, Parse
 from transforms.steps.release import ByHexagon, Estimate
-from transforms.steps.shelf import Shelf
 
 PANE_S = 60
 """A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that

@@ -13,8 +13,7 @@ from pipelines.commands.terminal import with_verbosity
 from pipelines.companions import COMMANDS_GROUP, COMPANION_COMMANDS, companion_command, entries
 from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, REFUSED, WRONG_USE
 from pipelines.garbage import collect_no_more, collect_seldom
-from transforms.errors import did_you_mean
-from transforms.extras import missing
+from transforms.errors import did_you_mean, missing
 from transforms.memory import keep_freed_memory
 
 COMMANDS = {
@@ -38,12 +37,12 @@ called. Commands of companions are found by entry points."""
 _CODES = {
     "pipelines.errors.UsageError": WRONG_USE,
     "pipelines.specification.errors.SpecificationError": BAD_SPECIFICATION,
-    "transforms.ledger.accounts.AccountRefusal": REFUSED,
+    "transforms.ledger.spending.AccountRefusal": REFUSED,
     "transforms.ledger.head.LedgerError": FAILED,
     "pipelines.errors.InputError": FAILED,
     "pipelines.output_folder.OutputError": FAILED,
     "transforms.errors.StepError": FAILED,
-    "transforms.extras.MissingExtra": WRONG_USE,
+    "transforms.errors.MissingExtra": WRONG_USE,
     "transforms.layouts.base.UnreadableFile": FAILED,
     "pipelines.engine.EngineError": FAILED,
     "pipelines.runs.stream.metrics.MetricsError": FAILED,

@@ -4,7 +4,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from transforms.extras import MissingExtra, advice
+from transforms.errors import MissingExtra, advice
 
 COMPANION_COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("lab", "Make days of a made-up bus fleet, release its speeds, draw a map."),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.errors import InputError, shortened
-from transforms.regular_files import is_skipped
+from transforms.atomic_files import is_skipped
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def paths_of(pattern: str, *, or_none: bool = False) -> list[str]:
 
 def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
     """Finds paths as `paths_of` does; the pattern may be of an object store too."""
-    from transforms.layouts.remote import NoFileSystem, is_remote, matching
+    from transforms.layouts.open_file import NoFileSystem, is_remote, matching
 
     if not is_remote(pattern):
         return paths_of(pattern, or_none=or_none)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transforms.layouts import Layout
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.places.ground import Ground
 from transforms.recorded.units import Transaction

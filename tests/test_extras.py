@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.cli import COMMANDS
 from tests import city
-from transforms.extras import EXTRA_OF, MissingExtra, missing, require
+from transforms.errors import EXTRA_OF, MissingExtra, missing, require
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

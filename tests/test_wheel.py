@@ -17,7 +17,7 @@ from pipelines.cli import COMMANDS
 from pipelines.companions import COMPANION_COMMANDS
 from tests import city
 from tests.servers import unavailable
-from transforms.extras import EXTRA_OF
+from transforms.errors import EXTRA_OF
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]

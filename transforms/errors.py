@@ -1,7 +1,8 @@
 """Errors of the road: why a step cannot go on, in words that show nothing of its input."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 
 class StepError(Exception):
@@ -28,3 +29,43 @@ def did_you_mean(wrong: object, choices: Iterable[str]) -> str:
     names = {name.lower(): name for name in choices}
     matches = get_close_matches(str(wrong).lower(), names, 1, 0.65)
     return f"; did you mean {names[matches[0]]!r}?" if matches else ""
+
+
+EXTRA_OF: Mapping[str, str] = {
+    "boto3": "s3",
+    "botocore": "s3",
+    "confluent_kafka": "kafka",
+    "google.cloud": "gcs",
+    "matplotlib": "pictures",
+    "PIL": "lab",
+    "prometheus_client": "flink",
+    "psycopg": "postgres",
+}
+"""Extras of pyproject.toml, by the names under which their packages are imported."""
+
+
+class MissingExtra(ModuleNotFoundError):
+    """A package of an extra is not installed; the message says what to install."""
+
+
+def advice(extra: str) -> str:
+    """Tells how an extra is installed."""
+    return f"pip install 'hatstream[{extra}]'"
+
+
+def missing(error: Exception) -> MissingExtra | None:
+    """Names the extra of a package that an import did not find; None for other errors, and where no extra brings it."""
+    if not isinstance(error, ModuleNotFoundError):
+        return None
+    name = next((package for package in EXTRA_OF if f"{error.name}.".startswith(f"{package}.")), None)
+    return None if name is None else MissingExtra(f"{name} is not installed: {advice(EXTRA_OF[name])}", name=name)
+
+
+def require(package: str) -> None:
+    """Raises MissingExtra where a package of EXTRA_OF is not installed: before anything is spent, not when it is used.
+
+    Example:
+        >>> require("matplotlib")
+    """
+    if find_spec(package) is None:
+        raise MissingExtra(f"{package} is not installed: {advice(EXTRA_OF[package])}", name=package)

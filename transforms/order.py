@@ -119,3 +119,11 @@ def rank_in_group(group: Int64s, key: Int64s | Float64s) -> Int64s:
     rank = np.empty(group.size, np.int64)
     rank[order] = np.arange(group.size) - np.repeat(start, np.diff(start, append=group.size))
     return rank
+
+
+def scatter(value: Int64s) -> Int64s:
+    """Scatters by the finaliser of splitmix64, a fixed bijection of 64 bits."""
+    x = value.astype(np.uint64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (x ^ (x >> np.uint64(31))).astype(np.int64)

@@ -13,15 +13,13 @@ import numpy as np
 from dpops.noise import Noise
 from dpops.types import Int64s
 from transforms import counters, wire
-from transforms.count.derived import derived_tallies
-from transforms.count.tally import tally
+from transforms.count.tally import derived_tallies, tally
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
 from transforms.layouts.base import WHOLE, Layout, RawBatch, Share, UnreadableFile
 from transforms.layouts.decoder_process import joined_apart, read_apart
-from transforms.layouts.remote import fetched, is_remote
-from transforms.ledger.ledger_account import LedgerAccount
-from transforms.ledger.recording import record_units
+from transforms.layouts.open_file import fetched, is_remote
+from transforms.ledger.recording import LedgerAccount, record_units
 from transforms.observe import hexagons
 from transforms.observe.events import Located, locate
 from transforms.observe.parse import Rules, parse

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from transforms.atomic_files import write_whole
     from transforms.layouts import layout
     from transforms.observe.vehicle_ids import MergedIds, vehicle_ids
-    from transforms.places.rings import cut_at_antimeridian
+    from transforms.places.hexagons import cut_at_antimeridian
 
 _NAMES = {
     "hatstream.api.account": "AccountReport find_account",
@@ -48,7 +48,7 @@ _NAMES = {
     "pipelines.specification": "Specification SpecificationError load",
     "transforms.atomic_files": "write_whole",
     "transforms.layouts": "layout",
-    "transforms.places.rings": "cut_at_antimeridian",
+    "transforms.places.hexagons": "cut_at_antimeridian",
     "transforms.observe.vehicle_ids": "MergedIds vehicle_ids",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -19,12 +19,11 @@ from pipelines.progress import Report, unheard
 from pipelines.ranges import range_of
 from pipelines.specification import Specification
 from transforms import wire
-from transforms.count.derived import derived_events
-from transforms.count.tally import tally
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.count.tally import derived_events, tally
+from transforms.ledger.recording import LedgerAccount
 from transforms.observe.events import events_of
 from transforms.observe.parse import FROM_US, TO_US
-from transforms.observe.vehicle_hash import Secret
+from transforms.observe.vehicle_ids import Secret
 from transforms.places.ground import Pieces
 from transforms.places.hexagons import cell_text
 from transforms.releases.base import ReleaseKind

@@ -22,8 +22,8 @@ from pipelines.runs.estimates import RecordedStages, forecast_of, slots_of, whol
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.ledger import Ledger
-from transforms.ledger.ledger_account import LedgerAccount
-from transforms.observe.vehicle_hash import Secret
+from transforms.ledger.recording import LedgerAccount
+from transforms.observe.vehicle_ids import Secret
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates

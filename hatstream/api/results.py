@@ -10,7 +10,7 @@ from pipelines.errors import InputError
 from pipelines.input_files import paths_of
 from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.columns import SCHEMA, TYPES
-from transforms.sinks.readers import DAMAGE, READERS, without_empty
+from transforms.sinks.published import DAMAGE, READERS, without_empty
 
 HATS, LIVE_MECHANISM = "hats", "-live"
 """What rows of slots are called, beside the names of products; and how mechanisms of live values end."""

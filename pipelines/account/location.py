@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from platformdirs import user_state_path
 
-from transforms.atomic_files import locked, replacing
+from transforms.atomic_files import locked, read_regular, replacing
 from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.chain import Signature
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
-from transforms.observe.vehicle_hash import Secret
-from transforms.regular_files import read_regular
+from transforms.observe.vehicle_ids import Secret
 
 if TYPE_CHECKING:
     from pipelines.specification import AccountTerms

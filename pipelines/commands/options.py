@@ -68,7 +68,7 @@ def _one_pattern(_context: click.Context, _parameter: click.Parameter, patterns:
 
 
 def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
-    from transforms.extras import require
+    from transforms.errors import require
     from transforms.sources.topic import Topic
 
     if value is None:

@@ -115,7 +115,7 @@ def plan(
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
     from pipelines.specification.foreseen import foreseen
-    from transforms.extras import require
+    from transforms.errors import require
 
     if output is not None:
         require("matplotlib")

@@ -23,8 +23,7 @@ from transforms.observe.events import locate
 from transforms.observe.parse import FROM_US, TO_US, Rules, parse
 from transforms.places.ground import Hexagons
 from transforms.records import Observations
-from transforms.time.calendar import CalendarError, Locator, calendar
-from transforms.time.stream_calendar import StreamCalendar
+from transforms.time.calendar import CalendarError, Locator, StreamCalendar, calendar
 
 
 @dataclass(frozen=True)

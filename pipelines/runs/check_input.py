@@ -24,10 +24,9 @@ from pipelines.specification import Specification
 from transforms import counters, tasks, wire
 from transforms.count.tally import distinct
 from transforms.errors import StepError
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 from transforms.observe.speed_shares import SpeedShares, shares_in
-from transforms.observe.vehicle_hash import Secret
-from transforms.observe.vehicle_ids import MergedIds, merged
+from transforms.observe.vehicle_ids import MergedIds, Secret, merged
 from transforms.places.ground import NOWHERE as ELSEWHERE
 from transforms.places.ground import Pieces
 from transforms.steps.metrics import count

@@ -19,7 +19,7 @@ from pipelines.ranges import range_of
 from pipelines.specification import Specification
 from transforms.atomic_files import write_whole
 from transforms.ledger import AccountRefusal
-from transforms.observe.vehicle_hash import Secret
+from transforms.observe.vehicle_ids import Secret
 from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates

@@ -29,11 +29,9 @@ from transforms.ledger import AccountRefusal
 from transforms.records import KeyedTally, RecordedSlot, Refused, SlotEstimates
 from transforms.releases.periods.products import DISTRIBUTION
 from transforms.sinks.rows import NOTES, Shape, noted, schema_of
-from transforms.sinks.typed_rows import ToRows
-from transforms.sources.element_types import why_no_reports
-from transforms.sources.elements import ReadElements
-from transforms.sources.heartbeat import Heartbeat
-from transforms.sources.script import ScriptedHeartbeat, script_of
+from transforms.sinks.steps import ToRows
+from transforms.sources.elements import ReadElements, why_no_reports
+from transforms.sources.heartbeat import Heartbeat, ScriptedHeartbeat, script_of
 from transforms.steps.lateness import windows
 from transforms.steps.periods import ReleasePeriod
 from transforms.steps.release import Record

@@ -20,10 +20,10 @@ from pipelines.errors import UsageError
 from pipelines.specification import AccountTerms, load
 from pipelines.specification.checks import account_of
 from pipelines.specification.document import read_account
-from transforms.places.keys import BETWEEN
+from transforms.places.ground import BETWEEN
 from transforms.records import Refused
 from transforms.sinks.rows import SCHEMA, Shape, schema_of
-from transforms.sinks.typed_rows import ToRows
+from transforms.sinks.steps import ToRows
 from transforms.sources.elements import value_in
 from transforms.time.calendar import Timetable
 

@@ -29,14 +29,13 @@ from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.limits import not_added_up
 from pipelines.specification.places import PlacesAsked, PlacesTable, keys_asked, places_asked
 from pipelines.specification.values import AccountTerms, Cells, ChosenKind, Input, Privacy
+from transforms.atomic_files import read_text
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.layouts import layout
 from transforms.layouts.base import with_keys
-from transforms.observe.derived_heading import HeadingLimits
-from transforms.observe.derived_speed import SpeedLimits
+from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
-from transforms.regular_files import read_text
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Interval, Timetable
 from transforms.value import NAME

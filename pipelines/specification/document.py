@@ -24,11 +24,11 @@ from pipelines.specification.limits import limit_from_toml
 from pipelines.specification.numbers import from_toml
 from pipelines.specification.places import PlacesTable
 from pipelines.specification.types_schema import about
+from transforms.atomic_files import read_text
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.mapped.csv import DELIMITERS
 from transforms.observe.vehicle_ids import VehicleForm
-from transforms.regular_files import read_text
 from transforms.releases.periods.products import ProductName
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Unit, Weekday

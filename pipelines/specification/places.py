@@ -14,8 +14,7 @@ import numpy as np
 
 from pipelines.progress import Report, unheard
 from pipelines.specification.types_schema import about
-from transforms.places.ground import Pieces, hexagon_pieces
-from transforms.places.keys import Keys
+from transforms.places.ground import Keys, Pieces, hexagon_pieces
 from transforms.places.shapes import BUFFER_M, shape_pieces
 
 SHARE = Fraction(3, 10)

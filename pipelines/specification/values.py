@@ -21,13 +21,11 @@ from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Column, Layout
 from transforms.layouts.base import FIELDS, with_heading
-from transforms.layouts.by_file import ByFile
-from transforms.observe.derived_heading import HeadingLimits
-from transforms.observe.derived_speed import SpeedLimits
+from transforms.layouts.open_file import ByFile
+from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_ids import VehicleForm
-from transforms.places.ground import Ground, Hexagons
-from transforms.places.keys import Keys
+from transforms.places.ground import Ground, Hexagons, Keys
 from transforms.releases.periods.products import Product
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Locator, Timetable, Unit

@@ -24,7 +24,7 @@ from transforms.failpoints import VARIABLE
 from transforms.ledger import Ledger, chain, databases
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import LedgerError
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 
 
 @pytest.fixture

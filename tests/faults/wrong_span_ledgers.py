@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpops.accountant import Accountant, Limit
-from transforms.ledger import Ledger, accounts, spending
+from transforms.ledger import Ledger, spending
 from transforms.ledger import ledger as ledger_module
 from transforms.recorded.units import Debit
 from transforms.time.calendar import Timetable
@@ -124,6 +124,6 @@ def trusts_what_stands_in_it(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_limits_rise(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(accounts, "_lower", lambda _, asked: asked)
+    patch.setattr(spending, "_lower", lambda _, asked: asked)
     patch.setattr(ledger_module, "check_match", lambda *_: None)
     patch.setattr(ledger_module, "limit_in_force", lambda _, __, asked: asked)

@@ -28,7 +28,7 @@ from tests import city, levels_city
 from tests.dpops.reference import value_of
 from tests.stream.clock import Beats, Fed
 from transforms.ledger.chain import ENTRY
-from transforms.observe.vehicle_hash import Secret, vehicle_hashes
+from transforms.observe.vehicle_ids import Secret, vehicle_hashes
 from transforms.recorded.codec import Stored
 
 SECRET = Secret(bytes(range(32)))

@@ -28,14 +28,14 @@ from pipelines.specification import load
 from tests import city
 from tests.golden.portability import findings, labels
 from tests.stream.tiny import LAYOUT
-from transforms.ledger.ledger_account import LedgerAccount
-from transforms.observe.vehicle_hash import Secret
+from transforms.ledger.recording import LedgerAccount
+from transforms.observe.vehicle_ids import Secret
 from transforms.records import SlotShard
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart
-from transforms.sources.known_elements import KnownElements
 from transforms.sources.topic import Topic
+from transforms.sources.unbounded import KnownElements
 from transforms.time.watermark import Watermark
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")

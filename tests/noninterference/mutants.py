@@ -14,7 +14,7 @@ from transforms.layouts.base import UnreadableFile
 # --- what is read -------------------------------------------------------------------------------------------------
 
 
-@mutant("type-of-a-batch", "library", "transforms.sources.values:told")
+@mutant("type-of-a-batch", "library", "transforms.sources.elements:told")
 def _(told: Any) -> Any:
     """One id that is no text makes all ids of a batch bad: a batch has one type for a column."""
     odd = []
@@ -255,7 +255,7 @@ def _(outcome_of: Any) -> Any:
     return mutated
 
 
-@mutant("way-of-the-data", "derived-headings", "transforms.observe.derived_heading:derived_headings")
+@mutant("way-of-the-data", "derived-headings", "transforms.observe.derived_speed:derived_headings")
 def _(derived_headings: Any) -> Any:
     """How long a way is known follows from the vehicles of the day."""
 

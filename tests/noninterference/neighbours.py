@@ -34,7 +34,7 @@ from transforms.layouts import Layout
 from transforms.layouts.base import RawBatch
 from transforms.observe.events import locate
 from transforms.observe.parse import parse
-from transforms.observe.vehicle_hash import Secret
+from transforms.observe.vehicle_ids import Secret
 from transforms.public import EntryNumber
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import COLUMNS, first_centres, laid_stage, rows_of

@@ -35,12 +35,12 @@ from tests.noninterference.roads import Job, by_library, element
 from tests.noninterference.world import Feed, Report, Town
 from tests.stream.by_hand import ByHand
 from transforms.records import REFUSED, KeyedTally, TallyBytes
-from transforms.sources import growing_folder, kafka, kafka_clock, kafka_partition
+from transforms.sources import growing_folder, kafka, kafka_partition
 from transforms.sources.kafka_partition import PartitionStart, Poll
 from transforms.sources.topic import Topic
 from transforms.sources.unbounded import Names
 from transforms.steps.lateness import windows
-from transforms.time.stream_calendar import slots_from
+from transforms.time.calendar import slots_from
 
 TOPIC = Topic(brokers="nowhere:1", name="positions")
 
@@ -76,7 +76,7 @@ class Stream:
     def _kafka(self, _town: Town, spec: Specification, feed: Feed, start_s: int) -> "Fed":
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kafka_partition, "starts", lambda *_: [PartitionStart(0, 0, 1)])
-            patch.setattr(kafka_clock, "check_clock", lambda _: None)
+            patch.setattr(kafka, "check_clock", lambda _: None)
             source = streaming.kafka_source(spec, TOPIC, start_s)
         fn = kafka._ReadPartition(source.topic, source.watermark, source.poll_messages)
         reader = ByHand(fn, kafka._Offsets(), source.starts[0])

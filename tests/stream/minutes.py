@@ -29,7 +29,7 @@ from tests.stream.cluster import has_ended
 from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger import Recorded
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.codec import Encoded
 from transforms.sinks.files import file_stem
 from transforms.sources.topic import Topic

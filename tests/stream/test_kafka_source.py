@@ -13,7 +13,7 @@ from tests.stream.by_hand import Counters
 from tests.stream.feed import LAG_S, YEAR_9999_MS, Feed
 from transforms.counters import AHEAD, REMOVED
 from transforms.sources import kafka_partition
-from transforms.sources.kafka_clock import SETTING, check_clock
+from transforms.sources.kafka import SETTING, check_clock
 from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, starts
 from transforms.sources.topic import Topic
 

@@ -13,8 +13,8 @@ from pipelines.runs.stream.stream import StreamFacts, check, first_slot
 from pipelines.specification import SpecificationError, load
 from tests import city
 from transforms.ledger.databases import database_of
-from transforms.ledger.ledger_account import LedgerAccount
-from transforms.observe.vehicle_hash import Secret
+from transforms.ledger.recording import LedgerAccount
+from transforms.observe.vehicle_ids import Secret
 
 NOWHERE = ["--job-server", "127.0.0.1:1", "--worker-pool", "127.0.0.1:1", "--rest", "127.0.0.1:1"]
 

@@ -1,6 +1,6 @@
 """By vehicle, pane by pane: duplicates dropped, contributions counted and capped, values summed per (vehicle, cell)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,10 +10,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpops.statistics import Column
-from dpops.types import Int64s
-from transforms.order import DistinctValues, ascending, changes, packed_keys, pairs, places, rank_in_group
-from transforms.scatter import scatter
-from transforms.wire import NO_SAMPLES, Events, Heard, Partial, Samples, Tally
+from dpops.types import Grid, Int64s
+from transforms.observe.derived_speed import HeadingLimits, Positions, SpeedLimits, derived_headings, derived_speeds
+from transforms.observe.hexagons import cells_at
+from transforms.observe.parse import Rules
+from transforms.order import DistinctValues, ascending, changes, packed_keys, pairs, places, rank_in_group, scatter
+from transforms.places.ground import Ground
+from transforms.wire import NO_SAMPLES, S_US, Events, Heard, Partial, Samples, Tally
 
 
 @dataclass(frozen=True)
@@ -189,3 +192,91 @@ def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
     rank = scatter(vehicle ^ scatter(offset_us ^ scatter(cell)))
     lowest = rank_in_group(row[order], rank) < cap.max_samples
     return Samples(vehicle[lowest], cell[lowest], rank[lowest], value[lowest])
+
+
+class DerivedTallies(NamedTuple):
+    """tallies: one of each slot that has events. without: how many rows have no speed, by reason."""
+
+    tallies: list[Tally]
+    without: dict[str, int]
+    duplicates: int
+
+
+class Ordered(NamedTuple):
+    """All events of a period, or of some of its vehicles, each (vehicle, event time) once, in ascending order of these.
+
+    slot_s: start of the slot of each, in seconds since 1970 UTC.
+    """
+
+    events: Events
+    slot_s: Int64s
+    duplicates: int
+
+    @property
+    def positions(self) -> Positions:
+        events = self.events
+        return Positions(events.vehicle, self.slot_s * S_US + events.offset_us, events.lat_e7, events.lon_e7)
+
+    def by_slot(self) -> dict[int, Events]:
+        return {
+            slot_s: Events(*(column[self.slot_s == slot_s] for column in self.events))
+            for slot_s in np.unique(self.slot_s).tolist()
+        }
+
+
+class WithSpeeds(NamedTuple):
+    """ordered: the events that have a speed. without: how many of the others, by reason."""
+
+    ordered: Ordered
+    without: dict[str, int]
+
+
+def derived_tallies(
+    slots: Mapping[int, Events], rules: Rules, ground: Ground, columns: Sequence[Column]
+) -> DerivedTallies:
+    """Tallies events. slots, ground: as of `derived_events`."""
+    ordered, without = derived_events(slots, rules, ground)
+    tallies = [tally(events, slot_s, None, columns).tally for slot_s, events in ordered.by_slot().items()]
+    return DerivedTallies(tallies, without, ordered.duplicates)
+
+
+def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> WithSpeeds:
+    """Derives what events lack. slots: as of `in_order`. ground: by which their places were found without a heading."""
+    ordered = in_order(slots)
+    if rules.turning is not None:
+        ordered = with_derived_headings(ordered, rules.turning, ground)
+    if rules.derived is not None:
+        return with_derived_speeds(ordered, rules.derived, rules.grid)
+    return WithSpeeds(ordered, {})
+
+
+def in_order(slots: Mapping[int, Events]) -> Ordered:
+    """Puts events in order: the same for every order, split and merge of the events, and of the vehicles.
+
+    slots: all events of a period, or of some of its vehicles, by the start of their slot in seconds since 1970 UTC.
+    """
+    by_slot = {slot_s: distinct(events) for slot_s, events in slots.items()}
+    if not by_slot:
+        nothing = np.zeros(0, np.int64)
+        return Ordered(Events(*[nothing] * len(Events._fields)), nothing, 0)
+    slot_s = np.concatenate([np.full(events.vehicle.size, start_s) for start_s, (events, _) in by_slot.items()])
+    whole = Events(*map(np.concatenate, zip(*(events for events, _ in by_slot.values()), strict=True)))
+    order = np.lexsort((slot_s * S_US + whole.offset_us, whole.vehicle))
+    events = Events(*(column[order] for column in whole))
+    return Ordered(events, slot_s[order], sum(duplicates for _, duplicates in by_slot.values()))
+
+
+def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Ground) -> Ordered:
+    """Finds anew what each event is counted under, by the heading that its vehicle's rows give."""
+    events = ordered.events
+    assert ground.resolution is not None, "keys have no positions"
+    cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
+    pieces = ground.keys(cells, derived_headings(ordered.positions, limits))
+    return ordered._replace(events=events._replace(cell=pieces))
+
+
+def with_derived_speeds(ordered: Ordered, limits: SpeedLimits, grid: Grid) -> WithSpeeds:
+    """Gives each event the speed on the way to it; leaves out those that have none."""
+    speeds = derived_speeds(ordered.positions, limits, grid)
+    moving = Events(*(column[speeds.rows] for column in ordered.events))._replace(value=speeds.steps)
+    return WithSpeeds(ordered._replace(events=moving, slot_s=ordered.slot_s[speeds.rows]), speeds.without)

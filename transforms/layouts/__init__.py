@@ -23,8 +23,8 @@ from transforms.layouts.base import (
     UnreadableFile,
     with_heading,
 )
-from transforms.layouts.by_file import FILE, ByFile
 from transforms.layouts.columns import TimeUnit
+from transforms.layouts.open_file import FILE, ByFile
 from transforms.layouts.time_format import TimeFormat
 from transforms.value import PER_UNIT, UNIT
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms import arrow_compute as pc
-from transforms.layouts.iso import iso_matrix
-from transforms.layouts.local_time import to_utc
+from transforms.layouts.iso import iso_matrix, to_utc
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]

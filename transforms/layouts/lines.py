@@ -1,9 +1,10 @@
 """The lines of a file of any size, in constant memory: chunks of whole lines, without the too long ones."""
 
-from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
@@ -80,3 +81,25 @@ def _without_long_lines(data: bytes, skipped: int) -> Chunk:
     if not long.any():
         return Chunk(data, skipped)
     return Chunk(without(data, lines, long), skipped + int(np.count_nonzero(long)))
+
+
+def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str, Any], int]:
+    """Leaves out rows that are not UTF-8, and counts them. columns: binary columns cut from `source`."""
+    if is_utf8(source):
+        return dict(columns), 0
+    rows = len(next(iter(columns.values())))
+    kept = np.ones(rows, np.bool_)
+    for column in columns.values():
+        kept &= np.fromiter((value is None or is_utf8(value) for value in column.to_pylist()), np.bool_, rows)
+    mask = pa.array(kept)
+    return {name: column.filter(mask) for name, column in columns.items()}, rows - int(np.count_nonzero(kept))
+
+
+def is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

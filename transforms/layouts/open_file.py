@@ -3,16 +3,22 @@
 import errno
 import lzma
 import os
+import re
+import shutil
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import BinaryIO, cast
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from transforms.layouts.base import UnreadableFile
-from transforms.regular_files import is_skipped
+from transforms.atomic_files import is_skipped
+from transforms.errors import StepError, advice
+from transforms.layouts.base import Layout, RawBatch, Units, UnreadableFile
 
 INSIDE = "\0"
 """Between the path of an archive and the name of what is in it: no path has it."""
@@ -108,3 +114,108 @@ def _kind(file: BinaryIO) -> str | None:
     """Looks at the first bytes, which stay to be read: the codec of what is compressed, else None."""
     start = file.peek(4)[:4]  # type: ignore[attr-defined]
     return next((codec for mark, codec in _CODECS.items() if start.startswith(mark)), None)
+
+
+FILE = "{file}"
+"""Stands where a column of vehicles would be named."""
+
+_COMPRESSED = (b".gz", b".zst", b".zip")
+
+
+@dataclass(frozen=True)
+class ByFile:
+    """inner: reads rows without a vehicle. A file of the same name in another folder is of the same vehicle."""
+
+    inner: Layout
+
+    @property
+    def units(self) -> Units:
+        return self.inner.units
+
+    def read(self, path: str) -> Iterator[RawBatch]:
+        vehicle = pa.scalar(vehicle_of(path), pa.binary())
+        for batch in self.inner.read(path):
+            column = pa.repeat(vehicle, batch.table.num_rows)
+            names = ["vehicle", *batch.table.schema.names]
+            table = pa.RecordBatch.from_arrays([column, *batch.table.columns], names=names)
+            yield RawBatch(batch.rows, table, batch.refused)
+
+
+def vehicle_of(path: str) -> bytes:
+    """Strips a file's name of what says its form.
+
+    >>> vehicle_of("/feed/2008-02-02/366.txt.gz")
+    b'366'
+    """
+    name = os.path.basename(os.fsencode(path.rpartition(INSIDE)[2]))
+    stem, suffix = os.path.splitext(name)
+    return os.path.splitext(stem)[0] if suffix in _COMPRESSED else stem
+
+
+PIECE_BYTES = 8 << 20
+EXTRAS = {"s3": "s3", "gs": "gcs"}
+_SYSTEMS = ("apache_beam.io.aws.s3filesystem", "apache_beam.io.gcp.gcsfilesystem")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
+
+
+class NoFileSystem(Exception):
+    """Nothing is known of a scheme, or its store does not answer."""
+
+
+def is_remote(path: str) -> bool:
+    """Says whether a path or pattern begins with a scheme, such as s3://."""
+    return _SCHEME.match(path) is not None
+
+
+def matching(pattern: str) -> list[str]:
+    """Lists the files that a pattern matches, sorted; `*` crosses no slash, `**` does. Raises NoFileSystem."""
+    systems = _systems()
+    try:
+        (listing,) = systems.match([pattern])
+        return sorted(file.path for file in listing.metadata_list)
+    except ValueError:
+        scheme = pattern.partition("://")[0]
+        extra = f": {advice(EXTRAS[scheme])}" if scheme in EXTRAS else ""
+        raise NoFileSystem(f"no file system is installed for {scheme}://{extra}") from None
+    except Exception as error:  # noqa: BLE001 - each store has errors of its own, whose texts may hold keys
+        raise NoFileSystem(f"the store of {pattern!r} does not answer ({_error_name(error)})") from None
+
+
+@contextmanager
+def fetched(path: str) -> Iterator[str]:
+    """Fetches a file to a path of this machine, which ends as the file's name does. Raises StepError."""
+    systems = _systems()
+    from apache_beam.io.filesystem import CompressionTypes
+
+    with (
+        tempfile.TemporaryFile(prefix="hatstream-") as file,
+        tempfile.TemporaryDirectory(prefix="hatstream-") as folder,
+    ):
+        try:
+            with systems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as source:
+                shutil.copyfileobj(source, file, PIECE_BYTES)
+            file.flush()
+        except Exception as error:  # noqa: BLE001 - as above; a full disk is one of them
+            raise StepError(f"{path}: cannot be fetched ({_error_name(error)})") from None
+        name = os.path.join(folder, os.path.basename(path))
+        os.symlink(f"/proc/{os.getpid()}/fd/{file.fileno()}", name)
+        yield name
+
+
+def _error_name(error: BaseException) -> str:
+    """Names the innermost error: Beam wraps those of stores."""
+    details = getattr(error, "exception_details", None)
+    inner = next((of_store for of_store in (details or {}).values() if isinstance(of_store, BaseException)), None)
+    return type(inner or error).__name__
+
+
+def _systems() -> Any:
+    import transforms.silence_beam  # noqa: F401  # isort: skip
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    for name in _SYSTEMS:
+        with suppress(ImportError):  # its library is not installed, or transforms.lean_beam has left it out
+            import_module(name)
+    FileSystems.set_options(PipelineOptions([]))  # which a pipeline would do, and without which there is no S3
+    return FileSystems

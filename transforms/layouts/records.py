@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from transforms.layouts.base import FIELDS, RawBatch, raw_batch
 from transforms.layouts.columns import Bools, numbers, whole_number_texts
-from transforms.layouts.lines import LINE_BYTES
+from transforms.layouts.lines import LINE_BYTES, is_utf8
 from transforms.layouts.paths import Path, refuse_steps, steps_of
-from transforms.layouts.utf8 import is_utf8
 from transforms.value import NAME
 
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

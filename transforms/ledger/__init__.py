@@ -7,11 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transforms.ledger.accounts import Account, AccountRefusal, LimitExceeded, PeriodClosed
     from transforms.ledger.head import LedgerError
     from transforms.ledger.ledger import Ledger
     from transforms.ledger.releases import Audit, Recorded
-    from transforms.ledger.spending import Spent
+    from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, PeriodClosed, Spent
 
 __all__ = [
     "Account",
@@ -26,13 +25,13 @@ __all__ = [
 ]
 
 _WHERE = {
-    "Account": "accounts",
-    "AccountRefusal": "accounts",
+    "Account": "spending",
+    "AccountRefusal": "spending",
     "Audit": "releases",
     "Ledger": "ledger",
     "LedgerError": "head",
-    "LimitExceeded": "accounts",
-    "PeriodClosed": "accounts",
+    "LimitExceeded": "spending",
+    "PeriodClosed": "spending",
     "Recorded": "releases",
     "Spent": "spending",
 }

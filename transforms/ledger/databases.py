@@ -13,7 +13,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from transforms.extras import require
+from transforms.errors import require
 from transforms.ledger.head import LedgerError
 
 BUSY_S = 60

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 
-from transforms.atomic_files import locked, replacing
-from transforms.regular_files import read_regular
+from transforms.atomic_files import locked, read_regular, replacing
 
 if TYPE_CHECKING:
     from transforms.ledger.chain import Signature

@@ -19,25 +19,23 @@ import sqlalchemy as sa
 from dpops.accountant import Accountant, Limit, limit_of
 from transforms.failpoints import failpoint
 from transforms.ledger import chain, databases, witness
-from transforms.ledger.accounts import (
-    Account,
-    AccountRefusal,
-    LimitExceeded,
-    check_match,
-    find_account,
-    known_account,
-    limit_in_force,
-)
 from transforms.ledger.chain import ENTRY, METADATA, Signature, Walked
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stopped_by, stored_units
 from transforms.ledger.spending import (
+    Account,
+    AccountRefusal,
+    LimitExceeded,
     SpanSpent,
     SpanUse,
     Spent,
+    check_match,
     check_total,
     debited,
+    find_account,
+    known_account,
+    limit_in_force,
     periods_over,
     spent_by_specification,
     spent_in_spans,

@@ -7,9 +7,9 @@ import msgspec
 import sqlalchemy as sa
 
 from transforms.ledger import chain
-from transforms.ledger.accounts import AccountRefusal, PeriodClosed
 from transforms.ledger.chain import ENTRY, Entry, Signature
 from transforms.ledger.claims import check_claims, claims_of
+from transforms.ledger.spending import AccountRefusal, PeriodClosed
 from transforms.recorded.codec import LIVE_COLUMN, Encoded, column_of, decode, key_of
 from transforms.recorded.units import Unit, UnitKey
 

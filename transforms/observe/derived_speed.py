@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.types import Grid, Int64s
+from dpops.types import Float64s, Grid, Int64s
+from transforms.places.ground import SECTORS
+from transforms.records import NO_HEADING
 
 METRES_PER_E7 = math.pi / 180 * 6_371_008.8 * 1e-7
 """Of a degree's ten-millionth on a great circle; the mean radius of the Earth."""
@@ -88,3 +90,39 @@ def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64
     east = lon[rows] - lon[rows - 1]
     east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)
     return ((east * _COS[middle]) >> _COS_BITS).astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)
+
+
+_EDGES = [math.radians(360 / SECTORS * (number + 0.5)) for number in range(SECTORS // 2)]
+
+
+@dataclass(frozen=True)
+class HeadingLimits:
+    """Public. max_gap_s: between two positions, at most. min_m: what is nearer may be an error of a position."""
+
+    max_gap_s: int
+    min_m: int
+
+
+def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
+    """Finds which way the vehicle of each row goes, whole degrees in the middle of a sector, or NO_HEADING.
+
+    It is the way from the vehicle's row before where that is far enough; else the vehicle still looks where it went
+    before. Nothing is known before it went anywhere, nor again after a gap.
+    """
+    near = follows(positions, limits.max_gap_s)
+    rows = np.flatnonzero(near)
+    east, north = displacement(positions, rows)
+    far = np.sqrt(east * east + north * north) * METRES_PER_E7 >= limits.min_m
+    heading = np.full(near.size, NO_HEADING, np.int64)
+    heading[rows[far]] = sectors(east[far], north[far]) * 360 // SECTORS
+    decides = ~near
+    decides[rows[far]] = True
+    return heading[np.maximum.accumulate(np.where(decides, np.arange(near.size), 0))] if near.size else heading
+
+
+def sectors(east: Float64s, north: Float64s) -> Int64s:
+    """Finds each direction's sector, see `ground.sector_of`: by products alone, which round alike everywhere."""
+    turned = (east < 0) | ((east == 0) & (north < 0))
+    sign = np.where(turned, -1.0, 1.0)
+    passed = sum((sign * east * math.cos(edge) >= sign * north * math.sin(edge)).astype(np.int64) for edge in _EDGES)
+    return np.asarray((passed + turned * (SECTORS // 2)) % SECTORS, np.int64)

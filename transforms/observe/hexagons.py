@@ -1,12 +1,16 @@
 """H3 cells of positions, and the cells of a region."""
 
+from collections.abc import Callable
+from functools import cache
 from itertools import repeat
+from typing import NamedTuple
 
+import h3
 import h3.api.basic_int as h3_int
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms.observe.squares import cells_by_squares
 from transforms.records import Observations
 
 OUTSIDE_REGION = "outside-region"
@@ -25,3 +29,120 @@ def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
         return np.fromiter(map(h3_int.latlng_to_cell, lat, lon, repeat(resolution)), np.int64, len(lat))
 
     return cells_by_squares(lat_e7, lon_e7, resolution, ask)
+
+
+Lookup = Callable[[Int64s, Int64s], Int64s]
+"""lat_e7, lon_e7 -> H3 cells, by H3 itself."""
+
+FEW = 256
+"""So few positions are not worth a look."""
+OFTEN = 3
+"""A square is learnt, which asks H3 for four corners, when so many positions have been in it or another of its slot."""
+SLOTS_BITS = 19
+FARTHEST_E7, WIDEST_E7 = 700_000_000, 1_800_000_000
+KM_PER_E7 = 1.112e-5
+COARSE, MIDDLE, FINE = 3, 12, 48
+"""Squares that fit so often along the edge of a cell: few of the first hold most positions, the others most of those
+along its edges."""
+MOST_BITS = 22
+"""Of a side, 47 km: of larger squares parallels would stray too far."""
+
+_SHIFT_E7 = 1 << 32  # makes every coordinate positive; sides are of 4 steps at least, so a key is below 2^63
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_UNKNOWN, _NO_CELL = -1, 0
+
+
+class _SquareSize(NamedTuple):
+    """Squares of one size. bits: of their side. key, cell: of each slot; a slot is written once, cell first. met: how
+    many positions were in squares of a slot, up to OFTEN, while it was free."""
+
+    bits: int
+    key: Int64s
+    cell: Int64s
+    met: NDArray[np.uint8]
+
+
+def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Lookup) -> Int64s:
+    """Finds each position's cell, int64 (rows,): what `ask` says, which is asked for positions near the edges of cells
+    and in squares where few positions are.
+    """
+    if lat_e7.size < FEW:
+        return ask(lat_e7, lon_e7)
+    cells = np.full(lat_e7.size, _NO_CELL, np.int64)
+    rest: slice | Int64s = slice(None)  # all
+    for size in _sizes(resolution):
+        cells[rest] = _remembered(size, lat_e7[rest], lon_e7[rest], ask)
+        rest = np.flatnonzero(cells == _NO_CELL)
+        if rest.size == 0:
+            return cells
+    cells[rest] = ask(lat_e7[rest], lon_e7[rest])
+    return cells
+
+
+@cache
+def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
+    edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
+    sides = (edge_e7 / number for number in (COARSE, MIDDLE, FINE) if edge_e7 / number >= 4)
+    bits = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
+    slots = 1 << SLOTS_BITS
+    return tuple(
+        _SquareSize(b, np.full(slots, _UNKNOWN, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.uint8))
+        for b in bits
+    )
+
+
+def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
+    """Finds cells of positions whose square lies in one; _NO_CELL for others. Learns the squares that hold many."""
+    key = _keys(size, lat_e7, lon_e7)
+    cell, is_known = _look(size, key)
+    unknown = np.flatnonzero(~is_known)
+    if unknown.size and _learn(size, key[unknown], ask):
+        cell[unknown] = _look(size, key[unknown])[0]
+    return cell
+
+
+def _keys(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
+    """Numbers each square, never below 0."""
+    row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
+    return (row << 32) | column
+
+
+def _slots(key: Int64s) -> Int64s:
+    mixed: NDArray[np.uint64] = key.view(np.uint64) * _GOLDEN
+    return (mixed >> np.uint64(64 - SLOTS_BITS)).view(np.int64)
+
+
+def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+    slot = _slots(key)
+    is_known = size.key[slot] == key
+    return np.where(is_known, size.cell[slot], _NO_CELL), is_known
+
+
+def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
+    """Learns the squares that have been met often; says whether there was any. One whose slot is taken never is."""
+    key = key[size.key[_slots(key)] == _UNKNOWN]
+    squares, positions = np.unique(key, return_counts=True)
+    slot, first = np.unique(_slots(squares), return_index=True)  # of several of a batch, one is counted
+    squares = squares[first]
+    met = np.minimum(size.met[slot] + positions[first], OFTEN)
+    size.met[slot] = met
+    slot, squares = slot[met == OFTEN], squares[met == OFTEN]
+    if not squares.size:
+        return False
+    size.cell[slot] = _cell_around(size, squares, ask)
+    size.key[slot] = squares  # last: who finds the key finds the cell too, in any thread
+    return True
+
+
+def _cell_around(size: _SquareSize, squares: Int64s, ask: Lookup) -> Int64s:
+    """Finds the cell in which each square lies with its margin, or _NO_CELL."""
+    side = 1 << size.bits
+    high, wide = -(-side // 4), -(-side // 2)
+    south = ((squares >> 32) << size.bits) - _SHIFT_E7 - high
+    west = ((squares & 0xFFFFFFFF) << size.bits) - _SHIFT_E7 - wide
+    north, east = south + side + 2 * high, west + side + 2 * wide
+    usual = (south >= -FARTHEST_E7) & (north <= FARTHEST_E7) & (west >= -WIDEST_E7) & (east <= WIDEST_E7)
+    corners = [(south, west), (south, east), (north, west), (north, east)]
+    cells = [ask(np.where(usual, lat, 0), np.where(usual, lon, 0)) for lat, lon in corners]
+    alike = usual & np.logical_and.reduce([other == cells[0] for other in cells[1:]])
+    return np.where(alike, cells[0], _NO_CELL)

@@ -12,11 +12,9 @@ from dpops.types import Grid, Int64s
 from transforms import arrow_compute as pc
 from transforms.layouts.base import HEADING, KEY, Units
 from transforms.layouts.columns import Bools, Floats, Numbers
-from transforms.observe.derived_heading import HeadingLimits
-from transforms.observe.derived_speed import SpeedLimits
-from transforms.observe.vehicle_hash import vehicle_hashes
-from transforms.observe.vehicle_ids import VehicleForm, used_places, vehicle_ids
-from transforms.places.keys import BETWEEN, Keys
+from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
+from transforms.observe.vehicle_ids import VehicleForm, used_places, vehicle_hashes, vehicle_ids
+from transforms.places.ground import BETWEEN, Keys
 from transforms.records import NO_HEADING, Observations
 from transforms.time.calendar import Locator
 from transforms.value import NAME

@@ -1,6 +1,10 @@
 """Which vehicle a row names: the one text of an id, whatever layout, type or white space it came in."""
 
+import hmac
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import repeat
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,8 +23,38 @@ from transforms.layouts.columns import (
     whole_number_texts,
     widened,
 )
-from transforms.layouts.utf8 import is_utf8
-from transforms.observe.vehicle_hash import vehicle_hashes
+from transforms.layouts.lines import is_utf8
+
+REMEMBERED = 1 << 16
+"""Pairs whose hash is kept in memory: a vehicle comes in every batch, and its hash takes as long as ten events."""
+
+_MASK = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The account's secret key; every other key is derived from it by purpose."""
+
+    key: bytes = field(repr=False)
+
+    def derive(self, purpose: str) -> bytes:
+        return hmac.digest(self.key, b"hatstream/" + purpose.encode(), "sha256")
+
+
+def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
+    """Hashes each pair (period, id) by HMAC-SHA-256, truncated to 63 bits: int64 (pairs,).
+
+    The period is prefixed by its length, so that no two pairs share one message.
+    """
+    return np.fromiter(map(_hash, repeat(key), periods, ids), np.int64, len(ids))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _hash(key: bytes, period: str, vehicle: bytes) -> int:
+    tag = period.encode()
+    digest = hmac.digest(key, len(tag).to_bytes(2, "big") + tag + vehicle, "sha256")
+    return int.from_bytes(digest[:8], "big") & _MASK
+
 
 VehicleForm = Literal["text", "integer", "casefold"]
 """What else says nothing. text: nothing. integer: zeros in front of whole numbers, a plus and `.0`. casefold: case."""

@@ -10,9 +10,8 @@ import numpy as np
 
 from dpops.levels.groups import PublicHats
 from dpops.types import Int64s
-from transforms.places.ground import Places
+from transforms.places.ground import Keys, Places
 from transforms.places.hexagons import cell_text, cell_texts
-from transforms.places.keys import Keys
 
 if TYPE_CHECKING:
     from dpops.learning import Design

@@ -8,7 +8,6 @@ import h3
 import numpy as np
 
 from dpops.types import Float64s, Int64s
-from transforms.places.directions import Near, Shared, cells_by_place, pairs_of, shared
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
 from transforms.places.hexagons import (
     KM_PER_DEGREE,
@@ -18,7 +17,7 @@ from transforms.places.hexagons import (
     check_looks,
     room_of,
 )
-from transforms.places.near import FINE, Report, Shapes, near, unheard
+from transforms.places.near import FINE, Near, Report, Shapes, Shared, cells_by_place, near, pairs_of, shared, unheard
 
 if TYPE_CHECKING:
     import shapely

@@ -9,7 +9,7 @@ from dpops.allocation import Allocation
 from dpops.noise import Noise
 from dpops.statistics import Column, RequestedStatistic
 from transforms.count.tally import ContributionBound
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.units import Debit, LiveEntry, StageEntry, StageUnit, Unit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.slots import SlotFacts

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from transforms.atomic_files import locked, replacing
+from transforms.atomic_files import locked, read_regular, replacing
 from transforms.errors import reason_of
-from transforms.regular_files import read_regular
 
 if TYPE_CHECKING:
     from transforms.ledger.chain import Signature

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from transforms.atomic_files import write_whole
 from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
-from transforms.places.rings import hexagon_of
+from transforms.places.hexagons import hexagon_of
 from transforms.records import SlotEstimates
 from transforms.sinks.published import OtherValues, refuse_other_values
 from transforms.sinks.rows import PLAIN, Columns, Shape, columns_of, json_of, noted, rows_in, schema_of

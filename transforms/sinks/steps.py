@@ -1,14 +1,21 @@
 """The PTransforms that hand released rows on: to files, and to a Kafka topic."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.timestamp import Timestamp
 
 from transforms.records import SlotEstimates
 from transforms.sinks.files import publish_recorded
-from transforms.sinks.rows import PLAIN, Shape
+from transforms.sinks.rows import PLAIN, Row, Shape, rows_of
 from transforms.sources.topic import Topic
 
 
@@ -58,3 +65,53 @@ class _Send(beam.DoFn):
 
     def finish_bundle(self) -> None:
         self._sender.wait()
+
+
+@dataclass
+class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
+    """Estimates of slots -> their rows, each with the last instant of its slot as event time.
+
+    That instant is the greatest of a window that ends with the slot, as Beam has it: a window of the slot, of its hour
+    or of its day holds the row. schema: rows are NamedTuples of these columns; None: they are dicts.
+    columns: of the table, by the names that the schema has for them where they are others.
+    may_be_late: else a row has the time of the element that it is made of, where that is later. An engine would take
+    an earlier one for late.
+    """
+
+    shape: Shape
+    schema: pa.Schema | None
+    may_be_late: bool
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[Any]:
+        kind = dict[str, Any] if self.schema is None else row_type_of(self.schema)
+        return slots | "as rows" >> beam.FlatMap(self._rows, kind).with_output_types(kind)
+
+    def _rows(self, slot: SlotEstimates, kind: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+        for row in rows_of(slot, self.shape):
+            end = Timestamp.from_rfc3339(row["slot_end"]).predecessor()
+            typed = row if self.schema is None else self._typed(row, kind, self.schema)
+            yield TimestampedValue(typed, end if self.may_be_late else max(end, time))
+
+    def _typed(self, row: Row, kind: Any, schema: pa.Schema) -> Any:
+        return kind.user_type(*(_beam_value(row.get(self.columns.get(name, name))) for name in schema.names))
+
+
+def row_type_of(schema: pa.Schema) -> RowTypeConstraint:
+    """Makes the Beam type of rows with these columns. Raises KeyError for a type that no result table has."""
+    return RowTypeConstraint.from_fields([(field.name, _type_of(field)) for field in schema])
+
+
+def _type_of(field: pa.Field) -> Any:
+    if pa.types.is_timestamp(field.type):
+        kind: Any = Timestamp
+    elif pa.types.is_list(field.type):
+        kind = Sequence[float]
+    else:
+        kind = {pa.string(): str, pa.float64(): float, pa.int64(): int}[field.type]
+    return kind | None if field.nullable else kind
+
+
+def _beam_value(value: Any) -> Any:
+    """Converts instants to Beam's own; all else stays as rows have it."""
+    return Timestamp.from_utc_datetime(value.astimezone(UTC)) if isinstance(value, datetime) else value

@@ -1,9 +1,13 @@
 """A PCollection of dicts or Beam Rows as a source: what library users have in place of files and topics."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import apache_beam as beam
 import numpy as np
@@ -11,6 +15,7 @@ import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.typehints import typehints
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
@@ -19,8 +24,7 @@ from transforms import counters
 from transforms.errors import StepError
 from transforms.layouts.base import BATCH_ROWS, FIELDS, RawBatch, Units, raw_batch
 from transforms.records import REFUSED
-from transforms.sources.values import TYPES, Kind, told
-from transforms.steps.side_outputs import Parting, Refusal, dead_letters
+from transforms.steps.metrics import Parting, Refusal, dead_letters
 
 OWN_TIME: Final = "own-time"
 _NOWHERE = object()
@@ -181,3 +185,139 @@ def _mapping(element: Any) -> Mapping[str, Any] | None:
     as_dict = getattr(element, "as_dict", None) or getattr(element, "_asdict", None)
     fields = as_dict() if callable(as_dict) else None
     return fields if isinstance(fields, Mapping) else None
+
+
+_NO_REPORTS = (
+    typehints.TupleConstraint,
+    typehints.TupleHint.TupleSequenceConstraint,
+    typehints.ListHint.ListConstraint,
+)
+
+
+def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
+    """Tells why elements of a Beam type are no reports; None where they may be: types say little of dicts and Any.
+
+    names: of the fields that a report must have; dots may lead into them.
+    """
+    fields = _fields_of(kind)
+    if fields is not None:
+        missing = [name for name in names if name not in fields and name.split(".")[0] not in fields]
+        return f"have no field {missing[0]!r}; they have {', '.join(fields)}" if missing else None
+    if isinstance(kind, type):
+        return None if kind is object or _may_be_read(kind) else f"are of type {kind.__qualname__}"
+    return f"are of type {kind}" if isinstance(kind, _NO_REPORTS) else None
+
+
+def _fields_of(kind: Any) -> list[str] | None:
+    """Lists the names in a NamedTuple or in a Beam Row; None where the type tells none."""
+    fields = getattr(kind, "_fields", None)
+    return [field if isinstance(field, str) else field[0] for field in fields] if isinstance(fields, tuple) else None
+
+
+def _may_be_read(kind: type) -> bool:
+    return issubclass(kind, Mapping) or hasattr(kind, "as_dict") or hasattr(kind, "_asdict")
+
+
+Kind = Literal["nothing", "bad", "whole", "number", "text", "instant", "clock"]
+"""bad: a type that no field has, such as a truth value or a date. clock: a time that names no zone."""
+Told = tuple[Kind, Any]
+"""The kind of a value, and the value as a column of that kind holds it."""
+
+TYPES: Mapping[Kind, pa.DataType] = {
+    "nothing": pa.null(),
+    "bad": pa.bool_(),
+    "whole": pa.int64(),
+    "number": pa.float64(),
+    "text": pa.binary(),
+    "instant": pa.timestamp("us", "UTC"),
+    "clock": pa.timestamp("us"),
+}
+
+TEXT_BYTES = 1_024
+"""A longer text is bad: 131,072 of them must fit into one column."""
+
+BAD: Told = ("bad", True)
+_NOTHING: Told = ("nothing", None)
+_DIGITS = 400  # more than the largest float has, and than the bytes of an id
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+_FAR_US = 1 << 62
+_NO_DAY = frozenset(("Y", "M", "W", "D"))  # units of numpy that are no times of a day
+_LARGEST = sys.float_info.max
+
+
+def told(value: Any) -> Told:
+    """Tells what a value is, whatever stands beside it. It never raises, and never shows the value."""
+    how = _HOW.get(type(value))
+    if how is None:
+        how = next((how for kind, how in _HOW.items() if isinstance(value, kind)), _bad)
+    try:
+        return how(value)
+    except (ValueError, TypeError, ArithmeticError):
+        return BAD
+
+
+def _bad(_: Any) -> Told:
+    return BAD
+
+
+def _whole(value: int) -> Told:
+    """Gives text where 64 bits do not hold it; one of thousands of digits is as good as another, and takes long."""
+    value = int(value)
+    if -(1 << 63) <= value < 1 << 63:
+        return "whole", value
+    digits = "9" * _DIGITS if value.bit_length() > 3 * _DIGITS else str(abs(value))
+    return "text", (("-" if value < 0 else "") + digits).encode()
+
+
+def _text(value: str | bytes | bytearray | memoryview) -> Told:
+    """Gives bytes; what cannot be encoded is no UTF-8."""
+    text = str.encode(value, errors="surrogatepass") if isinstance(value, str) else bytes(value)
+    return ("text", text) if len(text) <= TEXT_BYTES else BAD
+
+
+def _decimal(value: Decimal) -> Told:
+    """Tells what a decimal is; a finite one beyond float64 is held at the largest float, as layouts hold numbers."""
+    if value.is_finite() and value.adjusted() < _DIGITS and value == value.to_integral_value():
+        return _whole(int(value))
+    number = float(value)
+    return "number", math.copysign(_LARGEST, number) if math.isinf(number) and value.is_finite() else number
+
+
+def _time(value: datetime) -> Told:
+    if value.utcoffset() is None:
+        return _instant("clock", (value.replace(tzinfo=UTC) - _EPOCH) // _US)
+    return _instant("instant", (value - _EPOCH) // _US)
+
+
+def _instant(kind: Literal["instant", "clock"], us: int) -> Told:
+    return kind, max(-_FAR_US, min(int(us), _FAR_US))
+
+
+def _numpy(value: np.generic) -> Told:
+    """Tells what a NumPy scalar is that is no Python value by itself already."""
+    if isinstance(value, np.datetime64):
+        if np.datetime_data(value.dtype)[0] in _NO_DAY:
+            return BAD
+        time = value.astype("datetime64[us]").item()
+        return _NOTHING if time is None else _time(time) if isinstance(time, datetime) else BAD
+    if isinstance(value, np.integer):
+        return _whole(int(value))
+    return ("number", float(value)) if isinstance(value, np.floating) else BAD
+
+
+_HOW: Mapping[type, Callable[[Any], Told]] = {
+    type(None): lambda _: _NOTHING,
+    bool: _bad,
+    str: _text,
+    bytes: _text,
+    bytearray: _text,
+    memoryview: _text,
+    float: lambda value: ("number", float(value)),
+    int: _whole,
+    datetime: _time,
+    Timestamp: lambda value: _instant("instant", value.micros),
+    Decimal: _decimal,
+    np.generic: _numpy,
+}
+"""By type. In this order where a value is of a type derived from one of them."""

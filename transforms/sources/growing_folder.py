@@ -19,15 +19,14 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from transforms import counters
+from transforms.atomic_files import is_skipped
 from transforms.errors import StepError, reason_of
 from transforms.layouts.base import Layout, RawBatch, UnreadableFile
 from transforms.layouts.decoder_process import read_apart
 from transforms.records import REFUSED
-from transforms.regular_files import is_skipped
-from transforms.sources.known_elements import KnownElements
-from transforms.sources.unbounded import NAMES, PROMISE, NamesRead, late_from, move  # noqa: F401 savepoints need NamesRead
+from transforms.sources.unbounded import NAMES, PROMISE, KnownElements, NamesRead, late_from, move  # noqa: F401 savepoints need NamesRead
+from transforms.steps.metrics import Parting, Refusal
 from transforms.steps.observe import counted, refused_file
-from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, newest_plausible_ms
 
 LOG = logging.getLogger("hatstream.folder")

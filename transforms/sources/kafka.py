@@ -3,9 +3,10 @@
 The restriction holds the offset, so the engine's checkpoints own it; see docs/adr/0009-sources-of-a-stream.md.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -14,19 +15,19 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
 from transforms import counters
 from transforms.layouts import MessageLayout
 from transforms.layouts.base import RawBatch
 from transforms.layouts.decoder_process import messages_apart
 from transforms.records import REFUSED, Messages, Refused
-from transforms.sources.kafka_clock import PRODUCER_TIME
-from transforms.sources.kafka_partition import POLL_MESSAGES, Partition, PartitionStart, Poll
-from transforms.sources.known_elements import KnownElements
+from transforms.sources.kafka_partition import POLL_MESSAGES, START_S, KafkaSourceError, Partition, PartitionStart, Poll
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import NO_END, PROMISE, UnboundedProvider, late_from, move, promised_by
+from transforms.sources.unbounded import NO_END, PROMISE, KnownElements, UnboundedProvider, late_from, move, promised_by
+from transforms.steps.metrics import Parting, Refusal
 from transforms.steps.observe import counted
-from transforms.steps.side_outputs import Parting, Refusal
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
 
 PAUSE_S = 1.0
@@ -143,3 +144,41 @@ def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refus
         Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(polled.refused)
         yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, polled.refused))
     yield from counted(messages_apart(layout, polled.payloads))
+
+
+LOG = logging.getLogger("hatstream.kafka")
+
+SETTING: Final = "message.timestamp.type"
+BROKERS: Final = "LogAppendTime"
+PRODUCER_TIME: Final = "producer-time"
+"""The reason of a dead letter: a message, whatever is in it, that its producer stamped."""
+_NOT_TOLD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def check_clock(topic: Topic) -> None:
+    """Raises KafkaSourceError unless the topic's messages are stamped by the broker that appends them.
+
+    Where the broker does not tell, each message's own type decides alone.
+    """
+    setting = _setting(topic)
+    if setting not in (None, BROKERS):
+        raise KafkaSourceError(
+            f"{topic} has {SETTING}={setting}: messages carry their producers' times, and where counts are secret the "
+            "reports of others would decide whether one that was held up counts. Set "
+            f"{SETTING}={BROKERS} on the topic; messages that it holds already will be refused as read/{PRODUCER_TIME}"
+        )
+
+
+def _setting(topic: Topic) -> str | None:
+    """Asks for SETTING; None where it is not told. Raises KafkaSourceError if no broker answers, or knows the topic."""
+    asked = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
+    settings: dict[str, Any] = {"log_level": 2, **topic.settings, "bootstrap.servers": topic.brokers}
+    admin = AdminClient(settings)  # one that is let go drops what it was asked for
+    try:
+        told = admin.describe_configs([asked], request_timeout=START_S)[asked].result()
+    except KafkaException as error:
+        if error.args[0].code() not in _NOT_TOLD:
+            raise KafkaSourceError(f"{topic}: {error.args[0].name()}") from None
+        LOG.warning("%s: the broker does not tell its %s; each message's own type decides", topic, SETTING)
+        return None
+    return told[SETTING].value

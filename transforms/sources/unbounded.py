@@ -1,5 +1,7 @@
 """Restrictions without an end, of positions or names, for sources that an engine stops and starts but never divides."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -7,6 +9,7 @@ import numpy as np
 from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.pvalue import PBegin, PCollection
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.utils.timestamp import Timestamp
 
@@ -14,6 +17,21 @@ from dpops.types import Int64s
 from transforms import counters
 from transforms.steps.metrics import count
 from transforms.time.watermark import Watermark, element_time
+
+
+@dataclass
+class KnownElements(beam.PTransform[PBegin, PCollection[Any]]):
+    """Hands over these elements. Beam's own `Create` has a step whose name is a line number of Beam's source: a
+    savepoint, which finds its steps by name, would not outlive a new Beam."""
+
+    elements: Sequence[Any]
+
+    def expand(self, begin: PBegin) -> PCollection[Any]:
+        return begin | "impulse" >> beam.Impulse() | "each" >> beam.FlatMap(self._each)
+
+    def _each(self, _: bytes) -> Sequence[Any]:
+        return self.elements
+
 
 NO_END = 2**62
 PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())

@@ -19,7 +19,7 @@ from transforms.records import (
     PackedEvents,
     Refused,
 )
-from transforms.steps.side_outputs import Parting, Refusal
+from transforms.steps.metrics import Parting, Refusal
 
 LATE: Final = "late"
 BEHIND: Final = "behind"

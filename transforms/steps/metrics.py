@@ -1,13 +1,17 @@
 """The road's counters as metrics of an engine, and how far it is, for whoever listens in this process."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal
+from typing import Generic, Literal, Protocol, TypeVar
 
+import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
+from apache_beam.pvalue import DoOutputsTuple, TaggedOutput
+from apache_beam.typehints.decorators import IOTypeHints, get_type_hints
 
 from transforms import counters
+from transforms.records import REFUSED, KeyedDemand, Refused
 
 Phase = Literal["read", "counted", "drawn", "recorded"]
 Listener = Callable[[Phase, int | str], object]
@@ -36,3 +40,38 @@ def heard_by(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _LISTENER.reset(token)
+
+
+class Shelf(Protocol):
+    """Holds bytes for steps of its own process."""
+
+    def put(self, data: bytes) -> bytes:
+        """Gives what can be shuffled in place of the data."""
+        ...
+
+    def get(self, put: bytes) -> bytes:
+        """Gives the data back."""
+        ...
+
+
+Refusal = TaggedOutput[Literal["refused"], Refused]
+
+Demanded = TaggedOutput[Literal["demand"], KeyedDemand]
+
+Given = TypeVar("Given")
+
+
+class Parting(beam.PTransform[Given, DoOutputsTuple], Generic[Given]):
+    """A PTransform with several outputs, which Beam's type of a PTransform's output cannot say: it warns of each."""
+
+    def default_type_hints(self) -> IOTypeHints:
+        hints = IOTypeHints.from_callable(self.expand) or IOTypeHints.empty()
+        given = hints._replace(output_types=None).strip_pcoll()
+        return get_type_hints(self.__class__).with_defaults(given)
+
+
+def dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
+    """Yields a dead letter for each reason that refused rows of a batch at this stage."""
+    for reason, rows in reasons.items():
+        if rows:
+            yield TaggedOutput(REFUSED, Refused(stage, reason, rows))

@@ -22,8 +22,7 @@ from transforms.records import (
     PackedEvents,
     Refused,
 )
-from transforms.steps.metrics import count
-from transforms.steps.side_outputs import Parting, Refusal, dead_letters
+from transforms.steps.metrics import Parting, Refusal, count, dead_letters
 
 
 @dataclass

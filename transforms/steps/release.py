@@ -1,11 +1,14 @@
 """The steps from tallies to sealed units, to what the ledger returned, to estimates."""
 
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import apache_beam as beam
+from apache_beam import coders
+from apache_beam.coders.typecoders import registry
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
@@ -13,8 +16,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms import counters, tasks, wire
 from transforms.errors import StepError
-from transforms.ledger.ledger_account import LedgerAccount
-from transforms.ledger.recording import decoded
+from transforms.ledger.recording import LedgerAccount, decoded
 from transforms.recorded.codec import Spending, encode
 from transforms.recorded.units import Transaction
 from transforms.records import (
@@ -31,10 +33,7 @@ from transforms.records import (
     UnitBytes,
 )
 from transforms.releases.base import Before, ReleaseKind
-from transforms.steps.metrics import count, passed
-from transforms.steps.shelf import Shelf
-from transforms.steps.side_outputs import Demanded, Parting
-from transforms.steps.unsized import of_type
+from transforms.steps.metrics import Demanded, Parting, Shelf, count, passed
 
 DRAW_BYTES = 1 << 20
 """Of packed tallies that are drawn at a time."""
@@ -186,3 +185,26 @@ class _Estimate(beam.DoFn):
 
     def finish_bundle(self) -> None:
         self._estimator.keep()
+
+
+class UnsizedCoder(coders.Coder):
+    """Pickles if it must, and tells no size: a slot has a hundred thousand Python objects."""
+
+    def encode(self, value: Any) -> bytes:
+        return pickle.dumps(value)
+
+    def decode(self, encoded: bytes) -> Any:
+        return pickle.loads(encoded)
+
+    def estimate_size(self, value: Any) -> int:  # noqa: ARG002 - Beam's interface
+        return 0
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+def of_type(elements: PCollection[Any], kind: type) -> PCollection[Any]:
+    """Gives the elements their type, which has an unsized coder, also where a pipeline infers no types."""
+    registry.register_coder(kind, UnsizedCoder)
+    elements.element_type = kind
+    return elements

@@ -37,7 +37,7 @@ from transforms.records import (
     SlotShard,
 )
 from transforms.steps.count import ByVehicle, InPanes
-from transforms.steps.range import Derive, ReleaseInOrder
+from transforms.steps.periods import Derive, ReleaseInOrder
 from transforms.steps.release import Record
 from transforms.wire import WirePart
 

@@ -14,7 +14,7 @@ from dpops.claims import claim_of
 from pipelines.outcome import Outcome, Spend, count_in, is_refused
 from pipelines.runs.period_demand import Demand
 from transforms import counters
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.units import Debit, UnitKey
 from transforms.records import CONSENT, KeyedUnit
 

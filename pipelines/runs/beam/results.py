@@ -15,7 +15,7 @@ _KINDS = {
     "transforms.errors.StepError": StepError,
     "transforms.ledger.head.LedgerError": LedgerError,
     "transforms.ledger.ledger._Passing": LedgerError,
-    "transforms.ledger.accounts.AccountRefusal": AccountRefusal,
+    "transforms.ledger.spending.AccountRefusal": AccountRefusal,
 }
 _RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
 """How Python tells our own errors, whose sentences show nothing of the input."""

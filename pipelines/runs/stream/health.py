@@ -22,7 +22,7 @@ from transforms.ledger.head import LedgerError
 from transforms.public import Fact, Operator, Summary
 from transforms.recorded.stage_plan import is_complete, numbers_of, of_period
 from transforms.recorded.units import StageEntry
-from transforms.time.stream_calendar import slots_from
+from transforms.time.calendar import slots_from
 
 LOOK_EVERY_S = 1.0
 SILENT_S = 60.0

@@ -25,15 +25,14 @@ from pipelines.specification import Specification, SpecificationError
 from transforms.layouts import message_layout
 from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
-from transforms.observe.vehicle_hash import Secret
+from transforms.observe.vehicle_ids import Secret
 from transforms.public import Summary
 from transforms.releases.registry import KINDS
 from transforms.releases.slots import SlotFacts
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.topic import Topic
-from transforms.time.calendar import CalendarError, Timetable
-from transforms.time.stream_calendar import StreamCalendar, slots_from
+from transforms.time.calendar import CalendarError, StreamCalendar, Timetable, slots_from
 from transforms.time.watermark import CLOCK_ERROR_S, Watermark
 from transforms.wire import PARTIAL_LAYOUT
 
@@ -170,8 +169,10 @@ def run(
 
 def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka":
     """Reads every partition from the first message that may matter on. Raises SpecificationError or InputError."""
-    from transforms.sources.kafka import ReadKafka  # and Kafka's client with it
-    from transforms.sources.kafka_clock import check_clock
+    from transforms.sources.kafka import (
+        ReadKafka,  # and Kafka's client with it
+        check_clock,
+    )
     from transforms.sources.kafka_partition import KafkaSourceError, starts
 
     try:

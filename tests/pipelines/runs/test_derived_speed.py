@@ -15,7 +15,7 @@ from tests import city, levels_city
 from transforms import tasks, wire
 from transforms.observe.events import locate
 from transforms.observe.parse import parse
-from transforms.observe.vehicle_hash import Secret
+from transforms.observe.vehicle_ids import Secret
 
 DERIVED = "derived_speed = { max_gap_s = 300, max_kmh = 100 }\n"
 SPEC = levels_city.SPEC.replace(', speed = "v"', "") + DERIVED

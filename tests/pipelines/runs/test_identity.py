@@ -3,7 +3,7 @@
 from pipelines.runs.stream import stream
 from pipelines.specification import load
 from tests import city
-from transforms.observe.vehicle_hash import Secret
+from transforms.observe.vehicle_ids import Secret
 
 
 def test_another_specification_key_number_of_vehicle_shards_or_layout_is_another_stream_for_a_savepoint(

@@ -125,7 +125,7 @@ def test_a_release_here_imports_no_connector_of_beam_and_who_needs_one_can(town)
     program = (
         "import sys; from pipelines.cli import main; main(sys.argv[1:])\n"
         "print(*[name for name in ('apache_beam.io.gcp.bigquery', 'pymongo') if name in sys.modules])\n"
-        "from transforms.layouts.remote import _systems; print(_systems().get_scheme('s3://a/b'))\n"
+        "from transforms.layouts.open_file import _systems; print(_systems().get_scheme('s3://a/b'))\n"
     )
     line = [sys.executable, "-c", program, *map(str, city.release(town, "--json"))]
     ended = subprocess.run(line, capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 from tests import city
 from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
 from transforms.errors import StepError
-from transforms.layouts.remote import fetched, is_remote
+from transforms.layouts.open_file import fetched, is_remote
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.transforms.inputs import (
     write_jsonl,
 )
 from transforms.layouts import FIXED, UnreadableFile
-from transforms.layouts.snapshots import array_of
+from transforms.layouts.mapped.json import array_of
 
 NAMES = ["csv", "jsonl", "iudx-lines", "iudx-array"]
 WRITERS = {

@@ -23,7 +23,7 @@ from tests.transforms.inputs import (
 from tests.transforms.layouts.hostile_files import JSON_DAMAGE, NAMES, WRITERS, damage, places, read, row, unreadable
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.lines import CHUNK_BYTES, LINE_BYTES
-from transforms.layouts.snapshots import array_of
+from transforms.layouts.mapped.json import array_of
 from transforms.observe.parse import parse
 
 

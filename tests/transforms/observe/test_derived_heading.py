@@ -19,9 +19,8 @@ from tests.transforms.observe.consecutive import (
     positions,
     rows,
 )
-from transforms.count.derived import derived_tallies, in_order, with_derived_headings
-from transforms.observe.derived_heading import HeadingLimits, derived_headings, sectors
-from transforms.observe.derived_speed import Positions
+from transforms.count.tally import derived_tallies, in_order, with_derived_headings
+from transforms.observe.derived_speed import HeadingLimits, Positions, derived_headings, sectors
 from transforms.places.ground import SECTORS, sector_of
 from transforms.places.shapes import shape_pieces
 from transforms.records import NO_HEADING
@@ -92,7 +91,7 @@ def test_a_way_from_another_vehicles_row_is_caught(monkeypatch) -> None:
     """As if the row before were anybody's: whose first row is then on the way from where the other one ended."""
     one, other = [(1, 600 * step, step, 2) for step in range(6)], [(2, 600 * step, 6 - step, 2) for step in range(6)]
     assert [row for row in told(one + other) if row[1] == id_of(2)] == told(other)
-    monkeypatch.setattr("transforms.observe.derived_heading.follows", lambda of, _: np.arange(of.vehicle.size) > 0)
+    monkeypatch.setattr("transforms.observe.derived_speed.follows", lambda of, _: np.arange(of.vehicle.size) > 0)
     assert [row for row in told(one + other) if row[1] == id_of(2)] != told(other)
 
 

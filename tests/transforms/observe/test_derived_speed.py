@@ -17,7 +17,7 @@ from tests.transforms.observe.consecutive import (
     positions,
     rows,
 )
-from transforms.count.derived import in_order, with_derived_speeds
+from transforms.count.tally import in_order, with_derived_speeds
 from transforms.observe.derived_speed import FIRST, GAP, TOO_FAST, SpeedLimits, derived_speeds
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)

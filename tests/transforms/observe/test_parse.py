@@ -14,7 +14,7 @@ from tests.transforms.inputs import KMH, NOON, NOON_US, UPPER_STEPS, good_row, r
 from transforms.layouts import Units
 from transforms.observe import parse as module
 from transforms.observe.parse import REASONS, parse
-from transforms.observe.vehicle_hash import vehicle_hashes
+from transforms.observe.vehicle_ids import vehicle_hashes
 from transforms.records import NO_HEADING
 
 GOOD = {"vehicle": "bus", "time": NOON, "lat": 30.25, "lon": -97.75, "speed": 36.0}

@@ -7,8 +7,8 @@ import h3.api.basic_int as h3_int
 import numpy as np
 import pytest
 
-from transforms.observe import squares
-from transforms.observe.squares import cells_by_squares
+from transforms.observe import hexagons
+from transforms.observe.hexagons import cells_by_squares
 
 KM_PER_DEGREE = 111.2
 PENTAGONS = [h3.cell_to_latlng(cell) for cell in sorted(h3.get_pentagons(0))]
@@ -54,10 +54,10 @@ def _vector(lat, lon):
 
 @pytest.fixture(autouse=True)
 def _forgetful(monkeypatch):
-    monkeypatch.setattr(squares, "OFTEN", 1)  # so that every square is learnt
-    squares._sizes.cache_clear()
+    monkeypatch.setattr(hexagons, "OFTEN", 1)  # so that every square is learnt
+    hexagons._sizes.cache_clear()
     yield
-    squares._sizes.cache_clear()
+    hexagons._sizes.cache_clear()
 
 
 def test_the_cells_are_those_of_h3_at_pentagons_poles_and_the_antimeridian():
@@ -80,18 +80,18 @@ def test_the_cells_are_those_of_h3_along_the_edges_of_the_icosahedron():
 
 def test_without_a_margin_some_cells_would_be_wrong(monkeypatch):
     """The test above can fail: squares of the size of cells, judged by one corner alone."""
-    monkeypatch.setattr(squares, "COARSE", 1)
-    monkeypatch.setattr(squares, "_cell_around", lambda size, key, ask: ask(*_corner(size, key)))
+    monkeypatch.setattr(hexagons, "COARSE", 1)
+    monkeypatch.setattr(hexagons, "_cell_around", lambda size, key, ask: ask(*_corner(size, key)))
     lat, lon = around(PLACES[0], 7, np.random.default_rng(3))
     assert not np.array_equal(cells_by_squares(lat, lon, 7, asker(7)), asker(7)(lat, lon))
 
 
 def _corner(size, key):
-    return tuple((part << size.bits) - squares._SHIFT_E7 for part in (key >> 32, key & 0xFFFFFFFF))
+    return tuple((part << size.bits) - hexagons._SHIFT_E7 for part in (key >> 32, key & 0xFFFFFFFF))
 
 
 def test_squares_are_learnt_over_many_batches_of_few_positions_each(monkeypatch):
-    monkeypatch.setattr(squares, "OFTEN", 3)
+    monkeypatch.setattr(hexagons, "OFTEN", 3)
     lat, lon = around(PLACES[0], 7, np.random.default_rng(6), cells=2.0, rows=60_000)
     asked = []
     for part in np.array_split(np.arange(lat.size), 200):  # a square has less than one position in a batch

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transforms.places.lines import LAT, LON, REGION, collection, feature, fine_at, line, square
-from transforms.places.directions import FITS_DEGREES, fine_cells_of
 from transforms.places.ground import NOWHERE, SECTORS
+from transforms.places.near import FITS_DEGREES, fine_cells_of
 from transforms.places.shapes import shape_pieces
 from transforms.records import NO_HEADING
 

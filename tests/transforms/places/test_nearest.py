@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import shapely
 
-from transforms.places.directions import ALONG_M
-from transforms.places.near import nearest
+from transforms.places.near import ALONG_M, nearest
 
 OFFSET_M = np.array([-8_234_567.25, 4_526_091.5])
 """As far from the origin as a city's plane."""

@@ -15,7 +15,7 @@ from dpops.statistics import SHARE, Moments, Output, Statistic
 from tests.transforms.sinks.units import slot_of, unit
 from transforms.records import HatColumns
 from transforms.sinks.files import FORMATS, publish_slot
-from transforms.sinks.readers import READERS
+from transforms.sinks.published import READERS
 from transforms.sinks.rows import SCHEMA, rows_of, schema_of
 
 

@@ -9,7 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from transforms.sources.element_types import why_no_reports
+from transforms.sources.elements import why_no_reports
 
 
 class Report(NamedTuple):

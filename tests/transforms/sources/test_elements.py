@@ -17,8 +17,7 @@ from tests.transforms.inputs import rules
 from transforms.layouts import Units
 from transforms.layouts.base import FIELDS, RawBatch
 from transforms.observe.parse import parse
-from transforms.sources.elements import _batches
-from transforms.sources.values import TEXT_BYTES, told
+from transforms.sources.elements import TEXT_BYTES, _batches, told
 
 ISO, CHICAGO, SECONDS = (
     Units("iso", Fraction(1)),

@@ -6,8 +6,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from transforms.time.calendar import CalendarError, Timetable, calendar
-from transforms.time.stream_calendar import StreamCalendar
+from transforms.time.calendar import CalendarError, StreamCalendar, Timetable, calendar
 
 
 def day_of(zone, minutes, day, unit="vehicle-day", **service):

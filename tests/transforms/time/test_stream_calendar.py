@@ -8,8 +8,7 @@ import pytest
 
 from tests.stream.by_hand import ByHand
 from transforms.sources.heartbeat import MOST, _Beat, _Slots, due
-from transforms.time.calendar import Timetable, calendar
-from transforms.time.stream_calendar import StreamCalendar
+from transforms.time.calendar import StreamCalendar, Timetable, calendar
 
 NEW_YORK = Timetable("America/New_York", "vehicle-week", 30, ((5 * 60, 22 * 60),))
 FROM_S, TO_S = 946_684_800, 4_102_444_800

@@ -14,9 +14,17 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile, raw_batch
 from transforms.layouts.columns import DecimalMark
-from transforms.layouts.lines import QUOTE, RETURN, TextLines, letters_of, lines_of, read_chunks, without
+from transforms.layouts.lines import (
+    QUOTE,
+    RETURN,
+    TextLines,
+    letters_of,
+    lines_of,
+    read_chunks,
+    refuse_not_utf8,
+    without,
+)
 from transforms.layouts.open_file import opened_text
-from transforms.layouts.utf8 import refuse_not_utf8
 
 BLANK = " "
 DELIMITERS = (",", ";", "\t", "|", BLANK)

@@ -2,23 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Self
+
+import msgspec
 
 from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import batch_of_messages, read_json_lines
 from transforms.layouts.open_file import opened, opened_text
-from transforms.layouts.paths import ANY, Path, steps_of, steps_of_records
-from transforms.layouts.records import Paths, refuse_indexed_objects
-from transforms.layouts.snapshots import (
-    ARRAY_BYTES,
-    LOOK_BYTES,
-    NoSnapshot,
-    batches_of_snapshot,
-    batches_of_snapshots,
-    begins_array,
-    read_array,
-)
+from transforms.layouts.paths import ANY, EACH, Path, steps_of, steps_of_records
+from transforms.layouts.records import Paths, refuse_indexed_objects, table_of_records
 
 MESSAGE_BYTES = 64 << 20
 
@@ -92,3 +86,137 @@ def _whole(path: str, what: str, advice: str = "") -> bytes:
     if len(data) > ARRAY_BYTES:
         raise UnreadableFile(path, f"{what} of more than {ARRAY_BYTES >> 20} MiB{advice}")
     return data
+
+
+BATCH_RECORDS = 16_384
+ARRAY_BYTES, LOOK_BYTES = 256 << 20, 1 << 17
+
+DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def begins_array(start: bytes) -> bool:
+    """Says whether a file that starts so, with LOOK_BYTES at most, is one array; else it is lines.
+
+    A line that is a whole array, before one with an object, is a bad record of its own: it decides nothing for others.
+    """
+    text = start.removeprefix(BOM).lstrip(b" \t\r\n")
+    if not text.startswith(b"["):
+        return False
+    for line in map(bytes.strip, text.split(b"\n")):
+        if line.startswith(b"{"):
+            return False
+        if line.startswith(b"[") and array_of(line) is None:
+            return True
+    return True
+
+
+def array_of(text: bytes) -> list[msgspec.Raw] | None:
+    """Finds the elements of an array; None where the text is another one, or damaged. They are not decoded yet."""
+    try:
+        return msgspec.json.decode(text, type=list[msgspec.Raw])
+    except DAMAGE:
+        return None
+
+
+def read_array(path: str, data: bytes, paths: Paths) -> Iterator[RawBatch]:
+    """Reads an array's elements in batches. Raises UnreadableFile for one that is damaged or cut short."""
+    elements = array_of(data)
+    if elements is None:
+        raise UnreadableFile(path, "a JSON array that is damaged or cut short")
+    yield from batches_of_records(elements, paths)
+
+
+class NoSnapshot(ValueError):
+    """A document is no JSON, or something other than an array is where the records should be."""
+
+
+def records_of(data: bytes, places: tuple[Path, ...], *, keyed: bool = False) -> list[bytes | msgspec.Raw]:
+    """Finds the records of a document, of an array of documents, or of one on each line. Raises NoSnapshot.
+
+    places: of arrays or objects, all of which are read. A document without one holds none there: that is how JSON made
+    of protocol buffers says that there are none. keyed: each record is given the key it lies under, as its own ANY.
+    """
+    data = data.removeprefix(BOM)
+    try:
+        if data.lstrip()[:1] == b"[":
+            return list(_inside(_decoder(places, in_array=True).decode(data), keyed))
+        return list(_inside(_decoder(places).decode(data), keyed))
+    except DAMAGE:
+        pass
+    try:
+        decode = _decoder(places).decode
+        return [record for line in data.splitlines() if line.strip() for record in _inside(decode(line), keyed)]
+    except DAMAGE:
+        raise NoSnapshot from None
+
+
+def batches_of_snapshot(data: bytes, places: tuple[Path, ...], paths: Paths) -> Iterator[RawBatch]:
+    """Reads a document's records; where it is JSON, a damaged one costs itself alone. Raises NoSnapshot."""
+    yield from batches_of_records(records_of(data, places, keyed=(ANY,) in paths.places), paths)
+
+
+def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
+    """Reads objects in batches of so many."""
+    for index in range(0, len(records), BATCH_RECORDS):
+        yield table_of_records(list(map(bytes, records[index : index + BATCH_RECORDS])), paths, {})
+
+
+def batches_of_snapshots(
+    payloads: Sequence[bytes], most_bytes: int, places: tuple[Path, ...], paths: Paths
+) -> Iterator[RawBatch]:
+    """Reads messages, each a document: one that is too long, empty or no snapshot is one refused row."""
+    for payload in payloads:
+        try:
+            if len(payload) > most_bytes:
+                yield table_of_records([], paths, {"too-long": 1})
+            elif not payload.strip():
+                raise NoSnapshot
+            else:
+                yield from batches_of_snapshot(payload, places, paths)
+        except NoSnapshot:
+            yield table_of_records([], paths, {"malformed": 1})
+
+
+def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
+    """Yields the records in a decoded document. key: that it lies under, of the innermost object of any keys."""
+    if isinstance(item, msgspec.Raw):
+        yield _with_key(bytes(item), key) if keyed and key is not None else item
+    elif isinstance(item, dict):
+        for own_key, inner in item.items():
+            yield from _inside(inner, keyed, own_key)
+    else:
+        parts = msgspec.structs.astuple(item) if isinstance(item, msgspec.Struct) else item or ()
+        for inner in parts:
+            yield from _inside(inner, keyed, key)
+
+
+def _with_key(record: bytes, key: str) -> bytes:
+    if not record.startswith(b"{"):
+        return record
+    rest = record[1:].lstrip()
+    return b'{"*":' + msgspec.json.encode(key) + (b"" if rest.startswith(b"}") else b",") + rest
+
+
+@cache
+def _decoder(places: tuple[Path, ...], *, in_array: bool = False) -> msgspec.json.Decoder[Any]:
+    kind: Any = _document(places)
+    return msgspec.json.Decoder(list[kind] if in_array else kind)
+
+
+def _document(places: tuple[Path, ...]) -> Any:
+    """Makes the type of a document with records at these places, none of which is inside of another.
+
+    Where an array is only on the way, one thing alone may stand in its place.
+    """
+    if places == ((),):
+        return msgspec.Raw
+    firsts = list(dict.fromkeys(place[0] for place in places))
+    if firsts[0] in (EACH, ANY):
+        inner: Any = _document(tuple(place[1:] for place in places))
+        if firsts[0] == ANY:
+            return dict[str, inner]
+        array: Any = list[inner]
+        return array | inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else array
+    keys = {f"f{i}": key for i, key in enumerate(firsts)}
+    parts = {name: _document(tuple(place[1:] for place in places if place[0] == key)) for name, key in keys.items()}
+    return msgspec.defstruct("Document", [(name, part | None, None) for name, part in parts.items()], rename=keys)

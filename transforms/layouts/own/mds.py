@@ -8,10 +8,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from transforms.layouts.base import FIELDS, WHOLE_ARRAY, OwnLayout, RawBatch, Units, with_heading
-from transforms.layouts.mapped.json import MESSAGE_BYTES, JsonRecords, documents_of_messages, read_document
+from transforms.layouts.mapped.json import (
+    LOOK_BYTES,
+    MESSAGE_BYTES,
+    JsonRecords,
+    array_of,
+    batches_of_records,
+    begins_array,
+    documents_of_messages,
+    read_document,
+)
 from transforms.layouts.open_file import opened
 from transforms.layouts.records import Paths
-from transforms.layouts.snapshots import LOOK_BYTES, array_of, batches_of_records, begins_array
 from transforms.value import PER_UNIT
 
 COLUMNS: tuple[str, ...] = ("device_id", "timestamp", "location.lat", "location.lng", "location.speed")

@@ -10,8 +10,8 @@ from dpops.allocation import Allocation
 from dpops.statistics import Column, RequestedStatistic, columns_of
 from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
+from transforms.order import scatter
 from transforms.releases.hats.digest import PLAIN
-from transforms.scatter import scatter
 from transforms.value import Value
 
 

@@ -11,7 +11,7 @@ from dpops.statistics import Column
 from transforms.count.tally import ContributionBound
 from transforms.errors import StepError
 from transforms.failpoints import failpoint
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.units import Debit, HatUnit, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Asked, Before, DrawnUnit, Estimator, Tallies

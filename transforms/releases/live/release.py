@@ -13,7 +13,7 @@ from dpops.levels.live import of_slot
 from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.failpoints import failpoint
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 from transforms.places.hierarchy import hats_of
 from transforms.recorded.stage_plan import is_complete, numbers_of, stage_of
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry

@@ -9,7 +9,7 @@ import numpy as np
 from dpops.estimate import OK
 from dpops.statistics import COUNT
 from dpops.types import Int64s
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.units import StageEntry, StageUnit, all_of
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases.base import Estimator

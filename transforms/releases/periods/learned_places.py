@@ -15,8 +15,8 @@ from dpops.levels import Differences, Fleet, Kind, ReleasedStage
 from dpops.levels.defaults import weight_at_places
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS
 from dpops.types import Float64s, Grid, Int64s
-from transforms.places.directions import fine_cells_of
 from transforms.places.ground import Pieces, ancestors
+from transforms.places.near import fine_cells_of
 from transforms.recorded.stage_plan import is_of_places
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit

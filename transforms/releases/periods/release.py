@@ -12,7 +12,7 @@ from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.failpoints import failpoint
-from transforms.ledger.ledger_account import LedgerAccount
+from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard

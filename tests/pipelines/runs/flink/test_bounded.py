@@ -29,7 +29,7 @@ SAID = """java.lang.RuntimeException: Error received from SDK harness: Traceback
             LedgerError("the ledger is away"),
         ),
         ("transforms.ledger.ledger._Passing: the ledger is away", LedgerError("the ledger is away")),
-        ("transforms.ledger.accounts.AccountRefusal: no", AccountRefusal("no")),
+        ("transforms.ledger.spending.AccountRefusal: no", AccountRefusal("no")),
     ],
 )
 def test_an_error_of_ours_is_found_in_what_flink_says(line, error):
