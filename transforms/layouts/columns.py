@@ -1,6 +1,6 @@
 """Strict conversions of whole Arrow columns: numbers and instants, each value valid, missing or bad on its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ _DOT_NET = r"^/Date\((?P<number>-?[0-9]+)(?:[+-][0-9]{4})?\)/$"
 NO_NUMBERS = ("null", "none", "\\n", "-", "--", "n/a", "na")
 """What exports write where there is no number, in small letters."""
 _SOUTH_WEST, _NORTH_EAST = ("S", "W", "s", "w"), ("N", "E", "n", "e")
+_TEXTS = {pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()}
 _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FAR_US = 2**62
 _DECIMAL_DIGITS = 76
@@ -70,7 +71,7 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     if are_parts(kind) and kind.num_fields == 2:
         return _signed(numbers(column.field(0), decimal), column.field(1))
     if pa.types.is_dictionary(kind):
-        return Numbers(*_of_dictionary(column, numbers(column.dictionary, decimal)))
+        return Numbers(*_of_rows(column, numbers(column.dictionary, decimal)))
     if is_text(kind):
         return _text_numbers(column, decimal)
     if pa.types.is_decimal(kind):
@@ -89,12 +90,12 @@ def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     >>> longitudes(pa.array([202.25, 180, 360, 361])).values.tolist()
     [-157.75, 180.0, 0.0, 361.0]
     """
-    told = numbers(column, decimal)
-    is_western = (told.values > 180) & (told.values <= 360)
-    return told._replace(values=np.where(is_western, told.values - 360, told.values)) if is_western.any() else told
+    degrees = numbers(column, decimal)
+    is_western = (degrees.values > 180) & (degrees.values <= 360)
+    return degrees._replace(values=np.where(is_western, degrees.values - 360, degrees.values))
 
 
-def _signed(told: Numbers, letters: pa.Array) -> Numbers:
+def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
     """Gives degrees the sign of their hemisphere; without a letter, or with another one, they are bad."""
     letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
     column = as_binary(letters).view(pa.string()) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
@@ -102,8 +103,8 @@ def _signed(told: Numbers, letters: pa.Array) -> Numbers:
     minus, plus = (
         pc.is_in(text, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) for marks in (_SOUTH_WEST, _NORTH_EAST)
     )
-    valid = told.valid & (minus | plus)
-    return Numbers(np.where(valid, np.where(minus, -told.values, told.values), 0.0), valid, told.missing)
+    valid = degrees.valid & (minus | plus)
+    return Numbers(np.where(valid, np.where(minus, -degrees.values, degrees.values), 0.0), valid, degrees.missing)
 
 
 OfTexts = Callable[[pa.Array, str | None], Instants]
@@ -126,30 +127,26 @@ def instants(
     if are_parts(kind):
         return instants(_one_text(column), time_unit, zone, of_texts)
     if pa.types.is_dictionary(kind):
-        return _instants_of_dictionary(column, instants(column.dictionary, time_unit, zone, of_texts))
+        return Instants(*_of_rows(column, instants(column.dictionary, time_unit, zone, of_texts)))
     if pa.types.is_timestamp(kind):
         return timestamps(column) if kind.tz is not None else place_local(timestamps(column), None, zone)
     if time_unit == "iso":
         if is_text(kind):
             return (of_texts or _iso)(column, zone)
         return absolute(np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), nulls(column))
-    values = numbers(_of_dot_net(column) if time_unit == "ms" and is_text(kind) else column)
+    if time_unit == "ms" and is_text(kind):  # `/Date(1773133200000-0700)/`: the offset says on which clock it is shown
+        text = as_binary(column).view(pa.string())
+        if pc.any(pc.starts_with(text, "/Date(")).as_py():
+            ms = pc.struct_field(pc.extract_regex(text, _DOT_NET), "number")
+            column = pc.if_else(pc.is_valid(ms), ms, text)
+    values = numbers(column)
     scale = US_PER_UNIT[time_unit]
     held = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)
     us = np.rint(held * scale).astype(np.int64)
     if time_unit == "excel":
-        ms = np.rint(us / 1_000).astype(np.int64) * 1_000  # of serials as floats, whose last digits are of no clock
-        return place_local(absolute(ms - _EXCEL_US, values.valid, values.missing), None, zone)
+        us = np.rint(us / 1_000).astype(np.int64) * 1_000  # of serials as floats, whose last digits are of no clock
+        return place_local(absolute(us - _EXCEL_US, values.valid, values.missing), None, zone)
     return absolute(us, values.valid, values.missing)
-
-
-def _of_dot_net(column: pa.Array) -> pa.Array:
-    """Reads the number in `/Date(1773133200000-0700)/`; the offset says on which clock it is shown."""
-    text = as_binary(column).view(pa.string())
-    if not pc.any(pc.starts_with(text, "/Date(")).as_py():
-        return column
-    found = pc.struct_field(pc.extract_regex(text, _DOT_NET), "number")
-    return pc.if_else(pc.is_valid(found), found, text)
 
 
 def _one_text(column: pa.StructArray) -> pa.Array:
@@ -191,16 +188,7 @@ def are_parts(kind: pa.DataType) -> bool:
 
 def is_text(kind: pa.DataType) -> bool:
     """Says whether a column of this type holds texts or bytes."""
-    types = pa.types
-    return bool(
-        types.is_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_string(kind)
-        or types.is_large_binary(kind)
-        or types.is_string_view(kind)
-        or types.is_binary_view(kind)
-        or types.is_fixed_size_binary(kind)
-    )
+    return kind in _TEXTS or bool(pa.types.is_fixed_size_binary(kind))
 
 
 def as_binary(column: pa.Array) -> pa.Array:
@@ -245,21 +233,23 @@ def nulls(column: pa.Array) -> Bools:
     return mask
 
 
-def _of_dictionary(column: pa.Array, of_values: Any) -> tuple[Any, Bools, Bools]:
-    """Spreads (converted, valid, missing) of a dictionary's values over the rows that point to them."""
-    missing = nulls(column.indices)
-    if not len(column.dictionary):
-        return np.zeros(len(column), of_values[0].dtype), np.zeros(len(column), np.bool_), missing
+def _of_rows(column: pa.Array, of_values: Numbers | Instants) -> Iterator[Any]:
+    """Spreads what was read of a dictionary's values over the rows that point to them; a null is missing."""
+    null = nulls(column.indices)
     indices = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    converted, valid, empty = (part[indices] for part in of_values)
-    return np.where(missing, 0, converted), valid & ~missing, empty | missing
+    for name, part in of_values._asdict().items():
+        of_row = part[indices] if len(part) else np.zeros(len(column), part.dtype)
+        yield of_row | null if name == "missing" else np.where(null, part.dtype.type(0), of_row)
 
 
 def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     text = as_binary(column).view(pa.string())
     if decimal == ",":
         text = pc.replace_substring(pc.replace_substring(text, ".", "?"), ",", ".")
-    missing = _blank(text)
+    bare = text
+    if any(pc.any(pc.starts_with(text, blank)).as_py() for blank in (" ", "\t")):
+        bare = pc.ascii_trim(text, characters=" \t")
+    missing: Bools = pc.binary_length(bare).fill_null(0).to_numpy(zero_copy_only=False) == 0
     if missing.any():
         text = pc.if_else(pa.array(missing), pa.scalar(None, pa.string()), text)
     try:  # Arrow's parser takes plain notation, and the words for NaN and infinity, which are not finite
@@ -278,24 +268,6 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     return Numbers(np.clip(numbers, -_LARGEST, _LARGEST), valid, missing)
 
 
-def _blank(text: pa.Array) -> Bools:
-    """Marks rows that are null, empty or nothing but blanks."""
-    length = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False)
-    blank: Bools = length == 0
-    first = pc.starts_with(text, " ")
-    if pc.any(first).as_py() or pc.any(pc.starts_with(text, "\t")).as_py():
-        trimmed = pc.binary_length(pc.ascii_trim(text, characters=" \t"))
-        blank = trimmed.fill_null(0).to_numpy(zero_copy_only=False) == 0
-    return blank
-
-
-def _instants_of_dictionary(column: pa.Array, of_values: Instants) -> Instants:
-    us, valid, missing = _of_dictionary(column, of_values[:3])
-    _, no_offset, _ = _of_dictionary(column, (of_values.us, of_values.no_offset, of_values.missing))
-    _, clock_change, _ = _of_dictionary(column, (of_values.us, of_values.clock_change, of_values.missing))
-    return Instants(us, valid, missing, no_offset, clock_change)
-
-
 def timestamps(column: pa.Array) -> Instants:
     missing = nulls(column)
     ticks = column.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -310,7 +282,9 @@ def timestamps(column: pa.Array) -> Instants:
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:
     """Reads ISO texts. Those of one length have their digits in the same places: each length is one matrix of bytes."""
-    text = _with_offsets(as_binary(column))
+    text = as_binary(column)
+    if any(pc.any(pc.ends_with(text, word)).as_py() for word in ("UTC", "GMT")):  # as databases write Z
+        text = as_binary(pc.replace_substring_regex(text.view(pa.string()), " *(UTC|GMT)$", "Z"))
     size = len(text)
     _, offsets_buffer, data_buffer = text.buffers()
     missing = nulls(text)
@@ -334,11 +308,3 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
             )
     instants = absolute(us, valid, length == 0)
     return place_local(instants, local, zone) if local.any() else instants
-
-
-def _with_offsets(text: pa.Array) -> pa.Array:
-    """Writes Z where a text ends in UTC or GMT, as that of databases."""
-    words = [pc.ends_with(text, mark) for mark in ("UTC", "GMT")]
-    if not any(pc.any(word).as_py() for word in words):
-        return text
-    return as_binary(pc.replace_substring_regex(text.view(pa.string()), " *(UTC|GMT)$", "Z"))

@@ -64,14 +64,18 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
     for place in places:
         ok &= digit[:, place] <= 9
 
-    year = _two(digit, 0) * 100 + _two(digit, 2)
-    month, day = _two(digit, 5), _two(digit, 8)
-    hour, minute = _two(digit, 11), _two(digit, 14)
-    second = _two(digit, 17) if body >= 19 else np.zeros(len(text), np.int64)
+    year, (month, day, hour, minute) = _two(digit, 0) * 100 + _two(digit, 2), (_two(digit, at) for at in (5, 8, 11, 14))
+    second, nothing = _two(digit, 17) if body >= 19 else 0 * year, 0 * year
     seconds, is_time = clock_s(year, month, day, hour, minute, second)
-    offset_s, is_offset = _offset(text, digit, body)
-    ok &= is_time & is_offset
-    us = (seconds - offset_s) * 1_000_000 + _fraction_us(digit, body)
+    off_hour = _two(digit, body + 1) if tail > 1 else nothing
+    off_minute = _two(digit, body + tail - 2) if tail > 3 else nothing
+    offset_s = off_hour * 3_600 + off_minute * 60
+    if tail > 1:
+        offset_s = np.where(text[:, body] == ord("-"), -offset_s, offset_s)
+    ok &= is_time & (off_hour <= 23) & (off_minute <= 59)
+    us = (seconds - offset_s) * 1_000_000
+    for power, place in enumerate(range(20, min(body, 26))):
+        us += digit[:, place].astype(np.int64) * 10 ** (5 - power)
     return np.where(ok, us, 0), ok
 
 
@@ -90,23 +94,6 @@ def clock_s(
 
 def _two(digit: Bytes, place: int) -> Int64s:
     return digit[:, place].astype(np.int64) * 10 + digit[:, place + 1]
-
-
-def _offset(text: Bytes, digit: Bytes, body: int) -> tuple[Int64s, Bools]:
-    tail = text.shape[1] - body
-    if tail <= 1:
-        return np.zeros(len(text), np.int64), np.ones(len(text), np.bool_)
-    hour = _two(digit, body + 1)
-    minute = _two(digit, body + tail - 2) if tail > 3 else np.zeros(len(text), np.int64)
-    seconds = hour * 3_600 + minute * 60
-    return np.where(text[:, body] == ord("-"), -seconds, seconds), (hour <= 23) & (minute <= 59)
-
-
-def _fraction_us(digit: Bytes, body: int) -> Int64s:
-    us = np.zeros(len(digit), np.int64)
-    for power, place in enumerate(range(20, min(body, 26))):
-        us += digit[:, place].astype(np.int64) * 10 ** (5 - power)
-    return us
 
 
 @cache

@@ -61,8 +61,12 @@ def values_at(column: Any, steps: Path) -> Any:
             column = pc.struct_field(column, step)
         elif _is_list(column.type):
             column = _element(column, int(step))
-        else:
-            column = _of_point(column, _AXES[step])
+        else:  # points in well-known binary; null for what is none
+            import shapely
+
+            points = shapely.from_wkb(np.array(column.to_pylist(), object), on_invalid="ignore")
+            degrees = getattr(shapely, _AXES[step])(points)
+            column = pa.array(degrees, mask=np.isnan(degrees))
     return column
 
 
@@ -78,12 +82,3 @@ def _element(column: Any, number: int) -> Any:
         starts = column.offsets.to_numpy(zero_copy_only=False)[: len(column)]
     has = sizes > number
     return column.values.take(pa.array(np.where(has, starts + number, 0), pa.int64(), mask=~has))
-
-
-def _of_point(column: Any, axis: str) -> Any:
-    """Reads a coordinate of points in well-known binary; null for what is none."""
-    import shapely
-
-    points = shapely.from_wkb(np.array(column.to_pylist(), object), on_invalid="ignore")
-    degrees = getattr(shapely, axis)(points)
-    return pa.array(degrees, mask=np.isnan(degrees))

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.layouts.base import FIELDS, RawBatch, raw_batch
-from transforms.layouts.columns import Bools, numbers, whole_number_texts
+from transforms.layouts.columns import numbers, whole_number_texts
 from transforms.layouts.lines import LINE_BYTES, is_utf8
 from transforms.layouts.paths import Path, refuse_steps, steps_of
 from transforms.value import NAME
@@ -53,20 +54,6 @@ def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> Non
             )
 
 
-def table_of_lines(data: bytes, records: int, strict: bool, paths: Paths) -> RawBatch | None:
-    """Reads lines of JSON the fast way: None if anything is unusual. `records`: how many lines there should be.
-
-    strict: every line is known to begin with { and end with }, so that no record can run over a line end.
-    """
-    if not (strict and is_utf8(data)):
-        return None
-    try:
-        lines = _decoder(paths).decode_lines(data)
-    except _DAMAGE:
-        return None
-    return _batch(lines, paths, {}) if len(lines) == records else None
-
-
 def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, int]) -> RawBatch:
     """Reads one record per text. refused: what was refused before, counted in the batch."""
     if is_utf8(b"\n".join(texts)) and max(map(len, texts), default=0) <= LINE_BYTES:
@@ -74,35 +61,24 @@ def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, in
             return _batch(list(map(_decoder(paths).decode, texts)), paths, refused)
         except _DAMAGE:
             pass
-    columns, refused = [], dict(refused)
+    records, counts = [], Counter(refused)
     decode = _decoder(paths).decode
     for text in texts:
-        reason = _unfit(text)
-        if reason is None:
-            try:  # called from this depth alone: how deep a record may be nested is the same in bulk and singly
-                try:
-                    columns.append(decode(text))
-                except msgspec.ValidationError:
-                    columns.append(decode(_without_huge_numbers(text)))
-            except _DAMAGE:
-                reason = "malformed"
-        if reason is not None:
-            refused[reason] = refused.get(reason, 0) + 1
-    return _batch(columns, paths, refused)
-
-
-def _unfit(text: bytes) -> str | None:
-    if len(text) > LINE_BYTES:
-        return "too-long"
-    return None if is_utf8(text) else "not-utf8"
-
-
-def _without_huge_numbers(text: bytes) -> bytes:
-    """Holds numbers beyond float64, which are finite, at the largest float64. Nothing else changes."""
-    return _STRING_OR_NUMBER.sub(_held, text)
+        if len(text) > LINE_BYTES or not is_utf8(text):
+            counts["too-long" if len(text) > LINE_BYTES else "not-utf8"] += 1
+            continue
+        try:  # called from this depth alone: how deep a record may be nested is the same in bulk and singly
+            try:
+                records.append(decode(text))
+            except msgspec.ValidationError:
+                records.append(decode(_STRING_OR_NUMBER.sub(_held, text)))
+        except _DAMAGE:
+            counts["malformed"] += 1
+    return _batch(records, paths, counts)
 
 
 def _held(token: re.Match[bytes]) -> bytes:
+    """Holds a number beyond float64, which is finite, at the largest float64. Nothing else changes."""
     text = token[0]
     if text.startswith(b'"'):
         return text
@@ -111,9 +87,6 @@ def _held(token: re.Match[bytes]) -> bytes:
     except msgspec.ValidationError:
         return repr(max(-_LARGEST, min(float(text), _LARGEST))).encode()
     return text
-
-
-# --- decoders -----------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -128,9 +101,6 @@ def _first_keys(paths: Paths) -> list[str]:
     return list(dict.fromkeys(path[0] for path in paths.places))
 
 
-# --- columns ------------------------------------------------------------------------------------------------------
-
-
 def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatch:
     keys = _first_keys(paths)
     tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, records), strict=True), strict=True)) if records else {}
@@ -142,36 +112,38 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBa
     """Makes a batch. columns: for each field, an id first if there is one, its Python values, or an Arrow array, taken
     as it is."""
     first = next(iter(columns))
-    if first in _ID_FIELDS:
-        columns = {**columns, first: _with_whole_numbers(columns[first])}
+    ids = columns[first]
+    is_id = np.ones(len(ids), np.bool_)
+    if first in _ID_FIELDS and not isinstance(ids, pa.Array):
+        types = set(map(type, ids))
+        if float in types:  # those that are whole numbers are written as integers
+            texts = iter(whole_number_texts(pa.array([value for value in ids if type(value) is float])).to_pylist())
+            ids = [value if type(value) is not float or (text := next(texts)) is None else text for value in ids]
+        if not types <= {*_ID_TYPES, type(None)}:
+            is_id = np.fromiter((value is None or type(value) in _ID_TYPES for value in ids), np.bool_, len(ids))
     arrays = {
-        name: values if isinstance(values, pa.Array) else _converter(name)(values) for name, values in columns.items()
+        name: values if isinstance(values, pa.Array) else _converter(name)(values)
+        for name, values in {**columns, first: ids}.items()
     }
-    kept = _ids(columns[first]) if first in _ID_FIELDS else np.ones(1, np.bool_)
-    if kept.all():
+    if is_id.all():
         return raw_batch(arrays, refused)
-    mask, bad = pa.array(kept), int(np.count_nonzero(~kept))
-    arrays = {name: array.filter(mask) for name, array in arrays.items()}
-    return raw_batch(arrays, {**refused, f"bad-{first}": refused.get(f"bad-{first}", 0) + bad})
+    arrays = {name: array.filter(pa.array(is_id)) for name, array in arrays.items()}
+    bad = refused.get(f"bad-{first}", 0) + int(np.count_nonzero(~is_id))
+    return raw_batch(arrays, {**refused, f"bad-{first}": bad})
 
 
 def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
     """Follows a path into every value: None where nothing is there, _BAD where a step meets another type."""
     for part in path:
-        step = _step(set(map(type, values)), part)
+        types = set(map(type, values))
+        key = part if types == {dict} else int(part) if types == {list} and part.isdecimal() else None
         try:
-            if step is None:
+            if key is None:
                 raise KeyError
-            values = list(map(step, values))
+            values = list(map(itemgetter(key), values))
         except (KeyError, IndexError):
             values = [_careful_step(value, part) for value in values]
     return values
-
-
-def _step(types: set[type], part: str) -> Callable[[Any], Any] | None:
-    if types == {dict}:
-        return itemgetter(part)
-    return itemgetter(int(part)) if types == {list} and part.isdecimal() else None
 
 
 def _careful_step(value: Any, part: str) -> Any:
@@ -219,14 +191,15 @@ def _times(values: Sequence[Any]) -> Any:
         return pa.array(values, pa.string())
     if types <= {float, int}:
         return _numbers(values)
-    texts = [value if value is None else _number_text(value) for value in values]
+    texts = [
+        value
+        if value is None or type(value) is str
+        else repr(_as_float(value))
+        if type(value) in (float, int)
+        else _BAD_TEXT
+        for value in values
+    ]
     return pa.array(texts, pa.string())
-
-
-def _number_text(value: Any) -> str:
-    if type(value) is str:
-        return value
-    return repr(_as_float(value)) if type(value) in (float, int) else _BAD_TEXT
 
 
 def _texts(values: Sequence[Any]) -> Any:
@@ -234,21 +207,6 @@ def _texts(values: Sequence[Any]) -> Any:
     if set(map(type, values)) <= {str, type(None)}:
         return pa.array(values, pa.string())
     return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())
-
-
-def _with_whole_numbers(values: Any) -> Any:
-    """Puts its text for each float that is a whole number, and leaves what is no float."""
-    if isinstance(values, pa.Array) or float not in set(map(type, values)):
-        return values
-    texts = iter(whole_number_texts(pa.array([value for value in values if type(value) is float])).to_pylist())
-    return [value if type(value) is not float or (text := next(texts)) is None else text for value in values]
-
-
-def _ids(values: Any) -> Bools:
-    """Marks rows of which the id is a text, an integer or nothing."""
-    if isinstance(values, pa.Array) or set(map(type, values)) <= {*_ID_TYPES, type(None)}:
-        return np.ones(len(values), np.bool_)
-    return np.fromiter((value is None or type(value) in _ID_TYPES for value in values), np.bool_, len(values))
 
 
 def _converter(name: str) -> Callable[[Sequence[Any]], Any]:

@@ -10,14 +10,7 @@ import pyarrow as pa
 
 from dpops.types import Int64s
 from transforms import arrow_compute as pc
-from transforms.layouts.columns import (
-    Bools,
-    Instants,
-    absolute,
-    as_binary,
-    nulls,
-    place_local,
-)
+from transforms.layouts.columns import Bools, Instants, absolute, as_binary, nulls, place_local
 from transforms.layouts.iso import clock_s
 
 _TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"
@@ -93,8 +86,8 @@ class TimeFormat:
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
         parts = pc.extract_regex(text, _pattern(self.text))
         us, valid = _us(parts, two_digits="%y" in self.text, named_months="%b" in self.text or "%B" in self.text)
-        stamps = absolute(np.where(valid, us, 0), valid, missing)
-        return stamps if "%z" in self.text else place_local(stamps, None, zone)
+        instants = absolute(np.where(valid, us, 0), valid, missing)
+        return instants if "%z" in self.text else place_local(instants, None, zone)
 
 
 @cache
@@ -113,14 +106,20 @@ def _us(parts: pa.StructArray, *, two_digits: bool, named_months: bool) -> tuple
     names = {field.name for field in parts.type}
 
     def number(name: str) -> Int64s:
-        if name not in names:
-            return np.zeros(len(parts), np.int64)
-        return _whole(pc.struct_field(parts, name))
+        return _whole(pc.struct_field(parts, name)) if name in names else np.zeros(len(parts), np.int64)
 
     year = number("year") + (2_000 if two_digits else 0)
     day, minute, second, midnight_s = (number(name) for name in ("day", "minute", "second", "midnight"))
-    month = _month(pc.struct_field(parts, "month")) if named_months else number("month")
-    hour = _hours(parts, number("hour")) if "half" in names else number("hour")
+    if named_months:  # three letters count; 0 for another word
+        word = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "month"), 0, 3))
+        month = _whole(pc.add(pc.index_in(word, value_set=pa.array(_MONTHS)), 1))
+    else:
+        month = number("month")
+    hour = number("hour")
+    if "half" in names:  # of twelve hours: 12 am is midnight, and 0 or 13 no time
+        letter = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "half"), 0, 1))
+        is_pm = pc.equal(letter, "p").fill_null(False).to_numpy(zero_copy_only=False)
+        hour = np.where((hour >= 1) & (hour <= 12), hour % 12 + 12 * is_pm, 24)
     seconds, valid = clock_s(year, month, day, hour, minute, second)
     us, valid = (seconds + midnight_s) * 1_000_000, valid & ~nulls(parts)
     if "fraction" in names:
@@ -132,23 +131,9 @@ def _us(parts: pa.StructArray, *, two_digits: bool, named_months: bool) -> tuple
     return us, valid
 
 
-def _month(names: pa.Array) -> Int64s:
-    """Numbers months by the first three letters of their names; 0 for another word."""
-    place = pc.index_in(pc.utf8_lower(pc.utf8_slice_codeunits(names, 0, 3)), value_set=pa.array(_MONTHS))
-    numbers: Int64s = pc.add(place, 1).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return numbers
-
-
 def _whole(digits: pa.Array) -> Int64s:
     numbers: Int64s = digits.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return numbers
-
-
-def _hours(parts: pa.StructArray, hour: Int64s) -> Int64s:
-    """Reads a clock of twelve hours: 12 am is midnight, and 0 or 13 no time."""
-    letter = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "half"), 0, 1))
-    is_pm = pc.equal(letter, "p").fill_null(False).to_numpy(zero_copy_only=False)
-    return np.where((hour >= 1) & (hour <= 12), hour % 12 + 12 * is_pm, 24)
 
 
 def _offsets_s(offset: pa.Array) -> tuple[Int64s, Bools]:

@@ -1,11 +1,9 @@
 """Avro object container files: fastavro decodes the needed fields, of blocks and files of bounded size."""
 
 import os
-import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from io import BufferedReader, BytesIO, FileIO
+from collections.abc import Callable, Iterator
+from io import BytesIO
 from itertools import islice
 from operator import itemgetter
 from typing import Any, BinaryIO
@@ -13,7 +11,6 @@ from typing import Any, BinaryIO
 import fastavro
 import pyarrow as pa
 from fastavro.read import BLOCK_READERS
-from fastavro.schema import SchemaParseException, UnknownType
 
 from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile, without_zone
 from transforms.layouts.open_file import unpacked
@@ -31,20 +28,6 @@ _UNITS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos":
 _MIXED = "mixed"
 _LOCAL = {f"local-{name}": pa.timestamp(unit) for name, unit in _UNITS.items()}
 _ARROW_TIMES = {name: pa.timestamp(unit, "UTC") for name, unit in _UNITS.items()} | _LOCAL
-_DAMAGE = (
-    ValueError,  # with errors of JSON, Unicode and Arrow
-    zlib.error,
-    struct.error,
-    EOFError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    OSError,  # of Arrow; the file is open already
-    SchemaParseException,
-    UnknownType,
-)
 
 
 class AvroTable(MappedLayout):
@@ -52,35 +35,22 @@ class AvroTable(MappedLayout):
 
     def read(self, path: str) -> Iterator[RawBatch]:
         data = unpacked(path)
-        with _BoundedReader(FileIO(path)) if data is None else BytesIO(data) as file:
+        with open(path, "rb") if data is None else BytesIO(data) as file:
             try:
                 yield from _batches(path, file, self)
+            except UnreadableFile:
+                raise
             except _TooBig:
                 raise UnreadableFile(path, f"a block expands to more than {BLOCK_BYTES >> 20} MiB") from None
-            except _DAMAGE:
+            except Exception:  # noqa: BLE001 - fastavro raises of everything; a damaged length asks for much memory
                 raise UnreadableFile(path, "not an Avro file that can be decoded") from None
 
 
 LAYOUT = AvroTable
 
 
-class _BoundedReader(BufferedReader):
-    """A file of which no read asks for more bytes than it holds: a damaged length must not take memory."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        file_bytes = os.fstat(self.fileno()).st_size
-        return super().read(file_bytes if size is None or size < 0 else min(size, file_bytes))
-
-
-# --- codecs: a block's bytes, of one that expands too far the first BLOCK_BYTES + 1 -------------------------------
-
-
 class _TooBig(Exception):
     """A block expands to more than BLOCK_BYTES."""
-
-
-def _inflated(data: bytes) -> bytes:
-    return zlib.decompressobj(-15).decompress(data, BLOCK_BYTES + 1)
 
 
 def _from_snappy(data: bytes) -> bytes:
@@ -103,10 +73,11 @@ def _from_zstandard(data: bytes) -> bytes:
 
 _EXPAND: dict[str, Callable[[bytes], bytes]] = {
     "null": bytes,
-    "deflate": _inflated,
+    "deflate": lambda data: zlib.decompressobj(-15).decompress(data, BLOCK_BYTES + 1),
     "snappy": _from_snappy,
     "zstandard": _from_zstandard,
 }
+"""Of a codec what gives a block's bytes; of one that expands too far the first BLOCK_BYTES + 1."""
 
 
 def _block_reader(expand: Callable[[bytes], bytes]) -> Callable[[BinaryIO], BytesIO]:
@@ -124,65 +95,55 @@ BLOCK_READERS.update({codec: _block_reader(expand) for codec, expand in _EXPAND.
 """fastavro's own ones expand without bound, and want further libraries for two of these codecs."""
 
 
-# --- records --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """wanted: the needed part of the file's schema, without logical types.
-
-    wanted: None where a union holds both texts and bytes, which fastavro would turn into one another, and raise for
-    all rows where it cannot. types: for each of the fields the Arrow type that its values all have; None where they are
-    numbers, _MIXED where each value has its own, texts among them.
-    """
-
-    wanted: Any
-    columns: tuple[Path, ...]
-    fields: tuple[str, ...]
-    types: tuple[Any, ...]
-
-
 def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     head = fastavro.reader(file, "null")  # with a schema asked for, a bad default stops nothing
     if head.codec not in _EXPAND:
         named = head.codec if head.codec in BLOCK_READERS else "that is unknown"
         raise UnreadableFile(path, f"codec {named}: only {', '.join(_EXPAND)} are read")
-    plan = _plan(path, head.writer_schema, table)
+    columns = tuple(map(steps_of, table.columns))
+    wanted, types = _schema_and_types(path, head.writer_schema, columns, table)
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    reader = fastavro.reader(file, plan.wanted, handle_unicode_errors="surrogateescape")
+    reader = fastavro.reader(file, wanted, handle_unicode_errors="surrogateescape")
     _strip(reader.writer_schema)
-    needed: Callable[[Any], Any] = itemgetter(*(path[0] for path in plan.columns))
+    needed: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in columns))
     written: Any = reader.writer_schema
-    is_nested, count, nulls = any(path[1:] for path in plan.columns), 0, _fields_of_nothing(written)
+    is_nested, count, nulls = any(steps[1:] for steps in columns), 0, _fields_of_nothing(written)
     most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * size)
     batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(nulls, 1))
     while rows := list(map(needed, islice(reader, batch_rows))):
         if is_nested:
-            pairs = zip(zip(*rows, strict=True), plan.columns, strict=True)
-            rows = list(zip(*(walk(values, path[1:]) for values, path in pairs), strict=True))
+            pairs = zip(zip(*rows, strict=True), columns, strict=True)
+            rows = list(zip(*(walk(values, steps[1:]) for values, steps in pairs), strict=True))
         count += len(rows)
         if count > FILE_ROWS:
             raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
         if count * nulls > most_nulls:
             raise UnreadableFile(path, f"{nulls:,} fields hold nothing in any row: leave them out of the schema")
-        yield _batch(rows if plan.wanted else [tuple(map(_as_text, row)) for row in rows], plan)
+        yield _batch(rows if wanted else [tuple(map(_as_text, row)) for row in rows], table.fields, types)
 
 
-def _plan(path: str, schema: Any, table: AvroTable) -> _Plan:
+def _schema_and_types(
+    path: str, schema: Any, columns: tuple[Path, ...], table: AvroTable
+) -> tuple[Any, tuple[Any, ...]]:
+    """Finds the needed part of the file's schema, without logical types, and the Arrow type of each field.
+
+    Returns:
+        The schema: None where a union holds both texts and bytes, which fastavro would turn into one another, and raise
+        for all rows where it cannot. The types: None of numbers, _MIXED where each value has its own.
+    """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
-    columns, names, zone = tuple(map(steps_of, table.columns)), table.fields, table.units.zone
     fields = {field["name"]: field["type"] for field in schema["fields"]}
     kinds = [_type_at(path, schema, steps) for steps in columns]
-    pairs = zip(names, table.columns, kinds, strict=True)
-    types = tuple(_arrow_type(path, column, kind, name == "time", zone) for name, column, kind in pairs)
+    triples = zip(table.fields, table.columns, kinds, strict=True)
+    types = tuple(_arrow_type(path, column, kind, name == "time", table.units.zone) for name, column, kind in triples)
     _strip(schema)
     heads = {steps[0] for steps in columns}
     needed = [{"name": name, "type": kind} for name, kind in fields.items() if name in heads]
-    is_mixed = any(map(_is_text_or_bytes, kinds))
-    wanted = None if is_mixed else {"type": "record", "name": schema["name"], "fields": needed}
-    return _Plan(wanted, columns, names, types)
+    names = [{branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(it)} for it in kinds]
+    is_mixed = any({"string", "bytes"} <= of_kind for of_kind in names)
+    return None if is_mixed else {"type": "record", "name": schema["name"], "fields": needed}, types
 
 
 def _type_at(path: str, kind: Any, steps: Path) -> Any:
@@ -200,7 +161,7 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """Finds the one type of a field of plain values, null aside; see `_Plan.types`. zone: of times that say none."""
+    """Finds the one type of a field of plain values, null aside. zone: of times that say none."""
     plain, logical = set(), set()
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
@@ -219,12 +180,6 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | No
     if len(plain) > 1 and "string" in plain:
         return _MIXED
     return {"string": pa.string(), "bytes": pa.binary()}.get(plain.pop()) if len(plain) == 1 else None
-
-
-def _is_text_or_bytes(kind: Any) -> bool:
-    """Says whether it is one of text or bytes: of a column that is not nested, without logical types."""
-    names = [branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(kind)]
-    return "string" in names and "bytes" in names
 
 
 def _branches(kind: Any) -> list[Any]:
@@ -250,12 +205,14 @@ def _strip(schema: Any) -> None:
         _strip(part)
 
 
-def _batch(rows: list[tuple[Any, ...]], plan: _Plan) -> RawBatch:
+def _batch(rows: list[tuple[Any, ...]], fields: tuple[str, ...], types: tuple[Any, ...], not_utf8: int = 0) -> RawBatch:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
     try:
-        return _typed(rows, plan.fields, plan.types, {})
+        arrays = {name: _array(values, kind) for name, values, kind in zip(fields, columns, types, strict=True)}
     except UnicodeEncodeError:  # lone surrogates stand for bytes that were not UTF-8
-        kept = [row for row in rows if all(map(_is_encodable, row))]
-        return _typed(kept, plan.fields, plan.types, {"not-utf8": len(rows) - len(kept)})
+        encodable = [row for row in rows if all(map(_is_encodable, row))]
+        return _batch(encodable, fields, types, len(rows) - len(encodable))
+    return typed_batch(arrays, {"not-utf8": not_utf8})
 
 
 def _as_text(value: Any) -> Any:
@@ -265,14 +222,6 @@ def _as_text(value: Any) -> Any:
 
 def _is_encodable(value: Any) -> bool:
     return not isinstance(value, str) or not any("\udc80" <= letter <= "\udcff" for letter in value)
-
-
-def _typed(
-    rows: list[tuple[Any, ...]], fields: tuple[str, ...], types: tuple[Any, ...], refused: Mapping[str, int]
-) -> RawBatch:
-    columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
-    arrays = {name: _array(values, kind) for name, values, kind in zip(fields, columns, types, strict=True)}
-    return typed_batch(arrays, refused)
 
 
 def _array(values: Any, kind: Any) -> Any:

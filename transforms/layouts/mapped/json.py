@@ -9,7 +9,7 @@ import msgspec
 
 from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile
 from transforms.layouts.lines import BOM
-from transforms.layouts.mapped.jsonl import batch_of_messages, read_json_lines
+from transforms.layouts.mapped.jsonl import read_json_lines
 from transforms.layouts.open_file import opened, opened_text
 from transforms.layouts.paths import ANY, EACH, Path, steps_of, steps_of_records
 from transforms.layouts.records import Paths, refuse_indexed_objects, table_of_records
@@ -49,12 +49,15 @@ class JsonRecords(MappedLayout):
             with opened(path) as file:
                 yield from read_json_lines(file, paths)
             return
-        yield from read_array(path, _whole(path, "a JSON array", ": use JSON lines").removeprefix(BOM), paths)
+        elements = array_of(_whole(path, "a JSON array", ": use JSON lines").removeprefix(BOM))
+        if elements is None:
+            raise UnreadableFile(path, "a JSON array that is damaged or cut short")
+        yield from batches_of_records(elements, paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         paths = Paths.dotted(self.columns, self.fields)
         if self.records is None:
-            yield batch_of_messages(payloads, paths)
+            yield table_of_records(payloads, paths, {})
         else:
             yield from documents_of_messages(payloads, (self.records,), paths)
 
@@ -65,19 +68,25 @@ LAYOUT = JsonRecords
 def read_document(path: str, records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
     """Reads the objects of a document. records: the dotted paths of arrays, all of which are read."""
     try:
-        yield from batches_of_snapshot(_whole(path, "a JSON document"), _places(records), paths)
+        yield from batches_of_snapshot(_whole(path, "a JSON document"), tuple(map(steps_of_records, records)), paths)
     except NoSnapshot:
         named = " or ".join(map(repr, records))
         raise UnreadableFile(path, f"no JSON with an array of objects at {named} (input.records)") from None
 
 
 def documents_of_messages(payloads: Sequence[bytes], records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
-    """Reads messages as `read_document` does files; what is no document is one refused row."""
-    return batches_of_snapshots(payloads, MESSAGE_BYTES, _places(records), paths)
-
-
-def _places(records: Sequence[str]) -> tuple[Path, ...]:
-    return tuple(map(steps_of_records, records))
+    """Reads messages as `read_document` does files: one that is too long, empty or no document is one refused row."""
+    places = tuple(map(steps_of_records, records))
+    for payload in payloads:
+        try:
+            if len(payload) > MESSAGE_BYTES:
+                yield table_of_records([], paths, {"too-long": 1})
+            elif not payload.strip():
+                raise NoSnapshot
+            else:
+                yield from batches_of_snapshot(payload, places, paths)
+        except NoSnapshot:
+            yield table_of_records([], paths, {"malformed": 1})
 
 
 def _whole(path: str, what: str, advice: str = "") -> bytes:
@@ -118,14 +127,6 @@ def array_of(text: bytes) -> list[msgspec.Raw] | None:
         return None
 
 
-def read_array(path: str, data: bytes, paths: Paths) -> Iterator[RawBatch]:
-    """Reads an array's elements in batches. Raises UnreadableFile for one that is damaged or cut short."""
-    elements = array_of(data)
-    if elements is None:
-        raise UnreadableFile(path, "a JSON array that is damaged or cut short")
-    yield from batches_of_records(elements, paths)
-
-
 class NoSnapshot(ValueError):
     """A document is no JSON, or something other than an array is where the records should be."""
 
@@ -159,22 +160,6 @@ def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> 
     """Reads objects in batches of so many."""
     for index in range(0, len(records), BATCH_RECORDS):
         yield table_of_records(list(map(bytes, records[index : index + BATCH_RECORDS])), paths, {})
-
-
-def batches_of_snapshots(
-    payloads: Sequence[bytes], most_bytes: int, places: tuple[Path, ...], paths: Paths
-) -> Iterator[RawBatch]:
-    """Reads messages, each a document: one that is too long, empty or no snapshot is one refused row."""
-    for payload in payloads:
-        try:
-            if len(payload) > most_bytes:
-                yield table_of_records([], paths, {"too-long": 1})
-            elif not payload.strip():
-                raise NoSnapshot
-            else:
-                yield from batches_of_snapshot(payload, places, paths)
-        except NoSnapshot:
-            yield table_of_records([], paths, {"malformed": 1})
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
