@@ -106,9 +106,8 @@ OTHERS = 2.0
 many times as many as an average HAT of its cell."""
 
 # Places inside cells (measurements/streets.md).
-PLACE_SDS_KMH, PLACE_GROUP_SD_KMH = (0.5, 2.5, 6.0, 12.0, 20.0), 4.0
-"""Guessed: how far places may lie from their cell, a mixture whose parts are learned (the first says that a place is as
-its cell); and groups of them, at first."""
+PLACE_SDS_KMH = 0.5, 3.0, 6.0, 9.0, 12.0
+"""Guessed: how far places may lie from their cell, an even mixture: with heavy tails, and 7 km/h as a whole."""
 MOST_UNVISITED = 0.95
 """Guessed: the most of places that nobody visits. All parts up to it count, as far as they are likely."""
 PLACE_TRAFFIC_SDS = 0.3, 3.4
@@ -125,11 +124,9 @@ PLACE_OTHER_HOURS, LEAST_PLACE_FLOOR = 0.3, 0.5
 its cell's hours, and at least so much in (km/h)^2."""
 PLACE_OTHERWISE = 0.5
 """Made-up: how much of a day's own mean counts for a map of the same days, where vehicles only weigh otherwise."""
-PLACE_OWN, PLACE_COMMON, MOST_PLACE_OWN = 60.0, 3.0, 400.0
-"""Real: before two days tell, variance of a vehicle's own mean at a place on a day, and of what all have in common,
-(km/h)^2; and the most that is believed of the first."""
-MOST_PLACE_COMMON = 50.0
-"""Guessed: the most that is believed of the second."""
+PLACE_OWN, PLACE_COMMON, LEAST_PLACE_WEIGHT = 60.0, 3.0, 0.15
+"""Real: variance of a vehicle's own mean at a place on a day, and of what all have in common, (km/h)^2; no place counts
+as fewer vehicles than the third. Learning the first two from squares of sums changed nothing."""
 SURE = 5.0
 """How exactly it is computed: a weight so many standard deviations above 0 is looked for near what was measured."""
 PLACE_WIDTH_KMH, PLACE_VEHICLES, PLACE_CAUTION = 8.0, 1.0, 1.64

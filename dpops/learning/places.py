@@ -1,34 +1,113 @@
 """Places: what noisy sums of days tell of each one's usual mean, around its cell's. Cost: places times a constant.
 
-Places are independent around their cells: smoothness between neighbours was tried, and gains nothing.
-A place's weight and mean are learned together. How weights are spread, how far places lie from their cells, and how
-far those of one group do, are learned from all of them: an empirical prior, by likelihood and by expectation and
-maximisation.
+Places are independent around their cells: neither smoothness between neighbours nor effects of groups gain anything.
+A place's weight and mean are learned together, on a grid of weights; how weights are spread is learned from all.
 """
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops import fitted
-from dpops.learning import whole
-from dpops.learning.laplace_sums import tempered
-from dpops.learning.place_prior import PlacePrior, believed, copies_log_likelihood, improved, some
-from dpops.learning.place_sums import Around, PlaceSums
-from dpops.learning.place_traffic import learned_traffic
-from dpops.learning.whole import NoisyTotals
-from dpops.types import Float64s
+from dpops.types import Float64s, Int64s
 
-ROUNDS, LAST_ROUNDS = 8, 2
-"""How often the prior is improved; and at last by all places, where the first rounds took a part of many."""
+if TYPE_CHECKING:
+    from dpops.levels import Kind
+
+SDS_KMH = np.array(fitted.PLACE_SDS_KMH)
+COPIES_KMH = np.array([1e-3])
+"""How far places lie from their cells, and how far they do if all are as these."""
+RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
+"""What a place may weigh, where 1 is what is expected of it."""
+AT_LEAST = 4
+"""Vehicles that are spoken of. One, two or three of them who come every day must not be taken for so many."""
+CHANCE = fitted.FOUR_VEHICLES_DOUBT
+_TINY = 1e-12
+_CHUNK = 512
+_NEAR = np.linspace(-4, 4, RATIOS.size)
+
+
+class PlaceDay(NamedTuple):
+    """A day's noisy sums, float64 (places,): weights, and weights times km/h around the centres.
+
+    weight_variance, speed_variance: of the noise in each. day_weight: how much the day weighs; 1 is a usual one.
+    is_laplace: whether the noise is Laplace, else it is Gaussian.
+    """
+
+    weights: Float64s
+    speeds: Float64s
+    centres: Float64s
+    weight_variance: float
+    speed_variance: float
+    day_weight: float
+    is_laplace: bool = False
+
+
+@dataclass(frozen=True)
+class PlaceSums:
+    """What is kept of all days, (places,) each or one number. S, W: sums, c: centres, a: day_weight, v: variance.
+
+    speeds: of a S / v. centred: a c S / v. centres: a^2 c / v. squares: a^2 c^2 / v. weights: a W / v of weights.
+    speed_precision: a^2 / v. weight_precision: a^2 / v of weights. days: how many. is_laplace: the noise of all.
+    """
+
+    speeds: Float64s
+    centred: Float64s
+    centres: Float64s
+    squares: Float64s
+    weights: Float64s
+    speed_precision: Float64s
+    weight_precision: float = 0.0
+    days: int = 0
+    is_laplace: bool = False
+
+    @staticmethod
+    def none(places: int) -> "PlaceSums":
+        return PlaceSums(*np.zeros((6, places)))
+
+    def after(self, day: PlaceDay) -> "PlaceSums":
+        a, speed, weight = day.day_weight, 1 / day.speed_variance, 1 / day.weight_variance
+        return PlaceSums(
+            speeds=self.speeds + a * speed * day.speeds,
+            centred=self.centred + a * speed * day.centres * day.speeds,
+            centres=self.centres + a * a * speed * day.centres,
+            squares=self.squares + a * a * speed * day.centres**2,
+            weights=self.weights + a * weight * day.weights,
+            speed_precision=self.speed_precision + a * a * speed,
+            weight_precision=self.weight_precision + a * a * weight,
+            days=self.days + 1,
+            is_laplace=day.is_laplace,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What is known of places beside their own sums, (places,) each.
+
+    values: km/h, of their cells. of_hours: variance of these cells' hours around them, (km/h)^2. expected: weights on a
+    usual day that their cells' traffic gives them. sizes: how large each is, where vehicles pass them whole, so that
+    they report more on long and on slow ones: segments of streets. None of others.
+    """
+
+    values: Float64s
+    of_hours: Float64s
+    expected: Float64s
+    sizes: Float64s | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceBelief:
-    """What is believed of places, float64 (places,) each. values: km/h, of a report at the place, or of its cell where
-    evidence is too small; variances: how far the place lies from them. weights: on a usual day, and their variances.
-    own: variance of a day's own mean around the usual one, as squares of sums tell. evidence: how much likelier what
-    was released is, as a logarithm, if places differ from their cells than if none does."""
+    """What is believed of places, float64 (places,) each.
+
+    values: km/h, of a report at the place, or of its cell where evidence is too small; variances: around them.
+    weights: on a usual day, and their variances. own: variance of a day's own mean around the usual one. evidence: log
+    likelihood ratio of places that differ from their cells to places that do not.
+    """
 
     values: Float64s
     variances: Float64s
@@ -38,12 +117,24 @@ class PlaceBelief:
     evidence: float
 
 
+class Traffic(NamedTuple):
+    """expected: float64 (places,), weight of each. ratios: probabilities of RATIOS, whose mean is 1."""
+
+    expected: Float64s
+    ratios: Float64s
+
+
 def whole_weight(sums: PlaceSums, expected: float) -> float:
-    """Estimates all places' weight on a usual day: the declared fleet's, and what releases say, by their precisions."""
+    """Computes the posterior mean of all places' weight, around the declared fleet's: on a grid of its logarithm."""
     if not sums.days:
         return expected
-    told = NoisyTotals.of(float(sums.weights.sum()) / sums.weight_precision, sums.weights.size / sums.weight_precision)
-    return whole.whole_weight(expected, fitted.ANCHOR_SD, told).mean
+    scores = np.linspace(-20, 20, 20_001)
+    weights = expected * np.exp(fitted.ANCHOR_SD * scores)
+    precision = sums.weight_precision / sums.weights.size
+    residuals = weights - float(sums.weights.sum()) / sums.weight_precision
+    costs = scores**2 + precision * residuals**2
+    likely = np.exp(-0.5 * (costs - costs.min()))
+    return float(likely @ weights / likely.sum())
 
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
@@ -51,55 +142,255 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
     sums = tempered(sums)
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
-    few = some(sums, around)
-    prior = _learned_prior(ratios, *few)
-    for _ in range(LAST_ROUNDS if few[0] is not sums else 0):
-        prior = improved(prior, sums, around)
-    belief = believed(prior, sums, around)
-    evidence = belief.log_likelihood - copies_log_likelihood(ratios, sums, around) if sums.days else 0.0
-    values = belief.of_reports if evidence >= fitted.PLACE_EVIDENCE else around.values
-    own = _own(sums, belief.values, belief.weights)
+    powers = np.linspace(0, fitted.MOST_SLOWED, 3) if around.sizes is not None else np.zeros(1)
+    posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
+    moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
+    means, of_reports, variances, weights, weight_variances = moments
+    evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
+    values = of_reports if evidence >= fitted.PLACE_EVIDENCE else around.values
+    own = fitted.PLACE_OWN / np.maximum(weights, fitted.LEAST_PLACE_WEIGHT) + fitted.PLACE_COMMON
     untold = np.maximum(fitted.PLACE_OTHER_HOURS * around.of_hours, fitted.LEAST_PLACE_FLOOR)
     untold = untold + fitted.PLACE_OTHERWISE * own / max(sums.days, 1)
     return PlaceBelief(
         values=values,
-        variances=belief.variances + (belief.values - values) ** 2 + untold,
-        weights=belief.weights,
-        weight_variances=belief.weight_variances,
+        variances=variances + (means - values) ** 2 + untold,
+        weights=weights,
+        weight_variances=weight_variances,
         own=own,
         evidence=evidence,
     )
 
 
-def _learned_prior(ratios: Float64s, sums: PlaceSums, around: Around) -> PlacePrior:
-    """Picks the likeliest prior; where places are passed, of several that differ in how much slower busy ones are."""
-    candidates = []
-    for slowed in np.linspace(0, fitted.MOST_SLOWED, 3) if around.sizes is not None else (0.0,):
-        prior = PlacePrior.first(ratios, slowed, around)
-        for _ in range(ROUNDS if sums.days else 0):
-            prior = improved(prior, sums, around)
-        candidates.append(prior)
-    return max(candidates, key=lambda prior: believed(prior, sums, around).log_likelihood)
+def _posterior(
+    ratios: Float64s, power: float, sums: PlaceSums, around: Around, sds_kmh: Float64s
+) -> tuple[Float64s, float]:
+    """Computes moments of places, with weights and speeds integrated out.
 
+    Args:
+        ratios: probabilities of RATIOS.
+        power: a place that weighs r times what is expected is as fast as its cell times r to this power.
+        sds_kmh: of places around their cells, an even mixture.
 
-def _own(sums: PlaceSums, values: Float64s, weights: Float64s) -> Float64s:
-    """Estimates the variance of a day's own mean around the usual one, by how far sums lie off beyond their noise.
-
-    A place where w weigh has PLACE_OWN / w of its vehicles, and what all share: both are fitted to all places.
+    Returns:
+        Mean, mean where reports are (which are more the more a place weighs), variance, weight and its variance,
+        (5, places); and the log likelihood of all sums, up to a constant of them.
     """
-    one, shared = fitted.PLACE_OWN, fitted.PLACE_COMMON
-    if sums.days > 1:
-        missed = (
-            sums.surprise
-            - 2 * weights * (values * sums.speeds - sums.centred)
-            + weights**2 * (values**2 * sums.speed_precision - 2 * values * sums.centres + sums.squares)
+    moments, log_likelihood = [], 0.0
+    factors = np.clip(RATIOS, *fitted.PLACE_SLOWED_RATIOS) ** power
+    typical = ratios @ (RATIOS * factors)  # so that cells' values are those of all reports
+    for chosen in _chunks(sums.weights.size):
+        expected = around.expected[chosen]
+        weights, log = nodes(ratios, sums, expected, chosen)
+        speeds, centred, centres, squares, sharp = (
+            column[chosen, None]
+            for column in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
         )
-        columns = np.stack([weights, weights**2], axis=1) * sums.speed_precision[:, None]
-        excess = missed - (sums.days - 1)
-        trust = 1 / np.sqrt(2 * sums.days + columns.sum(axis=1) ** 2)
-        before = np.diag([1 / one, 1 / shared])
-        rows = np.concatenate([columns * trust[:, None], before])
-        result = np.linalg.lstsq(rows, np.concatenate([excess * trust, np.ones(2)]), rcond=None)[0]
-        one, shared = np.clip(result, [0.0, 0.0], [fitted.MOST_PLACE_OWN, fitted.MOST_PLACE_COMMON]).tolist()
-    own: Float64s = np.minimum(one / np.maximum(weights, 0.05), fitted.MOST_PLACE_OWN) + shared
-    return own
+        faster = np.clip(weights / expected[:, None], *fitted.PLACE_SLOWED_RATIOS) ** power / typical
+        middle = around.values[chosen, None] * faster
+        missed = middle**2 * sharp - 2 * middle * centres + squares
+        log = log + weights * (speeds * middle - centred) - 0.5 * weights**2 * missed
+        residual = (weights * speeds + weights**2 * (centres - sharp * middle))[..., None]
+        precision = sds_kmh**-2.0 + (weights**2 * sharp)[..., None]
+        gain = np.log(sds_kmh**-2.0 / precision) + residual**2 / precision
+        joint = log[..., None] + 0.5 * gain - math.log(sds_kmh.size)
+        largest = joint.max(axis=(1, 2), keepdims=True)
+        likely = np.exp(joint - largest)
+        total = likely.sum(axis=(1, 2), keepdims=True)
+        likely /= total
+        log_likelihood += float(np.sum(largest) + np.sum(np.log(total)))
+        value = middle[..., None] + residual / precision
+        mean = np.sum(likely * value, axis=(1, 2))
+        variance = np.sum(likely * (1 / precision + (value - mean[:, None, None]) ** 2), axis=(1, 2))
+        of_weight = likely.sum(axis=2)
+        weight = np.sum(of_weight * weights, axis=1)
+        weight_variance = np.maximum(np.sum(of_weight * weights**2, axis=1) - weight**2, 0.0)
+        visited = np.sum(np.sum(likely * value, axis=2) * weights, axis=1) / np.maximum(weight, _TINY)
+        of_reports = np.where(weight > _TINY, visited, mean)
+        moments.append(np.stack([mean, of_reports, np.maximum(variance, 1e-6), weight, weight_variance]))
+    return np.concatenate(moments, axis=1), log_likelihood
+
+
+def _chunks(places: int) -> list[slice]:
+    return [slice(start, min(start + _CHUNK, places)) for start in range(0, max(places, 1), _CHUNK)]
+
+
+def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None = None) -> Traffic:
+    """Finds how far cells' traffic and places' sizes tell of places' own, and how these are spread around it.
+
+    By the likelihood of all released weights. Of LAWS none is chosen: each counts as far as it is likely, so that what
+    releases leave open stays open, and places that look busy are not believed to be.
+
+    Args:
+        expected: float64 (places,), above 0, by cells' traffic.
+        sizes: as in `Around`.
+    """
+    if not sums.days:
+        return Traffic(expected, LAWS.mean(axis=0))
+    candidates = []
+    for power in np.linspace(0, 1, 4):
+        for size_power in (0.0,) if sizes is None else np.linspace(0, 1, 3):
+            scaled = expected**power * (1.0 if sizes is None else sizes**size_power)
+            scaled = scaled * (expected.sum() / scaled.sum())
+            logs = np.sum([_of_laws(sums, scaled[chosen], chosen) for chosen in _chunks(expected.size)], axis=0)
+            likely = np.exp(logs - logs.max())
+            traffic = Traffic(scaled, likely @ LAWS / likely.sum())
+            candidates.append((float(np.logaddexp.reduce(logs)), traffic))
+    return max(candidates, key=lambda candidate: candidate[0])[1]
+
+
+def nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
+    """Lists weights that places may have, (places, RATIOS), and the logarithm of how likely each is.
+
+    By the place's own sum, and as all are spread. expected: of the chosen ones.
+    """
+    weights, log, low, part, density = _weight_grid(sums, expected, chosen)
+    high = np.minimum(low + 1, RATIOS.size - 1)
+    prior = density * ((1 - part) * ratios[low] + part * ratios[high])
+    return weights, log + np.log(prior + _TINY)
+
+
+def _of_laws(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
+    """Computes the log likelihood of each of LAWS."""
+    _, log, low, part, density = _weight_grid(sums, expected, chosen)
+    likely = density * np.exp(log - log.max(axis=1, keepdims=True))
+    grid, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
+    np.add.at(grid, (rows, low), (1 - part) * likely)
+    np.add.at(grid, (rows, np.minimum(low + 1, RATIOS.size - 1)), part * likely)
+    result: Float64s = np.sum(np.log(grid @ LAWS.T + _TINY), axis=0)
+    return result
+
+
+def _weight_grid(
+    sums: PlaceSums, expected: Float64s, chosen: slice
+) -> tuple[Float64s, Float64s, Int64s, Float64s, Float64s]:
+    """Lays a grid of weights of each place: RATIOS, or near what was measured where noise is far below that.
+
+    Returns:
+        (places, RATIOS) each: weights; the log likelihood of the place's sum; which of RATIOS each lies above, and how
+        far on to the next; and how many of these a weight has.
+    """
+    precision = max(sums.weight_precision, _TINY)
+    measured = sums.weights[chosen] / precision
+    is_sure = measured > fitted.SURE / np.sqrt(precision)
+    weights = np.where(is_sure[:, None], measured[:, None] + _NEAR / np.sqrt(precision), RATIOS * expected[:, None])
+    low = np.broadcast_to(np.arange(RATIOS.size), weights.shape).copy()
+    part, density = np.zeros(weights.shape), np.ones(weights.shape)
+    if is_sure.any():
+        ratio = weights[is_sure] / expected[is_sure, None]
+        position = np.clip(1 + np.log(ratio / RATIOS[1]) / np.log(RATIOS[2] / RATIOS[1]), 1, RATIOS.size - 1)
+        low[is_sure] = position.astype(np.int64)
+        part[is_sure], density[is_sure] = position - low[is_sure], 1 / ratio
+    scores = np.sqrt(precision) * (weights - measured[:, None])
+    log = -surprise(scores, sums.days) if sums.is_laplace else -0.5 * scores**2
+    return weights, log, low, part, density
+
+
+def _laws() -> Iterator[Float64s]:
+    """Tabulates laws: a part of places is not visited, others weigh by a lognormal law; the mean is 1."""
+    for part in np.linspace(0, fitted.MOST_UNVISITED, 7):
+        ratios = RATIOS[1:] * (1 - part)  # the mean of those that are visited is 1
+        for sd in np.geomspace(*fitted.PLACE_TRAFFIC_SDS, 9):
+            density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)
+            yield _anchored(np.concatenate([[part], (1 - part) * density / density.sum()]))
+
+
+def _anchored(counts: Float64s) -> Float64s:
+    """Finds the likeliest probabilities of RATIOS whose mean is 1. counts: how much speaks for each, adds up to 1."""
+    low, high = -1 / (RATIOS[-1] - 1) * (1 - 1e-9), 1 - 1e-9
+    counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
+    for _ in range(60):
+        middle = (low + high) / 2
+        result = counts / (1 + middle * (RATIOS - 1))
+        if result @ RATIOS / result.sum() > 1:
+            low = middle
+        else:
+            high = middle
+    probabilities: Float64s = result / result.sum()
+    return probabilities
+
+
+LAWS = np.array(list(_laws()))
+"""How RATIOS may be spread, float64 (laws, RATIOS)."""
+
+
+def surprise(scores: Float64s, draws: int) -> Float64s:
+    """Computes minus the log density of a sum of Laplace draws, up to a constant.
+
+    By the saddle point (Daniels, 1954): with the cumulants K(t) = -log(1 - t^2 / 2) of a draw of variance 1 it is
+    n (t x - K(t)) + log(K''(t)) / 2 where K'(t) = x, x being the mean of n draws. Many draws give scores^2 / 2.
+
+    Args:
+        scores: the sum in its standard deviations.
+
+    >>> surprise(np.array([2.0, 5.0]), 1).round(1).tolist(), surprise(np.array([2.0, 5.0]), 1000).round(1).tolist()
+    ([2.2, 6.4], [2.0, 12.4])
+    """
+    x = np.abs(scores) / np.sqrt(draws)
+    t = 2 * x / (1 + np.sqrt(1 + 2 * x * x))
+    left = 1 - t * t / 2
+    result: Float64s = draws * (t * x + np.log(left)) + np.log((2 - left) / left**2) / 2
+    return result
+
+
+def tempered(sums: PlaceSums) -> PlaceSums:
+    """Tempers sums of speeds with Laplace noise by how surprising they are, over Gaussian noise of that variance.
+
+    Else of a thousand places those with the largest noise were taken for busy ones.
+    """
+    if not sums.is_laplace:
+        return sums
+    scores = np.maximum(np.abs(sums.speeds) / np.sqrt(sums.speed_precision), 1e-6)
+    part = np.minimum(2 * surprise(scores, sums.days) / scores**2, 1.0)
+    names = ("speeds", "centred", "centres", "squares", "speed_precision")
+    return replace(sums, **{name: part * getattr(sums, name) for name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class VehiclesProved:
+    """At which places at least AT_LEAST vehicles were, as far as released weights prove it, of all places and days.
+
+    A vehicle-day weighs at most 1 at a place (`dpops.levels.bounded`), and one vehicle has one a day. So where three
+    vehicles or fewer were on all days together, no day's exact weight is above 3; what was released beyond is noise.
+    The chance that noise alone makes any place seem to have four, on any day ever published, is at most CHANCE: it is
+    divided among places, whose number is public, and among days, the n-th of which has 1 / (n (n + 1)) of it. What was
+    once proved stays so: vehicles of more days are no fewer.
+
+    are_there: bool (places,). told: a / v of all days, see `PlaceSums`. step: the largest scale of a day's noise in
+    these, a b / v, where b is that of a Laplace law of the same variance.
+    """
+
+    are_there: NDArray[np.bool_] = field(repr=False)
+    told: float = 0.0
+    step: float = 0.0
+
+    @staticmethod
+    def none(places: int) -> "VehiclesProved":
+        return VehiclesProved(are_there=np.zeros(places, np.bool_))
+
+    def after(self, day: PlaceDay, sums: PlaceSums, kind: "Kind") -> "VehiclesProved":
+        """Adds one more day, the last of the sums."""
+        told = self.told + day.day_weight / day.weight_variance
+        step = max(self.step, day.day_weight / math.sqrt(2 * day.weight_variance))
+        chance = CHANCE / (self.are_there.size * sums.days * (sums.days + 1))
+        largest = largest_noise(kind, chance, sums.weight_precision, step)
+        are_there = self.are_there | (sums.weights > (AT_LEAST - 1) * told + largest)
+        return VehiclesProved(are_there=are_there, told=told, step=step)
+
+
+def largest_noise(kind: "Kind", chance: float, variance: float, step: float) -> float:
+    """Bounds a sum of days' noise: exceeded with at most this chance, below a half. step: the largest of their scales.
+
+    Gaussian: the quantile of their sum. (Steps of the integers are a millionth of the noise.) Laplace: Chernoff's
+    bound, with moments of n = sum b_i^2 / step^2 draws of the largest scale, for - log(1 - x) / x grows with x. A
+    discrete Laplace has no larger moments than the continuous one of its scale.
+    """
+    if kind == "gaussian":
+        return -NormalDist().inv_cdf(chance) * math.sqrt(variance)
+    days, log = variance / 2 / step**2, -math.log(chance)
+    low, high = 0.0, 2 * (log + math.sqrt(log * days)) + 1
+    for _ in range(60):
+        middle = (low + high) / 2
+        tilt = (math.sqrt(days**2 + middle**2) - days) / middle
+        exponent = tilt * middle + days * math.log1p(-(tilt**2))
+        low, high = (low, middle) if exponent >= log else (middle, high)
+    return high * step

@@ -16,7 +16,7 @@ from dpops.spread import VehicleSpread
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 14
+VERSION = 15
 """Of the model: of what arrays mean, and of how they are made of releases. Those of another one are not taken up."""
 
 

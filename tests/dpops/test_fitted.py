@@ -13,7 +13,7 @@ ROOMS = [*sorted((DPOPS / "learning").glob("*.py")), *sorted((DPOPS / "levels").
 EXACT = {
     *("STEP_KMH", "Z95", "LEAST_VEHICLES"),  # what is published: its step, 95 %, and from how many vehicles on
     *("EMPTY_PASSES", "USUAL_PART", "USUAL_STOPS"),  # promised chances
-    *("TYPICAL_KMH", "_LOWEST_KMH", "_HIGHEST_KMH", "RATIOS"),  # grids, units and their ends
+    *("TYPICAL_KMH", "_LOWEST_KMH", "_HIGHEST_KMH", "RATIOS", "COPIES_KMH"),  # grids, units and their ends
     *("_STEPS", "_MOST_STEP", "_SHRINK", "_FAR", "_TINY", "_SAME"),
     *(
         "MAX_LOG_STEP",

@@ -20,8 +20,7 @@ from dpops.learning.expected_places import (
 )
 from dpops.learning.half_widths import speed_noise, weight_noise
 from dpops.learning.interval import Z95
-from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
-from dpops.learning.places import PlaceBelief, learn_places, whole_weight
+from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, whole_weight
 from dpops.levels import Stage, with_places
 from dpops.levels.defaults import Fleet, spread_of, weight_at_places
 from dpops.levels.stages import alike
@@ -100,5 +99,5 @@ def learned(weights: Float64s, far: Float64s, days: int) -> PlaceBelief:
     expected_weights = np.full(far.size, whole_weight(sums, weights.sum()) / far.size)
     return learn_places(
         sums,
-        Around(values=0 * far, of_hours=0 * far, expected=expected_weights, groups=np.arange(far.size) // IN_A_CELL),
+        Around(values=0 * far, of_hours=0 * far, expected=expected_weights),
     )

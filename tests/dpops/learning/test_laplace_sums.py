@@ -5,9 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpops.learning.laplace_sums import surprise
-from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
-from dpops.learning.places import learn_places, whole_weight
+from dpops.learning.places import Around, PlaceDay, PlaceSums, learn_places, surprise, whole_weight
 from dpops.types import Float64s
 
 STEP = 0.01
@@ -48,8 +46,7 @@ def sums_of(days: int, seed: int) -> PlaceSums:
 def believed_visited(sums: PlaceSums) -> int:
     """How many of the places that nobody visits are thought to be known and visited."""
     expected = np.full(PLACES, whole_weight(sums, 60.0 * BUSY) / PLACES)
-    groups = np.arange(PLACES) // 10
-    around = Around(values=np.full(PLACES, 20.0), of_hours=np.ones(PLACES), expected=expected, groups=groups)
+    around = Around(values=np.full(PLACES, 20.0), of_hours=np.ones(PLACES), expected=expected)
     belief = learn_places(sums, around)
     known = (1.96 * np.sqrt(belief.variances) < 8) & (belief.weights - 1.3 * np.sqrt(belief.weight_variances) > 1)
     assert known[:BUSY].mean() > 0.5, "those that are visited are known"

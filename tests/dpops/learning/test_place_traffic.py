@@ -5,9 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
-from dpops.learning.place_traffic import LAWS, RATIOS, Traffic, learned_traffic, nodes
-from dpops.learning.places import PlaceBelief, learn_places
+from dpops.learning.places import (
+    LAWS,
+    RATIOS,
+    Around,
+    PlaceBelief,
+    PlaceDay,
+    PlaceSums,
+    Traffic,
+    learn_places,
+    learned_traffic,
+    nodes,
+)
 
 PLACES, CELL_KMH = 600, 16.0
 WEIGHT_SD, SPEED_SD = 1.4, 4.0
@@ -40,7 +49,6 @@ def around_cells(weights: np.ndarray) -> Around:
         values=np.full(PLACES, CELL_KMH),
         of_hours=np.full(PLACES, 3.0),
         expected=np.full(PLACES, weights.mean()),
-        groups=np.arange(PLACES) // 6,
     )
 
 

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from dpops.learning import place_vehicles
-from dpops.learning.place_sums import PlaceDay, PlaceSums
-from dpops.learning.place_vehicles import CHANCE, VehiclesProved, most_noise
+from dpops.learning import places
+from dpops.learning.places import CHANCE, PlaceDay, PlaceSums, VehiclesProved, largest_noise
 
 PLACES, DAYS, TOWNS = 400, 28, 40
 WEIGHT_SD = 13.0
@@ -55,9 +54,9 @@ def test_a_bound_that_holds_for_one_place_or_one_day_is_caught(
     kind: str, chance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def narrow(kind: str, _: float, variance: float, step: float) -> float:
-        return most_noise(kind, chance, variance, step)  # type: ignore[arg-type]
+        return largest_noise(kind, chance, variance, step)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(place_vehicles, "most_noise", narrow)
+    monkeypatch.setattr(places, "largest_noise", narrow)
     assert towns_in_which_it_is_wrong(kind) > 6
 
 
@@ -81,7 +80,7 @@ def test_sums_of_noise_stay_below_the_bound_as_often_as_it_says(scales: list[flo
     rng = np.random.default_rng(0)
     drawn = np.sum([scale * rng.laplace(size=number) for scale in scales], axis=0)
     variance = 2 * float(np.sum(np.square(scales)))
-    assert np.mean(drawn > most_noise("laplace", chance, variance, max(scales))) <= chance
+    assert np.mean(drawn > largest_noise("laplace", chance, variance, max(scales))) <= chance
     normal = math.sqrt(variance) * rng.normal(size=number)
-    exceeded = np.mean(normal > most_noise("gaussian", chance, variance, max(scales)))
+    exceeded = np.mean(normal > largest_noise("gaussian", chance, variance, max(scales)))
     assert exceeded == pytest.approx(chance, abs=4 * math.sqrt(chance / number))

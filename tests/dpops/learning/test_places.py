@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 
 from dpops import fitted
-from dpops.learning import place_prior
-from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
-from dpops.learning.place_traffic import learned_traffic
-from dpops.learning.places import ROUNDS, PlaceBelief, learn_places, whole_weight
+from dpops.learning import places
+from dpops.learning.places import (
+    Around,
+    PlaceBelief,
+    PlaceDay,
+    PlaceSums,
+    learn_places,
+    learned_traffic,
+    whole_weight,
+)
 
 PLACES, CELL_KMH = 600, 20.0
 WEIGHT_SD, SPEED_SD = 8.0, 25.0
@@ -47,21 +53,11 @@ def around_cells(sums: PlaceSums) -> Around:
         values=np.full(PLACES, CELL_KMH),
         of_hours=np.full(PLACES, 5.0),
         expected=np.full(PLACES, whole / PLACES),
-        groups=np.arange(PLACES, dtype=np.int64) // 6,
     )
 
 
 def believed(sums: PlaceSums) -> PlaceBelief:
     return learn_places(sums, around_cells(sums))
-
-
-def learned_prior(sums: PlaceSums) -> tuple[place_prior.PlacePrior, Around]:
-    expected, ratios = learned_traffic(sums, around_cells(sums).expected)
-    around = replace(around_cells(sums), expected=expected)
-    prior = place_prior.PlacePrior.first(ratios, 0.0, around)
-    for _ in range(ROUNDS):
-        prior = place_prior.improved(prior, sums, around)
-    return prior, around
 
 
 def test_without_a_day_a_place_is_its_cell() -> None:
@@ -93,9 +89,10 @@ def test_of_a_place_that_may_weigh_little_the_mean_where_reports_are_is_publishe
     share, errors = weights / weights.sum(), []
     for seed in range(4):
         sums = summed(4, seed=seed)
-        prior, around = learned_prior(sums)
-        belief = place_prior.believed(prior, sums, around)
-        errors.append([float(share @ np.abs(part - means)) for part in (belief.of_reports, belief.values)])
+        traffic = learned_traffic(sums, around_cells(sums).expected)
+        around = replace(around_cells(sums), expected=traffic.expected)
+        moments, _ = places._posterior(traffic.ratios, 0.0, sums, around, places.SDS_KMH)
+        errors.append([float(share @ np.abs(part - means)) for part in (moments[1], moments[0])])
     assert np.mean(errors, axis=0)[0] < 0.97 * np.mean(errors, axis=0)[1]
 
 
@@ -109,8 +106,8 @@ def test_what_is_publicly_known_of_visits_is_worth_days() -> None:
         for seed in range(3)
     ]
     without, with_visits = np.mean(errors, axis=0)
-    assert with_visits < 0.95 * without
-    assert with_visits < 1.75, "a city in which places lie 6 km/h apart"
+    assert with_visits < 0.97 * without, "they were worth 6 % while places without them were known less well: 1.79"
+    assert with_visits < 1.70, "a city in which places lie 6 km/h apart"
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:

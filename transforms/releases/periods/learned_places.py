@@ -8,14 +8,20 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning import Learned
-from dpops.learning.place_sums import Around, PlaceDay, PlaceSums
-from dpops.learning.place_vehicles import VehiclesProved
-from dpops.learning.places import PlaceBelief, learn_places, whole_weight
+from dpops.learning.places import (
+    Around,
+    PlaceBelief,
+    PlaceDay,
+    PlaceSums,
+    VehiclesProved,
+    learn_places,
+    whole_weight,
+)
 from dpops.levels import Differences, Fleet, Kind, ReleasedStage
 from dpops.levels.defaults import weight_at_places
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS
-from dpops.types import Float64s, Grid, Int64s
-from transforms.places.ground import Pieces, ancestors
+from dpops.types import Float64s, Grid
+from transforms.places.ground import Pieces
 from transforms.places.near import fine_cells_of
 from transforms.recorded.stage_plan import is_of_places
 from transforms.recorded.units import StageEntry
@@ -113,7 +119,6 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
         values=cells,
         of_hours=of_hours[cell],
         expected=whole * traffic / traffic.sum(),
-        groups=groups_of(pieces),
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
     return LearnedPlaces(learn_places(taught.sums, around), cells, taught.vehicles)
@@ -125,14 +130,6 @@ def _traffic(of_cells: Float64s, pieces: Pieces) -> Float64s:
     if visits.size:
         return visits
     return of_cells[cell] / np.bincount(cell, minlength=of_cells.size)[cell]
-
-
-def groups_of(pieces: Pieces) -> Int64s:
-    """Groups places that lie together: in one H3 cell between theirs and the region's, else in one of the region's."""
-    above = pieces.resolution - 1
-    if pieces.places.geometries or above == pieces.coarse:
-        return np.unique(pieces.places.cell, return_inverse=True)[1].astype(np.int64)
-    return np.unique(ancestors(pieces.fine, above), return_inverse=True)[1].astype(np.int64)
 
 
 def place_day(read: ReleasedStage) -> PlaceDay:

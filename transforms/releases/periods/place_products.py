@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
 from dpops.learning.expected_places import CAUTIOUS, LEAST_VEHICLES, MOST_HALF_WIDTH_KMH
 from dpops.learning.interval import STATUS_NAMES, Z95, rounded
-from dpops.learning.place_vehicles import AT_LEAST
+from dpops.learning.places import AT_LEAST
 from dpops.spread import TYPICAL
 from dpops.types import Float64s, Int64s
 from transforms.places.hierarchy import texts_of
