@@ -252,7 +252,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             "seconds after midnight"
         ),
     ] = None
-    decimal: Annotated[str | None, about("of numbers in CSV; a point if left out", *get_args(DecimalMark))] = None
+    decimal: Annotated[str | None, about("of numbers in texts; a point if left out", *get_args(DecimalMark))] = None
     derived_speed: DerivedSpeedTable | None = None
     derived_heading: DerivedHeadingTable | None = None
     records: Annotated[

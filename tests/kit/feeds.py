@@ -294,6 +294,17 @@ def _number_ids(layout: str, folder: Path) -> Made:
     return _write(folder, layout, [{**row, "vehicle": float(row["vehicle"][4:])} for row in reports()])
 
 
+def _miles(layout: str, folder: Path) -> Made:
+    rows = [{**row, "speed": row["speed"] / 1.609344} for row in _usual(layout)]
+    return _write(folder, layout, rows)
+
+
+def _commas(layout: str, folder: Path) -> Made:
+    numbers = ("lat", "lon", "speed")
+    rows = [{**row, **{name: str(row[name]).replace(".", ",") for name in numbers}} for row in _usual(layout)]
+    return _write(folder, layout, rows)
+
+
 def _excel(time: datetime) -> float:
     return (time.replace(tzinfo=None) - datetime(1899, 12, 30)) / timedelta(days=1)
 
@@ -337,6 +348,8 @@ KINDS: Mapping[str, tuple[Sequence[str], Callable[[str, Path], Made]]] = {
     "one position of 999": (MAPPED, _lost_once),
     "x is the latitude": (MAPPED, _x_is_north),
     "latitude and longitude swapped": ((*OWN, *MAPPED), lambda layout, folder: _swapped_in(layout, folder)),
+    "miles an hour": (MAPPED, _miles),
+    "decimal commas in texts": (("jsonl", "json", "parquet", "avro"), _commas),
     "ids as floats": (("csv", "jsonl", "parquet", "avro"), _number_ids),
 }
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, Generic, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
@@ -23,7 +23,7 @@ from transforms.layouts.base import (
     UnreadableFile,
     with_heading,
 )
-from transforms.layouts.columns import TimeUnit
+from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.open_file import FILE, ByFile
 from transforms.layouts.time_format import TimeFormat
 from transforms.value import PER_UNIT, UNIT
@@ -113,9 +113,9 @@ def layout(
     >>> layout("csv", fields, fields=("user", "report")).units.numbers(pa.array(["1.5", "x"])).valid.tolist()
     [True, False]
     """
-    options = dict[str, object](delimiter=delimiter, header=header, decimal=decimal, records=records)
+    options = dict[str, object](delimiter=delimiter, header=header, records=records)
     if name in FIXED and fields is None:
-        _refuse_options(name, {"columns": columns, "time_format": time_format} | options)
+        _refuse_options(name, {"columns": columns, "time_format": time_format, "decimal": decimal} | options)
         own = _with_choices(name, headed, {"vehicle": vehicle, "time": time})
         chosen: Layout = replace(own, units=_units(time_unit, speed_unit, time_zone, None, own.units))
         return chosen
@@ -127,6 +127,10 @@ def layout(
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     taken = _own_options(name, options)
     units = _units(time_unit, speed_unit, time_zone, time_format)
+    if decimal is not None:
+        if decimal not in (marks := get_args(DecimalMark)):
+            raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
+        units = replace(units, decimal=cast(DecimalMark, decimal))
     wanted = _fields(with_value=with_value, headed=headed) if fields is None else fields
     named, wanted = _parted(_column_names(name, columns, wanted), wanted)
     if fields is None and named[0] == FILE:

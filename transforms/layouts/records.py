@@ -157,8 +157,10 @@ def _careful_step(value: Any, part: str) -> Any:
 
 
 def _numbers(values: Sequence[Any]) -> Any:
-    """Reads numbers, also those in texts, as float64; anything else is NaN, which no number in JSON can be."""
+    """Reads numbers, some in texts, as float64; anything else is NaN. Where all are texts, their units read them."""
     types = set(map(type, values))
+    if str in types and types <= {str, type(None)}:
+        return pa.array(values, pa.string())
     if str in types:
         values = _read_texts(values)
     if not types <= {float, int, str, type(None)}:

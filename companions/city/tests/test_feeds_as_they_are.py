@@ -81,6 +81,15 @@ def test_a_vehicle_that_is_a_guess_is_left_open_and_no_command_takes_it(tmp_path
         load(tmp_path / "drafted.toml")
 
 
+def test_without_a_header_the_last_column_left_is_the_vehicle_and_no_speed(tmp_path):
+    path = tmp_path / "feed.txt"
+    lines = [f"{r['vehicle'][4:]},{r['time']:%Y-%m-%d %H:%M:%S},{r['lon'] + 1e-4},{r['lat']}" for r in feeds.reports()]
+    path.write_text("\n".join(lines) + "\n")
+    made = draft(path, adds_and_removes=True)
+    assert made.is_open
+    assert "derived_speed" in made.toml
+
+
 def test_an_operator_is_told_what_is_strange_in_speeds(tmp_path, hatstream):
     feed = feeds.made("speeds of 0", "csv", tmp_path)
     spec = tmp_path / "drafted.toml"

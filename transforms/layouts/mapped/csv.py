@@ -3,8 +3,8 @@
 import csv
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self, cast, get_args
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile, raw_batch
-from transforms.layouts.columns import DecimalMark
 from transforms.layouts.lines import (
     QUOTE,
     RETURN,
@@ -42,20 +41,17 @@ class CsvTable(MappedLayout):
     delimiter: of BLANK, any number of them.
     """
 
-    OPTIONS = ("delimiter", "header", "decimal")
+    OPTIONS = ("delimiter", "header")
 
     delimiter: str = ","
     has_header: bool = True
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
-        delimiter, decimal = options["delimiter"] or ",", options["decimal"] or "."
+        delimiter = options["delimiter"] or ","
         if delimiter not in DELIMITERS:
             raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
-        if decimal not in (marks := get_args(DecimalMark)):
-            raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
-        marked = replace(units, decimal=cast(DecimalMark, decimal))
-        return cls(marked, columns, fields, delimiter, options["header"] is not False)
+        return cls(units, columns, fields, delimiter, options["header"] is not False)
 
     def read(self, path: str) -> Iterator[RawBatch]:
         header: _Header | None = None

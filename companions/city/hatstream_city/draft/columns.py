@@ -41,10 +41,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         r"(vehicle|veh|bus|tram|train|unit|device|fleet)(id|no|nr|num|number|ref)?",
         r"vid|imei|(license|number)?plate|.*(vehicleid|busid|vehicleref)",
         r"(vehicle|bus)?label|id",
-        r"(fahrzeug|vehiculo|veiculo|vehicule|voertuig|autobus|onibus)(id|nr)?",
+        r"(fahrzeug|vehiculo|veiculo|vehicule|voertuig|autobus|onibus)(id|nr)?|ordem|prefixo|interno",
     ),
     "time": (
-        r"timestamp|time|ts|datetime|dt|.*(datetime|timestamp|attime)",
+        r"timestamp|time|ts|datetime|dt|.*(datetime|timestamp|timestmp.*|attime)",
         r"(gps|event|report|recorded|server|utc|unix)(time|at|ts)|epoch(s|ms)?|utc|date",
         r"zeit(stempel|punkt)?|hora|fechahora|datahora|heure|horodatage|tijd(stip)?",
     ),
@@ -55,7 +55,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         r"x|" + _POINT + "0",
         r"longitud|(geo)?lae?nge(ngrad)?",
     ),
-    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
+    "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|.*spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
 }
 """Names of a field without case, accents, marks and blanks, the plainest first; English, then some others."""
 Column = str | tuple[str, ...]
@@ -166,7 +166,8 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         if field == "time":
             named += [name for name in _by_name(field, left) if name not in named and _serials(arrays, name)]
             pair = None if named else _date_and_clock(arrays, left)
-        by_value = field != "speed" or not has_names  # another small number is no speed
+        # Another small number is no speed; and without names the last column is left for vehicles.
+        by_value = field != "speed" or (not has_names and len(left) > 1)
         if field == "time" and pair is not None:
             names[field] = pair
             continue

@@ -10,7 +10,7 @@ import zipfile
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from hatstream.api import InputError, layout, open_input, own_layouts, read_batches
 from hatstream_city.draft.columns import find_columns
-from hatstream_city.draft.units import FIELDS
+from hatstream_city.draft.units import FIELDS, LOOKED_AT, with_points
 
 HEADING = "heading"
 HEADED = (*FIELDS[:4], HEADING, *FIELDS[4:])
@@ -40,7 +40,6 @@ _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
 """How a point begins in well-known binary, and how long it is."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_AGREE = 0.5
-_LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,11 @@ def read_sample(path: str) -> Sample:
         raise InputError(f"{path}: it is empty")
     _check_letters(path, data)
     try:
-        return _sample(path, data)
+        sample = _sample(path, data)
+        if sample.layout in own_layouts():
+            return sample
+        columns, decimal = with_points(sample.columns)
+        return replace(sample, columns=columns, decimal=decimal)
     except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, InputError):
         rule = "this is no CSV, JSON, XML of SIRI-VM, Parquet, Avro or GTFS-realtime file that can be read"
         raise InputError(f"{path}: {rule}") from None
@@ -190,17 +193,17 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     columns = _columns([_flat(record) for record in records])
     if name := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
         return Sample(name, columns)
-    if len(records) == 1 or not find_columns(columns):
+    if len(records) == 1 or not find_columns(with_points(columns)[0]):
         places = _places_of_objects(records)
         samples = [_inside(records, place) for place in places[:_MOST_PLACES]]
-        found = next((sample for sample in samples if find_columns(_first(sample.columns))), None)
+        found = next((sample for sample in samples if find_columns(with_points(_first(sample.columns))[0])), None)
         if found or samples:
             return found or samples[0]
     return Sample("json" if is_array else "jsonl", columns)
 
 
 def _first(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    return {name: values[:_LOOKED_AT] for name, values in columns.items()}
+    return {name: values[:LOOKED_AT] for name, values in columns.items()}
 
 
 def _inside(records: Sequence[Any], place: tuple[str, ...]) -> Sample:
@@ -234,7 +237,7 @@ def _documents(text: str) -> list[dict[str, Any]]:
 def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Lists where several objects are alike, in arrays or under keys of their own, the nearest and most first."""
     counts: Counter[tuple[str, ...]] = Counter()
-    for record in records[:_LOOKED_AT]:
+    for record in records[:LOOKED_AT]:
         todo: list[tuple[tuple[str, ...], Any]] = [((), record)]
         while todo:
             place, value = todo.pop()
@@ -346,9 +349,6 @@ def _csv(text: str) -> Sample:
     if width < 4:
         raise ValueError("fewer than four fields")
     rows = [row for row in rows if len(row) == width]
-    has_commas = _has_decimal_commas(rows)
-    if has_commas:
-        rows = [[_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows]
     header = not any(_is_number(cell) for cell in rows[0]) and ("" not in rows[0] or len(set(rows[0])) == width)
     names = [name.strip(BLANK) for name in rows[0]] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
@@ -359,19 +359,10 @@ def _csv(text: str) -> Sample:
     if delimiter == "," and header and (name := _layout_of("csv", columns)):
         return Sample(name, columns)
     mark, first_line = None if delimiter == "," else delimiter, None if header else False
-    return Sample("csv", columns, mark, first_line, "," if has_commas else None, repeated=repeated)
+    return Sample("csv", columns, mark, first_line, repeated=repeated)
 
 
-_COMMA = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
 _OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
-_POINT = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
-
-
-def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
-    """Says whether numbers with a fraction have commas: at least one in most rows, and none with a point."""
-    some = rows[:_LOOKED_AT]
-    with_comma = sum(any(_COMMA.match(cell) for cell in row) for row in some)
-    return 2 * with_comma > len(some) and not any(_POINT.match(cell) for row in some for cell in row)
 
 
 def _have_offsets(times: Sequence[Any]) -> bool:

@@ -1,7 +1,8 @@
 """What a sample says of where it lies, of its time zone and of the unit of its speeds."""
 
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
@@ -23,7 +24,11 @@ _NAMED = (
     ("m/s", r"m_?/s|mps|m_s\b"),
     ("knots", r"knots?|kts|_kn\b"),
 )
+_COMMA = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
+_POINT = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
+LOOKED_AT = 1_000
 MIN_PAIRS = 30
+LEAST_MOVE_M = 50.0
 MOST_STEPS_S = 120
 
 
@@ -33,6 +38,22 @@ def units(time_unit: str = "iso", time_format: str | None = None, zone: str | No
     is_iso, columns = time_unit in ("iso", "excel"), dict(zip(FIELDS, FIELDS, strict=True))
     unit, zone = None if time_format else time_unit, zone if is_iso else None
     return layout("parquet", columns, unit, time_zone=zone, time_format=time_format).units
+
+
+def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequence[Any]], str | None]:
+    """Writes points in place of decimal commas; and which mark a specification names.
+
+    Where texts are numbers with commas in most rows of a column, and nowhere with a point.
+    """
+    first = {name: [str(cell) for cell in values[:LOOKED_AT] if cell is not None] for name, values in columns.items()}
+    usual = any(2 * sum(bool(_COMMA.match(cell)) for cell in cells) > len(cells) > 0 for cells in first.values())
+    if not usual or any(_POINT.match(cell) for cells in first.values() for cell in cells):
+        return columns, None
+    pointed = {
+        name: [_COMMA.sub(r"\1.\2", cell) if isinstance(cell, str) else cell for cell in values]
+        for name, values in columns.items()
+    }
+    return pointed, ","
 
 
 def merged(ids: Iterable[bytes]) -> MergedIds:
@@ -86,7 +107,7 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
 
 
 class Moves(NamedTuple):
-    """Consecutive positions of a vehicle, a short time and some way from each other. before, after: its speeds."""
+    """Consecutive positions of a vehicle, a short time from each other. before, after: its speeds."""
 
     metres: Floats
     step_s: Floats
@@ -94,7 +115,7 @@ class Moves(NamedTuple):
     after: Floats
 
 
-def moves_of(rows: DraftPositions) -> Moves:
+def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
     """Finds where vehicles move; nowhere where clocks show no seconds, which say too little of such short ways."""
     order = np.lexsort((rows.us, rows.vehicle))
     if not (rows.us % 60_000_000).any():
@@ -102,19 +123,25 @@ def moves_of(rows: DraftPositions) -> Moves:
     lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]
     step_s = np.diff(rows.us[order]) / 1e6
     metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
-    fits = (np.diff(rows.vehicle[order]) == 0) & (step_s >= 2) & (step_s <= MOST_STEPS_S) & (metres >= 50)
+    fits = (np.diff(rows.vehicle[order]) == 0) & (step_s >= 2) & (step_s <= MOST_STEPS_S) & (metres >= least_m)
     fits &= metres / np.maximum(step_s, 1e-9) < 50
     return Moves(metres[fits], step_s[fits], speed[:-1][fits], speed[1:][fits])
 
 
 def speed_ratio(rows: DraftPositions) -> float | None:
-    """Compares speeds with positions: the median of speeds over metres per second between consecutive positions, where
-    vehicles move; None for too few."""
-    moves = moves_of(rows)
-    mean = (moves.before + moves.after) / 2
-    if (mean > 0).sum() < MIN_PAIRS:
+    """Compares speeds with positions: the ratio of all ways by speeds to those by positions; None for too few.
+
+    Steps count where either says that a vehicle moves: by one of them alone, the other would seem too small. The
+    longest twentieth of both is left out, where numbers that are no speeds and jumps would be.
+    """
+    moves = moves_of(rows, least_m=0)
+    by_speed_m = (moves.before + moves.after) / 2 * moves.step_s
+    moving = (moves.metres >= LEAST_MOVE_M) | (by_speed_m > 0)
+    if (moving & (by_speed_m > 0)).sum() < MIN_PAIRS:
         return None
-    return float(np.median((mean * moves.step_s / moves.metres)[mean > 0]))
+    usual = slice(0, math.ceil(0.95 * int(moving.sum())))
+    by_speed, by_position = (float(np.sort(ways_m[moving])[usual].sum()) for ways_m in (by_speed_m, moves.metres))
+    return by_speed / by_position if by_speed > 0 and by_position > 0 else None
 
 
 def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
