@@ -157,9 +157,9 @@ def _careful_step(value: Any, part: str) -> Any:
 
 
 def _numbers(values: Sequence[Any]) -> Any:
-    """Reads numbers, some in texts, as float64; anything else is NaN. Where all are texts, their units read them."""
+    """Reads numbers, also those in texts, as float64; anything else is NaN. Texts with commas are left to the units."""
     types = set(map(type, values))
-    if str in types and types <= {str, type(None)}:
+    if str in types and types <= {str, type(None)} and any(value and "," in value for value in values):
         return pa.array(values, pa.string())
     if str in types:
         values = _read_texts(values)
