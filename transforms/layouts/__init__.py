@@ -127,10 +127,9 @@ def layout(
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     taken = _own_options(name, options)
     units = _units(time_unit, speed_unit, time_zone, time_format)
-    if decimal is not None:
-        if decimal not in (marks := get_args(DecimalMark)):
-            raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
-        units = replace(units, decimal=cast(DecimalMark, decimal))
+    if (decimal := decimal or ".") not in (marks := get_args(DecimalMark)):
+        raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
+    units = replace(units, decimal=cast(DecimalMark, decimal))
     wanted = _fields(with_value=with_value, headed=headed) if fields is None else fields
     named, wanted = _parted(_column_names(name, columns, wanted), wanted)
     if fields is None and named[0] == FILE:
