@@ -13,8 +13,8 @@ import numpy as np
 
 from dpops.claims import rho_within
 from dpops.learning import DayValues, State, learned, taken_in
-from dpops.levels import Fleet, Rows, recipe, release_rows
-from dpops.levels.defaults import BoundsOnly
+from dpops.levels.bounded import Rows, read, release, sum_up
+from dpops.levels.defaults import BoundsOnly, Fleet, recipe
 from dpops.noise import Noise
 from transforms.places.hierarchy import design_of, hats_of
 from transforms.releases.periods.stages import first_centres
@@ -39,7 +39,8 @@ def benchmark(rings: int, days: int, vehicles: int) -> None:
         f"{hats.cells} cells, {state.layouts.speeds.size(0, border=False)} lasting effects of cells, {_memory_mb()} MB"
     )
     for day in range(days):
-        values = stage_values(release_rows(made_up(hats.cells, vehicles, day), stage, noise), fleet)
+        rows = made_up(hats.cells, vehicles, day)
+        values = stage_values(read(release(sum_up(rows, stage), stage, noise), stage), fleet)
         start = time.process_time()
         state = taken_in(state, DayValues(hours=hours, stages=(values,)))
         learned(state).estimate()

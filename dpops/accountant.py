@@ -74,12 +74,16 @@ class Accountant:
 
 
 def most_of(groups: Mapping[Accountant, int], most: int) -> Accountant:
-    """Bounds what a vehicle claims that takes part in at most so many of the groups: the largest add up.
-
-    groups: the number of groups that claim the same.
-    """
+    """Bounds the claims of a vehicle in at most so many groups. groups: numbers of groups by their claim."""
     columns = zip(*(group._parts() for group in groups), strict=True)
-    return Accountant(*(_largest_sum(column, list(groups.values()), most) for column in columns))
+    totals = []
+    for column in columns:
+        total, left = ZERO, most
+        for value, number in sorted(zip(column, groups.values(), strict=True), reverse=True):
+            counted = min(number, left)
+            total, left = total + counted * value, left - counted
+        totals.append(total)
+    return Accountant(*totals)
 
 
 def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
@@ -88,15 +92,6 @@ def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
     return [
         Accountant(*(sums[first + length] - sums[first] for sums in columns)) for first in range(len(days) - length + 1)
     ]
-
-
-def _largest_sum(values: Sequence[Fraction], numbers: Sequence[int], most: int) -> Fraction:
-    """Sums the largest values, at most so many of them, each there as often as its number says."""
-    total = ZERO
-    for value, number in sorted(zip(values, numbers, strict=True), reverse=True):
-        taken = min(number, most)
-        total, most = total + taken * value, most - taken
-    return total
 
 
 class Limit(ABC):
@@ -299,10 +294,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpanLimits(Limit):
-    """Limits for spans of consecutive days, which all hold at once: claims on the days of every window add up.
+    """Limits of spans of consecutive days, which all hold at once: claims on the days of every window add up.
 
-    Composition is adaptive, and a day's release is a function of that day's reports and of what was released before:
-    so the sum over a window bounds what everything that one vehicle did in it changes, whichever days it drove on.
+    Composition is adaptive: a day's release is a function of its reports and of earlier releases, so the sum over a
+    window bounds the change by all that one vehicle did in it.
     """
 
     by_days: tuple[Span, ...]

@@ -16,10 +16,7 @@ from dpops.types import Int64s, Per, Scope
 
 
 class PlanShare(NamedTuple):
-    """What is released of a plan, and at which epsilon each HAT.
-
-    kept: bool (rows,). most_hats: the most HATs that a vehicle is in, 0 when there are no rows.
-    """
+    """Rows of a plan that are kept, bool (rows,); the most HATs of a vehicle, 0 without rows; epsilon of each HAT."""
 
     kept: NDArray[np.bool_]
     most_hats: int
@@ -27,18 +24,8 @@ class PlanShare(NamedTuple):
 
     @property
     def bound(self) -> Fraction:
-        """The most that any vehicle spends in the plan, if every HAT draws.
-
-        Source: S2, composition: the maximum over users of sums.
-        """
+        """The most that a vehicle spends if every HAT draws. Source: S2, composition: maximum over users of sums."""
         return self.epsilon_hat * self.most_hats
-
-
-class SlotDebit(NamedTuple):
-    """spent: the most that a vehicle spends in the slot. debited: where it is something else, else None."""
-
-    spent: Fraction
-    debited: Fraction | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,18 +77,14 @@ class Allocation:
         return replace(self, scope="period")
 
     def hat(self, most_hats: int, plans: int) -> Fraction:
-        """Computes the epsilon of each HAT of a plan.
-
-        most_hats: the most HATs of it that one vehicle takes part in, >= 1. plans: of the whole period, see `plans`.
-        """
+        """Computes the epsilon of each HAT of a plan. most_hats: of one vehicle, >= 1. plans: of the whole period."""
         return self.epsilon if self.total is None else self.total / plans / most_hats
 
     def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> PlanShare:
-        """Divides what a vehicle may spend among the HATs of a plan, with suppression if it is asked for.
+        """Divides what a vehicle may spend among the HATs of a plan, after suppression.
 
-        One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples that count (0 where a cap left
-        none: then the row is not kept), and samples reported. Suppression happens once, at the epsilon that HATs would
-        have without it. Source: S2; algorithms 9.2.
+        One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (a row of 0 is not
+        kept) and before. Suppression happens once, at the epsilon of HATs without it. Source: S2; algorithms 9.2.
         """
         kept = counts > 0
         if self.most_hats is not None:
@@ -116,15 +99,15 @@ class Allocation:
             kept[some], most_hats = clip_user(hat_code, vehicle_code, counts[some], samples, epsilon, self.suppress)
         return PlanShare(kept, most_hats, self.hat(max(most_hats, 1), plans))
 
-    def debits(self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction) -> list[SlotDebit]:
-        """Gives each slot of a plan its debit; the first slot of a whole period is debited for all.
+    def debits(
+        self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction
+    ) -> list[tuple[Fraction, Fraction]]:
+        """Gives the most spent in each slot of a plan, and its debit; a whole period debits its first slot for all.
 
-        in_slot, in_plan: the most that a vehicle spends in each slot, and in all of them together, counted from what is
-        drawn: a constant costs nothing. Where a cap stands for HATs that nobody sees together, what is debited is the
-        cap's, as soon as anything is drawn.
+        in_slot, in_plan: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a
+        cap the cap's bound is debited as soon as anything is drawn.
         """
         debit = share.bound if self.most_hats is not None and in_plan else in_plan
         if not self.whole_periods:
-            return [SlotDebit(debit, None) for _ in in_slot]
-        first = [debit, *[Fraction(0)] * (len(in_slot) - 1)]
-        return [SlotDebit(spent, debited) for spent, debited in zip(in_slot, first, strict=True)]
+            return [(debit, debit)] * len(in_slot)
+        return list(zip(in_slot, [debit, *[Fraction(0)] * (len(in_slot) - 1)], strict=True))

@@ -8,8 +8,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, Self
 
-from dpops.normal import log_density, mills_ratio
-
 Adjacency = Literal["counts-public", "add-remove"]
 
 ZERO = Fraction(0)
@@ -72,10 +70,7 @@ class ZCDP:
 
     @classmethod
     def of_gaussian(cls, sensitivity: Fraction, variance: Fraction) -> Self:
-        """Claims what (discrete) Gaussian noise costs; sensitivity is in the Euclidean norm of the whole vector.
-
-        Source: Canonne, Kamath and Steinke (2020), Theorem 14.
-        """
+        """Claims (discrete) Gaussian noise of an L2 sensitivity. Source: Canonne, Kamath, Steinke (2020), Thm. 14."""
         return cls(sensitivity**2 / (2 * variance))
 
     @classmethod
@@ -181,11 +176,9 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
         return ZERO
     log_delta = _log(_checked_delta(delta))
     target = float(epsilon)
-
-    def negative_rho(order: float) -> float:
-        return (math.log1p(-1 / order) - (log_delta + math.log(order)) / (order - 1) - target) / order
-
-    order = Decimal(_least_at(negative_rho))
+    order = Decimal(
+        _least_at(lambda a: (math.log1p(-1 / a) - (log_delta + math.log(a)) / (a - 1) - target) / a)  # minus rho
+    )
     with localcontext(_EXACT):
         rho = (_decimal(epsilon) - (1 - 1 / order).ln() + (_decimal(delta).ln() + order.ln()) / (order - 1)) / order
     return _rounded(rho, ROUND_FLOOR)
@@ -196,11 +189,7 @@ def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     if rho == 0:
         return ZERO
     log_delta, cost = _log(delta), float(rho)
-
-    def epsilon_at(order: float) -> float:
-        return order * cost + math.log1p(-1 / order) - (log_delta + math.log(order)) / (order - 1)
-
-    order = Decimal(_least_at(epsilon_at))
+    order = Decimal(_least_at(lambda a: a * cost + math.log1p(-1 / a) - (log_delta + math.log(a)) / (a - 1)))
     with localcontext(_EXACT):
         epsilon = order * _decimal(rho) + (1 - 1 / order).ln() - (_decimal(delta).ln() + order.ln()) / (order - 1)
     return _rounded(epsilon, ROUND_CEILING)
@@ -279,11 +268,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def _least_at(value: Callable[[float], float]) -> float:
-    """Finds the Renyi order at which a conversion is best, by golden section; any other order would be valid too.
-
-    The set of orders that are at least as good as a given value is an interval, for the logarithm of delta is convex
-    in the order: so there is one minimum.
-    """
+    """Finds the best Renyi order by golden section: log delta is convex in it. Any other order would be valid too."""
     low, high = math.log(1e-9), math.log(1e12)
     inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     for _ in range(120):
@@ -327,3 +312,37 @@ def _checked_delta(delta: Fraction) -> Fraction:
     if not 0 < delta < 1:
         raise ClaimError(f"zero-concentrated privacy gives an epsilon for a delta between 0 and 1 only, got {delta}")
     return delta
+
+
+_TERMS = 100
+
+
+def upper_tail(x: float) -> float:
+    """Computes P(Z > x)."""
+    return math.erfc(x / math.sqrt(2)) / 2
+
+
+def log_upper_tail(x: float) -> float:
+    """Computes the logarithm of P(Z > x), for x that `upper_tail` no longer tells from 0 too."""
+    return log_density(x) + math.log(mills_ratio(x))
+
+
+def log_density(x: float) -> float:
+    """Computes the logarithm of the density at x."""
+    return -x * x / 2 - math.log(2 * math.pi) / 2
+
+
+def mills_ratio(x: float) -> float:
+    """Computes P(Z > x) over the density at x, x > -35: by erfc, and from 5 on by Laplace's continued fraction.
+
+    Source: Abramowitz and Stegun (1964), 26.2.14.
+
+    >>> round(mills_ratio(0.0), 6)
+    1.253314
+    """
+    if x < 5:
+        return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))
+    fraction = x
+    for term in range(_TERMS, 0, -1):
+        fraction = x + term / fraction
+    return 1 / fraction

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -58,13 +58,11 @@ class Estimates:
         for places, part in parts:
             hats_of_part = np.array(places, np.int64)
             numbers[: len(part.numbers), :, hats_of_part] = part.numbers
-            noise_std[hats_of_part], bias_bound[hats_of_part], epsilon[hats_of_part] = (
-                part.noise_std,
-                part.bias_bound,
-                part.epsilon,
-            )
-            for place, said in zip(places, part.status, strict=True):
-                status[place] = said
+            pairs = (noise_std, part.noise_std), (bias_bound, part.bias_bound), (epsilon, part.epsilon)
+            for values, of_part in pairs:
+                values[hats_of_part] = of_part
+            for place, of_hat in zip(places, part.status, strict=True):
+                status[place] = of_hat
             for placed, column in zip(lists, part.lists, strict=False):
                 for hat, shares in zip(places, column, strict=True):
                     placed[hat] = shares
@@ -76,31 +74,20 @@ _LAW = itemgetter("step", "scale", "upper", "epsilon")
 """What decides a plan's law, as it is stored."""
 
 
-class _Law(NamedTuple):
-    """What HATs of equal step, scale, upper bound and epsilon share. step: numerator and denominator.
-
-    floats: what noise does not exceed but for a miss, its standard deviation, the upper bound, epsilon.
-    """
-
-    step: tuple[int, int]
-    floats: tuple[float, float, float, float]
-    status: str
-
-
 def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
     """Turns noisy queries into values in [0, upper], with intervals: one correctly rounded division each.
 
-    The interval lies around the published value, which is the noisy one brought back into [0, U]: that moves it nearer
-    to any true value there, so the interval keeps its level and is never empty. plans: as `Plan.document` stores them.
+    Intervals lie around the value brought back into [0, U], which is nearer to any true value there: they keep their
+    level. plans: as `Plan.document` stores them.
     """
     if not plans:
         nothing = np.zeros(0)
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
-    told = list(map(_LAW, plans))
-    number = {text: place for place, text in enumerate(dict.fromkeys(told))}
-    laws, of = [_law(*text, miss) for text in number], np.array([number[text] for text in told])
-    noise, noise_std, upper, epsilon = np.array([law.floats for law in laws]).T[:, of]
-    exact = _products(queries, [law.step for law in laws], of)
+    texts = list(map(_LAW, plans))
+    number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    laws, of = [_law(*text, miss) for text in number], np.array([number[text] for text in texts])
+    noise, noise_std, upper, epsilon = np.array([floats for _, floats in laws]).T[:, of]
+    exact = _products(queries, [step for step, _ in laws], of)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
     for row in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means
@@ -114,17 +101,12 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         noise_std=noise_std,
         bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),
         epsilon=epsilon,
-        status=[laws[place].status for place in of.tolist()],
+        status=np.where(epsilon > 0, OK, CONSTANT).tolist(),
     )
 
 
 def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: Int64s) -> Float64s:
-    """Multiplies queries by steps, correctly rounded.
-
-    step: int64 (queries,), which of the steps, numerators and denominators.
-
-    Floats hold integers below 2**53 exactly, and so their quotient is the one that Python's integers have.
-    """
+    """Multiplies queries by steps[step], correctly rounded: below 2**53 floats divide as exact integers do."""
     if max(map(abs, queries)) * max(numerator for numerator, _ in steps) < _EXACT > max(below for _, below in steps):
         numerator, denominator = np.array(steps, np.float64).T[:, step]
         quotients: Float64s = np.array(queries, np.float64) * numerator / denominator
@@ -135,11 +117,8 @@ def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: In
 
 
 @lru_cache(maxsize=1 << 14)
-def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> _Law:
-    steps, noise, spent = Fraction(step), Fraction(scale), Fraction(epsilon)
-    unit = float(steps)
-    return _Law(
-        steps.as_integer_ratio(),
-        (laplace_bound(noise, miss) * unit, laplace_std(noise) * unit, float(Fraction(upper)), float(spent)),
-        OK if spent else CONSTANT,
-    )
+def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> tuple[tuple[int, int], tuple[float, ...]]:
+    """Reads what HATs of equal plans share: step; noise bound at a miss, its standard deviation, U, epsilon."""
+    unit, noise = Fraction(step), Fraction(scale)
+    floats = laplace_bound(noise, miss) * float(unit), laplace_std(noise) * float(unit)
+    return unit.as_integer_ratio(), (*floats, float(Fraction(upper)), float(Fraction(epsilon)))

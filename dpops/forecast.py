@@ -40,9 +40,9 @@ class Prior(NamedTuple):
         return self.sd * np.sqrt(self.between + (1 - self.between) / counts)
 
     def spread(self, weights: Float64s, counts: Int64s) -> Float64s:
-        """Computes the standard deviation of a weighted sum of users' means, around what it is at the HAT's mean.
+        """Computes the standard deviation of a weighted sum of users' means around the HAT's mean, float64 (...).
 
-        weights: float64 (..., users), of any sign. counts: int64 (..., users), samples of each. Returns float64 (...).
+        weights: float64 (..., users), of any sign. counts: int64 (..., users), samples of each.
         """
         deviations: Float64s = np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum(axis=-1))
         return deviations
@@ -50,8 +50,8 @@ class Prior(NamedTuple):
     def of_squares(self) -> "Prior":
         """Makes the prior of (sample - mean of the HAT)^2, in units squared, if samples are normal.
 
-        A user's offset b and what is left of a sample, e, are independent, and a square of a normal has the variance
-        2 sd^4. The mean of a user's (b + e)^2 over c samples so has 2 sd^4 (between^2 + (1 - between^2) / c).
+        A user's offset b and residual e are independent, and the square of a normal has variance 2 sd^4: so the mean of
+        a user's (b + e)^2 over c samples has 2 sd^4 (between^2 + (1 - between^2) / c).
         """
         return Prior(self.sd**2, math.sqrt(2) * self.sd**2, self.between**2)
 
@@ -62,11 +62,10 @@ class Prior(NamedTuple):
 
 @dataclass(frozen=True)
 class HatCounts:
-    """The counts of many HATs, and how these are planned: what mechanisms forecast their errors from.
+    """Counts of many HATs and their plan's parameters, from which mechanisms forecast errors.
 
-    counts: a matrix (HATs, users) for each number of users, each user with a sample or more, descending. reported:
-    int64 (HATs,), samples before a cap. All columns of HATs are in this order, one matrix behind another. remembered:
-    what several mechanisms ask for.
+    counts: int64 (HATs, users) for each number of users, each >= 1, descending; all columns are in this order of HATs.
+    reported: int64 (HATs,), samples before a cap. remembered: shared intermediate results.
     """
 
     counts: tuple[Int64s, ...]
@@ -144,10 +143,7 @@ def mean_absolute_error(bias: float, scale: float) -> float:
 
 
 def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: Float64s | float) -> Float64s:
-    """Computes E|clip(mean + bias + Z, 0, U) - mean| for Laplace noise Z of that scale; the arguments are broadcast.
-
-    As mean_absolute_error, less what clamping into [0, U] saves: the tail probabilities integrated to either end.
-    """
+    """Computes E|clip(mean + bias + Z, 0, U) - mean| for Laplace noise Z of that scale; broadcasts."""
     width = np.maximum(scale, 1e-300)
     half = width / 2
 
@@ -172,8 +168,8 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
 
 
 def transport_bias(weights: Float64s, uniform: Float64s) -> float:
-    """Computes the worst |sum w x - sum u x| over x in [0, 1]: the mass of max(0, w - u), when w and u both sum to 1.
+    """Computes the worst |sum w x - sum u x| over x in [0, 1], of weights that sum to 1: the mass of max(0, w - u).
 
-    weights, uniform: float64 (users,). Source: S0 section on clipping bias; U times this is the bias in km/h.
+    Source: S0 section on clipping bias; U times this is the bias in units.
     """
     return float(np.maximum(weights - uniform, 0.0).sum())

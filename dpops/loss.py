@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 from dpops.accountant import Accountant
-from dpops.normal import log_upper_tail, upper_tail
+from dpops.claims import log_upper_tail, upper_tail
 
 
 def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False) -> float:
@@ -30,19 +30,13 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
         return 1.0
     if spent.pure <= epsilon and not spent.concentrated:
         return 0.0
-    concentrated = _concentrated(float(epsilon), float(spent.concentrated + spent.pure**2 / 2))
-    left = float(epsilon - spent.pure)
-    return min(concentrated, _normal(left, float(spent.concentrated), steered=steered)) if left > 0 else concentrated
-
-
-def _normal(epsilon: float, rho: float, *, steered: bool) -> float:
-    """Bounds the loss of Gaussian noise alone; epsilon above 0."""
+    most, rho = float(epsilon), float(spent.concentrated + spent.pure**2 / 2)
+    concentrated = math.exp(-((most - rho) ** 2) / (4 * rho)) if most > rho else 1.0
+    left, rho = float(epsilon - spent.pure), float(spent.concentrated)
+    if left <= 0:
+        return concentrated
     spread = math.sqrt(2 * rho)
-    beyond = upper_tail((epsilon - rho) / spread)
-    if not steered:
-        return beyond
-    return min(beyond + math.exp(epsilon + log_upper_tail((epsilon + rho) / spread)), 1.0)
-
-
-def _concentrated(epsilon: float, rho: float) -> float:
-    return math.exp(-((epsilon - rho) ** 2) / (4 * rho)) if epsilon > rho else 1.0
+    normal = upper_tail((left - rho) / spread)
+    if steered:
+        normal += math.exp(left + log_upper_tail((left + rho) / spread))
+    return min(concentrated, normal, 1.0)

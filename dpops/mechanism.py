@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from dpops.claims import Adjacency, PureDP
 from dpops.estimate import Estimates, noisy_queries
 from dpops.forecast import HatCounts, Prior, laplace_bound, laplace_std, mean_absolute_error
-from dpops.noise.laplace import MOST_SCALE
-from dpops.rationals import fraction, number, text
-from dpops.types import CountsKnown, Float64s, Grid, Int64s
+from dpops.noise.discrete import MOST_SCALE
+from dpops.types import CountsKnown, Float64s, Grid, Int64s, fraction, number, text
 
 if TYPE_CHECKING:
     from dpops.noise import Noise
@@ -42,10 +41,10 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hats:
-    """What the users of many HATs sum up to, in columns: those of one HAT lie behind one another.
+    """Totals of many HATs in columns, the users of one HAT behind one another.
 
-    totals: of all users, in canonical order within a HAT. first, users: int64 (HATs,), where a HAT's users begin, and
-    how many it has. reported: int64 (HATs,), samples of each before a cap.
+    first, users: int64 (HATs,), where a HAT's users begin, and their number. reported: int64 (HATs,), samples before a
+    cap.
     """
 
     totals: Totals
@@ -143,17 +142,15 @@ class Plan:
     @staticmethod
     def told(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
         """Reads what decides the claims of plans that `public` gave: epsilon, scale and sensitivity of each."""
-        none: Mapping[str, int] = {}
-        return [(plan["epsilon"], plan["scale"], plan.get("facts", none).get("sensitivity", 0)) for plan in stored]
+        return [(plan["epsilon"], plan["scale"], plan.get("facts", {}).get("sensitivity", 0)) for plan in stored]
 
     def noise_std(self) -> float:
         """Computes the standard deviation of the noise, in units."""
-        return _noise_std(self.scale.as_integer_ratio(), self.step.as_integer_ratio())
+        return laplace_std(self.scale) * number(self.step)
 
     def half_width(self, miss: float) -> float:
         """Adds up noise, bias and rounding: half an interval that misses the true value with at most this chance."""
-        noise = _noise_bound(self.scale.as_integer_ratio(), self.step.as_integer_ratio(), miss)
-        return noise + self.bias_bound + self.rounding
+        return laplace_bound(self.scale, miss) * number(self.step) + self.bias_bound + self.rounding
 
     def error(self) -> float:
         """Forecasts the mean absolute error when the bias is at its worst, in units."""
@@ -192,19 +189,6 @@ class Plan:
             rounding=float(stored.get("rounding", -1.0)),
             version=int(stored.get("version", 1)),
         )
-
-
-_Ratio = tuple[int, int]
-
-
-@lru_cache(maxsize=4096)  # HATs share a few scales and steps
-def _noise_std(scale: _Ratio, step: _Ratio) -> float:
-    return laplace_std(Fraction(*scale)) * float(Fraction(*step))
-
-
-@lru_cache(maxsize=4096)
-def _noise_bound(scale: _Ratio, step: _Ratio, miss: float) -> float:
-    return laplace_bound(Fraction(*scale), miss) * float(Fraction(*step))
 
 
 @lru_cache(maxsize=4096)
@@ -252,9 +236,9 @@ class Mechanism(Protocol):
     """
 
     name: ClassVar[str]
-    statistics: ClassVar[frozenset[str]]
+    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
     outputs: ClassVar[tuple[str, ...]] = ()
-    adjacencies: ClassVar[frozenset[Adjacency]]
+    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
     may_be_constant: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
 
@@ -273,10 +257,7 @@ class Mechanism(Protocol):
         ...
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts the absolute error of each HAT's published value, in units, if the samples are as the prior says.
-
-        float64 (HATs,). From public information alone: counts, U, epsilon and the prior.
-        """
+        """Forecasts errors of published values in units, float64 (HATs,): from counts, U, epsilon, prior alone."""
         ...
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
@@ -338,6 +319,11 @@ def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: "Noise") -> lis
     return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]
 
 
+def noisy_integers(exact: Int64s, plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
+    """Releases of each HAT its one query, with the noise of its plan."""
+    return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+
+
 class Stacked(NamedTuple):
     """The users of many HATs one behind another, checked against their plans. start: first user of each HAT."""
 
@@ -383,10 +369,7 @@ def facts_of(hat: CountsKnown, grid: Grid) -> dict[str, int]:
 
 
 def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fraction) -> None:
-    """Refuses what no mechanism can plan for (algorithms: edge cases).
-
-    upper: U in the mechanism's own integer steps; sums of all samples in these steps must fit into 64 bits.
-    """
+    """Refuses what no mechanism can plan for (algorithms: edge cases). upper: U in integer steps."""
     if epsilon <= 0:
         raise PlanError(f"epsilon must be > 0, got {epsilon}")
     if counts.size == 0 or counts.min() < 1:

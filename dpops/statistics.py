@@ -23,10 +23,7 @@ VALUE, SQUARED, SHARE = "{}", "({})^2", "1"
 
 
 class Column(Protocol):
-    """What of its samples in a HAT a vehicle adds up to; the columns of two parts of its samples add up to the whole's.
-
-    name: of its own; two columns that differ have different names.
-    """
+    """A sum over a vehicle's samples in a HAT, additive over parts of them; different columns have different names."""
 
     @property
     def name(self) -> str: ...

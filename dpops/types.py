@@ -1,7 +1,8 @@
-"""Array types and the public grid that all packages share."""
+"""Small values that all rooms share: arrays, the grid, public counts; and rationals as texts and floats, remembered."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -53,3 +54,29 @@ class Grid:
         if self.step <= 0 or self.upper_steps < 1:
             raise ValueError(f"a grid needs step > 0 and at least one step, got {self.step} and {self.upper_steps}")
         object.__setattr__(self, "upper", self.step * self.upper_steps)
+
+
+@lru_cache(maxsize=4096)
+def fraction(text: str) -> Fraction:
+    """Reads a rational number from its text, remembered: the plans of a release share a few."""
+    return Fraction(text)
+
+
+def number(value: Fraction) -> float:
+    """Computes float(value), remembered: the plans of a release share a few, and a fraction takes its time."""
+    return _number(*value.as_integer_ratio())
+
+
+@lru_cache(maxsize=4096)
+def _number(numerator: int, denominator: int) -> float:
+    return numerator / denominator
+
+
+def text(value: Fraction) -> str:
+    """Writes str(value), remembered likewise."""
+    return _text(*value.as_integer_ratio())
+
+
+@lru_cache(maxsize=4096)
+def _text(numerator: int, denominator: int) -> str:
+    return str(Fraction(numerator, denominator))

@@ -12,9 +12,8 @@ from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.recording import LedgerAccount
 from transforms.observe.vehicle_ids import Secret
 from transforms.recorded.units import Transaction
-from transforms.releases.base import Asked
+from transforms.releases.base import Asked, SlotFacts
 from transforms.releases.registry import KINDS
-from transforms.releases.slots import SlotFacts
 from transforms.time.calendar import Calendar, CalendarError, Locator
 
 
@@ -49,7 +48,7 @@ def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...
 
 
 def continuing(job: Job, ledger: Ledger) -> Job:
-    """Gives the job digests of the form that the ledger has of its specification (transforms.releases.hats.digest)."""
+    """Gives the job digests of the form that the ledger has of its specification (transforms.releases.hats.policy)."""
     return replace(job, release=job.release.continuing(ledger.first_digest(job.release.spec_id)))
 
 

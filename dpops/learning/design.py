@@ -21,7 +21,7 @@ class Design:
     Attributes:
         parents: int64 (cells,), the coarser cell that each cell belongs to, numbered from 0.
         neighbours: int64 (pairs, 2), cells that touch; each pair once.
-        are_small: see `dpops.levels.groups.PublicHats`.
+        are_small: see `dpops.levels.stages.PublicHats`.
     """
 
     parents: Int64s

@@ -15,8 +15,7 @@ from dpops import fitted
 from dpops.learning.chances import CAUTIOUS, NODES, numbers_of
 from dpops.learning.interval import LEAST_VEHICLES, Z95
 from dpops.levels.defaults import BoundsOnly, vehicle_weight
-from dpops.levels.groups import Level, level
-from dpops.levels.stages import UNIT, Stage
+from dpops.levels.stages import UNIT, Level, Stage, level
 from dpops.spread import TYPICAL, VehicleSpread
 from dpops.types import Float64s
 

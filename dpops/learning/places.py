@@ -17,7 +17,7 @@ from dpops import fitted
 from dpops.types import Float64s, Int64s
 
 if TYPE_CHECKING:
-    from dpops.levels import Kind
+    from dpops.levels.stages import Kind
 
 SDS_KMH = np.array(fitted.PLACE_SDS_KMH)
 COPIES_KMH = np.array([1e-3])

@@ -1,20 +1,26 @@
-"""A vehicle-day's bounded integer vector: a function of its own rows, the plan and recorded centres, bit for bit.
+"""A vehicle-day's bounded integer vector, bit for bit; the noisy sums of all, and what they say in weights and km/h.
 
-Only + - * / and square roots of single numbers, integers, and sums in the order of a vehicle's own rows are used: they
-are rounded alike wherever other vehicles stand in the arrays. (numpy.bincount adds one by one in the order given.)
+Vectors are a function of their vehicle's own rows, the plan and recorded centres. Only + - * / and square roots of
+single numbers, integers, and sums in the order of a vehicle's own rows are used: they are rounded alike wherever other
+vehicles stand in the arrays. (numpy.bincount adds one by one in the order given.)
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.levels.groups import Level
-from dpops.levels.stages import CENTRE_STEP_KMH, UNIT, Stage
+from dpops.levels.stages import CENTRE_STEP_KMH, UNIT, Level, Stage
 from dpops.types import Int64s
+
+if TYPE_CHECKING:
+    from dpops.noise import Noise
+
 
 Float64s = NDArray[np.float64]
 
@@ -26,10 +32,9 @@ _MOST_COUNT = 1 << 40
 
 
 class Rows(NamedTuple):
-    """What vehicles did in HATs, one entry per (vehicle, cell, slot), int64 each, in ascending order of these three.
+    """Counts of vehicles in HATs, int64 (entries,) each, ascending by (vehicle, cell, slot).
 
-    vehicle: any number that tells vehicle-days apart. cell, slot: indices into the plan's HATs. reports: >= 1.
-    total: sum of their clipped speeds, in steps of the speed grid.
+    cell, slot: indices into the plan's HATs. reports: >= 1. total: sum of clipped speeds, in steps of the speed grid.
     """
 
     vehicle: Int64s
@@ -40,9 +45,9 @@ class Rows(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """Sparse integer vectors, int64 (entries,) each: which vehicle (from 0, in order), which query, how much.
+    """Sparse integer vectors, int64 (entries,) each: vehicle from 0, query, value.
 
-    Queries: the weights of all groups of the first level, then of the second, ..; then the speeds likewise.
+    Queries: the weights of all groups, level by level, then their speeds.
     """
 
     vehicle: Int64s
@@ -60,17 +65,16 @@ class Sums(NamedTuple):
 def sum_up(rows: Rows, stage: Stage) -> Sums:
     """Adds up the integers of all vehicle-days. Integer sums: any split or order of the vehicles gives the same."""
     sums = vectors(rows, stage)
-    whole = np.zeros(2 * stage.groups, np.int64)
-    np.add.at(whole, sums.query, sums.value)
-    return Sums(whole[: stage.groups], whole[stage.groups :])
+    totals = np.zeros(2 * stage.groups, np.int64)
+    np.add.at(totals, sums.query, sums.value)
+    return Sums(totals[: stage.groups], totals[stage.groups :])
 
 
 def vectors(rows: Rows, stage: Stage) -> Vectors:
-    """Computes every vehicle-day's vector: the zero vector, silently, if its norm in integers were above its allowance.
+    """Computes every vehicle-day's vector: the zero vector if its norm in integers exceeds its allowance.
 
     Norm: Euclidean for Gaussian noise, sum of absolute values for Laplace; bound: UNIT times the stage's share (its
-    square root), and half of it under public counts, where a neighbour's speeds are others and the weights are exact.
-    Source: docs/released.md.
+    square root), half of it under public counts, where weights are exact. Source: docs/released.md.
     """
     vehicle, query, value = unchecked(rows, stage)
     noisy = query >= stage.groups if stage.counts_public else np.ones(query.size, np.bool_)
@@ -80,7 +84,7 @@ def vectors(rows: Rows, stage: Stage) -> Vectors:
 
 
 def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
-    """Says whether the noisy integers of each vehicle keep to its allowance, bool (vehicles,). Decided in integers."""
+    """Says of each vehicle whether its noisy integers keep to its allowance, decided in integers."""
     norm = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)
     absolute = np.minimum(np.abs(value), 2 * UNIT)  # beyond it a vehicle is refused anyway, and squares stay small
     np.add.at(norm, vehicle, absolute * absolute if stage.kind == "gaussian" else absolute)
@@ -88,13 +92,8 @@ def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
     return norm <= math.floor(stage.share * (reach * reach if stage.kind == "gaussian" else reach))
 
 
-def _numbered(vehicle: Int64s) -> Int64s:
-    """Numbers vehicles from 0, in order. vehicle: ascending."""
-    return np.cumsum(np.diff(vehicle, prepend=vehicle[:1]) != 0, dtype=np.int64)
-
-
 class _TouchedGroups(NamedTuple):
-    """The groups of one level that each vehicle touches: entry of each row, and vehicle and group of each entry."""
+    """Groups of one level that vehicles touch: entry of each row; vehicle and group of each entry."""
 
     of_row: Int64s
     vehicle: Int64s
@@ -103,8 +102,12 @@ class _TouchedGroups(NamedTuple):
 
 def unchecked(rows: Rows, stage: Stage) -> Vectors:
     """Computes vectors before their norms are checked in integers: that finds nothing, or the formulas are wrong."""
-    vehicle = _numbered(rows.vehicle)
-    touched = [_groups(vehicle, rows, level.cell_start, level.of_slot, level.size) for level in stage.levels]
+    vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
+    touched = []
+    for level in stage.levels:
+        key = vehicle * level.size + level.cell_start[rows.cell] + level.of_slot[rows.slot]
+        entries, of_row = np.unique(key, return_inverse=True)
+        touched.append(_TouchedGroups(of_row, *np.divmod(entries, level.size)))
     u = units(rows.reports, stage).astype(np.float64)
     count = int(vehicle[-1]) + 1 if vehicle.size else 0
     by_level = [_sums(groups, u) for groups in touched]
@@ -120,12 +123,6 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     scale = np.where(norm > allowed, allowed / np.where(norm > allowed, norm, 1.0), 1.0)
     parts = _integers(touched, weights, speeds, scale, stage)
     return Vectors(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def _groups(vehicle: Int64s, rows: Rows, cell_start: Int64s, of_slot: Int64s, size: int) -> _TouchedGroups:
-    key = vehicle * size + cell_start[rows.cell] + of_slot[rows.slot]
-    entries, of_row = np.unique(key, return_inverse=True)
-    return _TouchedGroups(of_row, *np.divmod(entries, size))
 
 
 def _sums(groups: _TouchedGroups, values: Float64s) -> Float64s:
@@ -195,3 +192,63 @@ def _table(quarters: int) -> tuple[Int64s, Int64s]:
     while counts[-1] < _MOST_COUNT:
         counts.append(counts[-1] + counts[-1] // 64)
     return np.array(counts, np.int64), np.array([math.isqrt(math.isqrt(n**quarters << 80)) for n in counts], np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedLevel:
+    """The noisy sums of one level, float64 (level.size,), with the standard deviations of their noise.
+
+    weights: W_q = sum over vehicle-days of s w_q. speeds: S_q = sum of s v_q, km/h: weighted speeds less their centres.
+    A deviation is infinite where the level had no share, and 0 for weights under public counts.
+    """
+
+    level: Level
+    weights: Float64s = field(repr=False)
+    speeds: Float64s = field(repr=False)
+    weight_sd: float
+    speed_sd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedStage:
+    """What one look at a day says, in the order of the stage's levels."""
+
+    stage: Stage
+    levels: tuple[ReleasedLevel, ...]
+
+
+def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
+    """Adds noise to the sums, all drawn at once: int64 (2 * stage.groups,), weights of all levels, then speeds.
+
+    A level without a share gets zeros, and weights under public counts are exact.
+    """
+    exact = np.concatenate(sums)
+    shares = [0 if stage.counts_public else level.weight_share for level in stage.levels]
+    shares += [level.speed_share if stage.has_speeds else 0 for level in stage.levels]
+    noisy = np.flatnonzero(np.repeat([share > 0 for share in shares], [level.size for level in stage.levels] * 2))
+    gaussian = noise.rounded_gaussian if stage.accounting == "gdp" else noise.gaussian
+    draw = gaussian if stage.kind == "gaussian" else noise.laplace
+    exact[noisy] += draw([stage.spread] * noisy.size)
+    return exact
+
+
+def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
+    """Reads weights and km/h from noisy integers. Raises ValueError for another number than the stage has."""
+    numbers = np.array(integers, np.float64)
+    if numbers.size != 2 * stage.groups:
+        raise ValueError(f"a release of {numbers.size} integers does not fit a stage of {2 * stage.groups}")
+    weight_noise, start, levels = 0.0 if stage.counts_public else stage.noise_sd, 0, []
+    for level in stage.levels:
+        weight, speed = coefficients(level, stage)
+        nothing, end = np.zeros(level.size), start + level.size
+        levels.append(
+            ReleasedLevel(
+                level=level,
+                weights=numbers[start:end] / weight if weight else nothing,
+                speeds=numbers[stage.groups + start : stage.groups + end] / speed if speed else nothing,
+                weight_sd=weight_noise / weight if weight else np.inf,
+                speed_sd=stage.noise_sd / speed if speed else np.inf,
+            )
+        )
+        start = end
+    return ReleasedStage(stage=stage, levels=tuple(levels))

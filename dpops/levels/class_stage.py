@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.levels.bounded import Rows
-from dpops.levels.groups import CLASS, PublicHats
-from dpops.levels.stages import Stage, alike, with_last
+from dpops.levels.stages import CLASS, PublicHats, Stage, alike, with_last
 from dpops.types import Grid, Int64s
 
 STANDING_KMH = 1
@@ -33,7 +32,7 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
 
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Adds a stage of speed classes to a day's stages. It has this part of what all had; the others keep the rest."""
+    """Adds a stage of speed classes with this share of what all stages had."""
     parts, none = alike(((CLASS, Fraction(1)),)), Fraction(0)
     last = replace(
         stages[-1],
@@ -59,9 +58,9 @@ def times_of(classes: int) -> Int64s:
 
 
 def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
-    """Adds up what vehicles did in each cell and class in a whole day, from their parts of it.
+    """Adds up reports of vehicles by cell and class over a whole day.
 
-    vehicle, cell: int64 (parts,), in ascending order of both. counts: int64 (parts, classes), reports.
+    vehicle, cell: int64 (parts,), ascending by both. counts: int64 (parts, classes), reports.
     """
     classes = counts.shape[1]
     first = np.flatnonzero(_changes(vehicle) | _changes(cell))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from statistics import NormalDist
 
-from dpops.levels.noisy import ReleasedStage
+from dpops.levels.bounded import ReleasedStage
 from dpops.levels.stages import UNIT, Stage, alike, scaled
 
 LEAST_PART = Fraction(1, 4)
@@ -26,10 +26,9 @@ _NORMAL = NormalDist()
 
 
 def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Stage | None:
-    """Makes the smallest stage that tells an empty day from a usual one; None where the fleet is too small for it.
+    """Makes the smallest stage that tells an empty day from a usual one; None for too small a fleet.
 
-    like: another stage of the same release: the noise and the exponent are its own. vehicles: declared. part: of what
-    a vehicle-day may spend, the smallest that a day has.
+    like: another stage of the release, with its noise. part: the smallest part of a vehicle-day's total that a day has.
     """
     gap, least = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
     if like.kind == "gaussian":
@@ -54,10 +53,10 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
 
 
 def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
-    """Makes a stage that counts under each key in each slot, and has the whole of what a vehicle-day may spend.
+    """Makes a stage that counts under each key in each slot, with all that a vehicle-day may spend.
 
-    like: the noise is its own. bound: what the Euclidean norm of all counts of a vehicle-day is clipped to. exponent: 1
-    counts reports, 0 vehicles. Times the bound, a group's weight is its count.
+    bound: clip of the Euclidean norm of a vehicle-day's counts; times it, a group's weight is its count. exponent: 1
+    counts reports, 0 vehicles.
     """
     parts, whole = alike((("hat", Fraction(1)),)), Fraction(1)
     return replace(
@@ -66,7 +65,7 @@ def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
 
 
 def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Puts a stage that counts vehicles before a period's, which share what that leaves. count: None leaves it out."""
+    """Puts a stage that counts vehicles first; the others share what it leaves. count: None leaves it out."""
     if count is None:
         return stages
     left = 1 - count.share / sum(stage.share for stage in stages)

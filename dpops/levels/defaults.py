@@ -1,15 +1,13 @@
 """The stages of a day by default: chosen from public facts and earlier releases only, never from the day's data."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dpops import fitted
-from dpops.levels.groups import PublicHats, level
-from dpops.levels.stages import UNIT, Kind, Shares, Stage, alike
+from dpops.levels.stages import CITY, LEVELS, UNIT, Kind, PublicHats, Shares, Stage, alike, level, shares_of
 
-_USUAL_BOUND = Fraction(6)
+_USUAL_BOUND = 6.0
 """Between the table's of a first day and of later ones."""
 
 _LEARNING_DAYS = 7
@@ -17,10 +15,7 @@ _LEARNING_DAYS = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What one vehicle does on a day, roughly; public. How many of each it touches.
-
-    reports: of it in one HAT; None where nobody says.
-    """
+    """Groups of each level that one vehicle touches in a day, roughly; public. reports: in one HAT, if known."""
 
     hats: int = 70
     cells: int = 12
@@ -32,25 +27,16 @@ class Profile:
 
     def touched(self, name: str) -> int:
         """Estimates how many groups of a level a vehicle-day touches."""
-        return {
-            "hat": self.hats,
-            "cell-part": 2 * self.cells,
-            "parent": 2 * self.parents,
-            "cell": self.cells,
-            "parent-day": self.parents,
-            "grandparent-day": self.grandparents,
-            "city": 1,
-            "hour": self.hours,
-            "part": self.parts,
-        }[name]
+        place, time = LEVELS[name]
+        if place == CITY:
+            return (1, self.parts, self.hours, self.hours)[time]
+        in_place = (1, self.grandparents, self.parents, self.cells)[place]
+        return (in_place, 2 * in_place, self.hats, self.hats)[time]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What an operator knows of a fleet without counting: how many vehicles drive on a day, and what one of them does.
-
-    From timetables or the register of vehicles, never from the reports; fixed for an account's life.
-    """
+    """Public facts of a fleet, from timetables or registers, never from reports; fixed for an account's life."""
 
     vehicles: int = 200
     profile: Profile = field(default_factory=Profile)
@@ -58,10 +44,7 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundsOnly:
-    """What a plan may see where counts are secret: the public HATs of a day, and what an operator knows of the fleet.
-
-    It holds no count, so that a plan made of it depends on none (where counts are public: `dpops.types.CountsKnown`).
-    """
+    """Inputs of a plan where counts are secret: public HATs and fleet, no count (else: `types.CountsKnown`)."""
 
     hats: PublicHats
     fleet: Fleet
@@ -93,15 +76,11 @@ class Recipe:
         return Recipe(first=first, later=later)
 
 
-def _shares(**parts: str) -> Shares:
-    return tuple((name.replace("_", "-"), Fraction(part)) for name, part in parts.items())
-
-
-_COARSE = {"gaussian": _shares(cell=".5", hour=".2", parent=".3"), "laplace": _shares(cell=".8", hour=".2")}
-_OF_SMALL_CELLS = _shares(cell=".8", hour=".08", parent=".12")
-_FIRST = {"gaussian": _shares(cell=".7", hour=".3"), "laplace": _shares(cell=".8", hour=".2")}
-_FINE = _shares(cell=".2", hour=".1", hat=".7")
-_MIDDLE = _shares(cell=".5", hour=".1", cell_part=".4")
+COARSE = {"gaussian": shares_of(cell=".5", hour=".2", parent=".3"), "laplace": shares_of(cell=".8", hour=".2")}
+_OF_SMALL_CELLS = shares_of(cell=".8", hour=".08", parent=".12")
+_FIRST = {"gaussian": shares_of(cell=".7", hour=".3"), "laplace": shares_of(cell=".8", hour=".2")}
+_FINE = shares_of(cell=".2", hour=".1", hat=".7")
+_MIDDLE = shares_of(cell=".5", hour=".1", cell_part=".4")
 
 _PLACES = ("parent-day", "grandparent-day", "city")
 
@@ -115,39 +94,29 @@ _LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fracti
 def default_shares(kind: Kind, epsilon: Fraction) -> Shares:
     """Chooses levels and their shares by the total. Source: docs/released.md, "Which levels"."""
     if epsilon < 10:
-        return _COARSE[kind]
+        return COARSE[kind]
     return _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
 
 
-def is_coarse(kind: Kind, shares: Shares) -> bool:
-    return shares == _COARSE[kind]
-
-
 def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
-    """Chooses what a strategy goes back to where a fleet is too small for the table's fine levels; else the table's.
+    """Chooses coarser levels than the table's fine ones, for a fleet too small for these.
 
     Small cells differ more from those around them than hours do: they get more.
     """
-    if kind == "laplace" or shares not in (_COARSE[kind], _FINE):
+    if kind == "laplace" or shares not in (COARSE[kind], _FINE):
         return shares
-    return _OF_SMALL_CELLS if hats.are_small else _COARSE[kind]
+    return _OF_SMALL_CELLS if hats.are_small else COARSE[kind]
 
 
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
     """Makes the default stages for a total of epsilon. rho: of a Gaussian, the total's zCDP, rounded down."""
     spread = spread_of(kind, epsilon if rho is None else rho)
-    shares = affordable(kind, spread, default_shares(kind, epsilon), bounds)
-    coarse = shares != default_shares(kind, epsilon)
+    shares, first_shares = default_shares(kind, epsilon), _FIRST[kind]
+    if group_sd_kmh(kind, spread, "cell", dict(shares).get("cell", Fraction(1)), bounds) > fitted.LIMIT_SD_KMH:
+        shares = first_shares = _coarser_levels(kind, spread, bounds)
     bound, part, alpha1, alpha2 = _FIRST_NUMBERS[kind]
     later_bound, later_alpha = _LATER_NUMBERS[kind]
-    first = Stage(
-        kind=kind,
-        spread=spread,
-        parts=alike(shares if coarse else _FIRST[kind]),
-        share=part,
-        bound_kmh=bound,
-        alpha=alpha1,
-    )
+    first = Stage(kind=kind, spread=spread, parts=alike(first_shares), share=part, bound_kmh=bound, alpha=alpha1)
     second = replace(first, parts=alike(shares), share=1 - part, alpha=alpha2)
     later = replace(second, share=Fraction(1), bound_kmh=later_bound, alpha=later_alpha)
     return Recipe(first=(first, second), later=(later,))
@@ -160,10 +129,8 @@ def spread_of(kind: Kind, budget: Fraction) -> Fraction:
     return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
 
 
-def affordable(kind: Kind, spread: Fraction, shares: Shares, bounds: BoundsOnly) -> Shares:
-    """Keeps these shares, or takes coarser levels where a cell's mean group would drown in noise even after a week."""
-    if group_sd_kmh(kind, spread, "cell", _share_of(shares, "cell"), bounds) <= fitted.LIMIT_SD_KMH:
-        return shares
+def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
+    """Chooses levels where a cell's mean group would drown in noise even after a week."""
     choices = []
     for names, part in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):
         fits = [name for name in names if group_sd_kmh(kind, spread, name, part, bounds) <= fitted.LIMIT_SD_KMH]
@@ -189,10 +156,7 @@ def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
 
 
 def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
-    """Computes the norm of a typical vehicle-day's numbers of reports, to the stage's exponent, by the public profile.
-
-    None where that does not say how many there are.
-    """
+    """Computes the norm of a typical vehicle-day's reports to the stage's exponent; None if its profile lacks them."""
     profile = fleet.profile
     if profile.reports is None:
         return None
@@ -205,7 +169,7 @@ def _own_weight(stage: Stage, fleet: Fleet) -> float:
 
 
 def with_least_norm(stage: Stage, fleet: Fleet) -> Stage:
-    """Lets a vehicle-day that reports less than a typical one weigh less, where the profile says how much that is.
+    """Lets a vehicle-day that reports less than a typical one weigh less, where the profile has reports.
 
     Of equal weights most would be theirs who come for an hour, and how fast these are, not how fast traffic is.
     """
@@ -214,21 +178,15 @@ def with_least_norm(stage: Stage, fleet: Fleet) -> Stage:
 
 
 def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
-    """Estimates what a vehicle-day weighs at all places together: half as much as at equally many that are alike.
-
-    in_a_cell: places that a cell has.
-    """
+    """Estimates the weight of a vehicle-day at all places: half as much as at equally many that are alike."""
     return 1.0 if kind == "laplace" else max(1.0, math.sqrt(profile.cells * math.sqrt(in_a_cell) / 2))
 
 
 def standing(profile: Profile) -> float:
-    """Computes how many times as much a typical vehicle-day's reports weigh as those of a vehicle that stands.
-
-    It stands in one cell all day; with coarse levels and Gaussian noise. At least 1.
-    """
+    """Computes a typical vehicle-day's weight over that of one that stands in a cell all day, at least 1."""
     hours = profile.hours
     still = Profile(hats=hours, cells=1, parents=1, grandparents=1, hours=hours, parts=profile.parts)
-    return max(_weight(_COARSE["gaussian"], profile) / _weight(_COARSE["gaussian"], still), 1.0)
+    return max(_weight(COARSE["gaussian"], profile) / _weight(COARSE["gaussian"], still), 1.0)
 
 
 def _weight(shares: Shares, profile: Profile) -> float:
@@ -238,16 +196,7 @@ def _weight(shares: Shares, profile: Profile) -> float:
 def kept_more(bound_kmh: Fraction) -> float:
     """Computes how much more of a vehicle's weight such a bound leaves than the usual ones do, at least 1.
 
-    A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3), by which noise widens as well
-    (`dpops.levels.strategy`); R is 6.5 km/h, roughly.
+    A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3); R is 6.5 km/h, roughly.
     """
-    own, usual = _kept(float(bound_kmh)), _kept(float(_USUAL_BOUND))
+    own, usual = (bound / math.cbrt(bound**3 + fitted.NORM_KMH**3) for bound in (float(bound_kmh), _USUAL_BOUND))
     return max(own / usual, 1.0)
-
-
-def _kept(bound_kmh: float) -> float:
-    return bound_kmh / math.cbrt(bound_kmh**3 + fitted.NORM_KMH**3)
-
-
-def _share_of(shares: Sequence[tuple[str, Fraction]], name: str) -> Fraction:
-    return dict(shares).get(name, Fraction(1))

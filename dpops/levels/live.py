@@ -5,27 +5,22 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpops.levels.defaults import Profile
-from dpops.levels.stages import Kind, Part, Shares, Stage
+from dpops.levels.stages import Kind, Part, Shares, Stage, shares_of
 
 LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
 
 
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
-    """Makes one stage of all live slots of a period, by the total. share: instead of the default; its end has the rest.
-
-    Raises ValueError. Source: docs/released.md, "Live slots".
-    """
+    """Makes one stage of all live slots of a period. share: of the total. Source: docs/released.md, "Live slots"."""
     if share is not None and not 0 < share < 1:
         raise ValueError("share must be above 0 and below 1: the period's end needs the rest")
     part, speeds, weights = _DEFAULTS[kind, epsilon >= 10]
-    nothing = Fraction(0)
-    of_speeds, of_weights = dict(speeds), dict(weights)
+    of_speeds, of_weights, nothing = dict(speeds), dict(weights), Fraction(0)
+    names = of_speeds | of_weights
     return Stage(
         kind=kind,
         spread=spread,
-        parts=tuple(
-            Part(name, of_speeds.get(name, nothing), of_weights.get(name, nothing)) for name in of_speeds | of_weights
-        ),
+        parts=tuple(Part(name, of_speeds.get(name, nothing), of_weights.get(name, nothing)) for name in names),
         share=Fraction(part) if share is None else share,
         bound_kmh=LIVE_BOUND_KMH,
         alpha=LIVE_ALPHA,
@@ -37,28 +32,19 @@ def of_slot(live: Stage, slots: int) -> Stage:
     return replace(live, share=live.share / slots)
 
 
-def _shares(**parts: str) -> Shares:
-    return tuple((name.replace("_", "-"), Fraction(part)) for name, part in parts.items())
-
-
+_HOURS = shares_of(hour="1")
+_FINE = shares_of(hour=".1", parent_hour=".2", cell_hour=".7"), shares_of(hour=".3", cell_hour=".7")
 _DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
-    ("gaussian", False): (".3", _shares(hour=".3", parent_hour=".3", cell_hour=".4"), _shares(hour="1")),
-    ("gaussian", True): (
-        ".7",
-        _shares(hour=".1", parent_hour=".2", cell_hour=".7"),
-        _shares(hour=".3", cell_hour=".7"),
-    ),
-    ("laplace", False): (".4", _shares(hour=".8", parent_hour=".2"), _shares(hour="1")),
-    ("laplace", True): (".3", _shares(hour=".5", parent_hour=".5"), _shares(hour="1")),
+    ("gaussian", False): (".3", shares_of(hour=".3", parent_hour=".3", cell_hour=".4"), _HOURS),
+    ("gaussian", True): (".7", *_FINE),
+    ("laplace", False): (".4", shares_of(hour=".8", parent_hour=".2"), _HOURS),
+    ("laplace", True): (".3", shares_of(hour=".5", parent_hour=".5"), _HOURS),
 }
 """By noise, and whether the total is 10 or more."""
 
 
 def slot_weight(stage: Stage, profile: Profile) -> float:
-    """Estimates what a typical vehicle's HAT weighs in a live slot, times all HATs of its day: in a day's units.
-
-    By the public profile, before clipping: so many HATs in each hour that it drives.
-    """
+    """Estimates the weight of a typical vehicle's HAT in a live slot before clipping, times the HATs of its day."""
     hats = max(profile.hats / profile.hours, 1.0)
     if stage.kind == "laplace":
         return profile.hats / hats

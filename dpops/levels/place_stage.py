@@ -6,8 +6,7 @@ Source: docs/released.md. Beside levels of hours it would get little of its shar
 from dataclasses import replace
 from fractions import Fraction
 
-from dpops.levels.groups import PLACE
-from dpops.levels.stages import Stage, alike, with_last
+from dpops.levels.stages import PLACE, Stage, alike, with_last
 
 BOUND_KMH, ALPHA = Fraction(7), Fraction(17, 20)
 EXPONENT = Fraction(1)
@@ -15,7 +14,7 @@ EXPONENT = Fraction(1)
 
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
-    """Adds a stage of places to a day's stages. It has this part of what all had; the others keep the rest."""
+    """Adds a stage of places with this share of what all stages had."""
     parts = alike(((PLACE, Fraction(1)),))
     last = replace(
         stages[-1],

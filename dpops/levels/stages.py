@@ -1,6 +1,6 @@
-"""A stage: the public plan of one look at a vehicle-day, fixed before the look."""
+"""Levels (public ways to group the HATs of a day), and stages: the public plan of one look at a vehicle-day."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -11,8 +11,122 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP
-from dpops.levels.groups import PLACE, Level, PublicHats, level
 from dpops.types import Int64s
+
+BLOCK_H = 4
+"""Hours of a part of the day."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicHats:
+    """The public HATs of a day: every cell of the region in every slot of service, both numbered from 0.
+
+    parents, grandparents: coarser cell of each cell. hours: local hour in which each slot begins; with a clock change
+    one may come twice, or not at all. are_small: cells of about 1 km^2 or less, whose neighbours differ as streets do.
+    """
+
+    parents: tuple[int, ...]
+    grandparents: tuple[int, ...]
+    hours: tuple[int, ...]
+    are_small: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.parents or len(self.parents) != len(self.grandparents) or not self.hours:
+            raise ValueError("a day needs cells, each with a parent and a grandparent, and slots")
+
+    @property
+    def cells(self) -> int:
+        return len(self.parents)
+
+    @property
+    def slots(self) -> int:
+        return len(self.hours)
+
+    @property
+    def size(self) -> int:
+        return self.cells * self.slots
+
+
+@dataclass(frozen=True)
+class Level:
+    """One grouping of the HATs: (cell i, slot j) is in group cell_group[i] * slot_groups + slot_group[j].
+
+    speed_share, weight_share: of the budget of speeds and of weights; each adds up to 1 over the levels of a stage.
+    """
+
+    name: str
+    speed_share: Fraction
+    weight_share: Fraction
+    cell_group: tuple[int, ...]
+    slot_group: tuple[int, ...]
+
+    @cached_property
+    def slot_groups(self) -> int:
+        return max(self.slot_group) + 1
+
+    @cached_property
+    def size(self) -> int:
+        """The number of groups."""
+        return (max(self.cell_group) + 1) * self.slot_groups
+
+    @cached_property
+    def cell_start(self) -> Int64s:
+        """The first group of each cell, int64 (cells,)."""
+        return np.array(self.cell_group, np.int64) * self.slot_groups
+
+    @cached_property
+    def of_slot(self) -> Int64s:
+        """int64 (slots,)."""
+        return np.array(self.slot_group, np.int64)
+
+    def groups(self) -> Int64s:
+        """Gives the group of every HAT, int64 (cells, slots)."""
+        return self.cell_start[:, None] + self.of_slot[None, :]
+
+
+def _numbered(values: Sequence[int]) -> tuple[int, ...]:
+    """Numbers values from 0 in their ascending order; equal ones get one number."""
+    number = {value: number_of_value for number_of_value, value in enumerate(sorted(set(values)))}
+    return tuple(number[value] for value in values)
+
+
+CITY, GRANDPARENT, PARENT, CELL = range(4)
+DAY, PART, HOUR, SLOT = range(4)
+LEVELS: Mapping[str, tuple[int, int]] = {
+    "hat": (CELL, SLOT),
+    "cell-part": (CELL, PART),
+    "parent": (PARENT, PART),
+    "cell": (CELL, DAY),
+    "parent-day": (PARENT, DAY),
+    "grandparent-day": (GRANDPARENT, DAY),
+    "city": (CITY, DAY),
+    "hour": (CITY, HOUR),
+    "part": (CITY, PART),
+    "parent-hour": (PARENT, HOUR),
+    "cell-hour": (CELL, HOUR),
+}
+"""By name: the place and the time of a group; a part of the day has BLOCK_H hours."""
+
+
+PLACE = "place"
+"""The level of a stage of places: its HATs lie in places, not in cells, and each place's day is a group."""
+CLASS = "class"
+"""The level of a stage of speed classes: its HATs lie in the classes of each cell, and each one's day is a group."""
+
+
+def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction | None = None) -> Level:
+    """Makes the level of that name on these HATs. weight_share: `share` where it is left out. Raises ValueError."""
+    kind = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
+    if kind is None:
+        raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")
+    place, time = kind
+    cells = ((0,) * hats.cells, hats.grandparents, hats.parents, tuple(range(hats.cells)))[place]
+    if time == SLOT:
+        slots = tuple(range(hats.slots))
+    else:
+        slots = _numbered([(0, hour // BLOCK_H, hour)[time] for hour in hats.hours])
+    return Level(name, share, share if weight_share is None else weight_share, cells, slots)
+
 
 Kind = Literal["gaussian", "laplace"]
 
@@ -40,6 +154,11 @@ class Part(NamedTuple):
     weights: Fraction
 
 
+def shares_of(**parts: str) -> Shares:
+    """Writes shares by the names of levels, with _ for -."""
+    return tuple((name.replace("_", "-"), Fraction(part)) for name, part in parts.items())
+
+
 def alike(shares: Shares) -> tuple[Part, ...]:
     """Gives each level the same part of the speeds and of the weights."""
     return tuple(Part(name, share, share) for name, share in shares)
@@ -47,11 +166,10 @@ def alike(shares: Shares) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """How places differ from the cells that they lie in, as far as earlier entries tell.
+    """Differences of places from their cells, learned from earlier entries.
 
-    cell: int64 (places,), the cell of each. steps: int64 (places,), in CENTRE_STEP_KMH. lowest, highest: what a
-    place's centres are cut to, in the same. slot_weights: what the city is thought to weigh in each slot, where
-    WEIGHT_STEPS is a usual day.
+    cell, steps: int64 (places,), each one's cell and difference in CENTRE_STEP_KMH. lowest, highest: bounds of centres.
+    slot_weights: forecast weight of the city in each slot, WEIGHT_STEPS for a usual day.
     """
 
     cell: Int64s = field(repr=False)
@@ -77,10 +195,10 @@ class Differences:
 
 @dataclass(frozen=True, kw_only=True)
 class StageHats:
-    """The HATs that a stage looks at, and what their speeds are compared with.
+    """The HATs that a stage looks at, and the centres of their speeds.
 
-    of_cells: int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid. rests_on: names the newest entry
-    that the centres were made from. differences: where the HATs lie in places, of these from their cells.
+    of_cells: int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid. rests_on: newest entry behind the
+    centres. differences: of places from their cells, where the HATs lie in places.
     """
 
     hats: PublicHats
@@ -103,24 +221,19 @@ class StageHats:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """How a vehicle-day becomes integers, and what noise their sums get. All of it is public.
+    """How a vehicle-day becomes integers, and the noise of their sums. All of it is public.
 
     kind: the norm and the noise: Gaussian (Euclidean) or Laplace (sum of absolute values).
-    spread: the variance of the Gaussian, or the scale of the discrete Laplace, in (squared) steps of the integers: the
-    same for every query and every stage of a release.
-    parts: the levels; their parts of the speeds add up to 1, and so do those of the weights.
+    spread: variance of the Gaussian, or scale of the discrete Laplace, in (squared) steps, equal in all stages.
     share: of what a vehicle-day may spend; the shares of a release's stages add up to at most 1.
-    bound_kmh: B, what the norm of a vehicle-day's weighted residual speeds is clipped to.
-    alpha: the part of the share that the speeds get; the weights have the rest.
-    exponent: of the number of reports in a HAT, as a multiple of 1/4.
-    least_norm: what the norm of a vehicle-day's numbers of reports (to that exponent) counts as at least: one that is
-    there for a short while weighs less than others, as its reports do. 0: all weigh about the same.
+    bound_kmh: B, clip of the norm of a vehicle-day's weighted residual speeds.
+    alpha: the part of the share that the speeds get; 0 with classes.
+    exponent: of the number of reports in a HAT, a multiple of 1/4.
+    least_norm: least norm of a vehicle-day's reports to that exponent, by which short days weigh less. 0: none.
     counts_public: weights are then exact and unscaled, and the speeds have the whole share at twice the bound.
-    counts_vehicles: it only counts them, see `dpops.levels.count_check`.
-    classes: where it is about speed classes, see `dpops.levels.class_stage`, the edges between them in steps of the
-    speed grid, ascending. It then has weights alone: alpha is 0.
-    accounting: of Gaussian noise: "gdp" where it is normal and rounded, else it is discrete.
-    number, stages: which of how many, from 0. around: None until it is laid on a day's HATs, see `on`.
+    counts_vehicles: see `dpops.levels.count_check`. classes: see `dpops.levels.class_stage`, ascending inner edges in
+    steps of the speed grid. accounting: "gdp" where Gaussian noise is normal and rounded, else discrete.
+    around: None until the stage is laid on a day's HATs.
     """
 
     kind: Kind

@@ -1,8 +1,8 @@
 """Which bounds and levels to release with: chosen by the expected error of estimates, from public numbers alone.
 
-A HAT's mean is described by parts: its city, its grandparent, parent and cell, the hour, a parent in a part of the day,
-and what only the HAT itself says. Each has a spread before any release, and each level's noisy sums tell of the parts
-that are no finer than its groups. What is then left of every part, and what clipping does, is the expected error.
+A HAT's mean is a sum of components: city, grandparent, parent and cell, hour, a parent in a part of the day, and its
+own. Each has a prior variance, and each level's noisy sums inform the components no finer than its groups. Posterior
+variances, and what clipping does, are the expected error.
 """
 
 import math
@@ -15,36 +15,25 @@ from statistics import NormalDist
 import numpy as np
 
 from dpops import fitted
-from dpops.levels.defaults import BoundsOnly, Recipe, coarser_shares, is_coarse, vehicle_weight
-from dpops.levels.groups import BLOCK_H, PublicHats
-from dpops.levels.stages import UNIT, Kind, Shares, Stage, alike
+from dpops.levels.defaults import COARSE, BoundsOnly, Recipe, coarser_shares, vehicle_weight
+from dpops.levels.stages import BLOCK_H, CELL, HOUR, LEVELS, UNIT, Kind, PublicHats, Stage, alike
 from dpops.spread import TYPICAL
 
 Part = tuple[int, int]
 """How fine a group of HATs is: its place (city, grandparent, parent, cell) and its time (day, part of it, slot)."""
-_CITY, _GRANDPARENT, _PARENT, _CELL = range(4)
-_DAY, _PART, _HOUR = range(3)
-_OF: dict[str, Part] = {
-    "hat": (_CELL, _HOUR),
-    "cell-part": (_CELL, _PART),
-    "parent": (_PARENT, _PART),
-    "cell": (_CELL, _DAY),
-    "parent-day": (_PARENT, _DAY),
-    "grandparent-day": (_GRANDPARENT, _DAY),
-    "city": (_CITY, _DAY),
-    "hour": (_CITY, _HOUR),
-    "part": (_CITY, _PART),
-}
+_OF: dict[str, Part] = {name: (place, min(time, HOUR)) for name, (place, time) in LEVELS.items()}
 _OWN = _OF["hat"]
-CITY: Part = (_CITY, _DAY)
+CITY: Part = _OF["city"]
+
+Variances = Mapping[Part, float]
 
 PARTS: dict[Part, float] = {
-    (_CITY, _DAY): fitted.CITY_SPREAD,
-    (_GRANDPARENT, _DAY): fitted.GRANDPARENTS,
-    (_PARENT, _DAY): fitted.PARENTS,
-    (_CELL, _DAY): fitted.CELLS,
-    (_CITY, _HOUR): fitted.HOURS,
-    (_PARENT, _PART): fitted.PARENT_PARTS,
+    _OF["city"]: fitted.CITY_SPREAD,
+    _OF["grandparent-day"]: fitted.GRANDPARENTS,
+    _OF["parent-day"]: fitted.PARENTS,
+    _OF["cell"]: fitted.CELLS,
+    _OF["hour"]: fitted.HOURS,
+    _OF["parent"]: fitted.PARENT_PARTS,
 }
 """Standard deviations before any release, km/h: a city is 20 +- 5, its places lie 7 km/h around it (a third of that
 variance is of each size), hours 2.5. Rough numbers for any city, fitted on none."""
@@ -60,7 +49,7 @@ the widest gained in some cities it lost in others."""
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A choice and the root of the squared error that is expected by reports, km/h: on a first day, on later ones."""
+    """A recipe with its expected root mean squared error by reports, km/h, on a first day and on later ones."""
 
     recipe: Recipe
     first_kmh: float
@@ -85,12 +74,12 @@ EVERYTHING = Free()
 def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
     """Ranks recipes, the best first: a function of public numbers alone. table: for what is not free.
 
-    The one with the usual bounds and levels goes before those that are not better by LEAST_GAIN.
+    The one with default bounds and levels goes before those that are not better by LEAST_GAIN.
     """
-    usual, *others = (_expected(recipe, bounds) for recipe in _variants(table, free, bounds.hats))
+    default, *others = (_expected(recipe, bounds) for recipe in _variants(table, free, bounds.hats))
     order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))
-    better = [candidate for candidate in order if candidate.kmh < (1 - fitted.LEAST_GAIN) * usual.kmh]
-    return [*better, usual, *order[len(better) :]]
+    better = [candidate for candidate in order if candidate.kmh < (1 - fitted.LEAST_GAIN) * default.kmh]
+    return [*better, default, *order[len(better) :]]
 
 
 def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe:
@@ -101,38 +90,30 @@ def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe
 
 
 def _variants(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
-    """Yields the recipes to choose from, the usual one first.
+    """Yields the recipes to choose from, the default first; wider bounds go with coarse levels alone."""
+    table_shares = table.later[-1].shares
+    shares = coarser_shares(table.kind, table_shares, hats) if free.levels else table_shares
+    bounds, is_coarse = BOUNDS[table.kind], table_shares == COARSE[table.kind]
 
-    Wider bounds go with coarse levels alone: finer ones tell what a bound took away.
-    """
-    named = table.later[-1].shares
-    usual = coarser_shares(table.kind, named, hats) if free.levels else named
-    bounds, coarse = BOUNDS[table.kind], is_coarse(table.kind, named)
-    for times in bounds if free.bounds and coarse else bounds[:1]:
-        yield _varied(table, usual, times)
-    if usual != named and not coarse:
-        yield table
-
-
-def _varied(table: Recipe, shares: Shares, times: Fraction) -> Recipe:
-    """Changes a table's levels and bounds; the first look at a first day keeps its levels."""
-
-    def varied(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    def varied(stages: tuple[Stage, ...], times: Fraction) -> tuple[Stage, ...]:
         *early, last = (replace(stage, bound_kmh=times * stage.bound_kmh) for stage in stages)
         return (*early, replace(last, parts=alike(shares)))
 
-    return Recipe(first=varied(table.first), later=varied(table.later))
+    for times in bounds if free.bounds and is_coarse else bounds[:1]:
+        yield Recipe(first=varied(table.first, times), later=varied(table.later, times))
+    if shares != table_shares and not is_coarse:
+        yield table
 
 
 def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
     squares: list[tuple[float, float]] = []
     for busy, share in busyness():
-        before = {part: sd * sd for part, sd in PARTS.items()}
-        after = before
+        prior = {part: sd * sd for part, sd in PARTS.items()}
+        posterior = prior
         for stage in recipe.first:
-            after, first = _after(stage, bounds, before, after, busy, days=1)
-        settled, _ = _after(recipe.later[-1], bounds, before, after, busy, days=DAYS)
-        _, later = _after(recipe.later[-1], bounds, before, settled, busy, days=DAYS)
+            posterior, first = _after(stage, bounds, prior, posterior, busy, days=1)
+        settled, _ = _after(recipe.later[-1], bounds, prior, posterior, busy, days=DAYS)
+        _, later = _after(recipe.later[-1], bounds, prior, settled, busy, days=DAYS)
         squares.append((share * first, share * later))
     return Ranked(
         recipe=recipe,
@@ -142,108 +123,91 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
 
 
 def _after(
-    stage: Stage,
-    bounds: BoundsOnly,
-    before: dict[Part, float],
-    around: dict[Part, float],
-    busy: float,
-    *,
-    days: int,
+    stage: Stage, bounds: BoundsOnly, prior: Variances, centres: Variances, busy: float, *, days: int
 ) -> tuple[dict[Part, float], float]:
-    """Computes what is left of each part after so many days of a stage; and the whole squared error with the HAT's own.
+    """Computes posterior variances after so many days of a stage, and a HAT's squared error in (km/h)^2.
 
-    The error is in (km/h)^2.
-
-    before: what is not known of the parts without these days. around: of the centres.
+    prior: variances without these days. centres: those that the centres were made from.
     """
-    told = told_by(stage, bounds, around, busy)
-    left = left_of(before, {part: days * precision for part, precision in told.items()})
+    precisions = told_by(stage, bounds, centres, busy)
+    posterior = left_of(prior, {part: days * precision for part, precision in precisions.items()})
     own = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
-    return left, squared_error(left, told, stage, bounds, around, busy, own)
+    return posterior, squared_error(posterior, precisions, stage, bounds, centres, busy, own)
 
 
-def left_of(before: Mapping[Part, float], told: Mapping[Part, float]) -> dict[Part, float]:
-    """Computes the variance of each part when so much was told of it."""
-    return {part: 1 / (1 / max(variance, 1e-9) + told[part]) for part, variance in before.items()}
+def left_of(prior: Variances, precisions: Variances) -> dict[Part, float]:
+    """Computes the posterior variance of each part."""
+    return {part: 1 / (1 / max(variance, 1e-9) + precisions[part]) for part, variance in prior.items()}
 
 
-def told_by(stage: Stage, bounds: BoundsOnly, around: Mapping[Part, float], busy: float) -> dict[Part, float]:
-    """Computes what one release tells of each part and of HATs themselves, as precisions. around: of its centres."""
-    norm, bound = _norm(stage, bounds, around), float(stage.bound_kmh)
+def told_by(stage: Stage, bounds: BoundsOnly, centres: Variances, busy: float) -> dict[Part, float]:
+    """Computes the precisions that one release adds to each part and to HATs themselves."""
+    norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
     widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
     precisions = dict.fromkeys([*PARTS, _OWN], 0.0)
     for name, share in stage.shares:
         place, time = _OF[name]
-        busier = busy ** (place / _CELL)
+        busier = busy ** (place / CELL)
         noise = fitted.SMOOTHED * widened * _noise(stage, name, share, bounds) / busier
         for part in precisions:
             if part[0] <= place and part[1] <= time:
-                within = max(_groups((place, time), bounds) / _groups(part, bounds), 1.0)
+                within = max(_groups((place, time), bounds.hats) / _groups(part, bounds.hats), 1.0)
                 precisions[part] += within / noise**2
     return precisions
 
 
 def squared_error(
-    left: Mapping[Part, float],
-    told: Mapping[Part, float],
+    posterior: Variances,
+    precisions: Variances,
     stage: Stage,
     bounds: BoundsOnly,
-    around: Mapping[Part, float],
+    centres: Variances,
     busy: float,
     own: float,
 ) -> float:
-    """Forecasts the squared error of a HAT on the day of a release, (km/h)^2.
-
-    It is what is left of its parts, its own, and clipping. own: the variance of its mean around all that describes it.
-    """
+    """Forecasts the squared error of a HAT, (km/h)^2: parts, clipping, own variance around these."""
     vehicles = bounds.usual_vehicles * busy
     single = vehicles**2 / (vehicles**2 + fitted.FEW_IN_HAT**2)
-    norm = _norm(stage, bounds, around)
+    norm = _norm(stage, bounds, centres)
     drawn = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
-    return sum(left.values()) + (1 - single) * own + single / (1 / own + told[_OWN]) + drawn**2
+    return sum(posterior.values()) + (1 - single) * own + single / (1 / own + precisions[_OWN]) + drawn**2
 
 
 def weight_told(stage: Stage, bounds: BoundsOnly) -> float:
-    """Computes what one release tells of the logarithm of the whole city's weight, as a precision."""
+    """Computes the precision that one release adds to the logarithm of the whole city's weight."""
     weights = replace(stage, alpha=1 - stage.alpha)
-    return sum(_groups(_OF[name], bounds) / _noise(weights, name, share, bounds) ** 2 for name, share in stage.shares)
+    return sum(
+        _groups(_OF[name], bounds.hats) / _noise(weights, name, share, bounds) ** 2 for name, share in stage.shares
+    )
 
 
-def _norm(stage: Stage, bounds: BoundsOnly, around: Mapping[Part, float]) -> float:
-    """Computes the norm of a vehicle's residual speeds."""
-    return math.sqrt(sum(around.values()) + _own_norm(stage, bounds) ** 2)
+def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
+    """Computes the norm of a vehicle's residual speeds; its own deviations average out in a group of HATs."""
+    hats, sd = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
+    if stage.kind == "laplace":
+        in_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
+        own = 0.8 * sd * sum(float(share) / math.sqrt(in_group[name]) for name, share in stage.shares)
+    else:
+        own = sd * vehicle_weight(stage, bounds.fleet) / math.sqrt(hats)
+    return math.sqrt(sum(centres.values()) + own**2)
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
     """Computes the noise of a level's usual mean group, per km/h of the bound."""
-    groups = _groups(_OF[name], bounds)
+    groups = _groups(_OF[name], bounds.hats)
     part = float(stage.share * share * stage.alpha)
     if stage.kind == "laplace":
-        one = math.sqrt(2) * float(stage.spread) / UNIT / part
+        in_group = math.sqrt(2) * float(stage.spread) / UNIT / part
     else:
-        one = math.sqrt(float(stage.spread) / part) / UNIT
-    return one * groups / (bounds.fleet.vehicles * vehicle_weight(stage, bounds.fleet))
+        in_group = math.sqrt(float(stage.spread) / part) / UNIT
+    return in_group * groups / (bounds.fleet.vehicles * vehicle_weight(stage, bounds.fleet))
 
 
-def _own_norm(stage: Stage, bounds: BoundsOnly) -> float:
-    """Computes the norm of a vehicle's own deviations: in a group of HATs they average out."""
-    hats, sd = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
-    in_a_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
-    if stage.kind == "laplace":
-        return 0.8 * sd * sum(float(share) / math.sqrt(in_a_group[name]) for name, share in stage.shares)
-    return sd * vehicle_weight(stage, bounds.fleet) / math.sqrt(hats)
-
-
-def _groups(part: Part, bounds: BoundsOnly) -> int:
-    places, times = _sizes(bounds.hats)
-    return places[part[0]] * times[part[1]]
-
-
-@lru_cache(maxsize=8)
-def _sizes(hats: PublicHats) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Counts how many places, and times, there are of each kind."""
+@lru_cache(maxsize=64)
+def _groups(part: Part, hats: PublicHats) -> int:
     places = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells
-    return places, (1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots)
+    times = 1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots
+    return places[part[0]] * times[part[1]]
 
 
 def busyness() -> list[tuple[float, float]]:

@@ -6,14 +6,13 @@ n samples kept and R reported it counts k = min(c, m) of K = S(m) samples.
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from dpops.forecast import Float64s
 from dpops.mechanism import Plan, Stacked
-from dpops.suppression.worst_errors import Ratio
+from dpops.suppression.search import Ratio
 from dpops.types import Int64s
 
 CapRule = Literal["none", "opt"] | int
@@ -64,10 +63,7 @@ def _uncapped(counts: Int64s, reported: int) -> CountCap:
 
 
 def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
-    """Makes the cap at each limit, int64 (limits,) ascending, none above the largest count.
-
-    No product exceeds K R, which check_plan_input keeps below 2**62.
-    """
+    """Makes the cap at each limit, int64 (limits,) ascending; no product exceeds K R < 2**62 (check_plan_input)."""
     values, repeats = np.unique(counts, return_counts=True)
     users = np.concatenate([[0], np.cumsum(repeats)])
     samples = np.concatenate([[0], np.cumsum(values * repeats)])
@@ -113,26 +109,13 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
     capped = users.counts > limit
     plain = [np.add.reduceat(np.where(capped, 0, column), users.start).tolist() for column in columns]
     sums = [Retained(1, list(totals)) for totals in zip(*plain, strict=True)]
-    hats = np.repeat(np.arange(len(plans)), number)[capped]
-    counts, summed = _runs(hats, users.counts[capped], [column[capped] for column in columns])
-    for hat, own in counts.items():
-        denominator = math.lcm(*own)
-        shares = [int(most[hat]) * (denominator // count) for count in own]
-        scaled = [sum(map(int.__mul__, shares, column)) for column in summed[hat]]
+    for hat in np.unique(np.repeat(np.arange(len(plans)), number)[capped]).tolist():
+        first = int(users.start[hat])
+        rows = first + np.flatnonzero(capped[first : first + int(number[hat])])
+        counts = users.counts[rows].tolist()
+        denominator = math.lcm(*counts)
+        shares = [int(most[hat]) * (denominator // count) for count in counts]
+        scaled = [sum(map(int.__mul__, shares, column[rows].tolist())) for column in columns]
         totals = [denominator * a + b for a, b in zip(sums[hat].totals, scaled, strict=True)]
         sums[hat] = Retained(denominator, totals)
     return sums
-
-
-def _runs(
-    hats: Int64s, counts: Int64s, columns: Sequence[Int64s]
-) -> tuple[dict[int, list[int]], dict[int, list[list[int]]]]:
-    """Gives by HAT the counts of its capped users, and for each column the sums over the users of each such count."""
-    if not hats.size:
-        return {}, {}
-    first = np.flatnonzero(np.diff(hats, prepend=-1) | np.diff(counts, prepend=0))
-    starts = hats[first]
-    edges = [*np.flatnonzero(np.diff(starts, prepend=-1)).tolist(), first.size]
-    own, sums = counts[first].tolist(), [np.add.reduceat(column, first).tolist() for column in columns]
-    slices = {int(starts[a]): slice(a, b) for a, b in pairwise(edges)}
-    return {hat: own[s] for hat, s in slices.items()}, {hat: [c[s] for c in sums] for hat, s in slices.items()}

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
-from dpops.means.array_layouts import USUAL, ArrayLayout, layout
-from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, Rule
+from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, USUAL, ArrayLayout, Rule, layout
 from dpops.mechanism import Plan
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -24,8 +23,9 @@ _MOST_NOISE = 1 << 48
 
 
 class LaidMany(NamedTuple):
-    """What forecasts need of the arrays of each HAT, (HATs,) each: m_UB, how many, fine steps that one user moves their
-    sum by, and standard deviations: of (mean of array means - mean of all samples), and of an array's expected mean."""
+    """Arrays of HATs for forecasts, (HATs,) each: m_UB, number of arrays, fine steps that one user moves their sum by,
+    standard deviations of (mean of array means - mean of samples) and of an array's expected mean.
+    """
 
     m_ub: Int64s
     arrays: Int64s
@@ -40,19 +40,18 @@ class LaidMany(NamedTuple):
 def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
     """Lays the HATs out by BestFit; remembered, as several mechanisms share a rule."""
     if m_ub not in hats.remembered:
-        layouts = [_laid_out(hats, counts, m_ub) for counts in hats.counts]
-        m_ubs, arrays, moved, spread, variances = (np.concatenate(column) for column in zip(*layouts, strict=True))
-        sd = hats.prior.sd * np.sqrt(_row_means(variances, arrays))
-        hats.remembered[m_ub] = LaidMany(m_ubs, arrays, moved, spread, sd)
+        columns = []
+        for counts in hats.counts:
+            of = layout(counts, hats.grid, hats.epsilon, m_ub)
+            spread = hats.prior.spread(of.weight - counts / counts.sum(axis=1)[:, None], counts)
+            columns.append((of.length, of.arrays, of.moved, spread, _variances(of, hats.prior)))
+        m_ubs, arrays, moved, spread, variances = (np.concatenate(column) for column in zip(*columns, strict=True))
+        first, means = np.cumsum(arrays) - arrays, np.zeros(arrays.size)  # of each HAT's arrays, behind one another
+        for length, rows in groups_of(arrays):
+            means[rows] = variances[first[rows, None] + np.arange(length)].mean(axis=1)
+        hats.remembered[m_ub] = LaidMany(m_ubs, arrays, moved, spread, hats.prior.sd * np.sqrt(means))
     laid: LaidMany = hats.remembered[m_ub]
     return laid
-
-
-def _laid_out(hats: HatCounts, counts: Int64s, m_ub: Rule) -> tuple[Int64s, Int64s, Int64s, Float64s, Float64s]:
-    """Makes the columns of `LaidMany`, but for the last one variances: of each array's mean, all HATs' in a row."""
-    laid = layout(counts, hats.grid, hats.epsilon, m_ub)
-    spread = hats.prior.spread(laid.weight - counts / counts.sum(axis=1)[:, None], counts)
-    return laid.length, laid.arrays, laid.moved, spread, _variances(laid, hats.prior)
 
 
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
@@ -65,23 +64,12 @@ def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDAr
 
 
 def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
-    """Computes the variance of the mean of each array, over that of the prior.
-
-    An array of several users averages out what lies between them.
-    """
+    """Computes the variance of each array's mean over the prior's; several users average out their differences."""
     hats, users = laid.array.shape
     places = (np.arange(hats)[:, None] * users + laid.array).ravel()
     is_used, between = laid.fills.ravel() > 0, max(prior.between, AT_LEAST_BETWEEN)
     inside = np.bincount(places, minlength=hats * users)[is_used]
     return between / inside + (1 - between) / laid.fills.ravel()[is_used]
-
-
-def _row_means(values: Float64s, lengths: Int64s) -> Float64s:
-    """Averages each row. values: rows of these lengths behind one another."""
-    first, means = np.cumsum(lengths) - lengths, np.zeros(lengths.size)
-    for length, rows in groups_of(lengths):
-        means[rows] = values[first[rows, None] + np.arange(length)].mean(axis=1)
-    return means
 
 
 def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Float64s:
@@ -105,10 +93,7 @@ def errors_around(hats: HatCounts, spread: Float64s, scale: Float64s, points: in
 
 
 def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Float64s]) -> Float64s:
-    """Forecasts mean errors of HATs that were planned already.
-
-    moved: of each HAT, the weight of its users in the release less the true one, float64 (users,).
-    """
+    """Forecasts errors of planned HATs. moved: users' released weights less the true ones, of each HAT."""
     spread = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
     return errors_around(hats, np.array(spread), np.array([float(plan.scale * plan.step) for plan in plans]))
 
@@ -125,22 +110,23 @@ def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
 
 
 def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
-    """Forecasts the error of each HAT by a mechanism that clips array means to a private interval.
+    """Forecasts errors of a mechanism that clips array means to a private interval; like HATs are forecast once.
 
-    HATs whose arrays are alike are forecast once.
-
-    errors: of HATs with equally many arrays, from the array means that are expected, float64 (HATs, arrays), ascending.
+    errors: of HATs with equally many arrays, from array means by the prior, float64 (HATs, arrays), ascending.
     """
     laid = laid_out(hats, m_ub)
-    one, back = alike(laid.arrays, laid.m_ub, laid.moved, laid.sd)
-    distinct, forecasts = laid.take(one), np.zeros(one.size)
-    for rows, cases in _array_means(hats, distinct):
-        of_cases = [errors(means, distinct.take(rows)) for means in cases]
-        forecasts[rows] = (
-            [fmean(of_hat) for of_hat in np.transpose(of_cases).tolist()] if len(cases) > 1 else of_cases[0]
-        )
-    around = math.sqrt(2 / math.pi) * laid.spread
-    return np.array([*map(math.hypot, forecasts[back].tolist(), around.tolist())])
+    first, back = alike(laid.arrays, laid.m_ub, laid.moved, laid.sd)
+    distinct, forecasts = laid.take(first), np.zeros(first.size)
+    for arrays, places in groups_of(distinct.arrays):
+        # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
+        centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW else [hats.prior.mean]
+        for rows in (places[some] for some in chunks(places.size, arrays)):
+            around = distinct.sd[rows, None] * normal_scores(arrays)
+            cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in centres]
+            averages = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
+            forecasts[rows] = averages
+    spread = math.sqrt(2 / math.pi) * laid.spread
+    return np.array([*map(math.hypot, forecasts[back].tolist(), spread.tolist())])
 
 
 def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
@@ -152,19 +138,6 @@ def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
     return order[is_new], back
 
 
-def _array_means(hats: HatCounts, laid: LaidMany) -> Iterator[tuple[Int64s, list[Float64s]]]:
-    """Yields HATs with equally many arrays, and the array means to expect by the prior, in units, within [0, U].
-
-    These are float64 (HATs, arrays) of each equally likely case, ascending. With few arrays the mean of the HAT decides
-    where an interval must lie, so there it varies; with many, hardly.
-    """
-    for arrays, whole in groups_of(laid.arrays):
-        centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW else [hats.prior.mean]
-        for some in chunks(whole.size, arrays):
-            around = laid.sd[whole[some], None] * normal_scores(arrays)
-            yield whole[some], [np.clip(centre + around, 0.0, hats.upper) for centre in centres]
-
-
 def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:
     """Counts each row's values below, or at, each place. ordered: (HATs, values). values: (HATs, places)."""
     compared = ordered[:, None, :] <= values[:, :, None] if inclusive else ordered[:, None, :] < values[:, :, None]
@@ -173,7 +146,7 @@ def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) 
 
 
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
-    """Finds points of equal probability of what `quantile.private_quantiles` draws of each HAT, float64 (HATs, points).
+    """Finds points of equal probability of what `private_quantiles` draws, float64 (HATs, points).
 
     values: (HATs, values), ascending, in [0, upper]. upper: (HATs,).
     """
@@ -190,8 +163,9 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
 
 
 class Ends(NamedTuple):
-    """Possible ends of intervals, (HATs, ends) each: where they lie, what the array means below an end add up to, what
-    they do if each is moved there, and the same of those that are not below."""
+    """Possible ends of intervals, (HATs, ends) each: places, sums of the array means below, and of these and the others
+    if all are moved there.
+    """
 
     places: Float64s
     below: Float64s
@@ -220,10 +194,9 @@ def _running(means: Float64s) -> Float64s:
 def interval_errors_of(
     hats: HatCounts, means: Float64s, clipped: Float64s, width: Float64s, sensitivity: Int64s
 ) -> Float64s:
-    """Forecasts each HAT's errors in units for intervals to clip to, over the array means expected; (HATs, intervals).
+    """Forecasts errors in units for intervals to clip array means to, float64 (HATs, intervals).
 
-    means: (HATs, arrays). clipped, width: (HATs, intervals), the sum of the means clipped to an interval, and its
-    length. sensitivity: (HATs,), of the plans.
+    clipped, width: (HATs, intervals), sums of means clipped to each interval, and its length. sensitivity: of plans.
     """
     arrays, whole = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE)

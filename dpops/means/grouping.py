@@ -1,11 +1,15 @@
-"""Grouping of users' samples into arrays (pseudo-users), from public counts alone.
+"""Array lengths m_UB and grouping of users' samples into arrays (pseudo-users), from public counts alone.
 
-Source: docs of the papers S0 and S1, "Mean Estimation with User-Level Privacy for Spatio-Temporal IoT Datasets",
-strategies BestFit and WrapAround. Counts are given in non-increasing order, which is the canonical order of users.
+Source: papers S0 and S1, "Mean Estimation with User-Level Privacy for Spatio-Temporal IoT Datasets", strategies
+BestFit and WrapAround. Counts are given in non-increasing order, which is the canonical order of users. Rules for m_UB
+take int64 (HATs, users), each >= 1, non-increasing within a HAT, and return int64 (HATs,).
 """
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -52,8 +56,6 @@ def best_fit(counts: Int64s, m_ub: int) -> Grouping:
     """Puts each user's capped samples whole into the fullest array with room for them (lowest index on ties).
 
     counts: int64 (users,), each >= 1, non-increasing. Every user is in exactly one array; arrays may be partly filled.
-    Users of one size are placed together: while a size lasts, the fullest array with room takes as many of them as
-    fit, so the work is one step per array touched and size, not one per user and array.
     """
     kept = np.minimum(counts, _checked(counts, m_ub))
     of_user = best_fit_arrays(kept, m_ub)
@@ -65,62 +67,19 @@ def best_fit(counts: Int64s, m_ub: int) -> Grouping:
 
 def best_fit_arrays(kept: Int64s, m_ub: int) -> Int64s:
     """Finds the array of each user by `best_fit`, int64 (users,). kept: capped counts, each >= 1, non-increasing."""
-    array: list[int] = []  # of each user, in order
-    room = _Room()
-    arrays = 0
-    starts = np.flatnonzero(np.concatenate(([True], kept[1:] != kept[:-1])))
-    stops = [*starts[1:].tolist(), kept.size]
-    for size, stop in zip(kept[starts].tolist(), stops, strict=True):
-        while len(array) < stop and (free := room.least(size)) is not None:
-            bins = room.take(free, -(-(stop - len(array)) // (free // size)))
-            _place(array, stop, bins, free, size, room)
-        if len(array) < stop:
-            bins = list(range(arrays, arrays - (-(stop - len(array)) // (m_ub // size))))
-            arrays += len(bins)
-            _place(array, stop, bins, m_ub, size, room)
-    return np.array(array, np.int64)
-
-
-class _Room:
-    """Arrays by their free slots: per amount the sorted indices, and the sorted amounts."""
-
-    def __init__(self) -> None:
-        self._bins: dict[int, list[int]] = {}
-        self._amounts: list[int] = []
-
-    def least(self, size: int) -> int | None:
-        """Finds the smallest free amount that holds `size`, or None."""
-        place = bisect_left(self._amounts, size)
-        return self._amounts[place] if place < len(self._amounts) else None
-
-    def take(self, free: int, number: int) -> list[int]:
-        """Takes out the first arrays with that many free slots, at most `number` of them."""
-        bins = self._bins[free]
-        if len(bins) > number:
-            self._bins[free] = bins[number:]
+    arrays: list[int] = []
+    room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest, then lowest
+    opened = 0
+    for size in kept.tolist():
+        place = bisect_left(room, (size, 0))
+        if place < len(room):
+            free, array = room.pop(place)
         else:
-            del self._bins[free]
-            del self._amounts[bisect_left(self._amounts, free)]
-        return bins[:number]
-
-    def put(self, free: int, bins: list[int]) -> None:
-        if free == 0 or not bins:
-            return
-        if free in self._bins:
-            self._bins[free] = sorted(self._bins[free] + bins)
-        else:
-            self._bins[free] = bins
-            insort(self._amounts, free)
-
-
-def _place(array: list[int], stop: int, bins: list[int], free: int, size: int, room: _Room) -> None:
-    """Gives each of the bins as many users as fit, up to user `stop` (the last bin may get fewer)."""
-    fit = free // size
-    placed = min(stop - len(array), len(bins) * fit)
-    rest = placed - (len(bins) - 1) * fit
-    array.extend(sorted(bins * fit)[:placed])  # each as often as users fit: they are in order, and merged quickly
-    room.put(free - fit * size, bins[:-1])
-    room.put(free - rest * size, bins[-1:])
+            free, array, opened = m_ub, opened, opened + 1
+        arrays.append(array)
+        if free > size:
+            insort(room, (free - size, array))
+    return np.array(arrays, np.int64)
 
 
 def _checked(counts: Int64s, m_ub: int) -> int:
@@ -129,3 +88,87 @@ def _checked(counts: Int64s, m_ub: int) -> int:
     if counts.size == 0 or counts[-1] < 1 or (counts[1:] > counts[:-1]).any():
         raise ValueError("counts must be a non-empty, non-increasing vector of positive integers")
     return m_ub
+
+
+_EXACT = 1 << 62
+
+
+def median(counts: Int64s) -> Int64s:
+    """Computes floor(median(counts)). Source: S1, Array-Averaging."""
+    users = counts.shape[1]
+    return (counts[:, (users - 1) // 2] + counts[:, users // 2]) // 2
+
+
+def argmax(counts: Int64s) -> Int64s:
+    """Finds the smallest m that maximises S(m) / sqrt(m), with S(m) = sum of min(count, m).
+
+    The maximum is attained at one of the counts, so those are compared, exactly: S(m)**2 / m in integers.
+    Source: S0 and S1, Levy.
+    """
+    lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3)
+    kept = _kept_at(lengths)
+    best, best_kept = lengths[:, -1], kept[:, -1]
+    for user in _larger(counts):
+        m, now = lengths[:, user], kept[:, user]
+        better = now * now * best > best_kept * best_kept * m
+        best, best_kept = np.where(better, m, best), np.where(better, now, best_kept)
+    return np.asarray(best, np.int64)
+
+
+def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
+    """Finds the smallest m that minimises 1 - S(m) / n + m / (epsilon S(m)): worst clipping bias plus noise, per U.
+
+    The minimum is attained at one of the counts, so those are compared, exactly. From epsilon 1 on it is the largest
+    count. Source: S1, OPT-Array-Averaging, idealised objective.
+    """
+    over, under = epsilon.numerator, epsilon.denominator
+    lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * over * under)
+    kept = _kept_at(lengths)
+    # -S / n + m under / (S over) over n, as a fraction (cost, kept) with a positive kept
+    cost = lengths * under * lengths.sum(axis=1)[:, None] - kept * kept * over
+    best, top, bottom = lengths[:, -1], cost[:, -1], kept[:, -1]
+    for user in _larger(counts):
+        better = cost[:, user] * bottom < top * kept[:, user]
+        best, top = np.where(better, lengths[:, user], best), np.where(better, cost[:, user], top)
+        bottom = np.where(better, kept[:, user], bottom)
+    return np.asarray(best, np.int64)
+
+
+def convex(counts: Int64s) -> Int64s:
+    """Finds the smallest minimiser of the convex relaxation 1 - S(m) / n + max(m / m_max, n / (L m_max)).
+
+    It never depends on epsilon. Over real numbers it is max(n / L, k-th largest count) with k = floor(n / m_max) + 1;
+    the integers beside n / L are compared exactly. Source: S1 section VI, with its true minimiser (erratum E7: the
+    published recipe ignores kinks).
+    """
+    lengths = []
+    for of_hat in counts:
+        samples, users, largest = int(of_hat.sum()), of_hat.size, int(of_hat.max())
+        rank = samples // largest + 1
+        around = {max(1, samples // users), -(-samples // users)}
+        if rank <= users:
+            around.add(int(np.sort(of_hat)[users - rank]))
+        lengths.append(min(sorted(around), key=partial(_relaxation, of_hat, Fraction(samples, users), largest)))
+    return np.array(lengths, np.int64)
+
+
+def _relaxation(counts: Int64s, average: Fraction, largest: int, m: int) -> Fraction:
+    kept = Fraction(int(np.minimum(counts, m).sum()), int(counts.sum()))
+    return max(Fraction(m), average) / largest - kept
+
+
+def _exact(counts: Int64s, most: int) -> Any:
+    """Converts the counts to Python integers where products of up to `most` do not fit into 62 bits."""
+    return counts if most < _EXACT else counts.astype(object)
+
+
+def _larger(counts: Int64s) -> list[int]:
+    """Lists the columns whose counts differ from those of the column behind, the last first."""
+    columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
+    return columns
+
+
+def _kept_at(counts: Any) -> Any:
+    """Counts the samples that each user's count m keeps as a length, S(m); (HATs, users)."""
+    below = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)
+    return below + counts * np.arange(1, counts.shape[1] + 1)

@@ -4,18 +4,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
-from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts, clamped_errors
+from dpops.means.clipping import private_quantiles
 from dpops.means.forecasts import chunks, expected_quantiles
-from dpops.means.quantile import private_quantiles
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
 from dpops.noise.exponential import MOST_CANDIDATES
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 
 _POINTS = 64
 
@@ -29,10 +27,8 @@ class Akmv(Mechanism):
     Source: S4 section on AKMV (item-level clipping of Amin, Kulesza, Munoz and Vassilvitskii 2019, on user sums).
     """
 
-    name: ClassVar[str] = "akmv"
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
-    chooses: ClassVar[bool] = True
+    name = "akmv"
+    chooses = True
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
         return [self._plan(hat, grid, epsilon) for hat in hats]
@@ -40,44 +36,43 @@ class Akmv(Mechanism):
     def _plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps, epsilon)
-        samples, heaviest = int(counts.sum()), int(counts.max())
-        most = grid.upper_steps * heaviest
+        facts = facts_of(hat, grid)
+        most = grid.upper_steps * facts["heaviest"]
+        distinct, users = np.unique(counts, return_counts=True)
+        by_count: dict[str, int] = {}
+        for index, (count, number) in enumerate(zip(distinct[::-1].tolist(), users[::-1].tolist(), strict=True), 1):
+            by_count |= {f"count_{index}": count, f"users_{index}": number}
         return Plan(
             mechanism=self.name,
             epsilon=epsilon,
-            step=grid.step / samples,
+            step=grid.step / facts["samples"],
             scale=2 * most / epsilon,
             upper=grid.upper,
             bias_bound=float(grid.upper),
             sensitivity=most,
             facts={
-                "users": counts.size,
-                "samples": samples,
-                "heaviest": heaviest,
-                "reported": reported,
-                "upper_steps": grid.upper_steps,
+                **facts,
                 "rank": counts.size - min(math.ceil(2 / epsilon), counts.size),
                 "coarse": max(0, most.bit_length() - (MOST_CANDIDATES.bit_length() - 1)),
-                **_counted(counts),
+                "counts": distinct.size,
+                **by_count,
             },
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        parts = (counts[some] for counts in hats.counts for some in chunks(len(counts), 4 * counts.shape[1]))
-        return np.concatenate([self._forecasts(hats, counts) for counts in parts])
-
-    def _forecasts(self, hats: HatCounts, counts: Int64s) -> Float64s:
-        """Forecasts errors of HATs with equally many users. counts: (HATs, users)."""
-        samples, epsilon = counts.sum(axis=1)[:, None], float(hats.epsilon)
-        most = (hats.upper * counts[:, 0]).astype(np.float64)
-        sums = np.clip(counts * hats.prior.mean, 0.0, most[:, None])
-        rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
-        drawn = expected_quantiles(np.sort(sums, axis=1), most, rank, epsilon / 2, _POINTS)
-        over = sums[:, :, None] - drawn[:, None, :]
-        bias = -np.maximum(over, 0.0, out=over).sum(axis=1) / samples
-        true = sums.sum(axis=1)[:, None] / samples
-        errors: Float64s = clamped_errors(true, hats.upper, bias, 2 * drawn / (samples * epsilon)).mean(axis=1)
-        return errors
+        errors, epsilon = [], float(hats.epsilon)
+        matrices = (matrix[some] for matrix in hats.counts for some in chunks(len(matrix), 4 * matrix.shape[1]))
+        for counts in matrices:
+            samples = counts.sum(axis=1)[:, None]
+            most = (hats.upper * counts[:, 0]).astype(np.float64)
+            sums = np.clip(counts * hats.prior.mean, 0.0, most[:, None])
+            rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
+            drawn = expected_quantiles(np.sort(sums, axis=1), most, rank, epsilon / 2, _POINTS)
+            over = sums[:, :, None] - drawn[:, None, :]
+            bias = -np.maximum(over, 0.0, out=over).sum(axis=1) / samples
+            true = sums.sum(axis=1)[:, None] / samples
+            errors.append(clamped_errors(true, hats.upper, bias, 2 * drawn / (samples * epsilon)).mean(axis=1))
+        return np.concatenate(errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)
@@ -101,21 +96,18 @@ class Akmv(Mechanism):
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         """Computes the noise of the drawn T, and the worst bias that clipping at T and dropped samples can do together.
 
-        Plans stored before they held all counts keep the looser bound that they were released with.
+        Plans stored before they held all counts keep the looser bound that they were released with: as if one user kept
+        T and the others lost their whole mean.
         """
         bound, most = integers[0], plan.sensitivity
-        steps = _bias_steps(bound, plan.facts) if "counts" in plan.facts else _loose_bias_steps(bound, plan)
+        if "counts" in plan.facts:
+            steps = _bias_steps(bound, plan.facts)
+        else:
+            samples, upper = plan.facts["samples"], plan.facts["upper_steps"]
+            clipping = Fraction(samples * upper - bound, samples) if bound < most else Fraction(0)
+            steps = clipping + upper * (1 - Fraction(samples, plan.facts["reported"]))
         bias = float(min(steps * plan.upper / plan.facts["upper_steps"], plan.upper))
         return replace(plan, scale=plan.scale * Fraction(bound, most), bias_bound=bias)
-
-
-def _counted(counts: Int64s) -> dict[str, int]:
-    """Counts the distinct counts, and of each, the largest first, the users that have it."""
-    distinct, users = np.unique(counts, return_counts=True)
-    facts = {"counts": distinct.size}
-    for index, (count, number) in enumerate(zip(distinct[::-1].tolist(), users[::-1].tolist(), strict=True), 1):
-        facts |= {f"count_{index}": count, f"users_{index}": number}
-    return facts
 
 
 def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
@@ -133,10 +125,3 @@ def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
         below += users * max(Fraction(most, reported) - held, Fraction(0))
         above += users * held * (1 - Fraction(kept, reported))
     return max(below, above)
-
-
-def _loose_bias_steps(bound: int, plan: Plan) -> Fraction:
-    """Computes the bias as if one user kept T and the others lost their whole mean."""
-    samples, upper = plan.facts["samples"], plan.facts["upper_steps"]
-    clipping = Fraction(samples * upper - bound, samples) if bound < plan.sensitivity else Fraction(0)
-    return clipping + upper * (1 - Fraction(samples, plan.facts["reported"]))

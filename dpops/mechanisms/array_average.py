@@ -1,36 +1,31 @@
 """Array-Averaging: the mean of the means of equal-sized arrays (pseudo-users) that share users' samples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
-from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts
-from dpops.means.array_layouts import (
+from dpops.means.arrays import (
+    FINE,
+    ArrayPlan,
+    Rule,
+    array_means,
+    array_plans,
     calls_of,
-    facts_of,
+    check_rule,
     lay_out_together,
+    lay_out_wrapped,
+    named_facts,
     planned,
     sums_of_means,
 )
-from dpops.means.arrays import FINE, ArrayPlan, Rule, array_means, array_plans, check_rule, lay_out_wrapped
 from dpops.means.forecasts import errors_around, errors_of_weights, laid_out, quotients
-from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, with_noise
+from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, noisy_integers, with_noise
 from dpops.noise import Noise
-from dpops.rationals import text
-from dpops.types import CountsKnown, Grid, Int64s
-
-
-class Noiseless(NamedTuple):
-    """HATs before their noise. facts: int64 (FACTS, HATs), and bias: float64 (HATs,), the worst, of their plans. exact:
-    int64 (HATs,), sums of array means in fine steps."""
-
-    facts: Int64s
-    bias: Float64s
-    exact: Int64s
+from dpops.types import CountsKnown, Grid, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +38,7 @@ class ArrayAverage(Mechanism):
     Source: S0/S1 "Array-Averaging", with the exact sensitivities (erratum E2: published WrapAround is twice too large).
     """
 
-    name: ClassVar[str] = "array-average"
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    name = "array-average"
 
     m_ub: Rule = "median"
     grouping: Literal["best-fit", "wrap-around"] = "best-fit"
@@ -74,24 +67,17 @@ class ArrayAverage(Mechanism):
         if self.grouping != "best-fit" or not hats.users.size or not hats.users.all():
             return Mechanism.draw(self, hats, grid, epsilon, noise)
         calls = calls_of(hats.users)
-        parts = [_together(hats.take(places), grid, epsilon, self.m_ub) for places in calls]
+        parts = []
+        for chosen in (hats.take(places) for places in calls):
+            counts, sums = chosen.behind_one_another(chosen.totals.counts, chosen.totals.sums)
+            plans = planned(counts, chosen.users, chosen.reported, grid, epsilon, self.m_ub)
+            parts.append((plans.facts, plans.bias, sums_of_means(plans, sums, grid)))
         order = np.argsort(np.concatenate(calls))
-        ready = Noiseless(*(np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True)))
-        moved = ready.facts[-1].tolist()
+        facts, bias, exact = (np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True))
+        moved, of_hats = facts[-1].tolist(), named_facts(facts)
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(moved)}
-        documents = self._documents(ready, scales, grid, epsilon)
-        noisy = with_noise(ready.exact, [scales[sensitivity] for sensitivity in moved], noise)
-        return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
-
-    def _documents(
-        self, ready: Noiseless, scales: Mapping[int, Fraction], grid: Grid, epsilon: Fraction
-    ) -> list[dict[str, Any]]:
-        """Writes the documents of the plans of all HATs.
-
-        That of the most noise, which is refused beyond its bounds, stands for what they have alike.
-        """
-        of_hats = facts_of(ready.facts)
-        steps = {arrays: grid.step / (FINE * arrays) for arrays in {facts["arrays"] for facts in of_hats}}
+        steps = {arrays: grid.step / (FINE * arrays) for arrays in set(facts[-2].tolist())}
+        # That of the most noise, which is refused beyond its bounds, stands for what all plans have in common.
         like = Plan(
             mechanism=self.name,
             epsilon=epsilon,
@@ -103,16 +89,18 @@ class ArrayAverage(Mechanism):
             facts=of_hats[0],
         ).document()
         texts, step_texts = ({key: text(value) for key, value in of.items()} for of in (scales, steps))
-        return [
+        documents = [
             {
                 **like,
-                "step": step_texts[facts["arrays"]],
-                "scale": texts[facts["sensitivity"]],
-                "bias_bound": bias,
-                "facts": facts,
+                "step": step_texts[of_hat["arrays"]],
+                "scale": texts[of_hat["sensitivity"]],
+                "bias_bound": bias_bound,
+                "facts": of_hat,
             }
-            for facts, bias in zip(of_hats, ready.bias.tolist(), strict=True)
+            for of_hat, bias_bound in zip(of_hats, bias.tolist(), strict=True)
         ]
+        noisy = with_noise(exact, [scales[sensitivity] for sensitivity in moved], noise)
+        return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         if self.grouping != "best-fit":
@@ -126,11 +114,4 @@ class ArrayAverage(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)
         exact = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
-        return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
-
-
-def _together(hats: Hats, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Noiseless:
-    """Lays out HATs that stand by their numbers of users, the most first."""
-    counts, sums = hats.behind_one_another(hats.totals.counts, hats.totals.sums)
-    plans = planned(counts, hats.users, hats.reported, grid, epsilon, m_ub)
-    return Noiseless(plans.facts, plans.bias, sums_of_means(plans, sums, grid))
+        return noisy_integers(exact, plans, noise)

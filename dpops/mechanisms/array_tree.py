@@ -3,19 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
-from dpops.means.array_layouts import lay_out_together
-from dpops.means.arrays import Rule, check_rule
-from dpops.trees.hats import (
-    DEFAULT_BINS,
-    TreePlan,
-    check_bins,
-    check_counts,
-    tree_plan,
-)
+from dpops.means.arrays import Rule, check_rule, lay_out_together
+from dpops.trees.hats import DEFAULT_BINS, TreePlan, array_masses, check_bins, check_counts, tree_plan
 from dpops.trees.mechanism import TreeMechanism
-from dpops.trees.users import array_masses
 from dpops.types import CountsKnown, Grid
 
 
@@ -24,11 +15,11 @@ class ArrayTree(TreeMechanism):
     """Groups capped users into arrays (BestFit); the arrays' histograms, each of mass 1, are added up and released.
 
     One user lies in one array, so moves each level by at most 2 arrays' mass. Every slot of a user stands for the
-    user's own distribution. m_ub: the array length, by the rules of dpops.means.contribution_bound, or a number.
-    Source: algorithms 10.5; the tree and its budgets are dpops.trees.design's.
+    user's own distribution. m_ub: the array length, by the rules of dpops.means.grouping, or a number.
+    Source: algorithms 10.5; the tree and its budgets are dpops.trees.shape's.
     """
 
-    name: ClassVar[str] = "array-tree"
+    name = "array-tree"
 
     bins: int = DEFAULT_BINS
     m_ub: Rule = "median"

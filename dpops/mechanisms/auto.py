@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts, Prior
 from dpops.means.forecasts import is_usual
 from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals, forecast_of_one, plan_of_one
@@ -36,10 +35,9 @@ class Auto(Mechanism):
     names the mechanism chosen. Where that is a constant, the HAT costs nothing at all. Source: docs/mechanisms.md.
     """
 
-    name: ClassVar[str] = "auto"
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean", "variance"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
-    may_be_constant: ClassVar[bool] = True
+    name = "auto"
+    statistics = frozenset({"mean", "variance"})
+    may_be_constant = True
 
     prior: Prior | None = None
     statistic: Literal["mean", "variance"] = field(default="mean", metadata={DECIDES: True})
@@ -82,29 +80,29 @@ class Auto(Mechanism):
                 places = [usual[place] for place in order[chosen].tolist()]
                 plan_at |= zip(places, mechanism.plans([hats[place] for place in places], grid, epsilon), strict=True)
         elif some:
-            plan_at |= zip(usual, self._safest(some, grid, epsilon), strict=True)
+            # One whose bias may be all of U is worse than the constant U/2, which is off by half of it at most.
+            safest: list[RankedPlan] = []
+            for mechanism in (candidate for candidate in _candidates(self.statistic) if not candidate.chooses):
+                plans = mechanism.plans(some, grid, epsilon)
+                ranked = [RankedPlan(plan.error(), mechanism, plan) for plan in plans]
+                safest = [min(pair, key=_order) for pair in zip(safest, ranked, strict=True)] if safest else ranked
+            plan_at |= zip(usual, [ranked.plan for ranked in safest], strict=True)
         return [
             plan_at[place] if place in plan_at else self.ranking(hat, grid, epsilon)[0].plan
             for place, hat in enumerate(hats)
         ]
-
-    def _safest(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
-        """Picks what `ranking` has without a prior, for HATs of which no mechanism refuses a plan. One whose bias may
-        be all of U is worse than the constant U/2, which is off by half of it at most."""
-        best: list[RankedPlan] = []
-        for mechanism in _candidates(self.statistic):
-            if not mechanism.chooses:
-                plans = mechanism.plans(hats, grid, epsilon)
-                ranked = [RankedPlan(plan.error(), mechanism, plan) for plan in plans]
-                best = [min(pair, key=_order) for pair in zip(best, ranked, strict=True)] if best else ranked
-        return [ranked.plan for ranked in best]
 
     def _chosen(self, hats: HatCounts) -> list[tuple[Mechanism, Int64s]]:
         """Lists the candidates, each with the HATs that it is the best for, as `ranking` has it."""
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)
-        cost = np.where(errors == best, np.array([_costs(candidate, hats) for candidate in candidates]), 2)
+        costs = []  # 0 where a candidate's plan is a constant, else 1; the number of users decides
+        for candidate in candidates:
+            firsts = [CountsKnown.all_of(counts[0]) for counts in hats.counts if candidate.may_be_constant]
+            is_drawn = [not plan.is_constant for plan in candidate.plans(firsts, hats.grid, hats.epsilon)]
+            costs.append(np.repeat(is_drawn or [True] * len(hats.counts), [len(counts) for counts in hats.counts]))
+        cost = np.where(errors == best, np.array(costs, np.int64), 2)
         choice = cost.argmin(axis=0)
         return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]
 
@@ -134,19 +132,6 @@ def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, 
     kinds = [kind for kind in registered().values() if statistic in kind.statistics and kind.outputs == Auto.outputs]
     candidates = [candidate for kind in kinds for candidate in kind.candidates()]
     return tuple(Constant(prior=prior) if isinstance(kind, Constant) else kind for kind in candidates)
-
-
-def _costs(mechanism: Mechanism, hats: HatCounts) -> Int64s:
-    """Says 0 where a candidate's plan is a constant, else 1; (HATs,). The number of users decides."""
-    if not mechanism.may_be_constant:
-        return np.ones(len(hats.samples), np.int64)
-
-    def of_size(counts: Int64s) -> Int64s:
-        plan = plan_of_one(mechanism, CountsKnown.all_of(counts[0]), hats.grid, hats.epsilon)
-        return np.full(len(counts), not plan.is_constant, np.int64)
-
-    costs: Int64s = hats.of_each(of_size)
-    return costs
 
 
 @cache

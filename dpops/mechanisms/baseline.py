@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
-from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts
 from dpops.means.arrays import FINE, check_rule
-from dpops.means.capping import CapRule, Retained, chosen, retained, weights
+from dpops.means.capping import CapRule, chosen, retained, weights
 from dpops.means.forecasts import errors_around, errors_of_weights, quotients
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, with_noise
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, noisy_integers, stack
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +37,8 @@ class Baseline(Mechanism):
     1 - (2 L / (2 L + D))^2, is the worst bias; none without D.
     """
 
-    name: ClassVar[str] = "baseline"
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean", "mean-of-vehicles"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    name = "baseline"
+    statistics = frozenset({"mean", "mean-of-vehicles"})
 
     m_ub: CapRule = "none"
     statistic: Literal["mean", "mean-of-vehicles"] = "mean"
@@ -68,7 +66,9 @@ class Baseline(Mechanism):
         check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE), epsilon)
         rate = float(epsilon)
         cap = chosen(m_ub, counts, reported, lambda cap: cap.share_moved + cap.most / (cap.kept * rate))
-        moved = _dropped(counts.size, reported - int(counts.sum())) if self.counts_once else Fraction(*cap.moved)
+        moved = Fraction(*cap.moved)
+        if self.counts_once:  # the weight that dropped samples had
+            moved = 1 - Fraction(2 * counts.size, 2 * counts.size + reported - int(counts.sum())) ** 2
         fine = 1 if cap.whole else FINE
         step = grid.step / (fine * cap.kept)
         sensitivity = fine * grid.upper_steps * cap.most
@@ -87,28 +87,16 @@ class Baseline(Mechanism):
     def forecasts(self, hats: HatCounts) -> Float64s:
         if self.counts_once or self.m_ub != "none":
             plans = self.plans(list(hats), hats.grid, hats.epsilon)
-            pairs = zip(plans, (hat.counts for hat in hats), strict=True)
-            return errors_of_weights(hats, plans, (weights(*pair) - self._true_weights(pair[1]) for pair in pairs))
+            counts = [hat.counts for hat in hats]
+            true = (np.full(of.size, 1 / of.size) if self.counts_once else of / of.sum() for of in counts)
+            own = map(weights, plans, counts)
+            return errors_of_weights(hats, plans, map(np.subtract, own, true))
         scale = quotients(hats.heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
         return errors_around(hats, np.zeros(scale.size), scale, points=1)
-
-    def _true_weights(self, counts: Int64s) -> Float64s:
-        return np.full(counts.size, 1 / counts.size) if self.counts_once else counts / counts.sum()
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)
         sums = retained(users, [users.sums], plans)
-        exact = [_in_steps(total, plan) for total, plan in zip(sums, plans, strict=True)]
-        drawn = with_noise(np.array(exact, np.int64), [plan.scale for plan in plans], noise)
-        return [[integer] for integer in drawn]
-
-
-def _dropped(users: int, samples: int) -> Fraction:
-    """Bounds the weight that so many dropped samples had in the mean of all users' means."""
-    return 1 - Fraction(2 * users, 2 * users + samples) ** 2
-
-
-def _in_steps(sums: Retained, plan: Plan) -> int:
-    """Computes the sum over what is retained: exact if nobody is capped, else floored to fine steps."""
-    (total,) = sums.totals
-    return (FINE if "m_ub" in plan.facts else 1) * total // sums.denominator
+        fine = [FINE if "m_ub" in plan.facts else 1 for plan in plans]  # exact if nobody is capped, else floored
+        exact = [steps * total // denominator for steps, (denominator, (total,)) in zip(fine, sums, strict=True)]
+        return noisy_integers(np.array(exact, np.int64), plans, noise)

@@ -3,17 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
-from dpops.claims import Adjacency
-from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
+from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
 from dpops.means.arrays import check_rule
-from dpops.means.capping import CapRule, CountCap, Retained, chosen, retained, weights
-from dpops.mechanism import Integers, Mechanism, Plan, Stacked, Totals, check_plan_input, facts_of, stack, with_noise
+from dpops.means.capping import CapRule, CountCap, chosen, retained, weights
+from dpops.mechanism import (
+    Integers,
+    Mechanism,
+    Plan,
+    Stacked,
+    Totals,
+    check_plan_input,
+    facts_of,
+    noisy_integers,
+    stack,
+)
 from dpops.noise import Noise
-from dpops.suppression.worst_errors import Ratio, variance_bias, variance_sensitivity
+from dpops.suppression.search import Ratio, variance_bias, variance_sensitivity
 from dpops.types import CountsKnown, Grid, Int64s
 
 RANGE = 1 << 30
@@ -28,7 +36,7 @@ class BaselineVariance(Mechanism):
     moves it by at most ceil(RANGE Delta_var / (U^2 / 4)); at least 1 is assumed, so that nothing is without noise.
     m_ub: "none" keeps whole users; a number caps each at so many samples, by scaling its own moments; "opt" takes the
     cap of least worst bias plus sensitivity / epsilon.
-    Source: slides S2, errata E1 and E6; algorithms 9.1, and 9.4 for the cap; dpops.suppression.worst_errors.
+    Source: slides S2, errata E1 and E6; algorithms 9.1, and 9.4 for the cap; dpops.suppression.search.
 
     Sensitivity with a cap. One user holds t = k* / K of the weight, and any distribution Q on [0, U] of mean q; the
     others' is P of mean p. V = (1-t) Var P + t Var Q + t (1-t) (p-q)^2 is least where Q is all at p. So with U = 1 it
@@ -38,9 +46,8 @@ class BaselineVariance(Mechanism):
     are of a mixture of one common P with t of a Q each: the same bound holds. Without a cap it is that of 9.1.
     """
 
-    name: ClassVar[str] = "baseline-variance"
-    statistics: ClassVar[frozenset[str]] = frozenset({"variance"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    name = "baseline-variance"
+    statistics = frozenset({"variance"})
 
     m_ub: CapRule = "none"
 
@@ -66,6 +73,8 @@ class BaselineVariance(Mechanism):
         moved, whole = _sensitivity(cap)
         sensitivity = max(1, -(-RANGE * moved // whole))
         upper = grid.upper**2 / 4
+        # |Var(x + e) - Var(x)| for |e| <= step / 2: twice the covariance is at most 2 (U / 2) (step / 2).
+        rounding = grid.upper * grid.step / 2 + grid.step**2 / 4
         return Plan(
             mechanism=self.name,
             epsilon=epsilon,
@@ -75,30 +84,32 @@ class BaselineVariance(Mechanism):
             bias_bound=float(upper * Fraction(*_bias(cap))),
             sensitivity=sensitivity,
             facts={**facts_of(hat, grid), **cap.facts()},
-            rounding=float(_rounding(grid) + upper / RANGE),
+            rounding=float(rounding + upper / RANGE),
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         plans = self.plans(list(hats), hats.grid, hats.epsilon)
-        errors = [self._forecast(plan, hat.counts, hats.prior) for plan, hat in zip(plans, hats, strict=True)]
+        prior, errors = hats.prior, []
+        for plan, (counts, _) in zip(plans, hats, strict=True):
+            upper, true, own = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
+            # The mean of (sample - mean of the HAT)^2, less the square of what the weighted mean is off.
+            variance, released = (prior.sd**2 - prior.spread(share, counts).item() ** 2 for share in (true, own))
+            spread = prior.of_squares().spread(own - true, counts)
+            variance = min(variance, upper)
+            bias = min(released, upper) - variance + spread * normal_scores(32)
+            errors.append(clamped_errors(variance, upper, bias, float(plan.scale * plan.step)).mean())
         return np.array(errors)
-
-    def _forecast(self, plan: Plan, counts: Int64s, prior: Prior) -> float:
-        upper, true, own = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
-        # The mean of (sample - mean of the HAT)^2, less the square of what the weighted mean is off.
-        variance, released = (prior.sd**2 - prior.spread(share, counts).item() ** 2 for share in (true, own))
-        spread = prior.of_squares().spread(own - true, counts)
-        variance = min(variance, upper)
-        bias = min(released, upper) - variance + spread * normal_scores(32)
-        return float(clamped_errors(variance, upper, bias, float(plan.scale * plan.step)).mean())
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         users = stack(totals, plans)
         squares = _checked_squares(totals, users, plans)
         sums = retained(users, [users.sums, squares], plans)
-        exact = [_in_steps(total, plan) for total, plan in zip(sums, plans, strict=True)]
-        drawn = with_noise(np.array(exact, np.int64), [plan.scale for plan in plans], noise)
-        return [[integer] for integer in drawn]
+        exact = []
+        for (denominator, (total, square)), plan in zip(sums, plans, strict=True):
+            # floor(V RANGE / (U^2 / 4)) with V = (K d q - s^2) / (K d)^2 in grid steps squared; Python integers
+            kept = plan.facts.get("kept", plan.facts["samples"]) * denominator
+            exact.append(4 * RANGE * (kept * square - total * total) // (kept * plan.facts["upper_steps"]) ** 2)
+        return noisy_integers(np.array(exact, np.int64), plans, noise)
 
 
 def _sensitivity(cap: CountCap) -> Ratio:
@@ -113,18 +124,6 @@ def _bias(cap: CountCap) -> Ratio:
 
 def _over(ratio: Ratio) -> float:
     return ratio[0] / ratio[1]
-
-
-def _rounding(grid: Grid) -> Fraction:
-    """Bounds |Var(x + e) - Var(x)| for |e| <= step / 2: twice the covariance is at most 2 (U / 2) (step / 2)."""
-    return grid.upper * grid.step / 2 + grid.step**2 / 4
-
-
-def _in_steps(sums: Retained, plan: Plan) -> int:
-    """Computes floor(V RANGE / (U^2 / 4)) with V = (K d q - s^2) / (K d)^2 in grid steps squared; Python integers."""
-    total, squares = sums.totals
-    kept = plan.facts.get("kept", plan.facts["samples"]) * sums.denominator
-    return 4 * RANGE * (kept * squares - total * total) // (kept * plan.facts["upper_steps"]) ** 2
 
 
 def _checked_squares(totals: Sequence[Totals], users: Stacked, plans: Sequence[Plan]) -> Int64s:

@@ -3,21 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+
+import numpy as np
 
 from dpops.means.arrays import check_rule
 from dpops.means.capping import CapRule, CountCap, chosen
-from dpops.trees.hats import (
-    DEFAULT_BINS,
-    TreePlan,
-    best_shape,
-    check_bins,
-    check_counts,
-    share_error,
-    tree_plan,
-)
+from dpops.trees.hats import DEFAULT_BINS, FINE, TreePlan, best_shape, check_bins, check_counts, share_error, tree_plan
 from dpops.trees.mechanism import TreeMechanism
-from dpops.trees.users import capped_masses
 from dpops.types import CountsKnown, Grid
 
 
@@ -27,10 +19,10 @@ class CappedTree(TreeMechanism):
 
     A user of more than m samples keeps its own distribution with the weight of m. m_ub: "none" keeps whole users, a
     number caps each, "opt" takes the cap of least worst bias plus noise of a share.
-    Source: algorithms 10.1 to 10.5; the tree and its budgets are dpops.trees.design's.
+    Source: algorithms 10.1 to 10.5; the tree and its budgets are dpops.trees.shape's.
     """
 
-    name: ClassVar[str] = "capped-tree"
+    name = "capped-tree"
 
     bins: int = DEFAULT_BINS
     m_ub: CapRule = "opt"
@@ -52,6 +44,6 @@ class CappedTree(TreeMechanism):
             check_counts(hat, grid, epsilon)
             level = share_error(best_shape(self.bins)) / float(epsilon)
             cap = chosen(self.m_ub, hat.counts, hat.reported, cost)
-            masses = capped_masses(hat.counts, cap.most)
+            masses = FINE * np.minimum(hat.counts, cap.most)
             plans.append(tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.most}))
         return plans

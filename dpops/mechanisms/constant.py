@@ -3,24 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
-from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
 from dpops.means.forecasts import chunks
-from dpops.mechanism import (
-    Integers,
-    Mechanism,
-    Plan,
-    Totals,
-    check_plan_input,
-    facts_of,
-    plan_of_one,
-    stack,
-    values_of,
-)
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, plan_of_one, stack, values_of
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid
 
@@ -34,11 +22,9 @@ class Constant(Mechanism):
     dropped samples included. Source: S4 Theorem III.1, where T = 0 is the constant U/2.
     """
 
-    name: ClassVar[str] = "constant"
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    name = "constant"
 
-    may_be_constant: ClassVar[bool] = True
+    may_be_constant = True
 
     prior: Prior | None = None
 

@@ -3,9 +3,8 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
-from dpops.means.quantile_interval import QuantileInterval
+from dpops.means.clipping import QuantileInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +14,7 @@ class EpsilonQuantile(QuantileInterval):
     Source: S0 section III-E2, with t = ceil(2 / epsilon) at both ends (erratum E8); private quantiles by Smith 2011.
     """
 
-    name: ClassVar[str] = "epsilon-quantile"
+    name = "epsilon-quantile"
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
-from dpops.means.quantile_interval import QuantileInterval
+from dpops.means.clipping import QuantileInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +13,7 @@ class FixedQuantile(QuantileInterval):
     Source: S0 section III-E "FixedQuantile"; private quantiles by Smith 2011.
     """
 
-    name: ClassVar[str] = "fixed-quantile"
+    name = "fixed-quantile"
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:  # noqa: ARG004 - the interface

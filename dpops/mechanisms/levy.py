@@ -5,17 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 
 from dpops.forecast import Float64s, HatCounts
-from dpops.means.arrays import (
-    FINE,
-    ArrayMeans,
-    array_means,
-)
-from dpops.means.clipped_mean import ClippedArrays, IntervalChoice, clipped_release, with_interval
+from dpops.means.arrays import FINE, array_means
+from dpops.means.clipping import ClippedArrays, clipped_release, with_interval
 from dpops.means.forecasts import LaidMany, ends_of, groups_of, interval_errors_of, interval_forecasts
 from dpops.mechanism import Integers, Plan, Totals
 from dpops.noise import Noise
@@ -36,12 +31,12 @@ class Levy(ClippedArrays):
     Source: S0 Algorithm 3, with the nearest midpoint (erratum E5) and the exact length of a truncated interval.
     """
 
-    name: ClassVar[str] = "levy"
+    name = "levy"
 
-    def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> IntervalChoice:  # noqa: ARG002
+    def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002
         tau = _tau(arrays, m_ub, upper)
         bins = -(-upper // tau)
-        return IntervalChoice(upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins})
+        return upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins}
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         upper = hats.grid.upper_steps * FINE
@@ -62,7 +57,14 @@ class Levy(ClippedArrays):
             return []
         tau, bins = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("tau", "bins"))
         upper = np.array([_upper(plan) for plan in plans], np.int64)
-        drawn = _median_bins(arrays, tau, bins, upper, [plan.epsilon / 4 for plan in plans], noise)
+        numbers, first = arrays.numbers, np.cumsum(bins) - bins
+        bin_of = _bins(arrays.means, np.repeat(tau, numbers), np.repeat(upper, numbers))
+        held = np.bincount(bin_of + np.repeat(first, numbers), minlength=int(bins.sum()))
+        through = np.cumsum(held)
+        through -= np.repeat(through[first] - held[first], bins)
+        cost = np.maximum(through - held, np.repeat(numbers, bins) - through)
+        rates = [plan.epsilon / 4 for plan in plans]
+        drawn = choose(np.ones(cost.size, np.int64), cost, first, rates, noise).entry - first
         low, high = _interval(drawn, tau, bins, upper)
         return clipped_release(arrays, low, high, [[choice] for choice in drawn.tolist()], plans, noise)
 
@@ -119,16 +121,3 @@ def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64
     low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
     high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))
     return low, high
-
-
-def _median_bins(
-    arrays: ArrayMeans, tau: Int64s, bins: Int64s, upper: Int64s, rates: Sequence[Fraction], noise: Noise
-) -> Int64s:
-    numbers = arrays.numbers
-    first = np.cumsum(bins) - bins
-    bin_of = _bins(arrays.means, np.repeat(tau, numbers), np.repeat(upper, numbers))
-    held = np.bincount(bin_of + np.repeat(first, numbers), minlength=int(bins.sum()))
-    through = np.cumsum(held)
-    through -= np.repeat(through[first] - held[first], bins)
-    cost = np.maximum(through - held, np.repeat(numbers, bins) - through)
-    return choose(np.ones(cost.size, np.int64), cost, first, rates, noise).entry - first

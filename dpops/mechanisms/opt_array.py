@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
-from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts
-from dpops.means.array_layouts import lay_out_together
-from dpops.means.arrays import ArrayPlan, array_plans
+from dpops.means.arrays import ArrayPlan, array_plans, lay_out_together
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
@@ -25,9 +22,7 @@ class OptArray(Mechanism):
     Source: S1 "OPT-Array-Averaging".
     """
 
-    name: ClassVar[str] = "opt-array"
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    name = "opt-array"
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
         return array_plans(self.name, lay_out_together(hats, grid, epsilon, _AVERAGE.m_ub), grid, epsilon, epsilon)

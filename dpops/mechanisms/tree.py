@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import ClassVar
 
 from dpops.forecast import Prior
 from dpops.mechanisms.array_tree import ArrayTree
@@ -23,7 +22,7 @@ class BestTree(TreeMechanism):
     Source: algorithms 10.5.
     """
 
-    name: ClassVar[str] = "tree"
+    name = "tree"
 
     bins: int = DEFAULT_BINS
     prior: Prior | None = None

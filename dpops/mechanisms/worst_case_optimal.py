@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dpops.claims import Adjacency
 from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
 from dpops.means.forecasts import alike, chunks, groups_of, quotients
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, stack, with_noise
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, noisy_integers, stack
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -30,10 +29,8 @@ class WorstCaseOptimal(Mechanism):
     Source: S4 Theorem III.1; the worst bias of both sides (erratum E3) agrees there with the published one.
     """
 
-    name: ClassVar[str] = "worst-case-optimal"
-    statistics: ClassVar[frozenset[str]] = frozenset({"mean"})
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
-    may_be_constant: ClassVar[bool] = True
+    name = "worst-case-optimal"
+    may_be_constant = True
 
     tie: Literal["largest", "smallest"] = "largest"
     constant: bool = False
@@ -69,11 +66,7 @@ class WorstCaseOptimal(Mechanism):
             bias_bound=float(bias),
             sensitivity=2 * bound,
             facts={
-                "users": counts.size,
-                "samples": samples,
-                "heaviest": int(ordered[0]),
-                "reported": reported,
-                "upper_steps": grid.upper_steps,
+                **facts_of(hat, grid),
                 "bound": bound,
                 **({} if bound else {"constant": samples * grid.upper_steps}),
             },
@@ -121,14 +114,14 @@ class WorstCaseOptimal(Mechanism):
         bound = np.repeat(bound, number)
         kept = np.clip(2 * users.sums, most - bound, most + bound)
         exact = np.add.reduceat(kept, users.start)
-        return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
+        return noisy_integers(exact, plans, noise)
 
 
 class ClippedUsers(NamedTuple):
-    """The clipped users of many HATs, those of a HAT behind one another, and what clipping does to their means.
+    """The clipped users of many HATs, HAT by HAT, and how clipping moves their means.
 
-    users: (HATs,), how many. share: (users,), of the HAT's samples. like: (users,), each one's column of first and
-    second, (means, columns): the moments are made once of users with equal counts and T.
+    users: (HATs,), how many. share: (users,), of the HAT's samples. like: (users,), each one's column in the moments
+    first and second, (means, columns), which users of equal counts and T share.
     """
 
     users: Int64s
@@ -150,17 +143,13 @@ def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> ClippedUsers:
     for is_noisy in (True, False):
         rows = (bound[hat[one]] > 0) == is_noisy
         sd = hats.prior.mean_sd(counts[one[rows]])
-        first[:, rows], second[:, rows] = _moments(means, sd, hats.upper, reach[one[rows]], is_noisy=is_noisy)
+        if is_noisy:
+            low, high = hats.upper / 2 - reach[one[rows]], hats.upper / 2 + reach[one[rows]]
+            first[:, rows], second[:, rows] = _clipping(means, sd, low, high)
+        else:  # a constant: every user's mean becomes U / 2
+            first[:, rows] = hats.upper / 2 - means
+            second[:, rows] = (hats.upper / 2 - means) ** 2 + sd**2
     return ClippedUsers(np.bincount(hat, minlength=size.size), counts / hats.samples[hat], like, first, second)
-
-
-def _moments(
-    means: Float64s, sd: Float64s, upper: float, reach: Float64s, *, is_noisy: bool
-) -> tuple[Float64s, Float64s]:
-    """Computes the first and second moment of what clipping to U / 2 -+ reach does to users' means."""
-    if not is_noisy:  # a constant: every user's mean becomes U / 2
-        return upper / 2 - means, (upper / 2 - means) ** 2 + sd**2
-    return _clipping(means, sd, upper / 2 - reach, upper / 2 + reach)
 
 
 def _clipping(mean: Float64s, sd: Float64s, low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:

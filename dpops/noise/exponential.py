@@ -43,7 +43,11 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     if first.size == 0:
         return chosen
     sizes = np.diff(first, append=widths.size)
-    above = _above_the_best(widths, costs, first, sizes)
+    candidates = np.add.reduceat(widths, first) if np.all(sizes > 0) else np.zeros(1)
+    if np.any(widths < 0) or np.any(candidates < 1) or np.any(candidates > MOST_CANDIDATES):
+        raise ValueError(f"a private choice needs between 1 and {MOST_CANDIDATES} candidates")
+    least = np.minimum.reduceat(np.where(widths > 0, costs, np.iinfo(np.int64).max), first)
+    above: Int64s = np.maximum(costs - np.repeat(least, sizes), 0)  # only differences matter, exactly
     weight, low, high = _look_up(above, rates, sizes)
     entry_weight = widths * weight
     open_, entries = np.arange(first.size), np.arange(widths.size)
@@ -62,16 +66,6 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         entries = entries[np.repeat(~accepted, sizes[open_])]
         open_ = open_[~accepted]
     return chosen
-
-
-def _above_the_best(widths: Int64s, costs: Int64s, first: Int64s, sizes: Int64s) -> Int64s:
-    """Subtracts from costs the least of their choice: only differences matter, exactly. Raises as `choose`."""
-    candidates = np.add.reduceat(widths, first) if np.all(sizes > 0) else np.zeros(1)
-    if np.any(widths < 0) or np.any(candidates < 1) or np.any(candidates > MOST_CANDIDATES):
-        raise ValueError(f"a private choice needs between 1 and {MOST_CANDIDATES} candidates")
-    least = np.minimum.reduceat(np.where(widths > 0, costs, np.iinfo(np.int64).max), first)
-    above: Int64s = np.maximum(costs - np.repeat(least, sizes), 0)
-    return above
 
 
 def _propose(weights: Int64s, sizes: Int64s, noise: Noise) -> tuple[Int64s, Int64s]:
@@ -100,7 +94,7 @@ def _look_up(costs: Int64s, rates: Sequence[Fraction], sizes: Int64s) -> tuple[I
 
 @lru_cache(maxsize=256)
 def _table(rate: Fraction, length: int) -> Int64s:
-    """Tabulates for each cost the proposal weight w and integers around 2**62 times the acceptance, int64 (3, length).
+    """Tabulates for each cost a proposal weight w and integers around 2**62 times the acceptance, int64 (3, length).
 
     w is an integer >= 2**32 exp(-rate cost) and >= 1; the acceptance is 2**32 exp(-rate cost) / w.
     """
@@ -109,12 +103,12 @@ def _table(rate: Fraction, length: int) -> Int64s:
     table = np.empty((3, length), np.int64)
     low = high = 1 << bits
     for cost in range(length):
-        weight = _up(high, bits - _TOP_BITS)
+        weight = -(-high >> bits - _TOP_BITS)
         table[:, cost] = weight, *_acceptance(low, high, weight, bits, _COIN_BITS)
         if table[2, cost] <= 1:  # and so for every higher cost
             table[:, cost:] = table[:, cost : cost + 1]
             break
-        low, high = low * low_step >> bits, _up(high * high_step, bits)
+        low, high = low * low_step >> bits, -(-high * high_step >> bits)
     return table
 
 
@@ -143,8 +137,3 @@ def exp_minus(rate: Fraction, bits: int) -> tuple[int, int]:
         raise ValueError(f"a rate must be >= 0, got {rate}")
     floor = exp_floor(rate, bits)
     return max(floor - 1, 0), min(floor + 2, 1 << bits)
-
-
-def _up(number: int, bits: int) -> int:
-    """Computes number / 2**bits, rounded up."""
-    return -(-number >> bits)

@@ -60,10 +60,9 @@ def clip_user(
 ) -> Clipped:
     """Runs CLIP-USER: round by round, each vehicle in the most HATs leaves the one whose error is then least.
 
-    hat, vehicle, counts: int64 (rows,), codes 0, 1, .. and retained samples >= 1, one row per vehicle and HAT, in any
-    order. Vehicles take their turns by code, and the lowest HAT wins ties. samples: int64 (HATs,), reported samples of
-    each HAT, at least its retained ones; None means these. epsilon: of each HAT. Raises ValueError for rows that are
-    none of this. Source: S2; algorithms 9.3.
+    hat, vehicle, counts: int64 (rows,), codes 0, 1, .. and retained samples >= 1, one row per vehicle and HAT. Vehicles
+    take their turns by code, and the lowest HAT wins ties. samples: int64 (HATs,), reported samples of each HAT; None
+    means the retained ones. Raises ValueError for other rows. Source: S2; algorithms 9.3.
     """
     factors = errors.factors(epsilon)
     tally = RowsByHat.of(hat, vehicle, counts, samples)

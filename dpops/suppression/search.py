@@ -1,7 +1,13 @@
-"""The rounds of CLIP-USER: rows by HAT, their worst-case errors, and the search for what each vehicle leaves.
+"""Worst-case errors of retained samples, and the rounds of CLIP-USER: the search for what each vehicle leaves.
 
-Floats only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios from `worst_case`, so that
-ties are ties and the choice is that of the published algorithm on every machine.
+Each worst case is an exact ratio (numerator, denominator) of the statistic's range, which is U for a mean and U^2 / 4
+for a variance. Source: slides S2, with errata E1 and E6; algorithms 9.1. `whole`: every user is kept with all samples
+or not at all; a capped user's scaled moments act like a distribution that can be split at will, and the refinements
+for an odd number of samples do not hold. samples: all reported, n. kept: retained, K, 1 <= K <= n. heaviest: the
+largest retained count of a user, k*.
+
+In the search floats only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios, so that ties
+are ties and the choice is that of the published algorithm on every machine.
 """
 
 from fractions import Fraction
@@ -11,19 +17,51 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.suppression import worst_errors as worst_case
 from dpops.types import Int64s
+
+Ratio = tuple[int, int]
+
+
+def mean_sensitivity(heaviest: int, kept: int) -> Ratio:
+    """Computes Delta_mean / U = k* / K."""
+    return heaviest, kept
+
+
+def variance_sensitivity(heaviest: int, kept: int, whole: bool) -> Ratio:
+    """Computes Delta_var / (U^2 / 4).
+
+    It is 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for an odd K if `whole`.
+    """
+    if kept > 2 * heaviest:
+        return 4 * heaviest * (kept - heaviest), kept * kept
+    if whole and kept % 2 == 1:
+        return kept * kept - 1, kept * kept
+    return 1, 1
+
+
+def mean_bias(kept: int, samples: int) -> Ratio:
+    """Computes E_mean / U = 1 - K / n."""
+    return samples - kept, samples
+
+
+def variance_bias(kept: int, samples: int, whole: bool) -> Ratio:
+    """Computes E_var / (U^2 / 4).
+
+    It is 4 K D / n^2 if fewer than half are dropped (D = n - K, erratum E1), else 1, or 1 - 1 / n^2 for an odd n if
+    `whole`.
+    """
+    dropped = samples - kept
+    if samples > 2 * dropped:
+        return 4 * kept * dropped, samples * samples
+    if whole and samples % 2 == 1:
+        return samples * samples - 1, samples * samples
+    return 1, 1
+
 
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-12
 """Relative; a score is a sum of products of non-negative floats, so its rounding is some 1e-15."""
-
-FEW = 32
-"""Up to this many HATs of a vehicle, a loop is faster than numpy."""
-
-A_THIRD = 1 / 3
-"""The smallest half, in whole samples, of more than one sample: 1 of 3."""
 
 MOST_SAMPLES = 2**53
 """Of a HAT; below, sums of counts are exact as floats."""
@@ -39,11 +77,11 @@ class Factors(NamedTuple):
 
     def exact(self, samples: int, kept: int, heaviest: int) -> Fraction:
         """Computes the error of a HAT of which so many samples are kept, at most `heaviest` of one vehicle."""
-        ratios: tuple[worst_case.Ratio, ...] = (
-            worst_case.mean_bias(kept, samples),
-            worst_case.variance_bias(kept, samples, whole=True),
-            worst_case.mean_sensitivity(heaviest, kept),
-            worst_case.variance_sensitivity(heaviest, kept, whole=True),
+        ratios: tuple[Ratio, ...] = (
+            mean_bias(kept, samples),
+            variance_bias(kept, samples, whole=True),
+            mean_sensitivity(heaviest, kept),
+            variance_sensitivity(heaviest, kept, whole=True),
         )
         weighed = (factor * Fraction(*ratio) for factor, ratio in zip(self, ratios, strict=True) if factor)
         return sum(weighed, Fraction(0))
@@ -103,12 +141,6 @@ class Search:
         self.weights = np.array([float(weight / self.scale) for weight in weights])
         self.alive = np.ones(tally.hat.size, np.bool_)
         self.is_alive, self.counts = self.alive.data, tally.counts.data
-        self._set_hats(tally)
-        self._set_vehicles(tally)
-        self.threshold = self._largest_error()
-        self.threshold_score = float(self.threshold / self.scale)
-
-    def _set_hats(self, tally: RowsByHat) -> None:
         begin, self.end = tally.begin[:-1], tally.begin[1:].data
         alone = np.diff(tally.begin) == 1
         second = np.where(alone, 0, tally.counts[np.where(alone, 0, begin + 1)])
@@ -120,8 +152,6 @@ class Search:
         self.dropped, self.first_count, self.kept = (row.data for row in self.state)
         self.second_count, self.samples_of = self.second.data, self.samples.data
         self.first_place, self.second_place = begin.copy().data, (begin + 1).data
-
-    def _set_vehicles(self, tally: RowsByHat) -> None:
         self.occupancy = np.bincount(tally.vehicle)
         last = np.cumsum(self.occupancy)
         self.first, self.last = (last - self.occupancy).data, last.data
@@ -132,15 +162,14 @@ class Search:
         self.its_half = _half(self.samples)[self.its_hat]
         columns = (self.its_place, self.its_hat, self.its_count, self.its_part, self.its_half)
         self.its = tuple(column.data for column in columns)
-        for place in tally.begin[:-1][np.diff(tally.begin) == 1].tolist():
+        for place in begin[alone].tolist():
             self._stays(place)
-
-    def _largest_error(self) -> Fraction:
-        """Computes E_thr: the largest error of a HAT, before any vehicle leaves."""
+        # E_thr: the largest error of a HAT, before any vehicle leaves
         scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))
         largest = scores >= scores.max() * (1 - TOLERANCE)
-        columns = (self.tally.samples, self.tally.kept, self.tally.heaviest)
-        return max(self.exact(*state) for state in set(zip(*(c[largest].tolist() for c in columns), strict=True)))
+        states = zip(*(column[largest].tolist() for column in (tally.samples, tally.kept, tally.heaviest)), strict=True)
+        self.threshold = max(self.exact(*state) for state in set(states))
+        self.threshold_score = float(self.threshold / self.scale)
 
     def run(self) -> int:
         """Rounds until one gets stuck, which is undone, or no vehicle is in two HATs; returns the most of a vehicle."""
@@ -159,19 +188,12 @@ class Search:
         first, last = self.first[vehicle], self.last[vehicle]
         if first == last:
             return -1
-        if last - first <= FEW:
-            few = self._scores_of_few(first, last)
-            score = min(few)
-            limit = score * (1 + TOLERANCE)
-            near = [slot for slot, other in enumerate(few, first) if other <= limit]
-        else:
-            many = self._scores_of_many(slice(first, last))
-            score = many.item(many.argmin())
-            near = (many <= score * (1 + TOLERANCE)).nonzero()[0].tolist()
-            near = [near[0] + first] if len(near) == 1 else self._distinct(np.array(near) + first)
+        scores = self._scores_without(slice(first, last))
+        score = scores.item(scores.argmin())
+        near = (scores <= score * (1 + TOLERANCE)).nonzero()[0] + first
         if score > self.threshold_score * (1 + TOLERANCE):
             return -1
-        slot = near[0] if len(near) == 1 else self._least(near)
+        slot = near.item(0) if near.size == 1 else self._least(self._distinct(near))
         close = score >= self.threshold_score * (1 - TOLERANCE)
         return -1 if close and self.exact(*self._without(slot)) > self.threshold else slot
 
@@ -205,28 +227,7 @@ class Search:
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
         return int(self.samples_of[hat]), int(self.kept[hat] - count), int(heaviest)
 
-    def _scores_of_few(self, first: int, last: int) -> list[float]:
-        """Computes one by one what `_scores_of_many` does in vectors."""
-        of_dropped, of_part, of_half_dropped, of_half_part = self.weights.tolist()
-        _, its_hat, its_count, its_part, its_half = self.its
-        dropped_of, kept_of = self.dropped, self.kept
-        first_count, second_count = self.first_count, self.second_count
-        scores = []
-        for slot in range(first, last):
-            hat, count = its_hat[slot], its_count[slot]
-            dropped = dropped_of[hat] + its_part[slot]
-            kept = kept_of[hat] - count
-            heaviest = first_count[hat]
-            part = (heaviest if count < heaviest else second_count[hat]) / kept
-            score = of_dropped * dropped + of_part * part
-            if dropped > (half := its_half[slot]):
-                dropped = half
-            if part > A_THIRD and part > (half := kept // 2 / kept):
-                part = half
-            scores.append(score + of_half_dropped * dropped * (1 - dropped) + of_half_part * part * (1 - part))
-        return scores
-
-    def _scores_of_many(self, slots: slice) -> Floats:
+    def _scores_without(self, slots: slice) -> Floats:
         """Scores the slots' HATs, each without the slot's vehicle."""
         hats, counts = self.its_hat[slots], self.its_count[slots]
         work = np.empty((4, hats.size))
@@ -297,7 +298,7 @@ class Search:
 def _half(total: Floats) -> Floats:
     """Computes the largest part of so many samples that is no more than a half, in whole samples.
 
-    Either worst case of the variance is 4 p (1 - p) of U^2 / 4 with p the part that is dropped, or of one vehicle, and
-    this instead if it is less: for an odd total 1 - 1 / total^2.
+    Worst cases of the variance are 4 p (1 - p) of U^2 / 4, p the dropped part or one vehicle's, but at most with this
+    p.
     """
     return np.floor(total * 0.5) / total

@@ -5,22 +5,59 @@ over these bins, level by level; every reading (shares, quantiles, mean, varianc
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
-from dpops.forecast import Prior, transport_bias
-from dpops.mechanism import Plan, PlanError, Totals, check_plan_input, facts_of
-from dpops.trees.combine import law
-from dpops.trees.design import MOST_BINS, best_shares, best_tree
-from dpops.trees.forecast import errors_at, expected_cdfs
-from dpops.trees.shape import Tree
-from dpops.trees.users import FINE
+from dpops.forecast import Float64s, Prior, transport_bias
+from dpops.means.grouping import Grouping
+from dpops.mechanism import Plan, PlanError, check_plan_input, facts_of
+from dpops.trees.readings import consistent, cumulative, law, mean, quantile, variance
+from dpops.trees.shape import MOST_BINS, Tree, best_shares, best_tree
 from dpops.types import CountsKnown, Grid, Int64s
+
+FINE = 1 << 10
+"""Units of mass per sample. A capped user's distribution is rounded to units."""
+
+
+def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
+    """Makes each array of w filled slots a histogram of mass 1 (FINE m_UB units): a user of r of them owns r / w of it.
+
+    Rounded down to units; with two pieces twice. int64 (users,), each at most FINE m_UB, which one whole array has.
+    """
+    masses = np.zeros(users, np.int64)
+    np.add.at(masses, grouping.user, FINE * m_ub * grouping.slots // grouping.fills[grouping.array])
+    return masses
+
+
+def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: Int64s) -> Int64s:
+    """Adds up the bins of users in many HATs, int64 (HATs, K), each of the sum of its users' masses.
+
+    histograms: int64 (users, K), non-negative, with the sums `counts`, each >= 1; start: first user of each HAT.
+    A user's cumulative histogram is scaled by M / c and rounded down: it ends at M exactly and never falls, so the
+    user's bins are non-negative and add up to M, whatever the values. So two of them differ by at most 2 M in l1, at
+    the leaves and at every level above: rounding adds nothing to the sensitivity. Prefixes lose less than one unit a
+    user. Raises ValueError for histograms of other sums, or masses whose products would not fit into 64 bits.
+    """
+    if histograms.size and (histograms.min() < 0 or counts.min() < 1):
+        raise ValueError("a histogram has a negative bin, or no sample")
+    if np.any(histograms.sum(axis=1) != counts):
+        raise ValueError("the histograms do not have as many samples as were counted")
+    if counts.size and int(counts.max()) * int(masses.max()) >= 1 << 62:
+        raise ValueError("these counts are beyond the checked integer bounds (2**62)")
+    scaled = np.cumsum(histograms, axis=1)
+    plain = masses % np.maximum(counts, 1) == 0
+    factor = masses // np.maximum(counts, 1)
+    scaled[plain] *= factor[plain, None]
+    scaled[~plain] = scaled[~plain] * masses[~plain, None] // counts[~plain, None]
+    summed = np.add.reduceat(scaled, start, axis=0) if start.size else scaled[:0]
+    return np.diff(summed, prepend=0, axis=1)
+
 
 DEFAULT_BINS = 65
 """Of 1 km/h each where U is 65 km/h."""
@@ -28,10 +65,7 @@ DEFAULT_BINS = 65
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePlan(Plan):
-    """A plan whose units are shares of samples: step is 1 / total mass, upper is 1.
-
-    masses: int64 (users,), of each user in units; public, and remade from the counts.
-    """
+    """A plan in shares of samples: step is 1 / total mass, upper is 1. masses: int64 (users,), public."""
 
     masses: Int64s = field(repr=False, compare=False)
 
@@ -84,11 +118,10 @@ def tree_plan(
     masses: Int64s,
     facts: Mapping[str, int],
 ) -> TreePlan:
-    """Makes the plan for users of these masses, of counts that were checked.
+    """Makes the plan for users of these masses, of counts that were checked; a user moves every level by 2 max M in l1.
 
-    A user moves every level by at most 2 max M in l1, rounding included.
-    bias_bound: the mass that lies elsewhere than in the plain distribution of all reported samples; it bounds the bias
-    of every share. rounding: each user's prefix may lose less than a unit.
+    bias_bound: mass that lies elsewhere than in the distribution of all reported samples, which bounds the bias of
+    every share. rounding: each user's prefix may lose less than a unit.
     """
     most, total = int(masses.max()), int(masses.sum())
     shape = best_shape(bins)
@@ -113,14 +146,6 @@ def shape_of(plan: Plan) -> PlannedTree:
     levels = range(1, facts["levels"] + 1)
     factors = tuple(facts[f"factor_{level}"] for level in levels)
     return _shape(facts["bins"], factors, tuple(facts[f"share_{level}"] for level in levels), facts["share_whole"])
-
-
-def by_shape(plans: Sequence[Plan]) -> list[tuple[PlannedTree, list[int]]]:
-    """Lists the trees, each with the places of the HATs that have it."""
-    places: dict[PlannedTree, list[int]] = {}
-    for index, plan in enumerate(plans):
-        places.setdefault(shape_of(plan), []).append(index)
-    return list(places.items())
 
 
 @cache
@@ -162,26 +187,68 @@ def upper_of(plan: Plan) -> float:
     return plan.facts["upper_steps"] * plan.facts["grid_numerator"] / plan.facts["grid_denominator"]
 
 
-def scales_of(plan: Plan, shape: PlannedTree) -> list[Fraction]:
-    """Lists the scale of each node, by level: 2 max M / (share of epsilon); the plan's is that of the least share."""
-    least = min(shape.shares)
-    return [
-        scale
-        for share, size in zip(shape.shares, shape.tree.sizes, strict=True)
-        for scale in [plan.scale * least / share] * size
-    ]
-
-
-def check_fit(totals: Sequence[Totals], plans: Sequence[TreePlan], bins: int) -> None:
-    for total, plan in zip(totals, plans, strict=True):
-        fits = total.counts.size == plan.masses.size and total.histograms.shape == (total.counts.size, bins)
-        facts = plan.facts
-        if not fits or (int(total.counts.sum()), int(total.counts.max())) != (facts["samples"], facts["heaviest"]):
-            raise ValueError("totals do not fit their plans: other users, samples or bins")
-
-
 def made(plan: Plan) -> TreePlan:
     """Checks that the plan has its masses. Raises TypeError for a plan that was read back, which has none."""
     if not isinstance(plan, TreePlan):
         raise TypeError("this needs the plan it made, not one read back")
     return plan
+
+
+SIZES = np.geomspace(1e-6, 100.0, 65)
+"""Sizes of the noise for which errors are found once; between them they are interpolated."""
+
+_DRAWS = 48
+
+
+class ReadingErrors(NamedTuple):
+    """Mean absolute errors, float64 (sizes,) each. cdf: of shares, over the inner edges. p50, p85, mean: in bins;
+    variance: in bins squared."""
+
+    cdf: Float64s
+    p50: Float64s
+    p85: Float64s
+    mean: Float64s
+    variance: Float64s
+
+
+def errors_at(
+    size: Float64s | float, tree: Tree, shares: tuple[Fraction, ...], prior: Prior, upper: float
+) -> ReadingErrors:
+    """Forecasts errors of consistent estimates, without clipping of users. size: noise in the law's unit. upper: U."""
+    curves = _curves(tree, shares, prior.mean, prior.sd, upper)
+    log_size = np.log(np.clip(size, SIZES[0], SIZES[-1]))
+    return ReadingErrors(
+        *(np.exp(np.interp(log_size, np.log(SIZES), np.log(np.maximum(curve, 1e-12)))) for curve in curves)
+    )
+
+
+@lru_cache(maxsize=16)
+def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -> Float64s:
+    """Lists equally likely distribution functions of HATs: normal around their means, float64 (cases, K - 1)."""
+    edges = (np.arange(1, bins) * upper / bins).tolist()
+    means = Prior(prior_mean, prior_sd).hat_means(upper).tolist()
+    return np.array([[NormalDist(mean, prior_sd).cdf(edge) for edge in edges] for mean in means]).reshape(-1, bins - 1)
+
+
+@lru_cache(maxsize=16)
+def _curves(
+    tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_sd: float, upper: float
+) -> ReadingErrors:
+    """Simulates with a fixed seed: noise of the tree on what is expected, made consistent and read."""
+    cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
+    uniform = np.random.default_rng(1).random((_DRAWS, tree.nodes)) - 0.5
+    laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
+    noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), 0.0, tree, shares)
+    true, noise = np.repeat(cases, _DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))
+    curves = []
+    for size in SIZES.tolist():
+        released = consistent(true + size * noise)
+        errors = [
+            released - true,
+            quantile(released, 0.5) - quantile(true, 0.5),
+            quantile(released, 0.85) - quantile(true, 0.85),
+            mean(released) - mean(true),
+            variance(released) - variance(true),
+        ]
+        curves.append([float(np.abs(column).mean()) if column.size else 0.0 for column in errors])
+    return ReadingErrors(*np.array(curves).T)

@@ -1,27 +1,99 @@
-"""What the mechanisms that release a tree share: how they draw, and how their integers are read."""
+"""What the mechanisms that release a tree share: how they draw, and what their noisy nodes say, with intervals."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpops.claims import Adjacency
 from dpops.estimate import OK, Estimates
 from dpops.forecast import Float64s, HatCounts
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
-from dpops.trees.estimates import OUTPUTS, read_alike
-from dpops.trees.hats import by_shape, check_fit, forecast_share_error, made, scales_of, shape_of
+from dpops.trees import readings
+from dpops.trees.hats import PlannedTree, forecast_share_error, made, shape_of, size_of, upper_of, weighted_leaves
+from dpops.trees.readings import Between, consistent, cumulative, law
 from dpops.trees.shape import node_counts
-from dpops.trees.users import weighted_leaves
+
+QUANTILES: Mapping[str, float] = {"p50": 0.5, "p85": 0.85}
+OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")
+"""What a tree gives, in this order: numbers, and the list last."""
+
+
+class Reading(NamedTuple):
+    """A reading of many HATs, float64 (HATs,) or (HATs, K - 1), with a worst-case interval of miss probability."""
+
+    value: Float64s
+    low: Float64s
+    high: Float64s
+
+
+def read_alike(
+    released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree, miss: float
+) -> dict[str, Reading]:
+    """Reads HATs of one tree, as columns of all of them."""
+    of = _Hats.of(released, plans, shape)
+    widths, own = readings.standard_errors(miss), law(*shape)
+    half = widths * (of.size[:, None] * own.prefix_sd()) + (of.bias + of.rounding)[:, None]
+    cdf = consistent(of.raw)
+    outputs = {"cdf": _around(cdf, readings.cdf_interval(of.raw, half))}
+    for name, level in QUANTILES.items():
+        value = readings.quantile(cdf, level)
+        between = of.in_units(readings.quantile_interval(of.raw, half, level), of.grid / 2)
+        outputs[name] = _around(value * of.width, between)
+    # A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width.
+    moved = (of.width + of.grid) / 2
+    margin = of.upper * of.bias + of.upper * of.rounding + moved
+    between = of.in_units(readings.mean_interval(of.raw, own, of.size, widths), margin)
+    outputs["mean"] = _around(readings.mean(cdf) * of.width, between)
+    # It moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2.
+    share = np.minimum(of.bias, 0.5)
+    margin = of.upper**2 * share * (1 - share) + of.upper * moved + moved**2 + of.upper**2 * of.rounding
+    between = readings.variance_interval(of.raw, own, of.size, readings.standard_errors(miss / 2))
+    low = np.maximum(between.low * of.width**2 - margin, 0.0)
+    high = np.minimum(between.high * of.width**2 + margin, of.upper**2 / 4)
+    outputs["variance"] = _around(readings.variance(cdf) * of.width**2, Between(low, high))
+    return outputs
+
+
+class _Hats(NamedTuple):
+    """HATs of one tree. raw: unbiased shares, float64 (HATs, K - 1). The others float64 (HATs,): size of the noise in
+    the law's unit, bias and rounding of a share, U, width of a bin and grid step in units."""
+
+    raw: Float64s
+    size: Float64s
+    bias: Float64s
+    rounding: Float64s
+    upper: Float64s
+    width: Float64s
+    grid: Float64s
+
+    @classmethod
+    def of(cls, released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree) -> "_Hats":
+        columns = [
+            (size_of(p), p.bias_bound, p.rounding, upper_of(p), float(p.facts["total"]), p.facts["upper_steps"])
+            for p in plans
+        ]
+        size, bias, rounding, upper, total, steps = np.array(columns, np.float64).reshape(-1, 6).T
+        noisy = np.array(released, np.float64).reshape(-1, shape.tree.nodes)
+        raw = cumulative(noisy, total, *shape) / total[:, None]
+        return cls(raw, size, bias, rounding, upper, upper / shape.tree.bins, upper / steps)
+
+    def in_units(self, between: Between, margin: Float64s) -> Between:
+        """Turns an interval in bins into one in units, wider by `margin`, within [0, U]."""
+        low, high = between.low * self.width - margin, between.high * self.width + margin
+        return Between(np.maximum(low, 0.0), np.minimum(high, self.upper))
+
+
+def _around(value: Float64s, interval: Between) -> Reading:
+    """Widens the interval of the unbiased estimate where consistency moved the value out of it."""
+    return Reading(value, np.minimum(interval.low, value), np.maximum(interval.high, value))
 
 
 class TreeMechanism(Mechanism):
     """A mechanism whose plans are TreePlans; each adds how it weighs users."""
 
-    statistics: ClassVar[frozenset[str]] = frozenset({"distribution"})
-    outputs: ClassVar[tuple[str, ...]] = OUTPUTS
-    adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
+    statistics = frozenset({"distribution"})
+    outputs = OUTPUTS
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         plans = self.plans(list(hats), hats.grid, hats.epsilon)
@@ -38,13 +110,19 @@ class TreeMechanism(Mechanism):
         shape = shape_of(plans[0])
         if any(shape_of(plan) != shape for plan in plans[1:]):
             raise ValueError("the plans of one release are of several trees")
-        check_fit(totals, tree_plans, shape.tree.bins)
+        for total, plan in zip(totals, tree_plans, strict=True):
+            size, facts = total.counts.size, plan.facts
+            fits = size == plan.masses.size and total.histograms.shape == (size, shape.tree.bins)
+            if not fits or (int(total.counts.sum()), int(total.counts.max())) != (facts["samples"], facts["heaviest"]):
+                raise ValueError("totals do not fit their plans: other users, samples or bins")
         users = np.array([plan.masses.size for plan in tree_plans])
         masses = np.concatenate([plan.masses for plan in tree_plans])
         histograms = np.concatenate([total.histograms for total in totals])
         counts = np.concatenate([total.counts for total in totals])
         nodes = node_counts(weighted_leaves(histograms, counts, masses, np.cumsum(users) - users), shape.tree)
-        scales = [scale for plan in plans for scale in scales_of(plan, shape)]
+        # By level 2 max M / (share of epsilon); the plan's scale is that of the least share.
+        least, levels = min(shape.shares), list(zip(shape.shares, shape.tree.sizes, strict=True))
+        scales = [scale for p in plans for share, size in levels for scale in [p.scale * least / share] * size]
         drawn = noise.laplace(scales).reshape(nodes.shape)
         released: list[Integers] = (nodes + drawn).tolist()
         return released
@@ -56,7 +134,10 @@ class TreeMechanism(Mechanism):
         The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it.
         """
         parts, read_plans = [], [Plan.from_public(cls.name, plan) for plan in plans]
-        for shape, places in by_shape(read_plans):
+        by_shape: dict[PlannedTree, list[int]] = {}
+        for place, plan in enumerate(read_plans):
+            by_shape.setdefault(shape_of(plan), []).append(place)
+        for shape, places in by_shape.items():
             alike = [read_plans[place] for place in places]
             outputs = read_alike([released[hat] for hat in places], alike, shape, miss)
             unknown = np.full(len(alike), np.nan)

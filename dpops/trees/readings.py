@@ -1,17 +1,142 @@
-"""What a noisy distribution says: quantiles, mean and variance, each with an interval. All of it post-processing.
+"""From noisy nodes to consistent distribution functions, and what these say: quantiles, mean, variance, with intervals.
 
 Distribution functions are float64 (rows, K - 1), the shares of samples below the inner edges t U / K, t = 1, .., K - 1;
-0 and 1 at both ends are left out. Everything is in units of U / K, the width of a bin, so that upper edges are whole.
+0 and 1 at both ends are left out. Readings are in units of U / K, the width of a bin, so that upper edges are whole.
 """
 
 import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from dpops.forecast import Float64s
-from dpops.trees.combine import Law
+from dpops.trees.shape import Tree
+from dpops.types import Int64s
+
+SENSITIVITY = 2
+"""Nodes of one level that change by 1 when one sample moves to another bin."""
+
+
+def cumulative(
+    noisy: Int64s | Float64s, total: Int64s | Float64s | float, tree: Tree, shares: Sequence[Fraction]
+) -> Float64s:
+    """Combines all nodes to the counts of the first 1, .., K - 1 bins, float64 (.., K - 1).
+
+    noisy: (.., nodes), counts of the nodes with noise of variance proportional to 1 / share^2 by level.
+    total: known count of the root, broadcast over the leading axes.
+    Up: a node's own count and the sum of its children are averaged by their precisions. Down: what a parent has more
+    than its children is handed to them in proportion to their variances.
+    """
+    ups = _up(np.asarray(noisy, np.float64), tree, tuple(level_variances(shares)))
+    above = np.broadcast_to(np.asarray(total, np.float64), noisy.shape[:-1])[..., None]
+    for up, factor in zip(ups, tree.branching, strict=True):
+        parent = np.arange(up.variance.size) // factor
+        missing = above - _sums(up.value, factor)
+        above = up.value + missing[..., parent] * (up.variance / _sums(up.variance, factor)[parent])
+    return np.cumsum(above, axis=-1)[..., :-1]
+
+
+class Law(NamedTuple):
+    """Law of the combined counts' noise, for masses of 1 and epsilon 1: of the tree and its shares alone.
+
+    weights: float64 (nodes, K - 1). variances: float64 (nodes,).
+    """
+
+    weights: Float64s
+    variances: Float64s
+
+    def sd(self, functional: Float64s) -> Float64s:
+        """Computes the standard deviation of linear functions of the prefixes. functional: float64 (K - 1, ..)."""
+        reach = np.tensordot(self.weights, functional, axes=1)
+        return np.sqrt(np.tensordot(self.variances, reach**2, axes=1))
+
+    def prefix_sd(self) -> Float64s:
+        """Computes the standard deviation of each combined prefix, float64 (K - 1,)."""
+        return np.sqrt(self.variances @ self.weights**2)
+
+
+@lru_cache(maxsize=16)
+def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
+    """Combines each node alone to find the law, for the combination is linear."""
+    weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)
+    variances = np.repeat(level_variances(shares), tree.sizes)
+    for shared in (weights, variances):
+        shared.flags.writeable = False
+    return Law(weights, variances)
+
+
+class _Up(NamedTuple):
+    """What nodes of a level know from below. value: float64 (.., size); variance: float64 (size,)."""
+
+    value: Float64s
+    variance: Float64s
+
+
+def _up(noisy: Float64s, tree: Tree, variances: tuple[float, ...]) -> list[_Up]:
+    """Averages from the leaves to the level below the root; returned from the root down."""
+    levels = tree.split(noisy[(0,) * (noisy.ndim - 1)]) if noisy.size else tree.split(range(tree.nodes))
+    sizes = list(tree.sizes)
+    ups = [_Up(noisy[..., levels[-1]], np.full(sizes[-1], variances[-1]))]
+    for level in range(len(sizes) - 2, -1, -1):
+        below, factor = ups[-1], tree.branching[level + 1]
+        summed, variance = _sums(below.value, factor), _sums(below.variance, factor)
+        own = variances[level]
+        ups.append(
+            _Up(
+                (noisy[..., levels[level]] * variance + summed * own) / (own + variance),
+                own * variance / (own + variance),
+            )
+        )
+    return ups[::-1]
+
+
+def _sums(values: Float64s, factor: int) -> Float64s:
+    """Sums each `factor` neighbours along the last axis; the last may be of fewer."""
+    return np.add.reduceat(values, np.arange(0, values.shape[-1], factor), axis=-1)
+
+
+def level_variances(shares: Sequence[Fraction]) -> list[float]:
+    """Computes the noise variance of a node of each level: 2 (s / share)^2.
+
+    For epsilon 1, Laplace noise and neighbours that differ in one sample's value. For mass M of one user multiply by
+    M^2; the variance 2 b^2 of continuous noise is never below that of discrete noise. Source: algorithms 10.1, 10.2.
+    """
+    return [2 * float(SENSITIVITY / share) ** 2 for share in shares]
+
+
+def consistent(noisy: Float64s) -> Float64s:
+    """Projects rows on distribution functions: isotonic regression, then clipping. Source: algorithms 10.4."""
+    return np.clip(isotonic(noisy), 0.0, 1.0)
+
+
+def isotonic(noisy: Float64s) -> Float64s:
+    """Finds the nearest non-decreasing sequence to each row, by pooling adjacent violators in all rows at once.
+
+    noisy: float64 (rows, length). Each row keeps a stack of blocks (mean and size); a new value is pushed, and as long
+    as the top block of some rows lies below the one under it, those rows merge the two.
+    """
+    rows, length = noisy.shape
+    mean, size = np.zeros((rows, length + 1)), np.zeros((rows, length + 1), np.int64)
+    mean[:, 0] = -np.inf  # the bottom, below every value
+    top = np.zeros(rows, np.int64)
+    every = np.arange(rows)
+    for column in range(length):
+        top += 1
+        mean[every, top], size[every, top] = noisy[:, column], 1
+        open_ = every
+        while (open_ := open_[mean[open_, top[open_]] < mean[open_, top[open_] - 1]]).size:
+            block = top[open_]
+            upper, lower = size[open_, block], size[open_, block - 1]
+            pooled = mean[open_, block - 1] * lower + mean[open_, block] * upper
+            mean[open_, block - 1], size[open_, block - 1] = pooled / (lower + upper), lower + upper
+            size[open_, block] = 0
+            top[open_] = block - 1
+    repeats = np.where(np.arange(length + 1) <= top[:, None], size, 0)
+    return np.repeat(mean.ravel(), repeats.ravel()).reshape(rows, length)
 
 
 class Between(NamedTuple):
@@ -22,19 +147,15 @@ class Between(NamedTuple):
 
 
 def standard_errors(miss: float) -> float:
-    """Computes how many standard deviations a sum of Laplace draws exceeds, either way, with at most that probability.
+    """Computes how many standard deviations a sum of Laplace draws exceeds, either way, at most with that probability.
 
-    It is the larger of a single Laplace draw's and of the normal law's, between which sums of independent Laplace draws
-    lie (tests compare with the exact tails of trees' estimates).
+    The larger of a single draw's and of the normal law's, between which such sums lie.
     """
     return max(math.log(1 / miss) / math.sqrt(2), NormalDist().inv_cdf(1 - miss / 2))
 
 
 def quantile(cdf: Float64s, level: float) -> Float64s:
-    """Finds where the distribution function, straight within bins, reaches that level: float64 (rows,).
-
-    cdf: non-decreasing, within [0, 1]. level: above 0, below 1. Of several such places the lowest.
-    """
+    """Finds the lowest place where the piecewise linear distribution function reaches a level: float64 (rows,)."""
     ends = _with_ends(cdf)
     edge = (ends < level).sum(axis=1)  # >= 1, for the first is 0; <= K, for the last is 1
     rows = np.arange(cdf.shape[0])
@@ -75,11 +196,7 @@ def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Computes the interval of the binned mean.
-
-    size: float64 (rows,), noise of the distribution function in units of the law's. widths: standard errors to either
-    side.
-    """
+    """Computes the interval of the binned mean. size: noise in the law's unit. widths: standard errors."""
     centre, half = mean(raw), widths * size * mean_sd(law)
     last = raw.shape[1] + 0.5
     return Between(np.clip(centre - half, 0.5, last), np.clip(centre + half, 0.5, last))
@@ -107,10 +224,7 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
 
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
-    """Computes the standard deviation of e2 - 2 m e1 at means m = centre, (rows,), for masses of 1 and epsilon 1.
-
-    An error f(t) of the prefix at edge t adds -2 (t - m) f(t).
-    """
+    """Computes the standard deviation of e2 - 2 m e1 at means m = centre: prefix t adds -2 (t - m) f(t)."""
     places = np.arange(1.0, law.weights.shape[1] + 1)
     square, cross, plain = _products(law, np.stack([2 * places, np.full(places.size, 2.0)], axis=1))
     return np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))

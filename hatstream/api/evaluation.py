@@ -27,11 +27,10 @@ from transforms.observe.vehicle_ids import Secret
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates
-from transforms.releases.base import Asked, Before, ReleaseKind
+from transforms.releases.base import Asked, Before, ReleaseKind, SlotFacts
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.states import learned_from
 from transforms.releases.registry import KINDS
-from transforms.releases.slots import SlotFacts
 from transforms.sinks.rows import Shape, columns_of, noted, schema_of
 
 
@@ -203,9 +202,8 @@ class _EvaluatedDays:
             recorded += self.account.record([unit for unit, _ in drawn])
             if not release.in_order:
                 break
-        estimator = release.estimator(self.account)
         for slot in recorded[-1:] if release.in_order else recorded:
-            for estimates in estimator.of(slot):
+            for estimates in release.estimates(slot, Before(self.account)):
                 self.show(estimates.product or name, [estimates._replace(product="")])
 
     def by_all(self, days: _Days) -> Iterator[SlotEstimates]:

@@ -6,9 +6,9 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.classes import ExpectedCell, expected_error, prior_shares
-from dpops.levels import UNIT, BoundsOnly, times_of, with_classes
-from dpops.levels.class_stage import MOVING
-from dpops.levels.stages import scaled
+from dpops.levels.class_stage import MOVING, times_of, with_classes
+from dpops.levels.defaults import BoundsOnly
+from dpops.levels.stages import UNIT, scaled
 from dpops.levels.strategy import PARTS, left_of, told_by
 from dpops.spread import TYPICAL
 from dpops.types import Grid

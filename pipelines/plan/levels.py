@@ -13,8 +13,8 @@ from dpops import fitted
 from dpops.claims import NOISE_CLAIMS
 from dpops.learning.half_widths import hat_half_widths, place_half_widths, place_level
 from dpops.learning.interval import Z95
-from dpops.levels import BoundsOnly, Recipe, Stage, level, recipe
-from dpops.levels.defaults import spread_of
+from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
+from dpops.levels.stages import Stage, level
 from dpops.levels.strategy import ranked
 from dpops.types import Float64s, Int64s
 from pipelines.account.guarantee import levels_sentence, span_bounds

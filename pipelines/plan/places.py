@@ -8,7 +8,9 @@ import msgspec
 import numpy as np
 
 from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
-from dpops.levels import BoundsOnly, Fleet, Stage, with_places
+from dpops.levels.defaults import BoundsOnly, Fleet
+from dpops.levels.place_stage import with_places
+from dpops.levels.stages import Stage
 from pipelines.plan.wanted import first_above
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease

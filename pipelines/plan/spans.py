@@ -7,7 +7,8 @@ from itertools import chain, cycle, islice, repeat
 import msgspec
 
 from dpops.learning.expected import ExpectedDay, expected_days
-from dpops.levels import BoundsOnly, Recipe, count_stage
+from dpops.levels.count_check import count_stage
+from dpops.levels.defaults import BoundsOnly, Recipe
 from dpops.levels.strategy import chosen
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease

@@ -23,6 +23,7 @@ from transforms.observe.vehicle_ids import Secret
 from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
+from transforms.releases.base import SlotFacts
 from transforms.releases.periods.learned import day_estimates, hat_estimates, product_estimates, taught_of
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
@@ -30,7 +31,6 @@ from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.periods.states import learned_from, period_order
 from transforms.releases.periods.sums import SCHEMA, sums_of
-from transforms.releases.slots import SlotFacts
 from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot
 from transforms.sinks.rows import columns_in
 from transforms.time.calendar import Calendar

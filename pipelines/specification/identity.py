@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dpops.levels import Fleet
+from dpops.levels.defaults import Fleet
 from dpops.mechanism import DECIDES, Mechanism
 from dpops.statistics import COUNT
 from pipelines.specification.classes import STATISTIC

@@ -8,24 +8,12 @@ from typing import Any
 import msgspec
 
 from dpops.claims import ZCDP, Accounting, PureDP
-from dpops.levels import (
-    LEVELS,
-    BoundsOnly,
-    Fleet,
-    Kind,
-    Profile,
-    Recipe,
-    Stage,
-    alike,
-    count_stage,
-    counts_stage,
-    live_stage,
-    recipe,
-    with_classes,
-    with_places,
-)
-from dpops.levels.defaults import with_least_norm
-from dpops.levels.stages import Shares, claim_of_vector, scaled
+from dpops.levels.class_stage import with_classes
+from dpops.levels.count_check import count_stage, counts_stage
+from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe, with_least_norm
+from dpops.levels.live import live_stage
+from dpops.levels.place_stage import with_places
+from dpops.levels.stages import LEVELS, Kind, Shares, Stage, alike, claim_of_vector, scaled
 from dpops.levels.strategy import Free, chosen
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.levels_tables import EXPONENTS, CountOptions, FleetTable, LiveTable, Options, ProfileTable

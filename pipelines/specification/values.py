@@ -12,7 +12,7 @@ from dpops.accountant import Limit
 from dpops.allocation import Allocation
 from dpops.claims import ZCDP, ApproxDP, PureDP
 from dpops.forecast import Prior
-from dpops.levels import Fleet
+from dpops.levels.defaults import Fleet
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.identity import decisive_text, spec_id_of

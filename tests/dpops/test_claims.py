@@ -18,10 +18,10 @@ from dpops.claims import (
     PureDP,
     claim_of,
     delta_of_gaussian,
+    mills_ratio,
     rho_within,
     rho_within_gaussian,
 )
-from dpops.normal import mills_ratio
 
 epsilons = st.fractions(0, 100, max_denominator=10**6)
 costs = st.fractions(Fraction(1, 10**6), 1000, max_denominator=10**9)

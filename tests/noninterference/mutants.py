@@ -300,7 +300,7 @@ def _(_means: Any) -> Any:
 # --- more of what a vehicle adds, and of what is drawn ------------------------------------------------------------
 
 
-@mutant("noise-where-there-are-reports", "release", "dpops.levels.noisy:release")
+@mutant("noise-where-there-are-reports", "release", "dpops.levels.bounded:release")
 def _(release: Any) -> Any:
     """Groups without reports get no noise."""
 

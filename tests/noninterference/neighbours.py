@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from dpops.levels import Stage, sum_up
-from dpops.levels.stages import UNIT
+from dpops.levels.bounded import sum_up
+from dpops.levels.stages import UNIT, Stage
 from dpops.types import Int64s
 from pipelines.account import location
 from pipelines.assembly import job_of, ledger_account_of

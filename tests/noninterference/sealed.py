@@ -15,8 +15,8 @@ from tests import city
 from tests.noninterference.world import IN_MEMORY, opened
 from tests.transforms.releases.levels_days import EPSILON, HOURS, day_unit, facts, live_unit, policy
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry
+from transforms.releases.base import DayShare, DayShares
 from transforms.releases.live.release import LiveRelease
-from transforms.releases.slots import DayShare, DayShares
 
 PRELUDE = ""
 """What a fresh process runs first; a mutant has its own."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpops.levels import UNIT, count_stage
 from dpops.levels.bounded import within
-from dpops.levels.stages import FIRST_CENTRE
+from dpops.levels.count_check import count_stage
+from dpops.levels.stages import FIRST_CENTRE, UNIT
 from pipelines.account import location
 from pipelines.further_columns import value_meaning
 from pipelines.specification import Specification, SpecificationError, load

@@ -13,17 +13,18 @@ import h3
 import numpy as np
 
 from dpops.claims import NOISE_CLAIMS, Accounting, PureDP
-from dpops.levels import Fleet, Kind, Stage, alike, sum_up
-from dpops.levels.defaults import spread_of
+from dpops.levels.bounded import sum_up
+from dpops.levels.defaults import Fleet, spread_of
+from dpops.levels.stages import Kind, Stage, alike
 from dpops.noise import Noise
 from dpops.types import Float64s, Grid, Int64s
 from tests.dpops.levels.cities import rows
 from tests.statistical.audit import binomial_lower, binomial_upper
 from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced, StageUnit
-from transforms.releases.periods.order import plan_for
+from transforms.releases.base import SlotFacts
+from transforms.releases.periods.release import plan_for
 from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, laid_stage, seal_stage
-from transforms.releases.slots import SlotFacts
 from transforms.value import Value
 from transforms.wire import Tally
 

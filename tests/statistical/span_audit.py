@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 
 from dpops.claims import rho_within
-from dpops.levels import Kind
 from dpops.levels.defaults import spread_of
+from dpops.levels.stages import Kind
 from dpops.types import Int64s
 from pipelines.specification.span_total import SpanTotal
 from tests.statistical import levels_audit as of_a_day

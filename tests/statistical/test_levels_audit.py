@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from dpops.claims import Accounting
-from dpops.levels import Kind
+from dpops.levels.stages import Kind
 from tests.statistical.audit import bound_of_samples
 from tests.statistical.levels_audit import ALPHA, EPSILON, LEAST, likelihoods, mu_bound, mu_claimed, policy, released
 

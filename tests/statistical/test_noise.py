@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpops.noise import Noise
-from dpops.noise.laplace import ratio
+from dpops.noise.discrete import ratio
 from dpops.types import Int64s
 from tests.statistical.checks import (
     Cells,

@@ -16,7 +16,7 @@ import pytest
 
 from dpops.claims import delta_of_gaussian
 from dpops.noise import Noise, words
-from dpops.noise.gaussian import _Drawn
+from dpops.noise.discrete import _Drawn
 from dpops.types import Float64s, Int64s
 from tests.statistical.checks import independent, seeded
 from tests.statistical.gaussian_law import gaussian_fit, rounded_below

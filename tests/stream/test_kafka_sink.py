@@ -13,7 +13,7 @@ from tests import city
 from tests.transforms.sinks.units import unit
 from transforms.errors import StepError
 from transforms.records import SlotEstimates
-from transforms.releases.hats.estimates import estimates_of
+from transforms.releases.hats.release import estimates_of
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import publish_slot
 from transforms.sinks.kafka import Message, Outbox, check, message_of

@@ -8,7 +8,7 @@ import h3
 import h3.api.basic_int as h3_int
 import numpy as np
 
-from dpops.levels.groups import PublicHats
+from dpops.levels.stages import PublicHats
 from dpops.types import Int64s
 from transforms.places.ground import Keys, Places
 from transforms.places.hexagons import cell_text, cell_texts

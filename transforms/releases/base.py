@@ -1,7 +1,8 @@
-"""What a kind of release does: it groups slots, draws, and reads what was recorded. Each kind is one file."""
+"""What a kind of release is, and what is public about its slots and days."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
@@ -12,9 +13,44 @@ from transforms.count.tally import ContributionBound
 from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.units import Debit, LiveEntry, StageEntry, StageUnit, Unit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.slots import SlotFacts
+from transforms.time.calendar import FirstDays
 from transforms.value import Value
 from transforms.wire import Exposure, Tally
+
+
+@dataclass(frozen=True)
+class SlotFacts:
+    """What is public about a slot before any data. start, end: as text. plan: the slots that are planned together with
+    it, itself included, ascending. plans: how many such plans share what a vehicle may spend in the whole period."""
+
+    period: str
+    start: str
+    end: str
+    plan: tuple[int, ...]
+    plans: int
+
+
+class DayShare(NamedTuple):
+    """What a day has of a total: a part, and its epsilon as people read it."""
+
+    part: Fraction
+    epsilon: Fraction
+
+
+class DayShares(NamedTuple):
+    """What each local day has of a total. by_weekday: from Monday on. first: the same of the days with which an account
+    begins, `first_days`; empty where there are none."""
+
+    by_weekday: Sequence[DayShare]
+    first: Sequence[DayShare] = ()
+    first_days: FirstDays | None = None
+
+    def of(self, period: str) -> DayShare:
+        """Says what a local day has; period: its date."""
+        day = date.fromisoformat(period)
+        is_first = self.first_days is not None and self.first_days.has(day)
+        return (self.first if is_first else self.by_weekday)[day.weekday()]
+
 
 Tallies = Callable[[], Iterable[Tally]]
 """Reads the tallies of a group, one after another: all rows of a vehicle are in one of them."""
@@ -23,10 +59,7 @@ RecordUnits = Callable[[Sequence[Unit]], Sequence[RecordedSlot]]
 
 
 class Stopped(NamedTuple):
-    """A run ends before a period is released whole: what was recorded of it says that it may be wrong.
-
-    Nothing may come after it in this run. The next run that somebody attends to goes on.
-    """
+    """A run ends before a period is released whole, whose first entry says that its input may be wrong."""
 
     period: str
 
@@ -43,28 +76,23 @@ class DrawnUnit(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What a draw may rest on. account: whose ledger is read; None for kinds that rest on no entry.
-
-    recorded: what the ledger returned for the earlier draws of the same group in this run.
-    """
+    """What a draw may rest on: an account, where it reads entries, and what this run recorded of the same group."""
 
     account: LedgerAccount | None
     recorded: Sequence[RecordedSlot] = ()
 
     def stages(self, spec_id: str) -> list[StageEntry]:
         """Lists all recorded stages of a specification."""
-        account = self._account
-        return account.open().stages(account.name, spec_id)
+        return self._account.open().stages(self._account.name, spec_id)
 
     def live(self, spec_id: str, period: str) -> list[LiveEntry]:
         """Lists the recorded live slots of a period."""
-        account = self._account
-        return account.open().live(account.name, spec_id, period)
+        return self._account.open().live(self._account.name, spec_id, period)
 
     def stop_once(self, unit: StageUnit, run: str) -> None:
         """Raises MustStop in the run that first comes to a unit that must stop it, and when that run tries again.
 
-        Where nobody attends to runs, in each, until one that somebody attended to has gone on.
+        In unattended runs, in each, until an attended one has gone on.
         """
         account, entries = self._account, (entry.unit for entry in self.stages(unit.spec_id))
         is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)
@@ -79,29 +107,9 @@ class Before(NamedTuple):
         return self.account
 
 
-NOTHING = Before(None)
-"""Before the draws of a kind that rests on no entry."""
-
-
-class Estimator(Protocol):
-    """Reads recorded slots; what it learns on the way may be kept for the next one."""
-
-    def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        """Yields the estimates that follow from a slot, or from a period by its last stage."""
-        ...
-
-    def keep(self) -> None:
-        """Writes what was learned to the account's cache, where it was not written when it was learned."""
-        return
-
-
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a specification asks of a kind of release, and what is known of its slots and account.
-
-    options: the kind's own, None where it has none. shards: into how many parts the cells of a
-    group are cut, each drawn by itself.
-    """
+    """What a specification asks of a kind of release. options: the kind's own. shards: parts of a group's cells."""
 
     spec_id: str
     value: Value
@@ -145,13 +153,12 @@ class ReleaseKind(Protocol):
 
     @property
     def shares(self) -> tuple[Fraction, ...]:
-        """Shares of a HAT's epsilon, by statistic: what an exposure counts. None where counts tell of no vehicle."""
+        """Shares of a HAT's epsilon, by statistic; none where counts tell of no vehicle."""
         ...
 
     @property
     def in_order(self) -> bool:
-        """Whether a group rests on what was recorded before it: then groups are drawn one after another, the oldest
-        first, where they are recorded, and the tallies of a group may be of parts of its vehicles."""
+        """Whether a group rests on recorded ones: drawn one by one, the oldest first, from parts of its vehicles."""
         ...
 
     @property
@@ -177,15 +184,14 @@ class ReleaseKind(Protocol):
         ...
 
     def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
-        """Draws the next units of groups; none where nothing is left to draw. Raises StepError, LedgerError or
-        MustStop.
+        """Draws the next units of groups; none where nothing is left. Raises StepError, LedgerError or MustStop.
 
-        groups: by their first slot and the release shard; one alone where draws rest on recorded entries.
+        groups: by first slot and release shard; a single one where draws rest on recorded entries.
         """
         ...
 
-    def estimator(self, account: LedgerAccount) -> Estimator:
-        """Makes what reads the recorded units of this kind."""
+    def estimates(self, recorded: RecordedSlot, before: Before) -> Iterator[SlotEstimates]:
+        """Yields the estimates that follow from a slot, or from a period by its last stage."""
         ...
 
 
@@ -202,4 +208,4 @@ def release_group(
             recorded += slots
     except MustStop as stop:
         return Stopped(*stop.args)
-    return release.estimator(account).of(recorded[-1]) if recorded else iter(())
+    return release.estimates(recorded[-1], Before(account)) if recorded else iter(())

@@ -11,9 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops import statistics
-from dpops.rationals import fraction, number
 from dpops.statistics import Output
-from dpops.types import Float64s
+from dpops.types import Float64s, fraction, number
 from transforms.public import Fact
 from transforms.sinks.columns import NOTES as NOTES
 from transforms.sinks.columns import SCHEMA as SCHEMA

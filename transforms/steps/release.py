@@ -177,14 +177,8 @@ class _Estimate(beam.DoFn):
     def __init__(self, estimate: Estimate) -> None:
         self._release, self._account = estimate.release, estimate.account
 
-    def setup(self) -> None:
-        self._estimator = self._release.estimator(self._account)
-
     def process(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:
-        yield from self._estimator.of(slot)
-
-    def finish_bundle(self) -> None:
-        self._estimator.keep()
+        yield from self._release.estimates(slot, Before(self._account))
 
 
 class UnsizedCoder(coders.Coder):

@@ -7,7 +7,8 @@ import pytest
 from dpops import fitted
 from dpops.claims import rho_within
 from dpops.learning.expected import ExpectedDay, expected_days
-from dpops.levels import BoundsOnly, Fleet, Kind, Profile, PublicHats, recipe
+from dpops.levels.defaults import BoundsOnly, Fleet, Profile, recipe
+from dpops.levels.stages import Kind, PublicHats
 from tests.dpops.levels.cities import KINDS
 
 DELTA = Fraction(1, 10**6)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from dpops.learning.half_widths import _weight, hat_half_widths, place_half_widths, place_level, speed_noise
-from dpops.levels import FIRST_CENTRE, BoundsOnly, Fleet, Profile, PublicHats, Rows, level, read, recipe, sum_up
+from dpops.levels.bounded import Rows, read, sum_up
+from dpops.levels.defaults import BoundsOnly, Fleet, Profile, recipe
+from dpops.levels.stages import FIRST_CENTRE, PublicHats, level
 
 HATS = PublicHats(parents=(0, 0, 1, 1), grandparents=(0, 0, 0, 0), hours=tuple(range(8, 16)))
 FLEET = Fleet(vehicles=400, profile=Profile(hats=8, cells=2, parents=2, grandparents=1, hours=8, parts=2))

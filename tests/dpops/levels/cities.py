@@ -5,8 +5,9 @@ from itertools import product
 
 import numpy as np
 
-from dpops.levels import FIRST_CENTRE, Kind, Part, PublicHats, Rows, Stage
+from dpops.levels.bounded import Rows
 from dpops.levels.defaults import spread_of
+from dpops.levels.stages import FIRST_CENTRE, Kind, Part, PublicHats, Stage
 
 STEP = Fraction(1, 100)
 HATS = PublicHats(parents=(0, 0, 1), grandparents=(0, 0, 0), hours=(7, 8, 12, 13))

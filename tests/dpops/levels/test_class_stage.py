@@ -7,23 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpops.levels import (
-    CLASS,
-    UNIT,
-    Kind,
-    Rows,
-    Stage,
-    bounded,
-    hats_of_classes,
-    read,
-    release,
-    rows_of_classes,
-    sum_up,
-    vectors,
-    with_classes,
-)
-from dpops.levels.bounded import unchecked
-from dpops.levels.class_stage import MOVING
+from dpops.levels import bounded
+from dpops.levels.bounded import Rows, read, release, sum_up, unchecked, vectors
+from dpops.levels.class_stage import MOVING, hats_of_classes, rows_of_classes, with_classes
+from dpops.levels.stages import CLASS, UNIT, Kind, Stage
 from dpops.noise import Noise
 from dpops.statistics import Classes
 from dpops.types import Int64s

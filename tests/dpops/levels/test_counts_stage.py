@@ -6,8 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dpops.levels import BoundsOnly, Fleet, PublicHats, Rows, counts_stage, recipe, sum_up
-from dpops.levels.stages import FIRST_CENTRE, UNIT
+from dpops.levels.bounded import Rows, sum_up
+from dpops.levels.count_check import counts_stage
+from dpops.levels.defaults import BoundsOnly, Fleet, recipe
+from dpops.levels.stages import FIRST_CENTRE, UNIT, PublicHats
 
 HATS = PublicHats(parents=(0, 0), grandparents=(0, 0), hours=(8, 9))
 OTHERS = [(0, 0, 0, 2), (0, 1, 1, 1)]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpops.claims import ZCDP, Accounting, GaussianDP
-from dpops.levels import UNIT, sum_up
-from dpops.levels.noisy import release
+from dpops.levels.bounded import release, sum_up
+from dpops.levels.stages import UNIT
 from dpops.noise import Noise
 from dpops.types import Int64s
 from tests.dpops.levels.cities import rows, stage

@@ -7,7 +7,8 @@ from functools import cache
 
 import pytest
 
-from dpops.levels import BoundsOnly, Fleet, Kind, Profile, PublicHats, Recipe, recipe
+from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe
+from dpops.levels.stages import Kind, PublicHats
 from dpops.levels.strategy import Free, chosen, ranked
 
 PROFILE = Profile(hats=30, cells=8, parents=4, grandparents=2, hours=10, parts=3)

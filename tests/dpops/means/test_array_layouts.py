@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops.means.array_layouts import lay_out_together
-from dpops.means.arrays import FINE, length_of
+from dpops.means.arrays import FINE, lay_out_together, length_of
 from dpops.means.grouping import best_fit
 from dpops.mechanism import plan_of_one
 from dpops.mechanisms.array_average import ArrayAverage

@@ -14,7 +14,7 @@ from dpops.mechanism import Mechanism, Plan, Totals, plan_of_one
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
-from dpops.suppression.worst_errors import mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
+from dpops.suppression.search import mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
 from dpops.types import CountsKnown, Grid, Int64s
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import HatCounts, Prior
-from dpops.means.array_layouts import MANY_USERS
-from dpops.means.arrays import length_of, lengths_of
+from dpops.means.arrays import MANY_USERS, length_of, lengths_of
 from dpops.means.forecasts import quotients
 from dpops.mechanism import Mechanism, Totals, forecast_of_one, plan_of_one, values_of
 from dpops.mechanisms.array_average import ArrayAverage

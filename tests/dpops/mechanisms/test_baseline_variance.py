@@ -17,7 +17,7 @@ from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import RANGE, BaselineVariance
 from dpops.noise import Noise
-from dpops.suppression.worst_errors import variance_bias, variance_sensitivity
+from dpops.suppression.search import variance_bias, variance_sensitivity
 from dpops.types import CountsKnown, Grid
 from tests.dpops.reference import unlike, variance
 from tests.statistical.checks import seeded

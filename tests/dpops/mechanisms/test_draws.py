@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
-from dpops.means import array_layouts
-from dpops.means.array_layouts import MANY_USERS
+from dpops.means import arrays
+from dpops.means.arrays import MANY_USERS
 from dpops.mechanism import Hats, PlanError, plan_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
@@ -51,7 +51,7 @@ def test_one_call_draws_the_same_plans_noise_and_integers(mechanism, lists, copi
 @pytest.mark.parametrize("m_ub", ["median", "argmax", "opt", "convex", 3])
 @pytest.mark.parametrize("room", [1, 1_000, 1 << 20])
 def test_hats_of_many_users_are_drawn_as_they_are_planned_whatever_fits_into_a_call(m_ub, room, monkeypatch):
-    monkeypatch.setattr(array_layouts, "_ROOM", room)
+    monkeypatch.setattr(arrays, "_ROOM", room)
     rng = np.random.default_rng(5)
     sizes = [MANY_USERS + 1, 3, 400, 250, 1, 3, 7, 400, MANY_USERS]
     hats = [np.sort(rng.geometric(0.2, size))[::-1] for size in sizes]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpops.means.clipping import private_quantiles
 from dpops.means.forecasts import expected_quantiles
-from dpops.means.quantile import private_quantiles
 from dpops.noise import Noise
 from dpops.noise import exponential as choice
 from dpops.noise.exponential import MOST_CANDIDATES, choose, exp_minus

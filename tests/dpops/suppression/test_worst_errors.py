@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpops.suppression.worst_errors import Ratio, mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
+from dpops.suppression.search import Ratio, mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
 from tests.dpops.reference import variance
 
 Weighted = Sequence[tuple[Fraction, Fraction]]

@@ -11,9 +11,9 @@ from dpops.mechanism import Integers, Mechanism, Plan, Totals, plan_of_one
 from dpops.mechanisms import registered
 from dpops.noise import Noise
 from dpops.trees import shape
-from dpops.trees.combine import level_variances
-from dpops.trees.estimates import Reading, read_alike
 from dpops.trees.hats import PlannedTree, shape_of, stored
+from dpops.trees.mechanism import Reading, read_alike
+from dpops.trees.readings import level_variances
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)

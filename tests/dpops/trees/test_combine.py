@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpops.forecast import Float64s
-from dpops.trees.combine import cumulative, law, level_variances
-from dpops.trees.consistent import consistent, isotonic
-from dpops.trees.design import best_shares
-from dpops.trees.shape import Tree
+from dpops.trees.readings import consistent, cumulative, isotonic, law, level_variances
+from dpops.trees.shape import Tree, best_shares
 from tests.dpops.trees import examples
 
 SHAPES = [

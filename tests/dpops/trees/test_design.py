@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.trees.combine import level_variances
-from dpops.trees.design import best_shares, best_tree
-from dpops.trees.shape import Tree, node_counts
+from dpops.trees.readings import level_variances
+from dpops.trees.shape import Tree, best_shares, best_tree, node_counts
 from tests.dpops.trees import examples
 
 SHAPES = [Tree(7, (7,)), Tree(64, (8, 8)), Tree(61, (8, 8)), Tree(20, (3, 4, 2)), Tree(1, (1,)), Tree(9, (2, 2, 2, 2))]

@@ -12,8 +12,8 @@ from dpops.mechanisms.capped_tree import CappedTree
 from dpops.noise import Noise
 from dpops.statistics import Histogram
 from dpops.trees import readings
-from dpops.trees.estimates import QUANTILES, read_alike
 from dpops.trees.hats import shape_of
+from dpops.trees.mechanism import QUANTILES, read_alike
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
 from tests.statistical.checks import seeded

@@ -18,8 +18,8 @@ from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
 from dpops.mechanisms.tree import BestTree
 from dpops.noise import Noise
-from dpops.trees.estimates import read_alike
 from dpops.trees.hats import PlannedTree, shape_of, stored
+from dpops.trees.mechanism import read_alike
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
 from tests.statistical.audit import bound_of_samples

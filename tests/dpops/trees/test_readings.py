@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import Float64s
-from dpops.trees.combine import cumulative, law
-from dpops.trees.consistent import consistent
-from dpops.trees.design import best_shares, best_tree
 from dpops.trees.readings import (
     cdf_interval,
+    consistent,
+    cumulative,
+    law,
     mean,
     mean_interval,
     mean_sd,
@@ -20,7 +20,7 @@ from dpops.trees.readings import (
     variance,
     variance_interval,
 )
-from dpops.trees.shape import Tree, node_counts
+from dpops.trees.shape import Tree, best_shares, best_tree, node_counts
 from dpops.types import Int64s
 
 TREES = [best_tree(1), best_tree(2), best_tree(13), best_tree(65), Tree(27, (3, 3, 3))]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dpops.means.grouping import best_fit
 from dpops.statistics import Histogram
+from dpops.trees.hats import FINE, array_masses, weighted_leaves
 from dpops.trees.shape import Tree, node_counts
-from dpops.trees.users import FINE, array_masses, weighted_leaves
 from dpops.types import Int64s
 
 START = np.zeros(1, np.int64)

@@ -12,7 +12,7 @@ from pipelines.exit_codes import FAILED
 from pipelines.runs.beam import bounded
 from pipelines.specification import load
 from tests import city
-from transforms.releases.hats.exposure import most_spent
+from transforms.releases.hats.draw import most_spent
 from transforms.time.calendar import Timetable
 
 WHOLE = 'per = "period"\nscope = "period"'

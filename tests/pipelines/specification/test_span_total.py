@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpops.claims import ZERO, GaussianDP, rho_within
-from dpops.levels import Kind
 from dpops.levels.bounded import unchecked
+from dpops.levels.stages import Kind
 from dpops.types import Grid
 from pipelines.specification.levels import LevelsRelease, levels_release
 from pipelines.specification.span_total import SpanTotal

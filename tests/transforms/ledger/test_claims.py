@@ -10,7 +10,7 @@ from msgspec import structs
 
 from dpops.accountant import DeltaLimit, PureLimit
 from dpops.claims import NOISE_CLAIMS, ZCDP, PureDP, rho_within
-from dpops.levels import Part, PublicHats, Stage
+from dpops.levels.stages import Part, PublicHats, Stage
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, stage_unit, unit, whole
 from transforms.ledger import AccountRefusal, LedgerError, releases
 from transforms.ledger.claims import check_claims, claims_of

@@ -7,15 +7,17 @@ import h3
 import numpy as np
 
 from dpops.claims import ZCDP, PureDP, rho_within
-from dpops.levels import UNIT, Fleet, Kind, Stage, Sums, alike, live_stage, sum_up
-from dpops.levels.defaults import spread_of
+from dpops.levels.bounded import Sums, sum_up
+from dpops.levels.defaults import Fleet, spread_of
+from dpops.levels.live import live_stage
+from dpops.levels.stages import UNIT, Kind, Stage, alike
 from dpops.noise import Noise
 from dpops.types import Grid
 from tests.dpops.levels.cities import rows
 from transforms.recorded.units import LiveUnit, Sequenced, StageUnit
+from transforms.releases.base import SlotFacts
 from transforms.releases.live.release import live_slot, seal_live
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage, seal_stage
-from transforms.releases.slots import SlotFacts
 from transforms.value import Value
 
 EPSILON, DELTA = Fraction(66, 25), Fraction(1, 10**6)

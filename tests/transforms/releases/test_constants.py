@@ -18,7 +18,7 @@ from tests.transforms.releases.hats import DAY, FACTS, Quiet, policy, sealed, ta
 from transforms.ledger.head import LedgerError
 from transforms.releases.hats import draw as by_hexagon
 from transforms.releases.hats.draw import draw_releases
-from transforms.releases.hats.estimates import estimates_of
+from transforms.releases.hats.release import estimates_of
 from transforms.sinks.rows import rows_of
 from transforms.value import Value
 from transforms.wire import Exposure, joined

@@ -11,8 +11,9 @@ from msgspec import structs
 
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit
 from dpops.claims import NOISE_CLAIMS, Accounting
-from dpops.levels import UNIT, Kind, Rows, Stage, live_stage
-from dpops.levels.bounded import unchecked, vectors
+from dpops.levels.bounded import Rows, unchecked, vectors
+from dpops.levels.live import live_stage
+from dpops.levels.stages import UNIT, Kind, Stage
 from dpops.types import Int64s
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.transforms.ledger.entries import opened
@@ -30,10 +31,10 @@ from tests.transforms.releases.levels_days import (
 from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
 from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import Sequenced, Unit
+from transforms.releases.base import DayShare, DayShares
 from transforms.releases.live.release import known_before, live_estimates, live_slot, recorded_stage
-from transforms.releases.periods.order import plan_for
+from transforms.releases.periods.release import plan_for
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage
-from transforms.releases.slots import DayShare, DayShares
 
 EVERYWHERE: list[Visit] = [(cell, slot, 3, 2_900) for cell in range(3) for slot in range(len(HOURS))]
 """As far from the centre as a live slot allows."""

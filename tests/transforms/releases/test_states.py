@@ -14,15 +14,14 @@ import pytest
 
 from dpops.learning import state_arrays
 from dpops.learning.state import RECENT
-from dpops.levels import count_stage, sum_up
-from dpops.levels.count_check import counted_first
+from dpops.levels.bounded import sum_up
+from dpops.levels.count_check import count_stage, counted_first
 from dpops.noise import Noise
 from tests.dpops.levels.cities import random_days, rows
 from tests.transforms.releases.levels_days import HOURS, REGION, facts, policy
 from transforms.ledger.chain import Signature
 from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced
-from transforms.releases import state_file
 from transforms.releases.periods import learned, states
 from transforms.releases.periods.stages import (
     LevelsPolicy,
@@ -32,7 +31,7 @@ from transforms.releases.periods.stages import (
     seal_stage,
     vehicles_of,
 )
-from transforms.releases.state_file import Kept, StateFile
+from transforms.releases.periods.states import Kept, StateFile
 
 OURS = Signature(b"k" * 32, "check")
 FIRST_FOLD = 2 * RECENT
@@ -203,7 +202,7 @@ def test_a_folder_that_nobody_may_write_to_is_told_and_costs_nothing(
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(state_file, "replacing", refused)
+    monkeypatch.setattr(states, "replacing", refused)
     assert estimated(many, replace(HOW, kept=file)) == plain
     assert "cannot be written" in caplog.text
 

@@ -12,7 +12,7 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from tests.transforms.releases import levels_days
 from tests.transforms.releases.hats import sealed, tally_of
-from transforms.releases.hats.estimates import estimates_of
+from transforms.releases.hats.release import estimates_of
 from transforms.releases.periods.products import Product, grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product, estimates_of_slot
 from transforms.sinks.rows import rows_of

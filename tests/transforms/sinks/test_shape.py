@@ -15,7 +15,7 @@ from dpops.mechanism import plan_of_one
 from dpops.mechanisms import registered
 from dpops.types import CountsKnown, Grid
 from tests.transforms.sinks.units import slot_of, unit
-from transforms.releases.hats.estimates import counts_of
+from transforms.releases.hats.release import counts_of
 from transforms.sinks.files import FORMATS, publish_slot
 from transforms.sinks.published import published_slots
 from transforms.sinks.rows import SCHEMA, Shape, rows_of, schema_of

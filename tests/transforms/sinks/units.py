@@ -9,7 +9,7 @@ from dpops.mechanism import plan_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
 from transforms.recorded.units import HatUnit, Released
-from transforms.releases.hats.estimates import estimates_of
+from transforms.releases.hats.release import estimates_of
 
 PLAN = plan_of_one(
     ArrayAverage(), CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)

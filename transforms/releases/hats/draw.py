@@ -1,29 +1,28 @@
-"""By hexagon: the public plan of a slot from counts alone, then noisy integers; the result is ready to be recorded."""
+"""By hexagon: the public plan of a slot from counts alone, noisy integers by it, and what each vehicle spends."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby, islice, pairwise, repeat, starmap
-from operator import itemgetter
+from operator import itemgetter, mul
 from typing import NamedTuple
 
 import numpy as np
 
-from dpops.allocation import Allocation, PlanShare, SlotDebit
-from dpops.claims import PureDP
+from dpops.accountant import Accountant
+from dpops.allocation import Allocation, PlanShare
+from dpops.claims import ZERO, Claim, PureDP
 from dpops.mechanism import Drawn, Hats, Totals
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid, Int64s
-from transforms.ledger.claims import check_claims, claims_of
+from transforms.ledger.claims import ClaimedUnit, check_claims, claims_of
 from transforms.order import by_both, packed_keys, places
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
-from transforms.releases.hats.digest import digest_of
-from transforms.releases.hats.exposure import exposure_of, most_claimed, most_spent
-from transforms.releases.hats.policy import Policy, release_shard
-from transforms.releases.slots import SlotFacts
+from transforms.releases.base import SlotFacts
+from transforms.releases.hats.policy import Policy, digest_of, release_shard
 from transforms.wire import Exposure, Tally
 
 TOGETHER_ROWS = 1 << 16
@@ -33,102 +32,77 @@ TOGETHER_ROWS = 1 << 16
 def draw_releases(
     groups: Mapping[SlotShard, Tally], slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
 ) -> list[tuple[HatUnit, Exposure]]:
-    """Plans and releases all HATs of plans and shards: of slots, or with scope "period" of whole periods.
+    """Plans and releases all HATs of plans and shards; those of equal epsilon are planned together.
 
-    groups: tallies of all vehicles, in any order, by the first slot of the plan and the shard. Returns their slots in
-    order, each with what a vehicle spends there. HATs of all slots that get the same epsilon are planned together.
-    Raises LedgerError if the plans of a group claim more of a vehicle than their debit.
+    groups: tallies of all vehicles, in any order, by first slot of a plan and shard. Returns their slots in order, each
+    with what vehicles spend there. Raises LedgerError if plans claim more of a vehicle than their debit.
     """
-    divided = [_group(shard, tally, slots[plan_s], policy) for (plan_s, shard), tally in groups.items()]
-    drawn = iter(_drawn([slot for group in divided for slot in group.slots], policy, noise))
-    return [done for group in divided for done in _sealed(group, [*islice(drawn, len(group.slots))], slots, policy)]
+    divided = []
+    for (plan_s, shard), tally in groups.items():
+        facts, by_slot = slots[plan_s], []
+        hat = tally.cell if len(facts.plan) == 1 else packed_keys(tally.slot_s, tally.cell)
+        reported = tally.take(by_both(places(hat), tally.vehicle))
+        rows, share = divide(reported, facts.plans, policy.allocation)
+        ends = np.searchsorted(rows.slot_s, facts.plan, side="right").tolist()
+        for slot_s, stretch in zip(facts.plan, starmap(slice, pairwise([0, *ends])), strict=True):
+            where = f"{policy.spec_id}/{slot_s}/{shard}/"
+            digest = digest_of(reported.take(stretch), where, policy.digest_key, plain=policy.plain_digests)
+            by_slot.append(_Slot(slot_s, shard, rows.take(stretch), share.epsilon_hat, digest))
+        divided.append((rows, share, by_slot))
+    drawn = iter(_drawn([slot for _, _, by_slot in divided for slot in by_slot], policy, noise))
+    return [
+        unit
+        for rows, share, by_slot in divided
+        for unit in _sealed(rows, share, by_slot, [*islice(drawn, len(by_slot))], slots, policy)
+    ]
 
 
 class _Slot(NamedTuple):
-    """rows: of one slot and shard. epsilon: of each HAT."""
+    """rows: of one slot and shard, by cell and vehicle. epsilon: of each HAT. digest: of what was reported."""
 
-    rows: Tally
+    slot_s: int
     shard: int
+    rows: Tally
     epsilon: Fraction
-
-
-class _Group(NamedTuple):
-    """A plan and shard. starts: of its slots. rows: its reports less what suppression drops, by slot, cell and vehicle.
-    slots: those of each. digests: of what was reported in each."""
-
-    shard: int
-    starts: Sequence[int]
-    rows: Tally
-    share: PlanShare
-    slots: Sequence[_Slot]
-    digests: Sequence[str]
-
-
-def _group(shard: int, tally: Tally, facts: SlotFacts, policy: Policy) -> _Group:
-    reported = tally.take(_order(tally, len(facts.plan)))
-    rows, share = divide(reported, facts.plans, policy.allocation)
-    ends = np.searchsorted(rows.slot_s, facts.plan, side="right").tolist()
-    stretches = [slice(start, end) for start, end in pairwise([0, *ends])]
-    by_slot = [_Slot(rows.take(stretch), shard, share.epsilon_hat) for stretch in stretches]
-    pairs = zip(facts.plan, stretches, strict=True)
-    digests = [_digest(reported.take(stretch), slot_s, shard, policy) for slot_s, stretch in pairs]
-    return _Group(shard, facts.plan, rows, share, by_slot, digests)
+    digest: str
 
 
 def _sealed(
-    group: _Group, drawn: Sequence["SlotDrawn"], slots: Mapping[int, SlotFacts], policy: Policy
-) -> Iterator[tuple[HatUnit, Exposure]]:
-    """Seals the slots of a group, whose claims are held against their debits. drawn: of each of its slots."""
-    share = group.share
-    pairs = zip(group.slots, drawn, strict=True)
-    exposures = [exposure_of(slot.rows, its.cell, its.drawn) for slot, its in pairs]
-    costs = [share.epsilon_hat * of for of in policy.shares]
-    in_slot = [most_spent([exposure], costs) for exposure in exposures]
-    debits = policy.allocation.debits(share, in_slot, most_spent(exposures, costs))
-    columns = zip(group.starts, drawn, debits, group.digests, strict=True)
-    sealed = [
-        _unit(slot_s, group.shard, slots[slot_s], its.released, share, debit, digest, policy)
-        for slot_s, its, debit, digest in columns
-    ]
-    claimed = [claims_of(unit) for unit in sealed]
-    check_claims(claimed, most_claimed(claimed, group.rows, policy.region))
-    return zip(sealed, exposures, strict=True)
-
-
-def _order(tally: Tally, slots: int) -> Int64s:
-    """Sorts by slot, cell and vehicle. slots: of the plan."""
-    hat = tally.cell if slots == 1 else packed_keys(tally.slot_s, tally.cell)
-    return by_both(places(hat), tally.vehicle)
-
-
-def _unit(
-    slot_s: int,
-    shard: int,
-    facts: SlotFacts,
-    released: list[Released],
+    rows: Tally,
     share: PlanShare,
-    debit: SlotDebit,
-    digest: str,
+    by_slot: Sequence[_Slot],
+    drawn: Sequence["SlotDrawn"],
+    slots: Mapping[int, SlotFacts],
     policy: Policy,
-) -> HatUnit:
-    """Makes the unit that the ledger keeps of a slot's shard."""
-    total = policy.allocation.total
-    return HatUnit(
-        spec_id=policy.spec_id,
-        period=facts.period,
-        slot_s=slot_s,
-        slot_start=facts.start,
-        slot_end=facts.end,
-        shard=shard,
-        per_hat=PureDP(share.epsilon_hat),
-        spent=PureDP(debit.spent),
-        unit=policy.value.unit,
-        released=released,
-        digest=digest,
-        is_of_whole_period=policy.allocation.whole_periods,
-        debit=PureDP(debit.spent if debit.debited is None else debit.debited),
-        total=None if total is None else PureDP(total),
-    )
+) -> Iterator[tuple[HatUnit, Exposure]]:
+    """Makes the units of a plan and shard, whose claims are held against their debits. rows: of all its slots."""
+    allocation, costs = policy.allocation, [share.epsilon_hat * of for of in policy.shares]
+    exposures = [exposure_of(slot.rows, its.cell, its.drawn) for slot, its in zip(by_slot, drawn, strict=True)]
+    in_slot = [most_spent([exposure], costs) for exposure in exposures]
+    debits = allocation.debits(share, in_slot, most_spent(exposures, costs))
+    sealed = []
+    for slot, its, (spent, debit) in zip(by_slot, drawn, debits, strict=True):
+        facts = slots[slot.slot_s]
+        unit = HatUnit(
+            spec_id=policy.spec_id,
+            period=facts.period,
+            slot_s=slot.slot_s,
+            slot_start=facts.start,
+            slot_end=facts.end,
+            shard=slot.shard,
+            per_hat=PureDP(share.epsilon_hat),
+            spent=PureDP(spent),
+            unit=policy.value.unit,
+            released=its.released,
+            digest=slot.digest,
+            is_of_whole_period=allocation.whole_periods,
+            debit=PureDP(debit),
+            total=None if allocation.total is None else PureDP(allocation.total),
+        )
+        sealed.append(unit)
+    claimed = [claims_of(unit) for unit in sealed]
+    check_claims(claimed, most_claimed(claimed, rows, policy.region))
+    return zip(sealed, exposures, strict=True)
 
 
 class Divided(NamedTuple):
@@ -139,11 +113,7 @@ class Divided(NamedTuple):
 
 
 def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:
-    """Divides what a vehicle may spend among the HATs of a plan.
-
-    rows: by slot, cell and vehicle; slot and cell number the HATs, and ascending hash the vehicles. plans: how many
-    such plans share the period.
-    """
+    """Divides what a vehicle may spend among a plan's HATs. rows: by slot, cell and vehicle. plans: of the period."""
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
     share = allocation.divide(hat, places(rows.vehicle).of, rows.kept, reported, plans)
@@ -159,58 +129,45 @@ class SlotDrawn(NamedTuple):
     drawn: Int64s
 
 
-def _drawn(asked: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDrawn]:
-    """Draws what is released of each slot."""
-    occupied = [hats_of(slot.rows) for slot in asked]
-    some = [hats.with_users() for hats in occupied]
-    drawn: list[list[Drawn]] = [[] for _ in asked]
-    for alike in _alike(asked):
-        hats = SlotHats.joined([some[slot] for slot in alike])
-        ends = np.cumsum([some[slot].cell.size for slot in alike]).tolist()
-        for stat in policy.statistics:
-            epsilon = asked[alike[0]].epsilon * stat.share
-            together = stat.mechanism.draw(hats.seen_by(stat, policy.value.grid), policy.value.grid, epsilon, noise)
-            for slot, its in zip(alike, starmap(slice, pairwise([0, *ends])), strict=True):
-                drawn[slot].append(Drawn(together.mechanisms[its], together.plans[its], together.integers[its]))
-    return [_slot_drawn(*columns, policy) for columns in zip(asked, occupied, some, drawn, strict=True)]
-
-
-def _alike(asked: Sequence[_Slot]) -> Iterator[list[int]]:
-    """Yields the slots that are planned together: those of the same epsilon, in their order."""
+def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDrawn]:
+    """Draws what is released of each slot; those of the same epsilon are planned together, in their order."""
+    occupied = [hats_of(slot.rows) for slot in by_slot]
+    with_users = [hats.with_users() for hats in occupied]
+    drawn: list[list[Drawn]] = [[] for _ in by_slot]
     by_epsilon: dict[Fraction, list[int]] = {}
-    for place, slot in enumerate(asked):
+    for place, slot in enumerate(by_slot):
         by_epsilon.setdefault(slot.epsilon, []).append(place)
-    for some in by_epsilon.values():
-        before = np.cumsum([0, *(asked[place].rows.cell.size for place in some[:-1])])
-        for _, alike in groupby(zip(some, before // TOGETHER_ROWS, strict=True), key=itemgetter(1)):
-            yield [place for place, _ in alike]
+    for numbers in by_epsilon.values():
+        start = np.cumsum([0, *(by_slot[number].rows.cell.size for number in numbers[:-1])])
+        for _, pairs in groupby(zip(numbers, start // TOGETHER_ROWS, strict=True), key=itemgetter(1)):
+            chosen = [number for number, _ in pairs]
+            hats = SlotHats.joined([with_users[number] for number in chosen])
+            ends = np.cumsum([with_users[number].cell.size for number in chosen]).tolist()
+            for stat in policy.statistics:
+                epsilon, grid = by_slot[chosen[0]].epsilon * stat.share, policy.value.grid
+                together = stat.mechanism.draw(hats.seen_by(stat, grid), grid, epsilon, noise)
+                for number, its in zip(chosen, starmap(slice, pairwise([0, *ends])), strict=True):
+                    drawn[number].append(Drawn(together.mechanisms[its], together.plans[its], together.integers[its]))
+    return [_slot_drawn(*columns, policy) for columns in zip(by_slot, occupied, with_users, drawn, strict=True)]
 
 
 def _slot_drawn(
-    slot: _Slot, occupied: "SlotHats", some: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
+    slot: _Slot, occupied: "SlotHats", with_users: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
 ) -> SlotDrawn:
-    """Puts a slot's draws together. occupied: its HATs. some: those with users, of which `by_statistic` tells."""
-    published = _rows_to_publish(occupied.cell, slot.shard, policy)
-    places = np.where(np.isin(published, some.cell), np.searchsorted(some.cell, published), some.cell.size).tolist()
-    names = texts_of(policy.region, published)
-    released = [
-        _published(names, places, stat, drawn) for stat, drawn in zip(policy.statistics, by_statistic, strict=True)
-    ]
+    """Puts a slot's draws together, of every cell that gets a row."""
+    cell, published = with_users.cell, occupied.cell
+    if policy.region is not None:
+        region = np.array(policy.region, np.int64)
+        published = region[release_shard(region, policy.release_shards) == slot.shard]
+    places = np.where(np.isin(published, cell), np.searchsorted(cell, published), cell.size).tolist()
+    names, released = texts_of(policy.region, published), []
+    for stat, drawn in zip(policy.statistics, by_statistic, strict=True):
+        # Behind the end, where places without data point, stands what they are told.
+        columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
+        of_each = (map(column.__getitem__, places) for column in columns)
+        released.append(map(Released, names, repeat(stat.name), *of_each))
     is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]
-    by_cell = [released_hat for hat in zip(*released, strict=True) for released_hat in hat]
-    return SlotDrawn(by_cell, some.cell, np.array(is_drawn, np.int64).T)
-
-
-def _published(
-    names: Sequence[str], places: Sequence[int], stat: RequestedStatistic, drawn: Drawn
-) -> Iterator[Released]:
-    """Releases one statistic of every cell that gets a row.
-
-    places: where `drawn` has it; behind its end where there is no data.
-    """
-    columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
-    of_each = (map(column.__getitem__, places) for column in columns)
-    return map(Released, names, repeat(stat.name), *of_each)
+    return SlotDrawn([hat for row in zip(*released, strict=True) for hat in row], cell, np.array(is_drawn, np.int64).T)
 
 
 class SlotHats(NamedTuple):
@@ -262,14 +219,47 @@ def hats_of(rows: Tally) -> SlotHats:
     return SlotHats(rows.cell[first], Hats(totals, first, users, reported), columns)
 
 
-def _rows_to_publish(occupied: Int64s, shard: int, policy: Policy) -> Int64s:
-    if policy.region is None:
-        return occupied
-    region = np.array(policy.region, np.int64)
-    cells_of_shard: Int64s = region[release_shard(region, policy.release_shards) == shard]
-    return cells_of_shard
+def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
+    """Counts draws by vehicle. cell: int64 (HATs,), ascending. drawn: int64 (HATs, statistics), 1 or 0."""
+    kept = rows.kept > 0
+    vehicle, code = places(rows.vehicle[kept])
+    return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[kept])]))
 
 
-def _digest(rows: Tally, slot_s: int, shard: int, policy: Policy) -> str:
-    where = f"{policy.spec_id}/{slot_s}/{shard}/"
-    return digest_of(rows, where, policy.digest_key, plain=policy.plain_digests)
+def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
+    """Finds what a vehicle spends in several slots at most, exactly. shares: what each statistic of a HAT costs."""
+    if len(exposures) == 1:  # a vehicle is there once
+        return _dearest(exposures[0].drawn, shares)
+    vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).of
+    return _dearest(_added_up(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
+
+
+def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:
+    """Finds the most that plans of a vehicle's HATs claim together. units: of one plan and shard. rows: theirs."""
+    kept = rows.kept > 0
+    slot_of, cell_of = rows.slot_s[kept], rows.cell[kept]
+    first = np.flatnonzero((np.diff(slot_of, prepend=-1) != 0) | (np.diff(cell_of, prepend=-1) != 0))
+    slot_s, cell = slot_of[first], cell_of[first]
+    kinds: dict[tuple[Claim, ...], int] = {}  # a few
+    kind_of: list[int] = []
+    for claimed in units:
+        numbers = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
+        texts = texts_of(region, cell[slot_s == claimed.unit.slot_s])
+        kind_of += [numbers[claimed.kind[text]] for text in texts]
+    kind = np.repeat(np.array(kind_of, np.int64), np.diff(first, append=cell_of.size))
+    prices = [Accountant().compose(claims).pure for claims in kinds]
+    vehicles, vehicle = places(rows.vehicle[kept])
+    hats = np.bincount(vehicle * len(kinds) + kind, minlength=vehicles.size * len(kinds))
+    return _dearest(hats.reshape(vehicles.size, len(kinds)), prices)
+
+
+def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
+    """Finds what a row costs at most. numbers: (rows, prices), of which a few rows differ."""
+    sums = (sum(map(mul, counts, prices), ZERO) for counts in set(map(tuple, numbers.tolist())))
+    return max(sums, default=ZERO)
+
+
+def _added_up(code: Int64s, values: Int64s) -> Int64s:
+    """Adds up the rows of values, small integers, by code."""
+    columns = [np.bincount(code, column) for column in values.T]  # exact: below 2**53
+    return np.stack(columns, axis=-1).astype(np.int64)

@@ -1,5 +1,11 @@
-"""How HATs are released: the public facts of a slot, and what a specification says of statistics, epsilon and cells."""
+"""How HATs are released: what a specification says of statistics, epsilon and cells, and the digest of a unit's input.
 
+A keyed digest tells a later run that its input is another one. It covers the columns that the statistics asked for, and
+begins with their names. Before tallies had named columns it covered sums and squares, without names: a specification
+with such plain digests in its ledger goes on with them there.
+"""
+
+import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -7,19 +13,39 @@ from fractions import Fraction
 import numpy as np
 
 from dpops.allocation import Allocation
-from dpops.statistics import Column, RequestedStatistic, columns_of
+from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of
 from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
 from transforms.order import scatter
-from transforms.releases.hats.digest import PLAIN
 from transforms.value import Value
+from transforms.wire import Tally
+
+PLAIN = (SUMS, SQUARES)
+
+
+def is_plain(digest: str) -> bool:
+    return ":" not in digest
+
+
+def digest_of(rows: Tally, where: str, key: bytes, *, plain: bool) -> str:
+    """Digests rows, by slot, cell and vehicle. Keyed, for a plain hash of small totals is found by trying them all."""
+    if plain:
+        columns = (rows.slot_s, rows.vehicle, rows.cell, rows.kept, *(rows.sums[c.name] for c in PLAIN), rows.dropped)
+        return _hex(where, columns, key)
+    names = ",".join(rows.sums)
+    return f"{names}:{_hex(f'{where}{names}/', [*rows.keys(), *rows.sums.values()], key)}"
+
+
+def _hex(where: str, columns: Sequence[Int64s], key: bytes) -> str:
+    told = hmac.new(key, where.encode(), "sha256")
+    for column in columns:
+        told.update(np.ascontiguousarray(column, "<i8").data)
+    return told.hexdigest()
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How HATs are released. region: the cells that get a row in any case, or None for those with reports.
-    plain_digests: see transforms.releases.hats.digest.
-    """
+    """How HATs are released. region: cells that always get a row; None for those with reports."""
 
     spec_id: str
     value: Value

@@ -1,25 +1,25 @@
-"""The release of HATs: each slot, or all slots of a period at once, from tallies alone."""
+"""The release of HATs: each slot, or all slots of a period at once; estimates from recorded integers and plans."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from dpops.allocation import Allocation
+from dpops.claims import ZERO
+from dpops.estimate import Estimates
 from dpops.mechanism import PlanError
+from dpops.mechanisms import stored_estimates
 from dpops.noise import Noise
-from dpops.statistics import Column
+from dpops.statistics import VALUE, Column, named
 from transforms.count.tally import ContributionBound
 from transforms.errors import StepError
 from transforms.failpoints import failpoint
-from transforms.ledger.recording import LedgerAccount
-from transforms.recorded.units import Debit, HatUnit, all_of
-from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Asked, Before, DrawnUnit, Estimator, Tallies
-from transforms.releases.hats.digest import is_plain
+from transforms.recorded.units import Debit, HatUnit, Released, all_of
+from transforms.records import HatColumns, RecordedSlot, SlotEstimates, SlotShard
+from transforms.releases.base import Asked, Before, DrawnUnit, SlotFacts, Tallies
 from transforms.releases.hats.draw import draw_releases
-from transforms.releases.hats.estimates import estimates_of
-from transforms.releases.hats.policy import Policy
-from transforms.releases.slots import SlotFacts
+from transforms.releases.hats.policy import Policy, is_plain
 from transforms.wire import joined
 
 
@@ -70,7 +70,7 @@ class HatRelease:
         return self.policy.shares
 
     def continuing(self, digest: str | None) -> "HatRelease":
-        """Goes on with digests of the form that the ledger has (transforms.releases.hats.digest)."""
+        """Goes on with digests of the form that the ledger has (transforms.releases.hats.policy)."""
         plain = digest is not None and is_plain(digest)
         return replace(self, policy=replace(self.policy, plain_digests=plain))
 
@@ -97,18 +97,62 @@ class HatRelease:
         failpoint("after-noise")
         return [DrawnUnit(*unit) for unit in units]
 
-    def estimator(self, _account: LedgerAccount) -> Estimator:
-        return _Plain(self.policy)
+    def estimates(self, recorded: RecordedSlot, _before: Before) -> Iterator[SlotEstimates]:
+        yield estimates_of(all_of(HatUnit, recorded.units), self.policy.names, self.policy.value.lower)
 
 
-class _Plain:
-    """Reads a slot by its own plans alone."""
+MISS = 0.05
+"""An interval [lower95, upper95] misses the true value with at most this probability."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._names, self._lower = policy.names, policy.value.lower
 
-    def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        yield estimates_of(all_of(HatUnit, recorded.units), self._names, self._lower)
+def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fraction = ZERO) -> SlotEstimates:
+    """Reads the estimates of one slot by cell and statistic. statistics: of the specification. lower: of values."""
+    everything = [release for unit in units for release in unit.released]
+    spent = [text for unit in units for text in [str(unit.spent)] * len(unit.released)]
+    cells, names = [release.cell for release in everything], [release.statistic for release in everything]
+    lengths = list(map(len, cells))  # cells ascend as hexadecimal numbers
+    is_plain = len({*lengths}) == len({*names}) == 1
+    keys: Sequence[Any] = cells if is_plain else list(zip(lengths, cells, names, strict=True))
+    order = sorted(range(len(cells)), key=keys.__getitem__)
+    released = [everything[place] for place in order]
+    vehicles, reports = counts_of([release.plan for release in released])
+    estimates = _estimates(released)
+    if lower:  # added to all numbers that are values: not to squares of differences
+        numbers = estimates.numbers.copy()
+        for hat, release in enumerate(released):
+            outputs = [output for output in named(release.statistic).outputs if not output.is_list]
+            numbers[[place for place, output in enumerate(outputs) if output.unit == VALUE], :, hat] += float(lower)
+        estimates = replace(estimates, numbers=numbers)
+    hats = HatColumns(
+        cell=[release.cell for release in released],
+        statistic=[release.statistic for release in released],
+        mechanism=[release.mechanism for release in released],
+        epsilon_slot=[spent[place] for place in order],
+        estimates=estimates,
+        vehicles=vehicles,
+        reports=reports,
+    )
+    slot = units[0]
+    return SlotEstimates(slot.spec_id, slot.slot_start, slot.slot_end, slot.unit, tuple(statistics), hats)
 
-    def keep(self) -> None:
-        """Keeps nothing: nothing is learned."""
+
+def counts_of(plans: Sequence[Mapping[str, Any] | None]) -> tuple[list[int | None], list[int | None]]:
+    """Reads vehicles and reports. A plan made from counts has them among its facts: there they are public."""
+    facts = [{} if plan is None else plan.get("facts", {}) for plan in plans]
+    public = [its if "users" in its and "samples" in its else {} for its in facts]
+    return [its.get("users") for its in public], [its.get("reported", its.get("samples")) for its in public]
+
+
+def _estimates(released: Sequence[Released]) -> Estimates:
+    """Reads the estimates in the order of what was released; those of one mechanism are read together."""
+    by_mechanism: dict[str, list[int]] = {}
+    for place, release in enumerate(released):
+        if release.plan is not None and release.integers is not None:
+            by_mechanism.setdefault(release.mechanism, []).append(place)
+    parts: list[tuple[list[int], Estimates]] = []
+    for name, places in by_mechanism.items():
+        integers, plans = ([getattr(released[place], column) for place in places] for column in ("integers", "plan"))
+        parts.append((places, stored_estimates(name, integers, plans, MISS)))
+    if len(parts) == 1 and len(parts[0][0]) == len(released):
+        return parts[0][1]
+    return Estimates.placed(len(released), parts)

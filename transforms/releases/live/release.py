@@ -8,23 +8,21 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpops.levels import Stage, Sums
+from dpops.levels.bounded import Sums
 from dpops.levels.live import of_slot
+from dpops.levels.stages import Stage
 from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.failpoints import failpoint
-from transforms.ledger.recording import LedgerAccount
 from transforms.places.hierarchy import hats_of
 from transforms.recorded.stage_plan import is_complete, numbers_of, stage_of
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Before, DrawnUnit, Estimator, Tallies
+from transforms.releases.base import Before, DrawnUnit, SlotFacts, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_live
-from transforms.releases.periods.order import CentresOf
 from transforms.releases.periods.publish import estimates_of_slot
-from transforms.releases.periods.release import VectorRelease
+from transforms.releases.periods.release import CentresOf, VectorRelease
 from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, drawn_facts
-from transforms.releases.slots import SlotFacts
 from transforms.time.days_off import hours_of
 
 MECHANISM = "levels-live"
@@ -68,8 +66,12 @@ class LiveRelease(VectorRelease):
         failpoint("after-noise")
         return [DrawnUnit(unit)]
 
-    def estimator(self, account: LedgerAccount) -> Estimator:
-        return _LiveEstimator(self, account)
+    def estimates(self, recorded: RecordedSlot, before: Before) -> Iterator[SlotEstimates]:
+        """Reads a live slot by what stands before it in the ledger, whenever that is done."""
+        (unit,), (sequence,) = recorded.units, recorded.sequences
+        stages = known_before(before.stages(unit.spec_id), unit.period, sequence)
+        live = [entry for entry in before.live(unit.spec_id, unit.period) if entry.sequence <= sequence]
+        yield live_estimates(stages, live, self.slots[unit.slot_s], self.policy)
 
     def _stage(self, slot_s: int, facts: SlotFacts, before: Before) -> Stage | None:
         """Finds the recorded stage, or what follows from recorded entries alone; None if the slot is not released."""
@@ -82,26 +84,8 @@ class LiveRelease(VectorRelease):
         return live_slot(entries, len(facts.plan), hour, self.policy.on(facts.period), learned_centres)
 
 
-class _LiveEstimator(Estimator):
-    """Reads a live slot by what stands before it in the ledger, whenever that is done."""
-
-    def __init__(self, release: LiveRelease, account: LedgerAccount) -> None:
-        self._release, self._account = release, account
-
-    def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        (unit,), (sequence,) = recorded.units, recorded.sequences
-        ledger, account = self._account.open(), self._account.name
-        stages = known_before(ledger.stages(account, unit.spec_id), unit.period, sequence)
-        live = [entry for entry in ledger.live(account, unit.spec_id, unit.period) if entry.sequence <= sequence]
-        facts = self._release.slots[unit.slot_s]
-        yield live_estimates(stages, live, facts, self._release.policy)
-
-
 def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
-    """Lists the stages that a live slot rests on: those of other periods that are whole, in the order of the ledger.
-
-    sequence: of the recorded slot: only what stood before it.
-    """
+    """Lists stages of whole other periods, in the order of the ledger. sequence: recorded before it."""
     before = [entry for entry in stages if sequence is None or entry.sequence < sequence]
     whole = {name for name in {entry.unit.period for entry in before} if is_complete(before, name)}
     return [entry for entry in before if entry.unit.period in whole - {period}]
@@ -115,10 +99,7 @@ def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
 def live_slot(
     entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
 ) -> Stage:
-    """Plans one of a period's slots, which begins in this local hour.
-
-    entries: from `known_before`, not empty. policy: of the period.
-    """
+    """Plans a slot of a period. entries: from `known_before`, not empty. hour: local, of its start."""
     if policy.live is None:
         raise ValueError("the specification has no live slots")
     centres = centres_of(entries, policy, [hour])
@@ -142,8 +123,8 @@ def live_estimates(
 ) -> SlotEstimates:
     """Estimates every cell of the region in the last of some live slots.
 
-    stages: of whole earlier periods. live: the slots of its own period up to it. Both are in the order of the ledger,
-    and all were recorded before the slot or are it: so the estimates can be made again.
+    stages: of whole earlier periods. live: slots of its own period up to it. All were recorded before the slot or are
+    it: so the estimates can be made again.
     """
     entry = live[-1]
     estimates = estimates_of_slot(learned_live(stages, live, policy), 0, facts, policy)

@@ -9,10 +9,9 @@ import numpy as np
 from dpops.estimate import OK
 from dpops.statistics import COUNT
 from dpops.types import Int64s
-from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.units import StageEntry, StageUnit, all_of
 from transforms.records import RecordedSlot, SlotEstimates
-from transforms.releases.base import Estimator
+from transforms.releases.base import Before
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy, first_centres, read_unit
@@ -31,28 +30,16 @@ class CountRelease(PeriodRelease):
         """Lays the stage around nothing that was learned: it is about no values."""
         return first_centres(len(policy.region), len(hours))
 
-    def _is_last(self, unit: StageUnit, before: object) -> bool:  # noqa: ARG002 - there is one stage
-        return True
-
-    def estimator(self, _account: LedgerAccount) -> Estimator:
-        return _CountEstimator(self)
-
-
-class _CountEstimator(Estimator):
-    """Reads the counts of a period from its one stage."""
-
-    def __init__(self, release: CountRelease) -> None:
-        value = replace(release.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")
-        self._slots, self._policy = release.slots, replace(release.policy, value=value)
-
-    def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
-        (unit,), policy = all_of(StageUnit, recorded.units), self._policy
+    def estimates(self, recorded: RecordedSlot, _before: Before) -> Iterator[SlotEstimates]:
+        """Reads the counts of a period from its one stage."""
+        value = replace(self.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")
+        (unit,), policy = all_of(StageUnit, recorded.units), replace(self.policy, value=value)
         read = read_unit(unit, policy.region)
         (level,), bound = read.levels, read.stage.least_norm
         counts, sd = level.weights.reshape(len(policy.region), -1) * bound, level.weight_sd * bound
         counts, lower, upper = np.maximum([counts, counts - Z95 * sd, counts + Z95 * sd], 0.0)  # no count is less
         shown = HatEstimates(counts, lower, upper, np.full_like(counts, sd), np.full(counts.shape, OK))
-        for number, slot_s in enumerate(self._slots[unit.slot_s].plan):
-            slot = estimates_of_slot(shown, number, self._slots[slot_s], policy)
+        for number, slot_s in enumerate(self.slots[unit.slot_s].plan):
+            slot = estimates_of_slot(shown, number, self.slots[slot_s], policy)
             hats = replace(slot.hats, statistic=[COUNT.name] * len(slot.hats.cell))
             yield slot._replace(statistics=(COUNT.name,), hats=hats)

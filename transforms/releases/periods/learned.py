@@ -23,12 +23,13 @@ from dpops.learning import (
 )
 from dpops.learning import live as today
 from dpops.learning.interval import STATUS_NAMES, rounded
-from dpops.levels import centres_of
+from dpops.levels.stages import centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_texts
 from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
+from transforms.releases.base import SlotFacts
 from transforms.releases.periods.learned_classes import (
     TaughtClasses,
     distributions,
@@ -43,7 +44,6 @@ from transforms.releases.periods.products import grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
 from transforms.releases.periods.states import learned_from, slot_values
-from transforms.releases.slots import SlotFacts
 from transforms.time.days_off import recorded_hours
 
 

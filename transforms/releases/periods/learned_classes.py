@@ -17,8 +17,10 @@ from dpops.learning.classes import (
     tilted,
 )
 from dpops.learning.interval import LEAST_VEHICLES, STATUS_NAMES, rounded
-from dpops.levels import Fleet, Kind, ReleasedStage, times_of
-from dpops.levels.class_stage import MOVING
+from dpops.levels.bounded import ReleasedStage
+from dpops.levels.class_stage import MOVING, times_of
+from dpops.levels.defaults import Fleet
+from dpops.levels.stages import Kind
 from dpops.types import Float64s, Grid
 from transforms.recorded.stage_plan import is_of_classes
 from transforms.recorded.units import StageEntry

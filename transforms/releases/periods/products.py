@@ -31,11 +31,7 @@ Part = tuple[int, int]
 
 @dataclass(frozen=True)
 class Product:
-    """What rows are about: a cell's day, a cell in a part of the day, a parent cell or the city in an hour; a place as
-    it usually is, on its day, in a part of it, or in a slot.
-
-    parts: of cell-part and place-part alone, in order.
-    """
+    """Rows of a cell, parent cell, city or place in some time. parts: of the day, of cell-part and place-part alone."""
 
     name: ProductName
     parts: tuple[Part, ...] = ()
@@ -83,10 +79,7 @@ def _part(text: str, slot_minutes: int, service: Part) -> Part:
 
 
 def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:
-    """Groups a period's HATs as a product does: by public facts alone.
-
-    parents: int64 (cells,), the number of each cell's parent, from 0. starts: of the period's slots, as local text.
-    """
+    """Groups a period's HATs. parents: int64 (cells,), each cell's parent. starts: of slots, as local text."""
     from dpops.learning import Groups
     from transforms.places.hierarchy import CITY, parent_texts, texts_of
 

@@ -12,9 +12,9 @@ from dpops.types import Float64s
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import VECTOR
 from transforms.records import HatColumns, SlotEstimates
+from transforms.releases.base import SlotFacts
 from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy
-from transforms.releases.slots import SlotFacts
 from transforms.value import Value
 
 _BESIDE = ("parent_value", "parent_lower95", "parent_upper95")
@@ -22,12 +22,11 @@ _TRAFFIC = ("traffic_lower95", "traffic_upper95")
 
 
 class HatEstimates(NamedTuple):
-    """Every HAT of a period, (cells, slots): km/h, bounds of an interval, standard deviation, and a status.
+    """Every HAT of a period, (cells, slots): value, interval, deviation in km/h, status; nan without a value.
 
-    nan where there is no value to publish. traffic: bounds of the mean that very many vehicles would have had.
-    leans: of live values, how far each rests on slots of the same day, 0 to 1. parent: of a period's end, where the HAT
-    is not known, what is: its parent cell, or "day"; else empty. beside: value and bounds of that. products: what is
-    published of the period besides. notes: further columns by name.
+    traffic: bounds of the mean of very many vehicles. leans: of live values, weight of the day's own slots, 0 to 1.
+    parent: of an unknown HAT, what is known: its parent cell, or "day"; beside: value and bounds of that. notes:
+    further columns.
     """
 
     value: Float64s
@@ -69,8 +68,7 @@ class HatEstimates(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """What rows of places rest on. days: released ones. vehicles: of each place, that at least so many were there.
-    geometries: of places of a file."""
+    """What rows of places rest on: released days, proved least numbers of vehicles by place, geometries of a file."""
 
     days: int
     vehicles: Sequence[int | None]
@@ -92,10 +90,9 @@ def estimates_of_product(
     policy: LevelsPolicy,
     behind: Behind | None = None,
 ) -> SlotEstimates:
-    """Makes one estimate for every place and time of a period. estimates: of groups. slots: all of the period.
+    """Makes one estimate for every place and time of a period. slots: all of the period.
 
-    behind: of a product of places. In the column of cells stands the place then, as in that of places: whoever draws or
-    joins rows knows the first one.
+    behind: of a product of places, which also stand in the column of cells, so that maps and joins work unchanged.
     """
     estimates = estimates.shown(policy.value)
     names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}

@@ -1,37 +1,37 @@
 """The release of whole periods by `levels`: stage by stage, each around what is recorded before it."""
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Self
+from typing import NamedTuple, Self
 
-from dpops.levels import is_too_few
+from dpops.levels.count_check import is_too_few
+from dpops.levels.stages import Stage
 from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.failpoints import failpoint
-from transforms.ledger.recording import LedgerAccount
-from transforms.recorded.stage_plan import numbers_of
+from transforms.public import EntryNumber
+from transforms.recorded.stage_plan import counts_vehicles, is_complete, numbers_of, of_period, stage_of
 from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Asked, Before, DrawnUnit, Estimator, Tallies
+from transforms.releases.base import Asked, Before, DrawnUnit, SlotFacts, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
-from transforms.releases.periods.order import plan_for
+from transforms.releases.periods.learned_places import learned_differences
 from transforms.releases.periods.publish import estimates_of_slot
-from transforms.releases.periods.stages import LevelsPolicy, add_up, read_unit, seal_stage
-from transforms.releases.slots import SlotFacts
-from transforms.releases.state_file import StateFile
+from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, laid_stage, read_unit, seal_stage
+from transforms.releases.periods.states import StateFile
 from transforms.time.days_off import hours_of
+
+CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s]
+"""(recorded stages in the ledger's order, at least one; policy; hours, see `days_off`) -> (cells, slots), int64."""
 
 
 @dataclass(frozen=True)
 class VectorRelease:
-    """What releases of whole periods and of live slots have in common.
-
-    slots: facts of every slot, whose `plan` is all slots of its period. zone: of local hours.
-    """
+    """What releases of whole periods and of live slots share. slots: whose `plan` is their period. zone: of hours."""
 
     policy: LevelsPolicy
     slots: Mapping[int, SlotFacts]
@@ -106,22 +106,52 @@ class PeriodRelease(VectorRelease):
             before.stop_once(unit, self.run)
         return stage.number + 1 == stage.stages
 
-    def estimator(self, account: LedgerAccount) -> Estimator:
-        return _PeriodEstimator(self, account)
-
-
-class _PeriodEstimator(Estimator):
-    """Reads a period by its last recorded stage and what stands before it."""
-
-    def __init__(self, release: PeriodRelease, account: LedgerAccount) -> None:
-        self._release, self._account = release, account
-
-    def of(self, recorded: RecordedSlot) -> Iterator[SlotEstimates]:
+    def estimates(self, recorded: RecordedSlot, before: Before) -> Iterator[SlotEstimates]:
+        """Reads a period by its last recorded stage and what stands before it."""
         (unit,), (sequence,) = recorded.units, recorded.sequences
-        policy, slots = self._release.policy, self._release.slots
-        stages = self._account.open().stages(self._account.name, unit.spec_id)
-        facts = [slots[slot_s] for slot_s in slots[unit.slot_s].plan]
-        estimates = learned_estimates([entry for entry in stages if entry.sequence <= sequence], policy, facts)
+        entries = [entry for entry in before.stages(unit.spec_id) if entry.sequence <= sequence]
+        facts = [self.slots[slot_s] for slot_s in self.slots[unit.slot_s].plan]
+        estimates = learned_estimates(entries, self.policy, facts)
         for number, slot in enumerate(facts):
-            yield estimates_of_slot(estimates, number, slot, policy)
+            yield estimates_of_slot(estimates, number, slot, self.policy)
         yield from estimates.products
+
+
+class PlannedStage(NamedTuple):
+    """A stage that is laid on its period. is_first: nothing of the specification was recorded before the period."""
+
+    stage: Stage
+    is_first: bool
+
+
+def plan_for(
+    entries: Sequence[StageEntry],
+    period: str,
+    number: int,
+    hours: Sequence[int],
+    policy: LevelsPolicy,
+    centres_of: CentresOf,
+) -> PlannedStage:
+    """Plans a period's stage: the recorded one, or what follows from entries, in the ledger's order.
+
+    The first recorded stage of a period decides which there are; a period before which no other is whole has those of a
+    first day, and a later one counts vehicles first if the last one did. The later stage of a waiting period learns
+    from that period last.
+    """
+    recorded = of_period(entries, period)
+    earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
+    before = recorded or of_period(earlier, earlier[-1].unit.period) if earlier or recorded else []
+    counts = counts_vehicles(before) if before else policy.count is not None
+    is_first = numbers_of(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
+    if number < len(recorded):
+        return PlannedStage(stage_of(recorded[number].unit, policy.region, policy.public_places), is_first)
+    stages = policy.on(period).stages(is_first=is_first, counts=counts)
+    taught_by = (
+        earlier if counts and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
+    )
+    if not taught_by or stages[number].classes:
+        centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)
+    else:
+        centres, rests_on = centres_of(taught_by, policy, hours), taught_by[-1].sequence
+    differences = learned_differences(taught_by, policy) if stages[number].is_of_places else None
+    return PlannedStage(laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first)

@@ -8,28 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpops.claims import ZCDP, PureDP
-from dpops.levels import (
-    Differences,
-    Fleet,
-    Kind,
-    ReleasedStage,
-    Rows,
-    Stage,
-    Sums,
-    hats_of_classes,
-    read,
-    release,
-    rows_of_classes,
-    sum_up,
-    vehicles_in,
-)
-from dpops.levels.count_check import counted_first
-from dpops.levels.stages import FIRST_CENTRE, scaled
+from dpops.levels.bounded import ReleasedStage, Rows, Sums, read, release, sum_up
+from dpops.levels.class_stage import hats_of_classes, rows_of_classes
+from dpops.levels.count_check import counted_first, vehicles_in
+from dpops.levels.defaults import Fleet
+from dpops.levels.stages import FIRST_CENTRE, Differences, Kind, Stage, scaled
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column
 from dpops.types import Int64s
@@ -39,11 +27,13 @@ from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import as_stored, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit
+from transforms.releases.base import DayShares, SlotFacts
 from transforms.releases.periods.products import Product
-from transforms.releases.slots import DayShares, SlotFacts
-from transforms.releases.state_file import StateFile
 from transforms.value import Value
 from transforms.wire import Tally
+
+if TYPE_CHECKING:
+    from transforms.releases.periods.states import StateFile
 
 MARGIN_KMH = Fraction(3)
 """Centres stay so far from both ends of the grid."""
@@ -55,13 +45,10 @@ COLUMNS: tuple[Column, ...] = (SUMS,)
 class LevelsPolicy:
     """How a specification's periods are released as levels. All of it is public but the key.
 
-    total: what a vehicle spends in a period; epsilon, delta: the same as people read it. by_day: what days have of
-    it, where they differ; total is then the most that a day has, see `on`. part: total is of that.
-    first, later: the stages of a period before which nothing of the specification is recorded, and of all others.
-    count: what a period's vehicles are counted with before these, where that is possible. live: what slots get while a
-    period lasts; `later` has the rest of the total. region: sorted cells. products: what
-    is published of a period besides its HATs. places: what the region is cut by, where the last stage of a day is about
-    them. kept: a cache of what earlier entries taught, which changes nothing.
+    total, epsilon, delta: what a vehicle spends in a period. by_day: shares of days, where they differ; part: the
+    period's. first, later: stages of a first period, and of all others. count: stage that counts vehicles before these.
+    live: stage of all live slots; `later` has the rest of the total. region: sorted cells. places: what the region is
+    cut by. kept: a cache, which changes nothing.
     """
 
     spec_id: str
@@ -80,7 +67,7 @@ class LevelsPolicy:
     part: Fraction = Fraction(1)
     products: tuple[Product, ...] = ()
     places: Pieces | None = None
-    kept: StateFile | None = field(default=None, compare=False)
+    kept: "StateFile | None" = field(default=None, compare=False)
 
     @property
     def kind(self) -> Kind:
@@ -88,10 +75,7 @@ class LevelsPolicy:
         return self.first[0].kind
 
     def on(self, period: str) -> "LevelsPolicy":
-        """Makes one period's policy: a day with a smaller part of the total has it in all of its stages and live slots.
-
-        The noise is that of the whole total, and the count of vehicles what it is on every day.
-        """
+        """Makes a period's policy: its part of the total in all stages and live slots; noise and count stay."""
         if self.by_day is None:
             return self
         part, epsilon = self.by_day.of(period)
@@ -167,10 +151,7 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
 
 
 def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows:
-    """Adds up what vehicles did under pieces of cells. of_piece: the cell, or the place, of each piece.
-
-    What a vehicle did in several pieces of one is added up; what lies in none is left out.
-    """
+    """Adds up rows by piece: of_piece is the cell, or the place, of each piece; NOWHERE is left out."""
     where, slot = of_piece[tally.cell], np.searchsorted(np.array(slots, np.int64), tally.slot_s)
     order = np.lexsort((slot, where, tally.vehicle))
     order = order[where[order] != NOWHERE]

@@ -1,44 +1,148 @@
-"""From recorded `levels` entries to what is learned of them: each day once, older ones from a cache or anew."""
+"""From recorded `levels` entries to what is learned of them: each day once, older ones from a cached file or anew.
+
+The cache is rebuilt from the ledger wherever it is missing, damaged or does not fit. It is signed with a key derived
+from the account's, for one specification; without the key it is neither taken nor made.
+"""
 
 import hashlib
+import hmac
+import io
+import logging
+import zipfile
+import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from dpops.learning import DayValues, Facts, Groups, Learned, LevelValues, StageValues, State, learned, taken_in
 from dpops.learning.state import RECENT
 from dpops.learning.state_arrays import arrays_of, taken_up
-from dpops.levels import ReleasedStage, is_too_few
+from dpops.levels.bounded import ReleasedStage
+from dpops.levels.count_check import is_too_few
 from dpops.levels.defaults import Fleet, kept_more, standing, vehicle_weight
 from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
+from transforms.atomic_files import locked, read_regular, replacing
+from transforms.errors import reason_of
 from transforms.places.hierarchy import design_of
 from transforms.recorded.codec import encode
 from transforms.recorded.stage_plan import is_of_classes, is_of_places
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
-from transforms.releases.state_file import WRONG, Kept
 from transforms.time.days_off import recorded_hours
+
+if TYPE_CHECKING:
+    from transforms.ledger.chain import Signature
+
+
+LOG = logging.getLogger("hatstream.learned")
+LOG.setLevel(logging.WARNING)
+MOST_BYTES = 1 << 30
+_SIGN_BYTES = 32
+WRONG = (ValueError, KeyError, TypeError, IndexError, EOFError, OverflowError, zipfile.BadZipFile, zlib.error)
+"""What arrays raise that are none of a state, and a file that is none of arrays."""
+
+
+class Kept(NamedTuple):
+    """rests_on: says of which entries the arrays are a function. number: of days."""
+
+    rests_on: str
+    number: int
+    arrays: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """File of one specification's state. What is in it is a function of recorded entries, so it tells nothing that they
+    do not."""
+
+    path: Path
+    key: bytes | None = field(default=None, repr=False)
+
+    @staticmethod
+    def beside(head: Path, spec_id: str, signature: "Signature | None") -> "StateFile":
+        """Names a file in the folder of the account's head file, which every process that records can write to."""
+        key = None if signature is None else signature.key_of(f"learned/{spec_id}")
+        return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
+
+    def read(self) -> Kept | None:
+        """Reads the file; None where none is of this version: another's is told, and removed, so it is told once."""
+        if self.key is None:
+            return None
+        try:
+            data = read_regular(self.path, MOST_BYTES)
+            if hmac.compare_digest(self._sign(data[_SIGN_BYTES:]), data[:_SIGN_BYTES]):
+                return _kept(data[_SIGN_BYTES:])
+        except WRONG:
+            pass
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            LOG.warning("%s cannot be read (%s): it is learned anew from the ledger", self.path, reason_of(error))
+            return None
+        self.refuse()
+        return None
+
+    def refuse(self) -> None:
+        """Says that what it holds is not taken, and removes it."""
+        LOG.warning(
+            "%s is damaged, or not signed with the account's key: it is learned anew from the ledger", self.path
+        )
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    def _sign(self, data: bytes) -> bytes:
+        return hmac.digest(self.key or b"", data, "sha256")
+
+    def write(self, kept: Kept) -> None:
+        """Writes the file whole or not at all; of two writers one wins. Where it cannot be written, nothing is lost."""
+        if self.key is None or not self.path.parent.is_dir():
+            return
+        from dpops.learning.state_arrays import VERSION  # who learns nothing begins sooner without it
+
+        content = io.BytesIO()
+        names: Mapping[str, NDArray[Any]] = {
+            " version": np.array(VERSION),
+            " rests on": np.array(kept.rests_on),
+            " number": np.array(kept.number),
+        }
+        np.savez_compressed(content, **names, **kept.arrays)  # type: ignore[arg-type]  # has a flag of its own
+        data = content.getvalue()
+        try:
+            with locked(self.path.parent), replacing(self.path, 0o600) as file:
+                file.write(self._sign(data) + data)
+        except OSError as error:
+            LOG.warning("%s cannot be written (%s): it will be learned anew", self.path, reason_of(error))
+
+
+def _kept(data: bytes) -> Kept | None:
+    from dpops.learning.state_arrays import VERSION
+
+    with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+        if int(stored[" version"]) != VERSION:
+            return None
+        arrays = {name: stored[name] for name in stored.files if not name.startswith(" ")}
+        return Kept(str(stored[" rests on"]), int(stored[" number"]), arrays)
 
 
 def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
-    """Learns from all periods, in the order in which they were first recorded; that of the last entry comes last.
-
-    What a period's estimates are made of, the next one's centres are too: so the last two fits are kept.
-    """
+    """Learns from all periods in order of first recording, the last entry's last; keeps the last two fits."""
     return _fitted(StateSource.of(entries, policy, least_recent))
 
 
 @dataclass(frozen=True)
 class StateSource:
-    """All that a state is a function of. digest: of the model's public facts and of all periods, in their order.
+    """All that a state is a function of. digest: of public facts and of all periods, in order.
 
-    periods: the entries of each; compared by the digest. least_recent: see `State.new`.
+    periods: entries of each, compared by the digest. least_recent: see `State.new`.
     """
 
     digest: str
@@ -52,10 +156,12 @@ class StateSource:
         for entry in entries:
             if not (is_of_places(entry.unit) or is_of_classes(entry.unit)):  # they say nothing of means of cells
                 by_period[entry.unit.period].append(entry)
-        return StateSource._of(list(by_period.values()), policy, least_recent)
+        return StateSource.of_periods(list(by_period.values()), policy, least_recent)
 
     @staticmethod
-    def _of(periods: Sequence[Sequence[StageEntry]], policy: LevelsPolicy, least_recent: int | None) -> "StateSource":
+    def of_periods(
+        periods: Sequence[Sequence[StageEntry]], policy: LevelsPolicy, least_recent: int | None
+    ) -> "StateSource":
         facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
         digest = hashlib.sha256(msgspec.json.encode(facts))
         for entry in (entry for period in periods for entry in period):
@@ -63,7 +169,7 @@ class StateSource:
         return StateSource(digest.hexdigest(), least_recent, periods, policy)
 
     def first(self, periods: int) -> "StateSource":
-        return StateSource._of(self.periods[:periods], self.policy, self.least_recent)
+        return StateSource.of_periods(self.periods[:periods], self.policy, self.least_recent)
 
     def days(self, start: int) -> list[DayValues]:
         """Reads what was released from the period at `start` on."""
@@ -77,27 +183,21 @@ def _fitted(released: StateSource) -> Learned:
 
 def state_after(released: StateSource) -> State:
     """Computes the state after all periods. Those since the model last folded older ones in are taken in anew."""
-    done = _last_fold(released)
-    state = _folded(released.first(done)) if done else _new(released)
-    for day in released.days(done):
+    periods, least = len(released.periods), released.least_recent
+    folded = 0 if least is None or periods < 2 * least else periods // least * least
+    state = _folded(released.first(folded)) if folded else _new(released)
+    for day in released.days(folded):
         state = taken_in(state, day)
     return state
 
 
 def _new(released: StateSource) -> State:
-    policy = released.policy
-    return _begun(policy.region, facts_of(policy.fleet), released.least_recent)
+    return _begun(released.policy.region, facts_of(released.policy.fleet), released.least_recent)
 
 
 @lru_cache(maxsize=2)  # in which order a city is solved is found once for all its fits
 def _begun(region: Sequence[int], facts: Facts, least_recent: int | None) -> State:
     return State.new(design_of(region), facts, least_recent)
-
-
-def _last_fold(released: StateSource) -> int:
-    """Counts the periods there were when `taken_in` last folded some in; 0 before it first did."""
-    periods, least = len(released.periods), released.least_recent
-    return 0 if least is None or periods < 2 * least else periods // least * least
 
 
 _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
@@ -114,14 +214,11 @@ def _folded(released: StateSource) -> State:
         for day in released.days(state.days):
             state = taken_in(state, day)
         _FOLDED.append((released.digest, state))
-    if file is not None and (kept is None or _is_outdated(kept, released)):
+    # A kept state of more periods than are asked for may be right.
+    is_right = kept is not None and (kept.number > len(released.periods) or kept.rests_on == released.digest)
+    if file is not None and not is_right:
         file.write(Kept(released.digest, state.days, arrays_of(state)))
     return state
-
-
-def _is_outdated(kept: Kept, released: StateSource) -> bool:
-    """Says whether a kept state is wrong: where it is of more periods than are asked for, it may be right."""
-    return kept.number <= len(released.periods) and kept.rests_on != released.digest
 
 
 def _known(released: StateSource, kept: Kept | None) -> Iterator[State]:

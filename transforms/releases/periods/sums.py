@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpops.levels import CLASS, PLACE, Level, ReleasedLevel, ReleasedStage
-from dpops.levels.stages import CENTRE_STEP_KMH
+from dpops.levels.bounded import ReleasedLevel, ReleasedStage
+from dpops.levels.stages import CENTRE_STEP_KMH, CLASS, PLACE, Level
 from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT, parent_texts, texts_of
 from transforms.public import Fact
 from transforms.recorded.units import StageUnit
+from transforms.releases.base import SlotFacts
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
-from transforms.releases.slots import SlotFacts
 
 SCHEMA = pa.schema(
     [

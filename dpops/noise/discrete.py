@@ -1,4 +1,4 @@
-"""Exact Gaussian noise on integers, with rational variances: discrete, and rounded."""
+"""The source of all randomness of a release: exact discrete Laplace and Gaussian noise with rational parameters."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -9,9 +9,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.noise import laplace
 from dpops.noise.words import CHUNK, Rate, Words, distinct
 from dpops.types import Int64s
+
+MOST_SCALE = (1 << 50) - 1
+"""Largest noise scale, in steps."""
+
+_MAX_NUMERATOR = 1 << 50
+# A draw uses the number of successes of Bernoulli(exp(-1)) in a row; 4096 have probability exp(-4096) and are refused,
+# which keeps every product below 2**62.
+_MAX_RUN = 1 << 12
 
 MOST_VARIANCE = 1 << 98
 """Variances are below it, in squared steps: the Laplace draws behind have a scale below 2**50."""
@@ -20,14 +27,95 @@ _Law = Callable[[Words, Sequence[Fraction], Int64s, Int64s], Int64s]
 """Draws numbers. Takes the variances, which of them each number has, and for each the integer above its sigma."""
 
 
-def draw(source: Words, variances: Sequence[Fraction]) -> Int64s:
-    """Draws one number per variance, see `Noise.gaussian`."""
-    return _drawn(source, variances, _discrete)
+class Noise(Words):
+    """All randomness of a release. Created in one place and handed down as an argument.
+
+    >>> from fractions import Fraction
+    >>> Noise().laplace([Fraction(200)] * 3).shape
+    (3,)
+    """
+
+    def laplace(self, scales: Sequence[Fraction]) -> Int64s:
+        """Draws one discrete Laplace number per scale: P(z) proportional to exp(-|z| / scale), z integer.
+
+        scales: in integer steps, each >= 0; a scale of 0 gives exactly 0.
+        Raises ValueError for a negative scale or one above 2**50 steps.
+        """
+        kinds, code = distinct(scales)
+        ratios = np.array([ratio(scale) for scale in kinds], np.int64).reshape(-1, 2)
+        out = np.zeros(code.size, np.int64)
+        for start in range(0, code.size, CHUNK):
+            chunk = ratios[code[start : start + CHUNK]]
+            noisy = np.flatnonzero(chunk[:, 0])
+            out[start + noisy] = of_ratio(self, chunk[noisy, 0], chunk[noisy, 1])
+        return out
+
+    @staticmethod
+    def laplace_scale(scale: Fraction) -> Fraction:
+        """Computes the scale that a draw really has: rounded up where its numerator or denominator is 2**50 or more."""
+        return Fraction(*ratio(scale))
+
+    def gaussian(self, variances: Sequence[Fraction]) -> Int64s:
+        """Draws one discrete Gaussian number per variance: P(z) proportional to exp(-z^2 / (2 variance)), z integer.
+
+        variances: of the continuous law, in squared integer steps, each >= 0; a variance of 0 gives exactly 0.
+        Raises ValueError for a negative variance or one of 2**98 and more.
+        """
+        return _drawn(self, variances, _discrete)
+
+    def rounded_gaussian(self, variances: Sequence[Fraction]) -> Int64s:
+        """Draws one normal number per variance, rounded to the nearest integer.
+
+        An integer plus such noise is the sum of it and a normal number, rounded: what holds of Gaussian noise holds
+        of it, for vectors of any shape. variances: in squared integer steps, 0 or at least 1; 0 gives exactly 0.
+        Raises ValueError for another variance, or one of 2**98 and more.
+        """
+        return _drawn(self, variances, _rounded, least=1)
 
 
-def draw_rounded(source: Words, variances: Sequence[Fraction]) -> Int64s:
-    """Draws one number per variance, see `Noise.rounded_gaussian`."""
-    return _drawn(source, variances, _rounded, least=1)
+def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
+    """Draws noise of scale numerator / denominator, both in [1, 2**50).
+
+    Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithm 2, in vectors.
+    """
+    out = np.zeros(numerator.size, np.int64)
+    open_ = np.arange(numerator.size)
+    while open_.size:
+        t, s = numerator[open_], denominator[open_]
+        number, accepted = geometric(source, t)
+        magnitude = number // s
+        negative = source.words(open_.size) >> np.uint64(63) == 1
+        accepted &= ~(negative & (magnitude == 0))  # zero has one sign only
+        out[open_[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
+        open_ = open_[~accepted]
+    return out
+
+
+def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+    """Proposes integers k >= 0, and says which to accept: of these P(k) is proportional to exp(-k / t), t >= 1."""
+    offset = source.below(t)
+
+    def exact(row: int) -> Fraction:
+        return Fraction(int(offset[row]), int(t[row]))
+
+    accepted = source.exp_minus(offset / t, exact)
+    runs = source.runs(t.size)
+    if runs.max() >= _MAX_RUN:
+        raise ArithmeticError("discrete Laplace: a run of improbable length; the entropy source is broken")
+    return offset + t * runs, accepted
+
+
+def ratio(scale: Fraction) -> tuple[int, int]:
+    """Writes the scale as (numerator, denominator) below 2**50, rounded up (more noise, never less) if need be."""
+    if scale < 0:
+        raise ValueError(f"a noise scale must be >= 0, got {scale}")
+    t, s = scale.numerator, scale.denominator
+    if t < _MAX_NUMERATOR and s < _MAX_NUMERATOR:
+        return t, s
+    if scale > MOST_SCALE:
+        raise ValueError("a noise scale must be below 2**50 steps: take a coarser grid or a larger epsilon")
+    coarse = min(_MAX_NUMERATOR - 1, (_MAX_NUMERATOR - 1) * s // t)
+    return -(-t * coarse // s), coarse
 
 
 def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, least: int = 0) -> Int64s:
@@ -57,7 +145,7 @@ def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale:
     open_ = np.arange(code.size)
     while open_.size:
         t, of = scale[open_], code[open_]
-        drawn = laplace.of_ratio(source, t, np.ones(t.size, np.int64))
+        drawn = of_ratio(source, t, np.ones(t.size, np.int64))
         variance = floats[of]
         # Half of (|y| - sigma^2 / t)^2 / sigma^2; off by 2**-44 of itself and of 1 at most where exp is not 0.
         rates = (np.abs(drawn) - variance / t) ** 2 / (2 * variance)
@@ -85,7 +173,7 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
     open_ = np.arange(code.size)
     while open_.size:
         t, of, words = scale[open_], code[open_], source.words(open_.size)
-        whole, accepted = laplace.geometric(source, t)
+        whole, accepted = geometric(source, t)
         variance, part = floats[of], words * 2.0**-64
         rates = (whole - variance / t + part) ** 2 / (2 * variance) + part / t
 

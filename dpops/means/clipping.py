@@ -1,0 +1,186 @@
+"""The mean of array means clipped to a private interval: what Levy and the Quantile mechanisms share."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+
+from dpops.forecast import Float64s, HatCounts
+from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Rule, array_means, array_plans, check_rule, lay_out_together
+from dpops.means.forecasts import (
+    Ends,
+    LaidMany,
+    chunks,
+    ends_of,
+    expected_quantiles,
+    interval_errors_of,
+    interval_forecasts,
+)
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
+from dpops.noise import Noise
+from dpops.noise.exponential import choose
+from dpops.types import CountsKnown, Grid, Int64s
+
+
+def private_quantiles(
+    values: Int64s,
+    first: Int64s,
+    upper: Int64s,
+    ranks: Sequence[Fraction],
+    epsilons: Sequence[Fraction],
+    noise: Noise,
+) -> Int64s:
+    """Draws per HAT an integer x in 1..upper with P(x) falling with the distance of its rank from the target rank.
+
+    values: int64, of many HATs one behind another, each HAT's in [0, upper]; first: where each HAT starts; upper: int64
+    (HATs,), at most 2**30; ranks: targets, between 0 and the number of values, the same for all neighbours.
+    The rank of x is the number of values below it, so x lies behind the target rank's value and not behind the next.
+    A neighbour that replaces one value moves every rank by at most 1: epsilon-DP.
+    Source: Smith 2011, Algorithm 2, on integers: a gap between two values holds as many candidates as it is wide.
+    """
+    numbers = np.diff(first, append=values.size)
+    hat = np.repeat(np.arange(first.size), numbers)
+    ordered = values[np.lexsort((values, hat))]
+    # The ends of the gaps: 0, the ordered values, upper; one gap more than values.
+    gap_first = first + np.arange(first.size)
+    gaps = numbers + 1
+    low = np.zeros(values.size + first.size, np.int64)
+    high = np.repeat(upper, gaps)
+    place = np.arange(values.size) + hat
+    low[place + 1] = ordered
+    high[place] = ordered
+    rank = np.arange(low.size) - np.repeat(gap_first, gaps)
+    # Distances in units of the target's denominator are integers.
+    units = np.array([target.denominator for target in ranks], np.int64)
+    target = np.array([target.numerator for target in ranks], np.int64)
+    costs = np.abs(rank * np.repeat(units, gaps) - np.repeat(target, gaps))
+    rates = [epsilon / (2 * rank.denominator) for epsilon, rank in zip(epsilons, ranks, strict=True)]
+    drawn = choose(high - low, costs, gap_first, rates, noise)
+    return low[drawn.entry] + 1 + drawn.offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippedArrays(Mechanism):
+    """What mechanisms have in common that clip array means to an interval of their own choice."""
+
+    chooses = True
+
+    m_ub: Rule = "argmax"
+
+    def __post_init__(self) -> None:
+        check_rule(self.m_ub)
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        return [cls(), cls(m_ub=3)]
+
+    def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
+        """Gives the longest interval of a HAT of so many arrays, and facts of its plan. upper: U, in fine steps."""
+        raise NotImplementedError
+
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        """Plans to spend half of epsilon on the interval, and half on the mean.
+
+        With one user in one array, the clipped sum moves by at most the interval's length and the user's own move.
+        The scale is for the longest interval, the bias bound all of U; `resolve` makes both exact.
+        """
+        layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
+        shapes = [(laid.facts["arrays"], laid.m_ub) for laid in layouts]
+        choice_of = {shape: self.choice(*shape, grid.upper_steps * FINE, epsilon) for shape in set(shapes)}
+        upper, step = float(grid.upper), float(grid.step)
+        clipped = []
+        for laid, (widest, of_choice) in zip(layouts, map(choice_of.__getitem__, shapes), strict=True):
+            facts = {**laid.facts, "grouping_bias": math.ceil(laid.bias * FINE / step), **of_choice}
+            clipped.append(laid._replace(moved=min(widest, laid.moved), bias=upper, facts=facts))
+        return array_plans(self.name, clipped, grid, epsilon, epsilon / 2)
+
+
+def clipped_release(
+    arrays: ArrayMeans, low: Int64s, high: Int64s, choices: Sequence[list[int]], plans: Sequence[Plan], noise: Noise
+) -> list[Integers]:
+    """Releases of each HAT its choices and the noisy sum of its array means clipped to [low, high], in fine steps."""
+    clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
+    exact = np.add.reduceat(clipped, arrays.first) if low.size else low
+    scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]
+    noisy = with_noise(exact, scales, noise)
+    return [[*choice, integer] for choice, integer in zip(choices, noisy, strict=True)]
+
+
+def with_interval(low: int, high: int, plan: Plan) -> Plan:
+    """Completes the plan by the known interval: clipping moves an array mean by `low` up or U - `high` down at most."""
+    fine_step = float(plan.step * plan.facts["arrays"])
+    clipping = max(low, plan.facts["upper_steps"] * FINE - high)
+    bias = min((clipping + plan.facts["grouping_bias"]) * fine_step, float(plan.upper))
+    return replace(plan, scale=_scale(low, high, plan), bias_bound=bias)
+
+
+def _scale(low: int, high: int, plan: Plan) -> Fraction:
+    """Scales noise to the drawn interval: the plan's, in proportion to what one user can still move."""
+    widest = plan.sensitivity
+    return plan.scale * Fraction(min(high - low, widest), widest)
+
+
+_POINTS = 16
+"""A forecast stands each quantile's law by so many points of equal probability."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantileInterval(ClippedArrays):
+    """Two private quantiles of the array means with epsilon / 4 each, then the noisy mean of the clipped means.
+
+    Released: both quantiles and the noisy sum of the clipped means, in fine steps.
+    """
+
+    @staticmethod
+    def rank(arrays: int, epsilon: Fraction) -> Fraction:
+        """Computes the target of the lower end, counted from below; that of the upper end is as far from above."""
+        raise NotImplementedError
+
+    def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002
+        rank = self.rank(arrays, epsilon)
+        return (upper, {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator})
+
+    def forecasts(self, hats: HatCounts) -> Float64s:
+        quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE
+
+        def errors(means: Float64s, laid: LaidMany) -> Float64s:
+            arrays, upper, errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
+            rank = float(self.rank(arrays, hats.epsilon))
+            drawn = [expected_quantiles(means, upper, order, quarter, _POINTS) for order in (rank, arrays - rank)]
+            ends = [ends_of(means, order) for order in drawn]
+            sensitivity = np.minimum(upper_steps, laid.moved)
+            for some in chunks(len(means), _POINTS**2):
+                low = Ends(*(column[some, :, None] for column in ends[0]))
+                high = Ends(*(column[some, None, :] for column in ends[1]))
+                # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
+                clipped = np.minimum(low.moved_up, high.moved_up) + np.maximum(low.below, high.below)
+                clipped -= np.minimum(low.below, high.below)
+                clipped += np.where(low.places > high.places, low.moved_down, high.moved_down)
+                shape = len(clipped), _POINTS**2
+                width, clipped = np.abs(low.places - high.places).reshape(shape), clipped.reshape(shape)
+                errors[some] = interval_errors_of(hats, means[some], clipped, width, sensitivity[some]).mean(axis=1)
+            return errors
+
+        return interval_forecasts(hats, self.m_ub, errors)
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        arrays = array_means(totals, plans)
+        upper = np.array([plan.facts["upper_steps"] * FINE for plan in plans], np.int64)
+        quarter = [plan.epsilon / 4 for plan in plans]
+        lower_ranks = [Fraction(plan.facts["rank_numerator"], plan.facts["rank_denominator"]) for plan in plans]
+        upper_ranks = [plan.facts["arrays"] - rank for plan, rank in zip(plans, lower_ranks, strict=True)]
+        ends = [
+            private_quantiles(arrays.means, arrays.first, upper, ranks, quarter, noise)
+            for ranks in (lower_ranks, upper_ranks)
+        ]
+        low, high = np.minimum(*ends), np.maximum(*ends)  # independent draws may cross; sorting is post-processing
+        choices = [list(pair) for pair in zip(low.tolist(), high.tolist(), strict=True)]
+        return clipped_release(arrays, low, high, choices, plans, noise)
+
+    @staticmethod
+    def resolve(integers: Sequence[int], plan: Plan) -> Plan:
+        low, high, _ = integers
+        return with_interval(low, high, plan)
