@@ -12,7 +12,8 @@ from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.recording import LedgerAccount
 from transforms.observe.vehicle_ids import Secret
 from transforms.recorded.units import Transaction
-from transforms.releases.base import Asked, SlotFacts
+from transforms.releases import SlotFacts
+from transforms.releases.base import Asked
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Calendar, CalendarError, Locator
 

@@ -9,7 +9,8 @@ from transforms.ledger.recording import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.places.ground import Ground
 from transforms.recorded.units import Transaction
-from transforms.releases.base import ReleaseKind, SlotFacts
+from transforms.releases import SlotFacts
+from transforms.releases.base import ReleaseKind
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.topic import Topic
 

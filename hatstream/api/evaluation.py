@@ -27,7 +27,8 @@ from transforms.observe.vehicle_ids import Secret
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates
-from transforms.releases.base import Asked, Before, ReleaseKind, SlotFacts
+from transforms.releases import SlotFacts
+from transforms.releases.base import Asked, Before, ReleaseKind
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.states import learned_from
 from transforms.releases.registry import KINDS

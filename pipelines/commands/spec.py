@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pipelines.specification import Specification
     from pipelines.specification.span_total import SpanTotal
-    from transforms.releases.base import DayShare
+    from transforms.releases import DayShare
     from transforms.time.calendar import Weekday
 
 

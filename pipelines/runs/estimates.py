@@ -23,7 +23,7 @@ from transforms.observe.vehicle_ids import Secret
 from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.periods.learned import day_estimates, hat_estimates, product_estimates, taught_of
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpops.claims import NOISE_CLAIMS, Accounting
-from transforms.releases.base import DayShare, DayShares
+from transforms.releases import DayShare, DayShares
 from transforms.time.calendar import WEEKDAYS, FirstDays, Timetable, Weekday
 
 ONE = Fraction(1)

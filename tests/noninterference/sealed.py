@@ -15,7 +15,7 @@ from tests import city
 from tests.noninterference.world import IN_MEMORY, opened
 from tests.transforms.releases.levels_days import EPSILON, HOURS, day_unit, facts, live_unit, policy
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry
-from transforms.releases.base import DayShare, DayShares
+from transforms.releases import DayShare, DayShares
 from transforms.releases.live.release import LiveRelease
 
 PRELUDE = ""

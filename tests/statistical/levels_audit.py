@@ -22,7 +22,7 @@ from tests.dpops.levels.cities import rows
 from tests.statistical.audit import binomial_lower, binomial_upper
 from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced, StageUnit
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.periods.release import plan_for
 from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, laid_stage, seal_stage
 from transforms.value import Value

@@ -1,1 +1,43 @@
-"""The kinds of release: what is drawn of a slot or period, and what is estimated from it."""
+"""Releases of each kind, found by the registry; and what is public about slots and days, whatever is released."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from typing import NamedTuple
+
+from transforms.time.calendar import FirstDays
+
+
+@dataclass(frozen=True)
+class SlotFacts:
+    """What is public about a slot before any data. start, end: as text. plan: the slots that are planned together with
+    it, itself included, ascending. plans: how many such plans share what a vehicle may spend in the whole period."""
+
+    period: str
+    start: str
+    end: str
+    plan: tuple[int, ...]
+    plans: int
+
+
+class DayShare(NamedTuple):
+    """What a day has of a total: a part, and its epsilon as people read it."""
+
+    part: Fraction
+    epsilon: Fraction
+
+
+class DayShares(NamedTuple):
+    """What each local day has of a total. by_weekday: from Monday on. first: the same of the days with which an account
+    begins, `first_days`; empty where there are none."""
+
+    by_weekday: Sequence[DayShare]
+    first: Sequence[DayShare] = ()
+    first_days: FirstDays | None = None
+
+    def of(self, period: str) -> DayShare:
+        """Says what a local day has; period: its date."""
+        day = date.fromisoformat(period)
+        is_first = self.first_days is not None and self.first_days.has(day)
+        return (self.first if is_first else self.by_weekday)[day.weekday()]

@@ -1,8 +1,7 @@
-"""What a kind of release is, and what is public about its slots and days."""
+"""What a kind of release is, what it rests on, and how a group is drawn to its end."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
@@ -13,44 +12,9 @@ from transforms.count.tally import ContributionBound
 from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.units import Debit, LiveEntry, StageEntry, StageUnit, Unit
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.time.calendar import FirstDays
+from transforms.releases import SlotFacts
 from transforms.value import Value
 from transforms.wire import Exposure, Tally
-
-
-@dataclass(frozen=True)
-class SlotFacts:
-    """What is public about a slot before any data. start, end: as text. plan: the slots that are planned together with
-    it, itself included, ascending. plans: how many such plans share what a vehicle may spend in the whole period."""
-
-    period: str
-    start: str
-    end: str
-    plan: tuple[int, ...]
-    plans: int
-
-
-class DayShare(NamedTuple):
-    """What a day has of a total: a part, and its epsilon as people read it."""
-
-    part: Fraction
-    epsilon: Fraction
-
-
-class DayShares(NamedTuple):
-    """What each local day has of a total. by_weekday: from Monday on. first: the same of the days with which an account
-    begins, `first_days`; empty where there are none."""
-
-    by_weekday: Sequence[DayShare]
-    first: Sequence[DayShare] = ()
-    first_days: FirstDays | None = None
-
-    def of(self, period: str) -> DayShare:
-        """Says what a local day has; period: its date."""
-        day = date.fromisoformat(period)
-        is_first = self.first_days is not None and self.first_days.has(day)
-        return (self.first if is_first else self.by_weekday)[day.weekday()]
-
 
 Tallies = Callable[[], Iterable[Tally]]
 """Reads the tallies of a group, one after another: all rows of a vehicle are in one of them."""

@@ -23,7 +23,8 @@ from transforms.records import (
     SlotShard,
     TallyBytes,
 )
-from transforms.releases.base import ReleaseKind, SlotFacts, Stopped, release_group
+from transforms.releases import SlotFacts
+from transforms.releases.base import ReleaseKind, Stopped, release_group
 from transforms.steps.lateness import windows
 from transforms.steps.metrics import Shelf, count, passed
 from transforms.steps.release import beyond_the_limit, is_over

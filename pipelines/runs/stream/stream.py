@@ -27,7 +27,7 @@ from transforms.ledger import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_ids import Secret
 from transforms.public import Summary
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.registry import KINDS
 from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.heartbeat import Heartbeat

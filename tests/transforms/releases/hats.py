@@ -9,7 +9,7 @@ from dpops.mechanisms.baseline import Baseline
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.policy import Policy, weights_of
 from transforms.value import Value

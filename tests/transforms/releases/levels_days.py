@@ -15,7 +15,7 @@ from dpops.noise import Noise
 from dpops.types import Grid
 from tests.dpops.levels.cities import rows
 from transforms.recorded.units import LiveUnit, Sequenced, StageUnit
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.live.release import live_slot, seal_live
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage, seal_stage
 from transforms.value import Value

@@ -31,7 +31,7 @@ from tests.transforms.releases.levels_days import (
 from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
 from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import Sequenced, Unit
-from transforms.releases.base import DayShare, DayShares
+from transforms.releases import DayShare, DayShares
 from transforms.releases.live.release import known_before, live_estimates, live_slot, recorded_stage
 from transforms.releases.periods.release import plan_for
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage

@@ -21,7 +21,7 @@ from transforms.order import by_both, packed_keys, places
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.hats.policy import Policy, digest_of, release_shard
 from transforms.wire import Exposure, Tally
 

@@ -17,7 +17,8 @@ from transforms.errors import StepError
 from transforms.failpoints import failpoint
 from transforms.recorded.units import Debit, HatUnit, Released, all_of
 from transforms.records import HatColumns, RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Asked, Before, DrawnUnit, SlotFacts, Tallies
+from transforms.releases import SlotFacts
+from transforms.releases.base import Asked, Before, DrawnUnit, Tallies
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.policy import Policy, is_plain
 from transforms.wire import joined

@@ -18,7 +18,8 @@ from transforms.places.hierarchy import hats_of
 from transforms.recorded.stage_plan import is_complete, numbers_of, stage_of
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Before, DrawnUnit, SlotFacts, Tallies
+from transforms.releases import SlotFacts
+from transforms.releases.base import Before, DrawnUnit, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_live
 from transforms.releases.periods.publish import estimates_of_slot
 from transforms.releases.periods.release import CentresOf, VectorRelease

@@ -29,7 +29,7 @@ from transforms.places.hierarchy import parent_texts
 from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.periods.learned_classes import (
     TaughtClasses,
     distributions,

@@ -14,7 +14,7 @@ from dpops.spread import TYPICAL
 from dpops.types import Float64s, Int64s
 from transforms.places.hierarchy import texts_of
 from transforms.records import SlotEstimates
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.periods.learned_places import LearnedPlaces
 from transforms.releases.periods.products import Product, ProductGroups, slot_groups
 from transforms.releases.periods.publish import Behind, HatEstimates, estimates_of_product

@@ -12,7 +12,7 @@ from dpops.types import Float64s
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import VECTOR
 from transforms.records import HatColumns, SlotEstimates
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.value import Value

@@ -17,7 +17,8 @@ from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import counts_vehicles, is_complete, numbers_of, of_period, stage_of
 from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Asked, Before, DrawnUnit, SlotFacts, Tallies
+from transforms.releases import SlotFacts
+from transforms.releases.base import Asked, Before, DrawnUnit, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.learned_places import learned_differences
 from transforms.releases.periods.publish import estimates_of_slot

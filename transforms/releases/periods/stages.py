@@ -27,7 +27,7 @@ from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import as_stored, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit
-from transforms.releases.base import DayShares, SlotFacts
+from transforms.releases import DayShares, SlotFacts
 from transforms.releases.periods.products import Product
 from transforms.value import Value
 from transforms.wire import Tally

@@ -12,7 +12,7 @@ from dpops.levels.stages import CENTRE_STEP_KMH, CLASS, PLACE, Level
 from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT, parent_texts, texts_of
 from transforms.public import Fact
 from transforms.recorded.units import StageUnit
-from transforms.releases.base import SlotFacts
+from transforms.releases import SlotFacts
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 
 SCHEMA = pa.schema(
