@@ -21,10 +21,9 @@ from dpops.learning.expected_places import (
 from dpops.learning.half_widths import speed_noise, weight_noise
 from dpops.learning.interval import Z95
 from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, whole_weight
-from dpops.levels.stages import Stage
-from dpops.levels.place_stage import with_places
 from dpops.levels.defaults import Fleet, spread_of, weight_at_places
-from dpops.levels.stages import alike
+from dpops.levels.place_stage import with_places
+from dpops.levels.stages import Stage, alike
 from dpops.types import Float64s
 
 CELLS, IN_A_CELL = 100, 7

@@ -17,11 +17,9 @@ from dpops.learning.places import (
     learn_places,
     whole_weight,
 )
-from dpops.levels.stages import Differences, Kind
-from dpops.levels.defaults import Fleet
 from dpops.levels.bounded import ReleasedStage
-from dpops.levels.defaults import weight_at_places
-from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS
+from dpops.levels.defaults import Fleet, weight_at_places
+from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Kind
 from dpops.types import Float64s, Grid
 from transforms.places.ground import Pieces
 from transforms.places.near import fine_cells_of
