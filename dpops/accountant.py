@@ -190,11 +190,9 @@ class PureLimit(Limit):
 class DeltaLimit(Limit):
     """A vehicle may spend at most (epsilon, delta) in a period, kept in rho, or in mu^2.
 
-    pure: the part of epsilon that is set apart for pure claims, which are added up there. None: they count
-    epsilon^2 / 2 in rho. accounting: with "gdp" all else that fits are Gaussian claims, kept in mu^2. Both are fixed
-    beforehand, since a division, or a choice between two sums, that is made after some results would need a proof: and
-    a sum in mu^2 leaves nothing for one. With approximate claims for what is left, where some noise turned out to tell
-    much, 2.64 would be kept at nearly twice the delta.
+    pure: the part of epsilon that is set apart for pure claims. None: they count epsilon^2 / 2 in rho. accounting: with
+    "gdp" all else that fits are Gaussian claims, kept in mu^2. Both are fixed beforehand: a choice between two sums
+    that is made after some results would need a proof.
 
     >>> from fractions import Fraction
     >>> limit = DeltaLimit(Fraction(264, 100), Fraction(1, 10**6))

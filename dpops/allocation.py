@@ -30,13 +30,11 @@ class PlanShare(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A budget and how it is divided: per HAT or per period, over a period's slots, over the HATs a vehicle keeps.
+    """A budget and its division: per HAT or period, over a period's slots, over the HATs a vehicle keeps.
 
-    epsilon: of each HAT (per "hat": what a vehicle spends follows from where it drove, and is reported), or of a
-    vehicle in a whole period (per "period").
-    scope: what is planned, debited and sealed together: a slot, or all slots of a period.
-    most_hats: of a vehicle in a plan, fixed by a cap where nobody sees the whole plan. None: counted.
-    suppress: what suppression must not worsen. None: nothing is suppressed.
+    epsilon: of each HAT (per "hat": what a vehicle spends follows from where it drove), or of a vehicle in a period.
+    scope: what is planned, debited and sealed together. most_hats: of a vehicle in a plan, fixed by a cap; None:
+    counted. suppress: what suppression must not worsen; None: nothing is suppressed.
 
     >>> from fractions import Fraction
     >>> day = Allocation(epsilon=Fraction(3), per="period")

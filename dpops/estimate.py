@@ -19,13 +19,11 @@ nobody is left of those who did."""
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Everything that sinks, maps and reports show of a statistic of many HATs, in columns; nan where there is none.
+    """All that sinks and maps show of a statistic of many HATs, in columns; nan where there is none.
 
-    numbers: float64 (numbers, 3, HATs), in the order of the statistic's outputs: values, and the ends of an interval
-    around each that misses the true value with a known probability, in units. lists: a column for each list among the
-    outputs, None where there is none. noise_std: float64 (HATs,), standard deviation of the noise of the first output,
-    in units. bias_bound: float64 (HATs,), worst-case distance of its noiseless value from the true one. epsilon:
-    float64 (HATs,), what was spent on each. status: of each.
+    numbers: float64 (numbers, 3, HATs), by output: values and ends of intervals of known miss probability, in units.
+    lists: a column for each list among the outputs. noise_std, bias_bound: float64 (HATs,), of the first output, in
+    units. epsilon: float64 (HATs,), spent on each.
 
     >>> plan = {"step": "1/100", "scale": "200", "upper": "65", "epsilon": "1", "bias_bound": 0.0, "rounding": 0.005}
     >>> noisy_queries([2_150], [plan], miss=0.05).number(0)[:, 0].round(2).tolist()

@@ -93,17 +93,13 @@ class PlanError(ValueError):
 class Plan:
     """Everything public about the release of one HAT before it is made; kept whole in the ledger.
 
-    mechanism: the name of the one that releases by this plan. step: units that one step of the integer is worth; units
-    are those of the statistic, km/h for a mean and (km/h)^2 for a variance.
-    scale: of the discrete Laplace noise, in steps, at its largest.
-    upper: the largest value of the statistic, in units: U, or U^2 / 4 for a variance.
+    step: units of the statistic, km/h for a mean and (km/h)^2 for a variance, that one step of the integer is worth.
+    scale: of the discrete Laplace noise, in steps, at its largest. upper: largest value, in units: U, or U^2 / 4.
     bias_bound: worst-case distance of the noiseless value from the true one, in units.
     sensitivity: by how many steps one user moves the integer at most; 0 where nothing is drawn.
-    facts: what a reviewer may ask for (users, samples, arrays, ..).
-    rounding: how far rounding alone, of values to the grid above all, may move the statistic either way, in units.
-    Below 0, as it is by default, it becomes that of a mean: half a grid step.
-    version: of its document; before 2, the bias that is published with a value left rounding out.
-    A plan that costs nothing (epsilon 0) says in its facts which integer is released, as "constant".
+    facts: what a reviewer may ask for; with epsilon 0 also the integer that is released, as "constant".
+    rounding: by how much rounding alone may move the statistic, in units; below 0 it becomes half a grid step.
+    version: of its document; before 2, the published bias left rounding out.
 
     >>> from dpops.mechanisms.baseline import Baseline
     >>> counts, grid = CountsKnown.all_of(np.array([5, 3, 1])), Grid(step=Fraction(1), upper_steps=65)
@@ -141,7 +137,7 @@ class Plan:
 
     @staticmethod
     def told(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
-        """Reads what decides the claims of plans that `public` gave: epsilon, scale and sensitivity of each."""
+        """Reads epsilon, scale and sensitivity of stored plans, which decide their claims."""
         return [(plan["epsilon"], plan["scale"], plan.get("facts", {}).get("sensitivity", 0)) for plan in stored]
 
     def noise_std(self) -> float:
@@ -174,8 +170,7 @@ class Plan:
 
     @classmethod
     def from_public(cls, mechanism: str, stored: Mapping[str, Any]) -> "Plan":
-        """Reads a stored plan. One from before there was a rounding of its own is of means; without a version, it is
-        the first."""
+        """Reads a stored plan; without a rounding it is of means, without a version it is the first."""
         facts = dict(stored["facts"])
         return Plan(
             mechanism=mechanism,
@@ -207,7 +202,7 @@ Integers = list[int]
 
 
 class Drawn(NamedTuple):
-    """What was released of many HATs, in columns. mechanisms: of `auto`, those it chose. plans: as they are stored."""
+    """What was released of many HATs, in columns: mechanisms (of `auto`, those it chose), stored plans, integers."""
 
     mechanisms: list[str]
     plans: list[dict[str, Any]]
@@ -282,8 +277,10 @@ class Mechanism(Protocol):
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """Reads the integers of many HATs, with intervals that each miss the true value with at most that probability.
-        plans: as `Plan.document` stores them. Post-processing."""
+        """Reads the integers of many HATs, with intervals of that miss probability: post-processing.
+
+        plans: as `Plan.document` stores them.
+        """
         if cls.chooses:
             made = [Plan.from_public(cls.name, plan) for plan in plans]
             plans = [cls.resolve(*pair).document() for pair in zip(released, made, strict=True)]
@@ -333,10 +330,7 @@ class Stacked(NamedTuple):
 
 
 def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
-    """Refuses totals that a plan was not made for, or that break the bounds its sensitivity rests on.
-
-    A plan's facts must hold `users`, `samples`, `heaviest` (their largest count) and `upper_steps`.
-    """
+    """Refuses totals that a plan was not made for, by its facts users, samples, heaviest and upper_steps."""
     if len(totals) != len(plans):
         raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
     users, samples, heaviest, upper = (

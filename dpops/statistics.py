@@ -29,10 +29,7 @@ class Column(Protocol):
     def name(self) -> str: ...
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
-        """Adds up samples by group: int64 (groups,) or (groups, K), zero for a group without samples.
-
-        steps: int64 (samples,), grid steps in [0, upper_steps]. group: of each sample, below `groups`.
-        """
+        """Adds up grid steps by group: int64 (groups,) or (groups, K), zero for a group without samples."""
         ...
 
 
@@ -127,11 +124,9 @@ class Output:
 class Statistic:
     """A registry entry.
 
-    outputs: the first is a number, and what a row shows as its value; rows have columns for all of them if there are
-    several. options: the names of numbers that a specification must give, in units of the measured value; values: these
-    numbers, once it did. default: the mechanism where a specification names none. forecast_unit: of its plans and
-    forecasts, where these are not of the value. weighs_as: as which error suppression counts it. takes_caps: whether a
-    cap on counts lessens a vehicle's weight in it.
+    outputs: the first is a number, a row's value. options: numbers that a specification must give, in units of the
+    measured value; values: these. default: mechanism. forecast_unit: of plans and forecasts, where it is not the
+    value's. weighs_as: error that suppression counts. takes_caps: whether a cap on counts lessens a vehicle's weight.
 
     >>> named("distribution").unit, [output.name for output in named("distribution").outputs]
     ('{}', ['p50', 'p85', 'mean', 'variance', 'cdf'])
@@ -240,10 +235,7 @@ def _decimal(value: Fraction) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestedStatistic:
-    """One statistic of a specification. name: with its options. share: its part of the HAT's epsilon; the shares add
-    up to 1.
-
-    Raises ValueError as `check_outputs` does.
+    """One statistic of a specification. share: of the HAT's epsilon; shares add up to 1.
 
     >>> from dpops import Grid, registered
     >>> mean = RequestedStatistic("mean", registered()["baseline"](), Fraction(1))

@@ -91,13 +91,6 @@ _FIRST_NUMBERS = {
 _LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fraction(5), Fraction(17, 20))}
 
 
-def default_shares(kind: Kind, epsilon: Fraction) -> Shares:
-    """Chooses levels and their shares by the total. Source: docs/released.md, "Which levels"."""
-    if epsilon < 10:
-        return COARSE[kind]
-    return _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
-
-
 def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
     """Chooses coarser levels than the table's fine ones, for a fleet too small for these.
 
@@ -111,7 +104,9 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
     """Makes the default stages for a total of epsilon. rho: of a Gaussian, the total's zCDP, rounded down."""
     spread = spread_of(kind, epsilon if rho is None else rho)
-    shares, first_shares = default_shares(kind, epsilon), _FIRST[kind]
+    # By the total; source: docs/released.md, "Which levels".
+    fine = _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
+    shares, first_shares = COARSE[kind] if epsilon < 10 else fine, _FIRST[kind]
     if group_sd_kmh(kind, spread, "cell", dict(shares).get("cell", Fraction(1)), bounds) > fitted.LIMIT_SD_KMH:
         shares = first_shares = _coarser_levels(kind, spread, bounds)
     bound, part, alpha1, alpha2 = _FIRST_NUMBERS[kind]

@@ -53,8 +53,7 @@ class Auto(Mechanism):
 
     def ranking(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> list[RankedPlan]:
         """Ranks candidates, the best forecast first; of equal ones a constant, which costs nothing, then by name."""
-        ranked = []
-        refusal = PlanError("auto: no mechanism to choose from")
+        ranked, refusal = [], PlanError("auto: no mechanism to choose from")
         hats = None if self.prior is None else HatCounts.of([hat], grid, epsilon, self.prior)[0]
         for mechanism in _candidates(self.statistic, self.prior):
             try:

@@ -145,19 +145,14 @@ def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> ClippedUsers:
         sd = hats.prior.mean_sd(counts[one[rows]])
         if is_noisy:
             low, high = hats.upper / 2 - reach[one[rows]], hats.upper / 2 + reach[one[rows]]
-            first[:, rows], second[:, rows] = _clipping(means, sd, low, high)
+            width = np.maximum(sd, 1e-9)  # the moments of clip(X, low, high) - X for X normal
+            raised, raised_square = _excess((low - means) / width, sd)
+            lowered, lowered_square = _excess((means - high) / width, sd)
+            first[:, rows], second[:, rows] = raised - lowered, raised_square + lowered_square
         else:  # a constant: every user's mean becomes U / 2
             first[:, rows] = hats.upper / 2 - means
             second[:, rows] = (hats.upper / 2 - means) ** 2 + sd**2
     return ClippedUsers(np.bincount(hat, minlength=size.size), counts / hats.samples[hat], like, first, second)
-
-
-def _clipping(mean: Float64s, sd: Float64s, low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:
-    """Computes the first and second moment of clip(X, low, high) - X for X normal; float64 (means, users)."""
-    width = np.maximum(sd, 1e-9)
-    raised, raised_square = _excess((low - mean) / width, sd)
-    lowered, lowered_square = _excess((mean - high) / width, sd)
-    return raised - lowered, raised_square + lowered_square
 
 
 def _excess(edge: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:

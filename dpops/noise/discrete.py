@@ -38,8 +38,7 @@ class Noise(Words):
     def laplace(self, scales: Sequence[Fraction]) -> Int64s:
         """Draws one discrete Laplace number per scale: P(z) proportional to exp(-|z| / scale), z integer.
 
-        scales: in integer steps, each >= 0; a scale of 0 gives exactly 0.
-        Raises ValueError for a negative scale or one above 2**50 steps.
+        scales: in steps, >= 0 and below 2**50; 0 gives exactly 0. Raises ValueError for others.
         """
         kinds, code = distinct(scales)
         ratios = np.array([ratio(scale) for scale in kinds], np.int64).reshape(-1, 2)
@@ -58,17 +57,15 @@ class Noise(Words):
     def gaussian(self, variances: Sequence[Fraction]) -> Int64s:
         """Draws one discrete Gaussian number per variance: P(z) proportional to exp(-z^2 / (2 variance)), z integer.
 
-        variances: of the continuous law, in squared integer steps, each >= 0; a variance of 0 gives exactly 0.
-        Raises ValueError for a negative variance or one of 2**98 and more.
+        variances: in squared steps, >= 0 and below 2**98; 0 gives exactly 0. Raises ValueError for others.
         """
         return _drawn(self, variances, _discrete)
 
     def rounded_gaussian(self, variances: Sequence[Fraction]) -> Int64s:
         """Draws one normal number per variance, rounded to the nearest integer.
 
-        An integer plus such noise is the sum of it and a normal number, rounded: what holds of Gaussian noise holds
-        of it, for vectors of any shape. variances: in squared integer steps, 0 or at least 1; 0 gives exactly 0.
-        Raises ValueError for another variance, or one of 2**98 and more.
+        An integer plus such noise is the sum of it and a normal number, rounded: what holds of Gaussian noise holds of
+        it. variances: in squared steps, 0 or at least 1, below 2**98; 0 gives exactly 0. Raises ValueError for others.
         """
         return _drawn(self, variances, _rounded, least=1)
 

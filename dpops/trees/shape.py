@@ -19,10 +19,8 @@ from dpops.types import Int64s
 class Tree:
     """Every node of level i has n_i children below a root that carries no noise; leaves are the bins.
 
-    bins: K >= 1. branching: n_1, .., n_h from the root down, each >= 2, whose product N is at least K (for K = 1 the
-    one factor 1). Leaves from K on are padding: no sample is ever there, so nodes of nothing else are left out, and
-    the last node of a level may cover fewer bins.
-    Source: algorithms 10.1.
+    bins: K >= 1. branching: n_1, .., n_h from the root down, each >= 2, of product N >= K (for K = 1 the one factor 1).
+    Leaves from K on are padding without samples; nodes of nothing else are left out. Source: algorithms 10.1.
     """
 
     bins: int

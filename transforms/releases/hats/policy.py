@@ -29,18 +29,14 @@ def is_plain(digest: str) -> bool:
 
 def digest_of(rows: Tally, where: str, key: bytes, *, plain: bool) -> str:
     """Digests rows, by slot, cell and vehicle. Keyed, for a plain hash of small totals is found by trying them all."""
+    names = ",".join(rows.sums)
+    columns: Sequence[Int64s] = [*rows.keys(), *rows.sums.values()]
     if plain:
         columns = (rows.slot_s, rows.vehicle, rows.cell, rows.kept, *(rows.sums[c.name] for c in PLAIN), rows.dropped)
-        return _hex(where, columns, key)
-    names = ",".join(rows.sums)
-    return f"{names}:{_hex(f'{where}{names}/', [*rows.keys(), *rows.sums.values()], key)}"
-
-
-def _hex(where: str, columns: Sequence[Int64s], key: bytes) -> str:
-    told = hmac.new(key, where.encode(), "sha256")
+    digest = hmac.new(key, where.encode() if plain else f"{where}{names}/".encode(), "sha256")
     for column in columns:
-        told.update(np.ascontiguousarray(column, "<i8").data)
-    return told.hexdigest()
+        digest.update(np.ascontiguousarray(column, "<i8").data)
+    return digest.hexdigest() if plain else f"{names}:{digest.hexdigest()}"
 
 
 @dataclass(frozen=True)

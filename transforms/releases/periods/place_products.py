@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
 from dpops.learning.expected_places import CAUTIOUS, LEAST_VEHICLES, MOST_HALF_WIDTH_KMH
@@ -37,15 +36,18 @@ def place_product(
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
     of_cells = coarser(models, belief, groups)
     shown = published(of_cells, bound)
+    shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
         values, variances = places.places.values[:, None], places.places.variances[:, None]
         copies = places.cells[:, None]
-        shown = _moved(shown, copies, cell, bound)
+        far = copies - shown.values  # the cell's standing value has an interval as wide as its day's
+        value, lower, upper = (
+            rounded(np.clip(part, 0, bound)) for part in (copies, shown.lower95 + far, shown.upper95 + far)
+        )
+        shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
-        copies = shown.values[cell]
-        values = copies + places.differences[:, None]
+        values = shown.values + places.differences[:, None]
         variances = _variances(places, of_cells, cell, is_of_day=product.name == "place-day")
-        shown = _taken(shown, cell)
     result = _estimates(values, variances, places, shown, bound)
     cells = np.array(texts_of(policy.region))[cell]
     whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
@@ -74,32 +76,12 @@ def _estimates(
     """Bounds values and says which are shown. shown: of the cells that places lie in, (places, times)."""
     sd = np.sqrt(variances)
     half = Z95 * sd
-    ok = (half < MOST_HALF_WIDTH_KMH) & _visited(places)[:, None]
+    belief = places.places
+    is_visited = belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+    ok = (half < MOST_HALF_WIDTH_KMH) & is_visited[:, None]
     other = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, other))
     is_told = status != Status.HELD_BACK
     value, lower, upper = (rounded(np.clip(part, 0, bound)) for part in (values, values - half, values + half))
     value, lower, upper, sd = (np.where(is_told, part, np.nan) for part in (value, lower, upper, rounded(sd)))
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[status])
-
-
-def _visited(places: LearnedPlaces) -> NDArray[np.bool_]:
-    belief = places.places
-    return belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
-
-
-def _taken(shown: PublishedNumbers, cell: Int64s) -> PublishedNumbers:
-    """Gives each place its cell's."""
-    return replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
-
-
-def _moved(shown: PublishedNumbers, copies: Float64s, cell: Int64s, bound: float) -> PublishedNumbers:
-    """Gives each place its cell's standing value, with an interval as wide as its day's."""
-    taken = _taken(shown, cell)
-    far = copies - taken.values
-    return replace(
-        taken,
-        values=rounded(np.clip(copies, 0, bound)),
-        lower95=rounded(np.clip(taken.lower95 + far, 0, bound)),
-        upper95=rounded(np.clip(taken.upper95 + far, 0, bound)),
-    )
