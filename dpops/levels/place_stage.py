@@ -16,13 +16,5 @@ EXPONENT = Fraction(1)
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
     """Adds a stage of places with this share of what all stages had."""
     parts = alike(((PLACE, Fraction(1)),))
-    last = replace(
-        stages[-1],
-        parts=parts,
-        bound_kmh=BOUND_KMH,
-        alpha=ALPHA,
-        exponent=EXPONENT,
-        least_norm=0,
-        classes=(),
-    )
-    return with_last(stages, last, share)
+    last = replace(stages[-1], parts=parts, alpha=ALPHA, classes=(), least_norm=0)
+    return with_last(stages, replace(last, bound_kmh=BOUND_KMH, exponent=EXPONENT), share)

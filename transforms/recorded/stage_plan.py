@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from dpops.levels.class_stage import hats_of_classes
-from dpops.levels.stages import Differences, Stage
+from dpops.levels.stages import Differences, PublicHats, Stage
 from dpops.types import Int64s
 from transforms.places.ground import Places
 from transforms.places.hierarchy import hats_of, hats_of_places
@@ -134,15 +134,21 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
     Raises msgspec.ValidationError; ValueError for a stage of places without them.
     """
     kept, stage = msgspec.convert(unit.plan, _Kept), numbers_of(unit)
-    hats, differences = hats_of(region, kept.hours), None
-    if stage.classes:
-        hats = hats_of_classes(hats, len(stage.classes) + 1)
-    centres = unpack_centres(kept.centres, (hats.cells, hats.slots))
-    if kept.places is not None:
+    hats = hats_under(stage, region, kept.hours, places)
+    differences = None if kept.places is None or places is None else kept.places.on(places)
+    cells = hats.cells if differences is None else len(region)
+    centres = unpack_centres(kept.centres, (cells, hats.slots))
+    return stage.on(hats, centres, Fraction(kept.step_kmh), kept.rests_on, differences)
+
+
+def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places: Places | None) -> PublicHats:
+    """Lists the HATs that a stage looks at: in a region's cells, in the classes of each, or in places."""
+    if stage.is_of_places:
         if places is None:
             raise ValueError("a stage of places needs the places")
-        hats, differences = hats_of_places(places, kept.hours), kept.places.on(places)
-    return stage.on(hats, centres, Fraction(kept.step_kmh), kept.rests_on, differences)
+        return hats_of_places(places, hours)
+    hats = hats_of(region, hours)
+    return hats_of_classes(hats, len(stage.classes) + 1) if stage.classes else hats
 
 
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:

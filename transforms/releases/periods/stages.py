@@ -14,7 +14,7 @@ import numpy as np
 
 from dpops.claims import ZCDP, PureDP
 from dpops.levels.bounded import ReleasedStage, Rows, Sums, read, release, sum_up
-from dpops.levels.class_stage import hats_of_classes, rows_of_classes
+from dpops.levels.class_stage import rows_of_classes
 from dpops.levels.count_check import counted_first, vehicles_in
 from dpops.levels.defaults import Fleet
 from dpops.levels.stages import FIRST_CENTRE, Differences, Kind, Stage, scaled
@@ -23,9 +23,8 @@ from dpops.statistics import SUMS, Classes, Column
 from dpops.types import Int64s
 from transforms.order import changes
 from transforms.places.ground import NOWHERE, Pieces, Places
-from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
-from transforms.recorded.stage_plan import as_stored, stage_of
+from transforms.recorded.stage_plan import as_stored, hats_under, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit
 from transforms.releases import DayShares, SlotFacts
 from transforms.releases.periods.products import Product
@@ -128,12 +127,9 @@ def laid_stage(
     differences: Differences | None = None,
 ) -> Stage:
     """Lays one of a period's stages on its HATs. hours: the local hour in which each slot begins."""
-    stage, places = replace(stages[number], number=number, stages=len(stages)), policy.public_places
-    hats = hats_of(policy.region, hours)
-    if places is not None and stage.is_of_places:
-        hats = hats_of_places(places, hours)
+    stage = replace(stages[number], number=number, stages=len(stages))
+    hats = hats_under(stage, policy.region, hours, policy.public_places)
     if stage.classes:
-        hats = hats_of_classes(hats, len(stage.classes) + 1)
         centres = np.zeros((hats.cells, hats.slots), np.int64)
     return stage.on(hats, centres, policy.value.standard.step, rests_on, differences)
 
