@@ -4,6 +4,7 @@ Run: python -m benchmarks.hats [--mechanism auto] [--formats parquet]. Process t
 """
 
 import argparse
+import gc
 import tempfile
 import time
 from collections import defaultdict
@@ -25,7 +26,6 @@ from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
-from pipelines.garbage import collect_seldom
 from transforms.ledger import Account, Ledger
 from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--mechanism", default="array-average")
     parser.add_argument("--formats", default="parquet")
     asked = parser.parse_args()
-    collect_seldom()
+    gc.set_threshold(1_000_000, 20, 20)  # as the command line does
     keep_freed_memory()
     kind = registered()[asked.mechanism]
     mechanism = Auto(prior=Prior(20.0, 12.0)) if kind is Auto else kind()

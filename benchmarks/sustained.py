@@ -46,7 +46,7 @@ from pipelines.account import location
 from pipelines.cli import main
 from pipelines.engine import Engine
 from pipelines.job import Outputs
-from pipelines.pictures import save
+from pipelines.plan.chart import save
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming

@@ -27,7 +27,7 @@ from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 from hatstream_lab.evaluation.datasets import geometric, itms_counts
-from pipelines.pictures import save
+from pipelines.plan.chart import save
 
 FOLDER = Path(__file__).parent / "pictures"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)

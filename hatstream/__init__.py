@@ -4,16 +4,13 @@ Importing it makes sure that hatstream's own packages are found, whatever folder
 else is imported when it is asked for, Beam too.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from hatstream.own_packages import find_own_packages_first
-from hatstream.quiet_import import beam_imported_quietly
+from hatstream.own_packages import find_own_packages_first, loaded
 
 if TYPE_CHECKING:
     from pipelines.errors import UsageError
-    from pipelines.runs.library import Release
-    from pipelines.runs.parts import AssignHats, ClosedHats, ContributionsPerUser, ReleaseMeans
+    from pipelines.runs.library import AssignHats, ClosedHats, ContributionsPerUser, Release, ReleaseMeans
     from pipelines.runs.per_key import CountPerKey, MeanPerKey, QuantilesPerKey, UserAccount, VariancePerKey
     from pipelines.specification import Specification, SpecificationError, load
     from transforms.errors import StepError
@@ -42,36 +39,21 @@ __all__ = [
     "load",
 ]
 
-_WHERE = {
-    "AccountRefusal": "transforms.ledger",
-    "AssignHats": "pipelines.runs.parts",
-    "ContributionsPerUser": "pipelines.runs.parts",
-    "CountPerKey": "pipelines.runs.per_key",
-    "Estimate": "transforms.steps.release",
-    "ClosedHats": "pipelines.runs.parts",
-    "LedgerError": "transforms.ledger",
-    "MeanPerKey": "pipelines.runs.per_key",
-    "QuantilesPerKey": "pipelines.runs.per_key",
-    "Record": "transforms.steps.release",
-    "Release": "pipelines.runs.library",
-    "ReleaseMeans": "pipelines.runs.parts",
-    "Specification": "pipelines.specification",
-    "SpecificationError": "pipelines.specification",
-    "StepError": "transforms.errors",
-    "UsageError": "pipelines.errors",
-    "UserAccount": "pipelines.runs.per_key",
-    "VariancePerKey": "pipelines.runs.per_key",
-    "load": "pipelines.specification",
+_NAMES = {
+    "pipelines.errors": "UsageError",
+    "pipelines.runs.library": "AssignHats ClosedHats ContributionsPerUser Release ReleaseMeans",
+    "pipelines.runs.per_key": "CountPerKey MeanPerKey QuantilesPerKey UserAccount VariancePerKey",
+    "pipelines.specification": "Specification SpecificationError load",
+    "transforms.errors": "StepError",
+    "transforms.ledger": "AccountRefusal LedgerError",
+    "transforms.steps.release": "Estimate Record",
 }
 
 find_own_packages_first()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with beam_imported_quietly():
-        return getattr(importlib.import_module(_WHERE[name]), name)
+    return loaded(__name__, _NAMES, name)
 
 
 def __dir__() -> list[str]:

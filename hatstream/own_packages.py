@@ -1,10 +1,13 @@
-"""Finds the packages dpops, transforms and pipelines beside this one, whatever else has these names on the path."""
+"""Finds hatstream's own packages first, and imports Beam without its complaint about libraries nobody asks for."""
 
+import importlib
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 OWN = ("dpops", "transforms", "pipelines")
 HOME = str(Path(__file__).resolve().parents[1])
@@ -25,18 +28,33 @@ class _Own:
 def find_own_packages_first() -> None:
     """Makes the three names mean hatstream's packages. Raises ImportError where one means another already."""
     for name in OWN:
-        _refuse_other(name, sys.modules.get(name))
+        module = sys.modules.get(name)
+        places = [str(Path(place).resolve().parent) for place in getattr(module, "__path__", [])]
+        if module is not None and HOME not in places:
+            where = getattr(module, "__file__", None) or ", ".join(places) or "elsewhere"
+            raise ImportError(
+                f"hatstream has a package {name!r} of its own, and another one was imported before it: {where}. "
+                "Import hatstream first, in a program that does not import that one, or give that one another name"
+            )
     if not any(isinstance(finder, _Own) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Own())
 
 
-def _refuse_other(name: str, module: ModuleType | None) -> None:
+def loaded(package: str, modules: Mapping[str, str], name: str) -> Any:
+    """Imports a name that a package gives when it is asked for. modules: the names in each, with blanks between.
+
+    Beam complains, whoever imports it first, about libraries of Google's cloud that nothing here asks for: not here.
+    """
+    module = next((module for module, names in modules.items() if name in names.split()), None)
     if module is None:
-        return
-    places = [str(Path(place).resolve().parent) for place in getattr(module, "__path__", [])]
-    if HOME not in places:
-        where = getattr(module, "__file__", None) or ", ".join(places) or "elsewhere"
-        raise ImportError(
-            f"hatstream has a package {name!r} of its own, and another one was imported before it: {where}. "
-            f"Import hatstream first, in a program that does not import that one, or give that one another name"
-        )
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    root = logging.getLogger()
+    root.addFilter(_is_no_complaint)
+    try:
+        return getattr(importlib.import_module(module), name)
+    finally:
+        root.removeFilter(_is_no_complaint)
+
+
+def _is_no_complaint(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("apitools not found")

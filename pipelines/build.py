@@ -58,18 +58,15 @@ class Runner(Protocol):
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
         """Hands drawn units to the ledger, and answers with what it returned."""
-        ...
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         """Draws, records and estimates the groups of a release that come one after another."""
-        ...
 
 
 def road(
     tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon", kept: Shelf | None = None
 ) -> PCollection[SlotEstimates]:
-    """Turns tallies into estimates of all that the job releases. drawing: names the step that draws. kept: holds what
-    is drawn until the runner has it recorded.
+    """Turns tallies into estimates of all that the job releases. drawing: names the step that draws. kept: holds units.
 
     tallies: by (plan, release shard), what each vehicle did in each cell; with a heartbeat, b"", for every plan and
     shard, so that a slot is sealed even if nothing happened.
@@ -88,9 +85,7 @@ def observe(
 ) -> ObservedOutputs:
     """Turns what a source read into accepted observations, packed by (slot, vehicle shard), and counts refused rows.
 
-    read: main: RawBatch; refused: Refused.
-    pane_s: length of the panes that a slot is counted in, in seconds; None: the whole slot at once. lateness: which
-    rows are late; None: those of slots that are over.
+    pane_s: of the panes that a slot is counted in; None: the whole slot. lateness: None: rows of slots that are over.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # the same

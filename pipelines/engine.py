@@ -1,7 +1,8 @@
 """What a stream, or a bounded job, asks of an engine. Flink is one: pipelines/runs/flink."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from transforms.public import Operator
@@ -23,24 +24,19 @@ class StreamJob(Protocol):
     @property
     def id(self) -> str:
         """What the engine calls it."""
-        ...
 
     @property
     def where(self) -> str:
         """The address at which people can look at it."""
-        ...
 
     def state(self) -> str | None:
         """Tells one of ENDED, RUNNING, or another word of the engine's; None where nobody answers in seconds."""
-        ...
 
     def counters(self) -> Operator[Mapping[str, int]]:
         """Reads our counters since the job was started or started again; their spaces may be `_`. Raises OSError."""
-        ...
 
     def cancel(self) -> None:
         """Ends the job and waits until it has ended. Raises EngineError where it has not, or where nobody can say."""
-        ...
 
 
 class Engine(Protocol):
@@ -56,7 +52,6 @@ class Engine(Protocol):
 
         Raises EngineError, also where nobody has taken it in minutes, or in seconds after `stop` is set.
         """
-        ...
 
 
 class Finished(NamedTuple):
@@ -72,12 +67,10 @@ class BoundedEngine(Protocol):
     @property
     def parallelism(self) -> int:
         """How many workers read and count side by side."""
-        ...
 
     @property
     def is_here(self) -> bool:
         """Whether all steps run in this process, where they can leave what they shuffle in its temporary files."""
-        ...
 
     def run(
         self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Callable[[Mapping[str, int]], None]
@@ -86,4 +79,21 @@ class BoundedEngine(Protocol):
 
         Raises StepError, LedgerError or AccountRefusal where a step did, else EngineError. An interrupt ends the job.
         """
-        ...
+
+
+@contextmanager
+def watched_every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
+    """Calls a function every so many seconds while the block lasts."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(seconds):
+            look()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(seconds)

@@ -1,4 +1,6 @@
-"""Errors that a person meets, and words for them."""
+"""What a person meets: errors, what exit codes mean for schedulers, and how far long work is."""
+
+from collections.abc import Callable
 
 
 class UsageError(Exception):
@@ -17,7 +19,24 @@ class InputError(Exception):
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Shortens a text for messages: what is long keeps its beginning and its end; nothing in it moves a terminal's
-    cursor."""
+    """Keeps a long text's beginning and end, for messages; nothing in it moves a terminal's cursor."""
     kept = text if len(text) <= most else f"{text[: most // 2]} .. {text[-most // 4 :]}"
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in kept)
+
+
+DONE = 0
+WRONG_USE = 1
+BAD_SPECIFICATION = 2
+REFUSED = 3
+"""By the account."""
+FAILED = 4
+"""Input or infrastructure."""
+DIFFERS = 5
+"""Done, but input or code differs from what was released before."""
+
+Report = Callable[[str, int, int | None], None]
+"""Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
+
+
+def unheard(_phase: str, _done: int, _whole: int | None) -> None:
+    """Ignores progress that nobody wants to see."""

@@ -1,18 +1,31 @@
-"""What a release's road is built from: the small values that its steps define."""
+"""What a job is made of, and what every job does before it starts: checks key, ledger and account."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
+from pipelines.errors import UsageError
 from transforms.layouts import Layout
+from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.recording import LedgerAccount
 from transforms.observe.parse import Rules
+from transforms.observe.vehicle_ids import Secret
 from transforms.places.ground import Ground
 from transforms.recorded.units import Transaction
 from transforms.releases import SlotFacts
-from transforms.releases.base import ReleaseKind
+from transforms.releases.base import Asked, ReleaseKind
+from transforms.releases.registry import KINDS
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.topic import Topic
+from transforms.time.calendar import Calendar, CalendarError, Locator
+
+if TYPE_CHECKING:
+    from pipelines.specification import Specification
 
 VEHICLE_SHARDS = 2
 
@@ -61,3 +74,109 @@ class Job:
     def periods(self) -> tuple[str, ...]:
         """Periods of a closed range."""
         return tuple(dict.fromkeys(facts.period for facts in self.slots.values()))
+
+
+def admitted(spec: Specification, location: AccountLocation) -> Secret:
+    """Gives the account's secret, once key, ledger, chain, account and head were found to belong together.
+
+    Raises AccountRefusal or LedgerError.
+    """
+    secret = read_key(location.key)
+    ledger = location.ledger
+    if not ledger.exists():
+        raise AccountRefusal(
+            f"there is no ledger at {location.shown}: run `hatstream init` first, or name it with --ledger"
+        )
+    ledger.verify_chain()
+    ledger.check_account(account_of(spec.account, secret))
+    ledger.check_head()
+    return secret
+
+
+def ledger_account_of(spec: Specification, location: AccountLocation, *, signs: bool = True) -> LedgerAccount:
+    """Names an admitted account's ledger, with its key's signature. signs: False where nothing will be recorded."""
+    account = spec.account
+    signature = signature_of(read_key(location.key)) if signs else None
+    return LedgerAccount(location.url, location.head, account.name, account.limit, spec.name, spec.text, signature)
+
+
+def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:
+    """Tells a slot's public facts. plan: the slots that are planned together. plans: how many share the period."""
+    start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
+    return SlotFacts(period, start, end, plan, plans)
+
+
+def continuing(job: Job, ledger: Ledger) -> Job:
+    """Gives the job digests of the form that the ledger has of its specification (transforms.releases.hats.policy)."""
+    return replace(job, release=job.release.continuing(ledger.first_digest(job.release.spec_id)))
+
+
+def assemble(
+    spec: Specification,
+    calendar: Locator,
+    slots: Mapping[int, SlotFacts],
+    transaction: Transaction,
+    secret: Secret,
+    account: LedgerAccount,
+    outputs: Outputs,
+    *,
+    in_slots: bool = False,
+) -> Job:
+    """Makes of the specification what the road needs. in_slots: slots are released one by one, as they end."""
+    asked = asked_of(spec, slots, secret, account)
+    return Job(
+        layout=spec.input.layout,
+        slot_s=spec.timetable.slot_s,
+        rules=spec.rules(calendar, secret.derive("vehicle")),
+        ground=spec.ground,
+        release=KINDS[spec.kind].of_slots(asked) if in_slots else KINDS[spec.kind].of(asked),
+        transaction=transaction,
+        account=account,
+        outputs=outputs,
+    )
+
+
+def asked_of(spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret, account: LedgerAccount) -> Asked:
+    """Collects what the specification asks of its kind of release."""
+    return Asked(
+        spec_id=spec.spec_id,
+        value=spec.value,
+        region=spec.cells.region,
+        statistics=spec.statistics,
+        allocation=spec.privacy.allocation,
+        cap=spec.privacy.cap,
+        shards=spec.privacy.release_shards,
+        options=spec.kind_options,
+        zone=spec.timetable.zone,
+        slots=slots,
+        account=account,
+        digest_key=secret.derive("digest"),
+    )
+
+
+def job_of(spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, outputs: Outputs) -> Job:
+    """Makes the road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
+    return assemble(spec, when, slot_facts(spec, when), "period", secret, account, outputs)
+
+
+def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
+    """Collects what is known of each slot of a range beforehand.
+
+    Raises UsageError for a range that cuts a period which is planned as a whole.
+    """
+    facts = {}
+    for period, slots in groupby(when.slots, key=lambda slot: slot.period):
+        starts = tuple(slot.start_s for slot in slots)
+        try:
+            whole = spec.slots_of_period(starts[0])
+        except CalendarError as error:
+            raise UsageError(str(error)) from None
+        if spec.privacy.allocation.whole_periods and starts != whole:
+            raise UsageError(
+                f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
+                f"the range holds {len(starts)} of them"
+            )
+        for start_s in starts:
+            plan = spec.privacy.allocation.planned_with(start_s, starts)
+            facts[start_s] = facts_of(spec, period, start_s, plan, spec.privacy.allocation.plans(len(whole)))
+    return facts

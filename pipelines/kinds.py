@@ -28,16 +28,16 @@ class Said(NamedTuple):
 KINDS = {
     "hats": Said(
         "pipelines.account.guarantee:hats_sentence",
-        "pipelines.further_columns:meaning_of_hats",
+        "pipelines.outputs:meaning_of_hats",
         "pipelines.commands.release_summary:summarise",
         "pipelines.commands.release_summary:show",
         "pipelines.commands.plan:plan_hats",
     ),
     "levels": Said(
         "pipelines.account.guarantee:levels_sentence",
-        "pipelines.further_columns:meaning_of_levels",
-        "pipelines.commands.levels_summary:summarise_levels",
-        "pipelines.commands.levels_summary:show_levels",
+        "pipelines.outputs:meaning_of_levels",
+        "pipelines.commands.release_summary:summarise_levels",
+        "pipelines.commands.release_summary:show_levels",
         "pipelines.commands.plan:plan_levels",
     ),
 }

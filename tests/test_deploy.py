@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines import exit_codes
+from pipelines import errors as exit_codes
 from pipelines.cli import hatstream
 
 ROOT = Path(__file__).parents[1]

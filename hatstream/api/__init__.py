@@ -4,16 +4,14 @@ Whatever is not named here may change without a word. A name is imported when it
 costs what the command line costs. docs/api/companions.md shows all of them.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from hatstream.own_packages import loaded
+
 if TYPE_CHECKING:
-    from hatstream.api.account import AccountReport, find_account
-    from hatstream.api.columns import result_columns
-    from hatstream.api.counted import count_days
-    from hatstream.api.evaluation import release_days
+    from hatstream.api.account import AccountReport, find_account, result_columns
+    from hatstream.api.evaluation import count_days, release_days
     from hatstream.api.inputs import (
-        input_paths,
         open_input,
         own_layouts,
         places_outside,
@@ -23,10 +21,10 @@ if TYPE_CHECKING:
         write_rows,
     )
     from hatstream.api.results import read_results
-    from pipelines.commands.interrupt import asked_to_stop
     from pipelines.commands.options import option, packed
-    from pipelines.commands.terminal import console, note, progress_bars
+    from pipelines.commands.terminal import asked_to_stop, console, note, progress_bars
     from pipelines.errors import InputError, UsageError
+    from pipelines.inputs import input_paths
     from pipelines.specification import Specification, SpecificationError, load
     from transforms.atomic_files import write_whole
     from transforms.layouts import layout
@@ -34,24 +32,20 @@ if TYPE_CHECKING:
     from transforms.places.hexagons import cut_at_antimeridian
 
 _NAMES = {
-    "hatstream.api.account": "AccountReport find_account",
-    "hatstream.api.columns": "result_columns",
-    "hatstream.api.counted": "count_days",
-    "hatstream.api.evaluation": "release_days",
-    "hatstream.api.inputs": "input_paths open_input own_layouts places_outside "
-    "read_batches read_positions read_tables write_rows",
+    "hatstream.api.account": "AccountReport find_account result_columns",
+    "hatstream.api.evaluation": "count_days release_days",
+    "hatstream.api.inputs": "open_input own_layouts places_outside read_batches read_positions read_tables write_rows",
     "hatstream.api.results": "read_results",
-    "pipelines.commands.interrupt": "asked_to_stop",
     "pipelines.commands.options": "option packed",
-    "pipelines.commands.terminal": "console note progress_bars",
+    "pipelines.commands.terminal": "asked_to_stop console note progress_bars",
     "pipelines.errors": "InputError UsageError",
+    "pipelines.inputs": "input_paths",
     "pipelines.specification": "Specification SpecificationError load",
     "transforms.atomic_files": "write_whole",
     "transforms.layouts": "layout",
     "transforms.places.hexagons": "cut_at_antimeridian",
     "transforms.observe.vehicle_ids": "MergedIds vehicle_ids",
 }
-_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 # fmt: off
 __all__ = [
@@ -65,9 +59,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_WHERE[name]), name)
+    return loaded(__name__, _NAMES, name)
 
 
 def __dir__() -> list[str]:

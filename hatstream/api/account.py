@@ -1,4 +1,4 @@
-"""What an account's ledger tells the public of a specification, in one value."""
+"""What a specification and its account's ledger tell the public."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,13 +7,23 @@ from pathlib import Path
 
 from dpops.accountant import DeltaLimit, Limit
 from pipelines.account import location
-from pipelines.account.cost import DAYS, Cost, costs
-from pipelines.account.guarantee import Loss, SpanBound, costs_at_places, loss_of, sentence, span_bounds
+from pipelines.account.guarantee import (
+    DAYS,
+    Cost,
+    Loss,
+    SpanBound,
+    costs,
+    costs_at_places,
+    loss_of,
+    sentence,
+    span_bounds,
+)
 from pipelines.account.location import AccountLocation
-from pipelines.account.missing_slots import Gap, gaps
-from pipelines.account.record import LedgerRecord, walked
-from pipelines.ranges import range_of
+from pipelines.account.record import Gap, LedgerRecord, gaps, walked
+from pipelines.inputs import range_of
+from pipelines.outputs import value_meaning
 from pipelines.specification import Specification
+from transforms.sinks.columns import COLUMNS, ResultColumn
 
 
 def find_account(ledger: str | None = None, key: Path | None = None) -> AccountLocation:
@@ -101,3 +111,29 @@ class AccountReport:
             slots=len(when.slots) if when else 0,
             gaps=gaps(spec, when, book, now_s) if when else [],
         )
+
+
+_INTERVAL = "end of the interval that holds the true value with a probability of 95 % or more"
+_LEARNED = "end of an interval that about 95 % of the rows with status ok, and fewer of others, have the truth in"
+
+
+def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
+    """Declares the columns that rows of a specification may have, by name.
+
+    Args:
+        spec: Of the rows.
+
+    Returns:
+        Of each its Arrow type (`kind`), `presence`, `unit` and `meaning`.
+
+    >>> from hatstream.api import load
+    >>> result_columns(load("examples/hourly-means.toml"))["lower95"].unit
+    'column unit'
+    """
+    words = {
+        "value": value_meaning(spec),
+        "interval": _LEARNED if spec.is_learned else _INTERVAL,
+        "learned": _LEARNED,
+        "resolution": spec.cells.resolution,
+    }
+    return {column.name: column._replace(meaning=column.meaning.format(**words)) for column in COLUMNS}

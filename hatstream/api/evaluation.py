@@ -5,25 +5,33 @@ keeps; its noise may have a seed. All else is what `hatstream release` runs: pla
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 
 from dpops.noise import Noise
-from hatstream.api.counted import counted_columns, int64s, keys_of
-from pipelines.assembly import asked_of, slot_facts
-from pipelines.errors import UsageError
-from pipelines.ranges import range_of
+from dpops.statistics import SUMS, Column, Histogram
+from dpops.types import Int64s
+from pipelines.errors import InputError, Report, UsageError, unheard
+from pipelines.inputs import input_paths, range_of
+from pipelines.job import asked_of, slot_facts
 from pipelines.runs.estimates import RecordedStages, forecast_of, slots_of, whole_of
 from pipelines.specification import Specification
 from transforms import wire
+from transforms.count.tally import derived_events, tally
 from transforms.ledger import Ledger
 from transforms.ledger.recording import LedgerAccount
+from transforms.observe.events import events_of
+from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_ids import Secret
+from transforms.places.hexagons import cell_text
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates
@@ -33,6 +41,7 @@ from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.states import learned_from
 from transforms.releases.registry import KINDS
 from transforms.sinks.rows import Shape, columns_of, noted, schema_of
+from transforms.time.calendar import Calendar
 
 
 def release_days(
@@ -102,14 +111,14 @@ class _Days(NamedTuple):
             return cls(facts, tallies)
         if spec.timetable.unit != "vehicle-day":
             raise UsageError("an evaluation releases days: account.unit must be 'vehicle-day'")
-        columns = {column.name for column in counted_columns(spec, 0)}
+        columns = {column.name for column in _columns_of(spec, _release_of(spec))}
         whole = {name: counted[name].combine_chunks() for name in ("slot", "vehicle", "reports", *columns)}
-        keys, period_of = keys_of(spec, counted), np.array(counted["period"].to_pylist())
+        keys, period_of = _keys_of(spec, counted), np.array(counted["period"].to_pylist())
         for period in periods:
             of_period = slot_facts(spec, range_of(spec.timetable, period, period))
             facts |= of_period
             inside = np.flatnonzero((period_of == period) & (keys >= 0))
-            slot, vehicle, reports = (int64s(whole[name])[inside] for name in ("slot", "vehicle", "reports"))
+            slot, vehicle, reports = (_int64s(whole[name])[inside] for name in ("slot", "vehicle", "reports"))
             key = keys[inside]
             order = np.lexsort((key, vehicle, slot))
             starts = np.array(list(of_period), np.int64)
@@ -119,7 +128,7 @@ class _Days(NamedTuple):
                 cell=key[order],
                 kept=reports[order],
                 dropped=np.zeros(order.size, np.int64),
-                sums={name: int64s(whole[name])[inside][order] for name in columns},
+                sums={name: _int64s(whole[name])[inside][order] for name in columns},
             )
             first = np.searchsorted(slot[order], np.arange(starts.size + 1)).tolist()
             tallies[period] = {
@@ -238,3 +247,133 @@ def _rows(days: _Days, estimates: Sequence[SlotEstimates], shape: Shape) -> pa.T
             table = table.append_column(name, pa.array(values, kind))
         tables.append(table)
     return pa.concat_tables(tables, promote_options="default")
+
+
+def count_days(
+    spec: Specification,
+    pattern: str,
+    dates: tuple[str, str] | None = None,
+    *,
+    bins: int = 0,
+    report: Report = unheard,
+) -> pa.Table:
+    """Counts what every vehicle did, once, as a release would read it. Not private.
+
+    Args:
+        spec: Of the feed, and of the cells or places under which reports are counted.
+        pattern: Files, such as `feed/*.csv`.
+        dates: First and last local day or time; all days of the files if None.
+        bins: So many equally wide bins of values are counted too, in the column `histograms`.
+        report: Told how many files are read.
+
+    Returns:
+        A row for each vehicle in a slot and cell (or piece of one): `period`, `slot` (its number in the period, from
+        0), `cell` (hexadecimal), `place` (null where there is none), `vehicle`, `reports` (that a cap of the
+        specification keeps), `sums` (of values, in steps of the grid), and what else its release counts.
+
+    Raises:
+        InputError: No row of the input became an observation, or a file cannot be decoded.
+    """
+    paths = input_paths(pattern)
+    when = _all_days(spec, paths) if dates is None else range_of(spec.timetable, *dates)
+    rules = spec.rules(when, os.urandom(32))
+    parts: dict[int, list[bytes]] = {}
+    for number, path in enumerate(paths, 1):
+        for batch in spec.input.layout.read(path):
+            for slot_s, packed in events_of(batch.table, rules, spec.ground):
+                parts.setdefault(slot_s, []).append(packed)
+        report("files read", number, len(paths))
+    periods: dict[str, dict[int, wire.Events]] = {}
+    numbers, of_period = dict[int, int](), Counter[str]()
+    for slot in when.slots:
+        numbers[slot.start_s] = of_period[slot.period]
+        of_period[slot.period] += 1
+        if slot.start_s in parts:
+            periods.setdefault(slot.period, {})[slot.start_s] = wire.unpack_events(parts[slot.start_s])
+    release = _release_of(spec)
+    tables = []
+    for period, slots in periods.items():
+        if rules.need_whole_periods:
+            slots = derived_events(slots, rules, spec.ground).ordered.by_slot()
+        for slot_s, events in slots.items():
+            counted = tally(events, slot_s, release.cap, _columns_of(spec, release, bins)).tally
+            tables.append(_rows_of(spec, period, numbers[slot_s], counted))
+    if not tables:
+        raise InputError("no row of the input became an observation")
+    return pa.concat_tables(tables)
+
+
+def _all_days(spec: Specification, paths: Sequence[str]) -> Calendar:
+    """Lays out all local days from the first to the last plausible time in the files."""
+    first, last, units = TO_US, FROM_US, spec.input.layout.units
+    for path in paths:
+        for batch in spec.input.layout.read(path):
+            time = units.instants(batch.table.column("time"))
+            us = time.us[time.valid & (time.us >= FROM_US) & (time.us < TO_US)]
+            if us.size:
+                first, last = min(first, int(us.min())), max(last, int(us.max()))
+    if first > last:
+        raise InputError("no row of the input has a plausible time")
+    zone = ZoneInfo(spec.timetable.zone)
+    ends = (datetime.fromtimestamp(us // 1_000_000, zone).date().isoformat() for us in (first, last))
+    return range_of(spec.timetable, *ends)
+
+
+def _release_of(spec: Specification) -> ReleaseKind:
+    account = LedgerAccount("", Path("none"), spec.account.name, spec.account.limit, spec.name, spec.text)
+    return KINDS[spec.kind].of(asked_of(spec, {}, Secret(b""), account))
+
+
+def _columns_of(spec: Specification, release: ReleaseKind, bins: int = 0) -> tuple[Column, ...]:
+    """Lists what is added up of values: sums, and what a release of the specification needs."""
+    further = [Histogram(bins, spec.value.grid.upper_steps)] if bins else []
+    return tuple({column.name: column for column in (SUMS, *release.columns, *further)}.values())
+
+
+def _rows_of(spec: Specification, period: str, slot: int, counted: wire.Tally) -> pa.Table:
+    """Writes a slot's tally as rows of `count_days`."""
+    size, cell = counted.vehicle.size, counted.cell
+    names: list[str | None] = [None] * size
+    if spec.places is not None:
+        pieces = spec.places.pieces
+        names = [None if place < 0 else pieces.places.names[place] for place in pieces.place[cell].tolist()]
+        cell = pieces.region[pieces.cell[cell]]
+    columns: dict[str, Any] = {
+        "period": [period] * size,
+        "slot": np.full(size, slot),
+        "cell": [cell_text(one) for one in cell.tolist()],
+        "place": pa.array(names, pa.string()),
+        "vehicle": counted.vehicle,
+        "reports": counted.kept,
+    }
+    for name, column in counted.sums.items():
+        is_flat = column.ndim == 1
+        columns[name] = column if is_flat else pa.FixedSizeListArray.from_arrays(column.ravel(), column.shape[1])
+    return pa.table(columns)
+
+
+def _int64s(column: pa.Array) -> Int64s:
+    """Reads a column of integers, (rows,), or of lists equally long, (rows, K)."""
+    if pa.types.is_fixed_size_list(column.type):
+        return np.asarray(column.flatten().to_numpy(), np.int64).reshape(len(column), -1)
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _keys_of(spec: Specification, counted: pa.Table) -> Int64s:
+    """Finds what each row is counted under; below 0 for those outside of the region."""
+    cells = counted["cell"].combine_chunks().dictionary_encode()
+    of_cell = np.array([int(cell, 16) for cell in cells.dictionary.to_pylist()], np.int64)
+    if spec.places is None:
+        of_row: Int64s = spec.ground.keys(of_cell)[cells.indices.to_numpy()]
+        return of_row
+    pieces = spec.places.pieces
+    index = {name: number for number, name in enumerate(pieces.places.names)} | {None: -1}
+    place = np.array([index[name] for name in counted["place"].to_pylist()], np.int64)
+    row = np.searchsorted(pieces.region, of_cell)
+    inside = (row < pieces.region.size) & (pieces.region[np.minimum(row, pieces.region.size - 1)] == of_cell)
+    cell = np.where(inside, row, -1)[cells.indices.to_numpy()]
+    names = pieces.cell * (len(index) + 1) + pieces.place + 1
+    order = np.argsort(names)
+    wanted = cell * (len(index) + 1) + place + 1
+    number = order[np.minimum(np.searchsorted(names[order], wanted), order.size - 1)]
+    return np.where((cell >= 0) & (names[number] == wanted), number, -1)

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from dpops.types import Grid, Int64s
-from pipelines import input_files
 from pipelines.account.location import read_key
-from pipelines.errors import InputError, shortened
-from pipelines.progress import Report, unheard
+from pipelines.errors import InputError, Report, shortened, unheard
+from pipelines.inputs import input_paths
 from pipelines.specification.document import toml_of
 from pipelines.specification.errors import SpecificationError
 from transforms.atomic_files import write_whole
@@ -33,24 +32,6 @@ from transforms.sinks.rows import columns_in
 from transforms.time.calendar import Where
 
 Table = TypeVar("Table")
-
-
-def input_paths(pattern: str) -> list[str]:
-    """Lists the files that a pattern matches, or those in a folder, sorted.
-
-    Args:
-        pattern: such as `feed/*.csv`; `**` stands for any folders, and of a folder hidden files are left out.
-
-    Returns:
-        Their paths, at least one.
-
-    Raises:
-        InputError: Nothing matches, or something that is no regular file.
-
-    >>> input_paths("examples/hourly-*.toml")
-    ['examples/hourly-means.toml']
-    """
-    return input_files.paths_of(pattern)
 
 
 @contextmanager

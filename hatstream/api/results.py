@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import InputError
-from pipelines.input_files import paths_of
+from pipelines.inputs import input_paths
 from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.columns import SCHEMA, TYPES
 from transforms.sinks.published import DAMAGE, READERS, without_empty
@@ -37,7 +37,7 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
     Traceback (most recent call last):
     pipelines.errors.InputError: examples/hourly-means.toml is no result file: it must end in .parquet, ...
     """
-    parts = paths_of(source) if isinstance(source, str) else source
+    parts = input_paths(source) if isinstance(source, str) else source
     tables = [part if isinstance(part, pa.Table) else _read(Path(part)) for part in parts]
     table = pa.concat_tables(tables, promote_options="default")
     if "product" not in table.column_names:
@@ -48,32 +48,22 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
     return {name: _each_once(without_empty(table.filter(pc.equal(of, name)))) for name in names}
 
 
-def _is_live(rows: pa.Table) -> pa.ChunkedArray:
-    """Says of each row whether it was published while its day lasted."""
-    return pc.ends_with(rows["mechanism"], LIVE_MECHANISM)
-
-
 def _each_once(table: pa.Table) -> pa.Table:
-    """Keeps one row a HAT and statistic: not the live one where there is another. Raises InputError for
-    contradictions."""
-    first = table.append_column("live", _is_live(table)).sort_by([("live", "ascending")]).drop(["live"])
+    """Keeps one row a HAT and statistic, a live one only where there is no other. Raises InputError."""
+    table_live = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM))
+    first = table_live.sort_by([("live", "ascending")])
     keys = first.select(list(_KEY)).append_column("at", pa.array(range(first.num_rows)))
     grouped = keys.group_by(list(_KEY)).aggregate([("at", "min"), ("at", "count")])
     if grouped.num_rows == first.num_rows:
         return table
-    _refuse_different(first)
-    return first.take(grouped["at_min"].sort())
-
-
-def _refuse_different(rows: pa.Table) -> None:
-    """Refuses contradictions: of rows that are no live ones two may be of one HAT only if they say the same."""
-    settled = rows.filter(pc.invert(_is_live(rows)))
-    said = settled.select([*_KEY, "value"]).group_by([*_KEY, "value"]).aggregate([])
-    if said.num_rows > said.group_by(list(_KEY)).aggregate([]).num_rows:
+    settled = first.filter(pc.invert(first["live"])).select([*_KEY, "value"])
+    values = settled.group_by([*_KEY, "value"]).aggregate([])
+    if values.num_rows > values.group_by(list(_KEY)).aggregate([]).num_rows:
         raise InputError(
             "two result files give different values of the same place and slot: they are of different specifications, "
             "or estimates of different days (`hatstream estimate --whole` beside `release`); name the files of one"
         )
+    return first.drop(["live"]).take(grouped["at_min"].sort())
 
 
 def _read(path: Path) -> pa.Table:
@@ -83,7 +73,16 @@ def _read(path: Path) -> pa.Table:
         raise InputError(f"{path} is no result file: it must end in {', '.join(f'.{name}' for name in READERS)}")
     try:
         table = READERS[kind](path)
-        table = _as_released(table) if "value_of" in table.column_names else table
+        if "value_of" in table.column_names:  # of a published folder, but for what was not published
+            is_beside = pc.not_equal(table["value_of"], "place")
+            area = table["area"] if "area" in table.column_names else pa.nulls(table.num_rows, pa.string())
+            columns = {name: table[name] for name in table.column_names if name not in ("value_of", "area")}
+            columns["parent"] = pc.if_else(is_beside, pc.coalesce(area, table["value_of"]), None)
+            for name in ("value", "lower95", "upper95"):
+                columns[f"parent_{name}"] = pc.if_else(is_beside, table[name], None)
+                columns[name] = columns.pop(f"own_{name}", table[name])
+            missing = {name: pa.nulls(table.num_rows, TYPES[name]) for name in SCHEMA.names if name not in columns}
+            table = pa.table(columns | missing)
         names = [name for name in TYPES if name in SCHEMA.names or name in table.column_names]
         rows = pa.table({name: table[name].cast(TYPES[name]) for name in names})
     except DAMAGE:
@@ -92,16 +91,3 @@ def _read(path: Path) -> pa.Table:
         if pa.types.is_floating(TYPES[name]) and pc.any(pc.greater(pc.abs(rows[name]), MOST)).as_py():
             raise InputError(f"{path} is damaged: a number in {name} is infinite or beyond {MOST:,.0f}")
     return rows
-
-
-def _as_released(table: pa.Table) -> pa.Table:
-    """Puts rows of a published folder into the columns of result files, but for what was not published."""
-    is_beside = pc.not_equal(table["value_of"], "place")
-    area = table["area"] if "area" in table.column_names else pa.nulls(table.num_rows, pa.string())
-    columns = {name: table[name] for name in table.column_names if name not in ("value_of", "area")}
-    columns["parent"] = pc.if_else(is_beside, pc.coalesce(area, table["value_of"]), None)
-    for name in ("value", "lower95", "upper95"):
-        columns[f"parent_{name}"] = pc.if_else(is_beside, table[name], None)
-        columns[name] = columns.pop(f"own_{name}", table[name])
-    missing = {name: pa.nulls(table.num_rows, TYPES[name]) for name in SCHEMA.names if name not in columns}
-    return pa.table(columns | missing)

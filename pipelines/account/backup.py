@@ -7,7 +7,8 @@ chain. It is held in memory as a whole.
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,14 +73,15 @@ class Backup(NamedTuple):
     @property
     def newest(self) -> Mapping[str, Any] | None:
         """The entry of the newest slot or period that was released."""
-        return max(_releases(self.entries), key=lambda entry: entry["slot_s"], default=None)
+        releases = (entry for entry in self.entries if entry["kind"] == "release")
+        return max(releases, key=lambda entry: entry["slot_s"], default=None)
 
     @property
     def newest_said(self) -> str:
-        if self.newest is None:
+        if (newest := self.newest) is None:
             return "none"
-        start = datetime.fromtimestamp(self.newest["slot_s"], UTC).isoformat()
-        return f"of {self.newest['spec_id']}, period {self.newest['period']}, slot {start}"
+        start = datetime.fromtimestamp(newest["slot_s"], UTC).isoformat()
+        return f"of {newest['spec_id']}, period {newest['period']}, slot {start}"
 
 
 class Evidence(NamedTuple):
@@ -94,14 +96,21 @@ class Evidence(NamedTuple):
 
 def write_backup(place: AccountLocation, path: Path) -> Backup:
     """Writes the file whole or not at all, for the user alone. Raises AccountRefusal, LedgerError, OSError."""
-    _refuse_other_files(path)
+    if path.exists():
+        with path.open("rb") if path.is_file() else io.BytesIO() as other:
+            if other.read(len(_NAME)) != _NAME:
+                raise LedgerError(f"{path} is there already and is no backup of hatstream: it stays as it is")
     key, book = read_key(place.key), place.ledger
     remembered = dict(place.witness.read_all())  # before the ledger is read, which never lags behind it
     book.verify()
     entries, made = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
     backup = Backup(_BackupHeader(made, key.key.hex(), remembered), entries[:1]).with_entries(entries)
+    content = io.BytesIO()
+    with gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed:
+        for line in (backup.header, *backup.entries):
+            packed.write(msgspec.json.encode(line) + b"\n")
     with locked(path.absolute().parent), replacing(path, 0o600) as file:
-        file.write(_BEGIN + _packed(backup))
+        file.write(_BEGIN + content.getvalue())
     return backup
 
 
@@ -114,51 +123,34 @@ def restore(place: AccountLocation, path: Path, evidence: Evidence) -> tuple[Bac
     backup = read_backup(path)
     place.key.parent.mkdir(parents=True, exist_ok=True)
     with locked(place.key.parent):
-        has_key, has_head = _has_same_key(place, backup), place.head.exists()
+        key, has_head = None, place.head.exists()
+        with suppress(AccountRefusal):
+            key = read_key(place.key).key.hex()
+        if key not in (None, backup.header.key):
+            raise AccountRefusal(
+                f"the key file {place.key} holds another key than the backup: name another file with --key"
+            )
         book = Ledger(place.url, place.head, backup.signature)
-        has_ledger = book.exists() and _has_its_entries(book, backup)
-        now = backup.with_entries(list(book.entries())) if has_ledger else backup
+        first = book.hash_of(1) if book.exists() else ""
+        if first and first != backup.genesis:
+            raise AccountRefusal("another ledger is in this place: restore to a place without one (--ledger)")
+        if first and book.hash_of(backup.last["seq"]) != backup.last["hash"]:
+            raise LedgerError("the ledger lacks entries that the backup has: move it away, then restore it too")
+        now = backup.with_entries(list(book.entries())) if first else backup
         _check_nothing_since(place, now, evidence)
-        if not has_ledger:
-            _fill(book, backup)
+        if not first:
+            book.create()
+            try:
+                book.fill(iter(backup.entries))
+            finally:
+                book.discard()  # where it has no entry
         if not has_head:
             Head(place.head, backup.signature).create(now.header.head)
-        if not has_key:
+        if key is None:
             write_key(place.key, backup.header.key)
         book.verify()
-    there = {"ledger": has_ledger, "head": has_head, "key": has_key}
+    there = {"ledger": bool(first), "head": has_head, "key": key is not None}
     return backup, [name for name, is_there in there.items() if not is_there]
-
-
-def _fill(book: Ledger, backup: Backup) -> None:
-    book.create()
-    try:
-        book.fill(iter(backup.entries))
-    finally:
-        book.discard()  # where it has no entry
-
-
-def _has_same_key(place: AccountLocation, backup: Backup) -> bool:
-    try:
-        key = read_key(place.key)
-    except AccountRefusal:
-        return False
-    if key.key.hex() != backup.header.key:
-        raise AccountRefusal(
-            f"the key file {place.key} holds another key than the backup: name another file with --key"
-        )
-    return True
-
-
-def _has_its_entries(book: Ledger, backup: Backup) -> bool:
-    """Says whether there is a ledger already. It must be the one of the backup, and hold all that this holds."""
-    if not (first := book.hash_of(1)):
-        return False
-    if first != backup.genesis:
-        raise AccountRefusal("another ledger is in this place: restore to a place without one (--ledger)")
-    if book.hash_of(backup.last["seq"]) != backup.last["hash"]:
-        raise LedgerError("the ledger lacks entries that the backup has: move it away, then restore it too")
-    return True
 
 
 def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evidence) -> None:
@@ -225,44 +217,35 @@ class _Recorded:
     """Which published slots a ledger's entries stand for."""
 
     def __init__(self, entries: Entries) -> None:
-        self._zones = _timetables(entries)
-        releases = list(_releases(entries))
-        self._slots = {(entry["spec_id"], entry["shard"] == LIVE_COLUMN, entry["slot_s"]) for entry in releases}
+        opened = [msgspec.json.decode(entry["body"], type=Account) for entry in entries if entry["kind"] == "account"]
+        zones = {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
+        releases = [entry for entry in entries if entry["kind"] == "release"]
         first = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}
-        self._accounts = {
-            spec_id: entry["account"] for spec_id, entry in first.items() if decode(entry["body"]).stands_for_period
+        self._timetables = {  # of specifications that are released by periods; their slots do not matter
+            spec_id: zones[entry["account"]]
+            for spec_id, entry in first.items()
+            if decode(entry["body"]).stands_for_period
         }
-        self._periods = {
-            (entry["spec_id"], entry["period"]) for entry in releases if entry["spec_id"] in self._accounts
-        }
+        self._units = {self.unit_of(entry) for entry in releases}
 
     def has(self, spec_id: str, is_live: bool, slot_s: int) -> bool:
-        if is_live or spec_id not in self._accounts:
-            return (spec_id, is_live, slot_s) in self._slots
-        return (spec_id, self._period_of(spec_id, slot_s)) in self._periods
+        return self._unit(spec_id, is_live, slot_s) in self._units
 
     def is_of(self, entry: Mapping[str, Any], spec_id: str, is_live: bool, slot_s: int) -> bool:
         """Says whether a published slot follows from this entry."""
-        if (entry["spec_id"], entry["shard"] == LIVE_COLUMN) != (spec_id, is_live):
-            return False
-        if is_live or spec_id not in self._accounts:
-            return bool(entry["slot_s"] == slot_s)
-        return bool(entry["period"] == self._period_of(spec_id, slot_s))
+        return self._unit(spec_id, is_live, slot_s) == self.unit_of(entry)
 
-    def _period_of(self, spec_id: str, slot_s: int) -> str:
-        """Names the period of a slot that is released by periods: the first slot's entry stands for all."""
-        timetable = self._zones[self._accounts[spec_id]]
-        return timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date())
+    def unit_of(self, entry: Mapping[str, Any]) -> tuple[str, bool, int | str]:
+        """Names what an entry stands for: a slot, or a period that is released as a whole."""
+        spec_id, is_live = entry["spec_id"], entry["shard"] == LIVE_COLUMN
+        return spec_id, is_live, entry["slot_s"] if is_live or spec_id not in self._timetables else entry["period"]
 
-
-def _timetables(entries: Entries) -> dict[str, Timetable]:
-    """Reads each account's timetable; its slots do not matter."""
-    opened = [msgspec.json.decode(entry["body"], type=Account) for entry in entries if entry["kind"] == "account"]
-    return {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
-
-
-def _releases(entries: Entries) -> Iterator[Mapping[str, Any]]:
-    return (entry for entry in entries if entry["kind"] == "release")
+    def _unit(self, spec_id: str, is_live: bool, slot_s: int) -> tuple[str, bool, int | str]:
+        if is_live or spec_id not in self._timetables:
+            return spec_id, is_live, slot_s
+        timetable = self._timetables[spec_id]
+        day = datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date()
+        return spec_id, is_live, timetable.period_of(day)
 
 
 def read_backup(path: Path) -> Backup:
@@ -289,22 +272,3 @@ def read_backup(path: Path) -> Backup:
     except (*_DAMAGE, IndexError):
         raise LedgerError(f"the backup {path} is damaged: nothing of it was taken") from None
     return backup
-
-
-def _packed(backup: Backup) -> bytes:
-    content = io.BytesIO()
-    with gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as file:
-        for line in (backup.header, *backup.entries):
-            file.write(msgspec.json.encode(line) + b"\n")
-    return content.getvalue()
-
-
-def _refuse_other_files(path: Path) -> None:
-    """Refuses to replace what is no older backup."""
-    if not path.exists():
-        return
-    if path.is_file():
-        with path.open("rb") as file:
-            if file.read(len(_NAME)) == _NAME:
-                return
-    raise LedgerError(f"{path} is there already and is no backup of hatstream: it stays as it is")

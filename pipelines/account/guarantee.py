@@ -1,23 +1,26 @@
-"""The guarantee of a release: in one sentence that a newspaper could print, and translated from unit to unit."""
+"""What vehicles spent, and what a release promises them: in a sentence, and translated from unit to unit."""
 
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpops.accountant import Accountant, DeltaLimit, Limit, Span
+from dpops.accountant import Accountant, DeltaLimit, Limit
 from dpops.claims import ZERO, ApproxDP, Claim
 from dpops.loss import chance_beyond
-from pipelines.account.cost import Cost, costs, said
 from pipelines.kinds import of_kind
-from transforms.ledger import Ledger
+from pipelines.outcome import Outcome, Spend
+from pipelines.specification import Specification
+from transforms.ledger import Ledger, Spent
 from transforms.ledger.spending import windows
+from transforms.recorded.units import Debit, UnitKey
 
 if TYPE_CHECKING:
     from pipelines.specification import Specification
-    from pipelines.specification.levels import LevelsRelease
+
 
 LITTLE_PROTECTION = 10
 """An epsilon above which the sentence says what the number means."""
@@ -34,6 +37,24 @@ STANDING_DAYS = (1, 28)
 _SPAN = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
 _OF_RELEASE = {unit: f"{about} of this release" if about else "" for unit, about in _SPAN.items()}
 _OTHER_SPEEDS = "with any other speeds of it"
+
+
+DAYS = (1, 7, 30)
+
+
+_WEEK = 7
+
+
+class Cost(NamedTuple):
+    """Cost of a vehicle that drives on so many days in a row, alike on each. chance: as `Loss` has it."""
+
+    days: int
+    total: ApproxDP
+    chance: float = 0.0
+
+    @property
+    def chance_said(self) -> str:
+        return said(self.chance)
 
 
 class Loss(NamedTuple):
@@ -61,8 +82,7 @@ class Loss(NamedTuple):
         return Loss(max(self.epsilon, other.epsilon), max(self.delta, other.delta), max(self.chance, other.chance))
 
     def definition(self, other: str) -> str:
-        """Says the definition in a further sentence where there is a delta. other: the inputs that are compared, in
-        words."""
+        """Says the definition in a further sentence where there is a delta. other: the inputs compared, in words."""
         if not self.delta:
             return ""
         delta = f"{float(self.delta):g}"
@@ -85,9 +105,8 @@ def loss_of(spent: Accountant, limit: Limit, *, steered: bool = False) -> Loss:
 class SpanBound(NamedTuple):
     """Bounds what a vehicle loses in any so many consecutive periods of an account, whatever its specifications say.
 
-    limit: the account's, in force now. most: the larger of the limit and of what any window spent. over: windows that
-    spent more than the limit, before it was set, by their first period. since: windows from this date on are within the
-    limit; empty where all are, and where the period never ends.
+    limit: in force. most: the larger of it and of what any window spent. over: windows that spent more than the limit,
+    by their first period. since: windows from this date on are within it; empty where all are, and without an end.
     """
 
     days: int
@@ -98,29 +117,29 @@ class SpanBound(NamedTuple):
 
 
 def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[SpanBound, ...]:
-    """Bounds every span of an account, shortest first. limit: in force. by_period: all that was debited, sorted."""
-    return tuple(_span_bound(span, limit, by_period) for span in limit.spans)
+    """Bounds every span of an account, shortest first. limit: in force. by_period: all that was debited, sorted.
+
+    What a window lost is told in its span's terms, else in those of the account's limit, rounded up.
+    """
+    bounds = []
+    for span in limit.spans:
+        sums, over = windows(by_period, span.days), dict[str, Loss]()
+        fits = {spent: span.limit.fits(spent) for spent in {*sums.values()}}
+        for first, spent in sums.items():
+            if not fits[spent]:
+                terms = span.limit if span.limit.adds_up(spent) else limit
+                loss = loss_of(spent, terms, steered=span.days > 1)
+                over[first] = loss._replace(epsilon=Fraction(math.ceil(100 * loss.epsilon), 100))
+        most = reduce(Loss.covering, over.values(), _most_loss(span.limit))
+        is_dated = over and max(over) != "ever"
+        since = (date.fromisoformat(max(over)) + timedelta(days=1)).isoformat() if is_dated else ""
+        bounds.append(SpanBound(span.days, span.limit, most, over, since))
+    return tuple(bounds)
 
 
 def bounds_of_account(book: Ledger, account: str) -> tuple[SpanBound, ...]:
     """Bounds every span of an account by its ledger. Raises LedgerError and AccountRefusal."""
     return span_bounds(book.limit(account), book.debited(account))
-
-
-def _span_bound(span: Span, limit: Limit, by_period: Mapping[str, Accountant]) -> SpanBound:
-    sums = windows(by_period, span.days)
-    fits = {spent: span.limit.fits(spent) for spent in {*sums.values()}}
-    over = {first: _spent_in(span, spent, limit) for first, spent in sums.items() if not fits[spent]}
-    most = reduce(Loss.covering, over.values(), _most_loss(span.limit))
-    is_dated = over and max(over) != "ever"
-    since = (date.fromisoformat(max(over)) + timedelta(days=1)).isoformat() if is_dated else ""
-    return SpanBound(span.days, span.limit, most, over, since)
-
-
-def _spent_in(span: Span, spent: Accountant, limit: Limit) -> Loss:
-    """Tells the loss of one window in its span's terms, else in those of the account's limit, rounded up."""
-    loss = loss_of(spent, span.limit if span.limit.adds_up(spent) else limit, steered=span.days > 1)
-    return loss._replace(epsilon=Fraction(math.ceil(100 * loss.epsilon), 100))
 
 
 def sentence(spec: "Specification", bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
@@ -148,7 +167,11 @@ def hats_sentence(spec: "Specification", bounds: Sequence[SpanBound], hat: Fract
 
 
 def levels_sentence(spec: "Specification", bounds: Sequence[SpanBound], *_: object) -> str:
-    """Says the promise of a release that gives a vehicle and period one total."""
+    """Says the promise of a release that gives a vehicle and period one total.
+
+    A map that fills day by day adds up what it tells of somebody who always is at one place of it. A region that was
+    made from reports, and files of one vehicle each, are public.
+    """
     levels = spec.by_levels
     what = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
     hidden = (
@@ -158,52 +181,32 @@ def levels_sentence(spec: "Specification", bounds: Sequence[SpanBound], *_: obje
     )
     spent = Accountant().compose([levels.claim])
     loss = Loss(levels.epsilon, levels.delta or ZERO, chance_beyond(levels.epsilon, spent))
-    change = "raise the odds of a true guess" if loss.delta else "change the odds of any guess"
-    return (
-        f"All figures of this release{_SPAN[spec.account.unit]} together {change} about {what} by {loss.most()}; "
-        f"{hidden}.{loss.definition(_OTHER_SPEEDS if spec.counts_are_public else 'without it')}"
-        + _of_spans(spec, bounds)
-        + _of_places(spec, bounds, levels)
-        + _of_region(spec)
-        + _of_files(spec)
+    other = _OTHER_SPEEDS if spec.counts_are_public else "without it"
+    sentences = (
+        f"All figures of this release{_SPAN[spec.account.unit]} together {_change(loss)} about {what} by "
+        f"{loss.most()}; {hidden}.{loss.definition(other)}{_of_spans(spec, bounds)}"
     )
+    for several in costs_at_places(spec, bounds)[-1:]:
+        loss = Loss(Fraction(math.ceil(100 * several.total.epsilon), 100), several.total.delta, several.chance)
+        sentences += (
+            f" The map of places adds days up: of a vehicle that is at one place every day, such as a van at its "
+            f"depot, {several.days} days {_change(loss)} by {loss.most()}."
+        )
+    if spec.region_tells:
+        sentences += (
+            " Not protected: the region itself, whose cells were taken from a sample of reports; that a vehicle drove "
+            "in a cell at the time of the sample can be seen from it."
+        )
+    if spec.files_tell:
+        sentences += (
+            " Not protected: which input files there are; each is of one vehicle and named by it, so whether a release "
+            "fails for want of a file, or names one, can show that a vehicle drove."
+        )
+    return sentences
 
 
-def _of_places(spec: "Specification", bounds: Sequence[SpanBound], levels: "LevelsRelease") -> str:
-    """Tells what a map that fills day by day adds up to, of somebody who always is at one place of it."""
-    if levels.places is None:
-        return ""
-    of_days = standing_costs(spec.account.unit, bounds, levels.claim)
-    if not of_days:
-        return ""
-    several = of_days[-1]
-    epsilon = Fraction(math.ceil(100 * several.total.epsilon), 100)
-    loss = Loss(epsilon, several.total.delta, several.chance)
-    change = "raise the odds of a true guess" if loss.delta else "change the odds of any guess"
-    return (
-        f" The map of places adds days up: of a vehicle that is at one place every day, such as a van at its depot, "
-        f"{several.days} days {change} by {loss.most()}."
-    )
-
-
-def _of_region(spec: "Specification") -> str:
-    """Tells what is not hidden where the region, which is published, was made from reports."""
-    if not spec.region_tells:
-        return ""
-    return (
-        " Not protected: the region itself, whose cells were taken from a sample of reports; that a vehicle drove in a "
-        "cell at the time of the sample can be seen from it."
-    )
-
-
-def _of_files(spec: "Specification") -> str:
-    """Tells what is not hidden where each input file, whose name is public, is of one vehicle."""
-    if not spec.files_tell:
-        return ""
-    return (
-        " Not protected: which input files there are; each is of one vehicle and named by it, so whether a release "
-        "fails for want of a file, or names one, can show that a vehicle drove."
-    )
+def _change(loss: Loss) -> str:
+    return "raise the odds of a true guess" if loss.delta else "change the odds of any guess"
 
 
 def costs_at_places(spec: "Specification", bounds: Sequence[SpanBound]) -> list[Cost]:
@@ -217,34 +220,30 @@ def standing_costs(unit: str, bounds: Sequence[SpanBound], claim: Claim) -> list
     bounds: of the account. claim: of one period of the release. A span of so many days or more that is bounded by less
     bounds it. None where a limit adds up no such claim: then nothing is released.
     """
-    whole = Accountant().compose([claim])
+    whole, result = Accountant().compose([claim]), []
     if not all(bound.limit.adds_up(whole) for bound in bounds):
         return []
-    return [_bounded(cost, bounds) for cost in costs(unit, bounds[0].limit, {"": whole}, STANDING_DAYS)]
-
-
-def _bounded(cost: Cost, bounds: Sequence[SpanBound]) -> Cost:
-    least = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
-    if least is None or least.epsilon >= cost.total.epsilon:
-        return cost
-    return Cost(cost.days, ApproxDP(least.epsilon, least.delta), least.chance)
+    for cost in costs(unit, bounds[0].limit, {"": whole}, STANDING_DAYS):
+        least = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
+        if least is not None and least.epsilon < cost.total.epsilon:
+            cost = Cost(cost.days, ApproxDP(least.epsilon, least.delta), least.chance)
+        result.append(cost)
+    return result
 
 
 def _of_spans(spec: "Specification", bounds: Sequence[SpanBound]) -> str:
     """Tells what bounds spans of several days, after a space; nothing where there are none."""
-    guess = "its speeds on them" if spec.counts_are_public else "them"
-    return "".join(_of_span(bound, guess) for bound in bounds if bound.days > 1)
-
-
-def _of_span(bound: SpanBound, guess: str) -> str:
-    change = "raises the odds of a true guess" if bound.most.delta else "changes the odds of any guess"
-    since = (
-        f"; about days that begin on {bound.since} or later, by {_most_loss(bound.limit).most()}" if bound.since else ""
-    )
-    return (
-        f" Everything that the account releases about any {bound.days} consecutive days of one vehicle {change} about "
-        f"{guess} by {bound.most.most()}, on however many of them it drove{since}."
-    )
+    guess, told = "its speeds on them" if spec.counts_are_public else "them", ""
+    for bound in bounds:
+        if bound.days > 1:
+            change = "raises the odds of a true guess" if bound.most.delta else "changes the odds of any guess"
+            since = f"; about days that begin on {bound.since} or later, by {_most_loss(bound.limit).most()}"
+            told += (
+                f" Everything that the account releases about any {bound.days} consecutive days of one vehicle "
+                f"{change} about {guess} by {bound.most.most()}, on however many of them it drove"
+                f"{since if bound.since else ''}."
+            )
+    return told
 
 
 def _most_loss(limit: Limit) -> Loss:
@@ -256,3 +255,75 @@ def _most_loss(limit: Limit) -> Loss:
 
 def _factor(epsilon: Fraction) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 7 else f"e^{float(epsilon):g}"
+
+
+def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
+    """Says what so many days in a row cost. by_period: debits, of which the dearest stands for each."""
+    dearest, result = Accountant(), []
+    for total in by_period.values():
+        dearest = dearest.largest(total)
+    for many in days:
+        spent = Accountant().compose(dearest.claims() * periods_in(unit, many))
+        shown = limit.shown(spent)
+        result.append(Cost(many, shown, chance_beyond(shown.epsilon, spent)))
+    return result
+
+
+def periods_in(unit: str, days: int) -> int:
+    """Counts the periods that so many days in a row touch at most."""
+    if unit == "vehicle-ever":
+        return 1
+    return days if unit == "vehicle-day" else (days + _WEEK - 2) // _WEEK + 1
+
+
+def said(chance: float) -> str:
+    """Writes a chance with two digits, rounded up."""
+    return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(chance)):g}"
+
+
+def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:
+    """Keeps what vehicles spent in the periods of which this run recorded all that the account has.
+
+    Only where counts are public: what the busiest vehicle spent follows from them. An outcome without what was spent is
+    of a release in which every vehicle may spend the total.
+    """
+    if not spec.counts_are_public or not outcome.spent:
+        return
+    for period, new in outcome.new.items():
+        units = _units(ledger.spent(spec.account.name, period), spec)
+        if units is not None and units == new:
+            spend = {name: str(value) for name, value in outcome.spent[period]._asdict().items()}
+            ledger.note(spec.account.name, spec.spec_id, period, spend | {"units": str(units)})
+
+
+def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Spend | None]:
+    """Adds up a period's debits; tells exactly what vehicles spent, if noted and nothing came after."""
+    limit, spent = ledger.limit(spec.account.name), ledger.spent(spec.account.name, period)
+    total = sum((by.debited for by in spent), Accountant())
+    debits = loss_of(total, limit)
+    noted = ledger.noted(spec.account.name, spec.spec_id, period)
+    if noted is None or noted.pop("units") != str(_units(spent, spec)):
+        return debits, None
+    return debits, Spend(**{name: Fraction(value) for name, value in noted.items()})
+
+
+def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound]) -> str | None:
+    """Finds the first day after all windows over a limit of which the least that the specification asks fits.
+
+    Returns:
+        The day; None where no window is over a limit, the unit is no day, or no such day comes.
+    """
+    ends = [date.fromisoformat(bound.since) + timedelta(days=bound.days - 2) for bound in bounds if bound.since]
+    if not ends or spec.account.unit != "vehicle-day":
+        return None
+    days = [(max(ends) + timedelta(days=step)).isoformat() for step in range(1, bounds[-1].days + 1)]
+    asked = Debit(UnitKey(spec.spec_id, 0, 0), spec.least[0])
+    refused = ledger.excess(spec.account.name, spec.account.limit, {day: [asked] for day in days})
+    return next((day for day in days if day not in refused), None)
+
+
+def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
+    """Counts the units that are recorded of a period; None if the account has some of another specification."""
+    if {by.spec_id for by in spent} - {spec.spec_id}:
+        return None
+    return sum(by.units for by in spent) * spec.privacy.release_shards

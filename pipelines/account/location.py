@@ -3,7 +3,7 @@
 import os
 import secrets
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,10 @@ class AccountLocation:
         """Says where the ledger is, without a password."""
         return database_of(self.url).shown
 
+    def absolute(self) -> "AccountLocation":
+        """Names the key as workers find it, which may stand in another folder."""
+        return replace(self, key=self.key.absolute())
+
     @property
     def ledger(self) -> Ledger:
         return Ledger(self.url, self.head, self.signature)
@@ -64,16 +68,16 @@ class AccountLocation:
         signature = None
         try:
             signature = signature_of(read_key(self.key))
-        except AccountRefusal:
-            if self.key_is_named:
+        except (AccountRefusal, LedgerError) as error:
+            if self.key_is_named and isinstance(error, AccountRefusal):
                 raise LedgerError(f"there is no key file {self.key}: --key names that of the account") from None
-        except LedgerError:
             if self.key_is_named:
                 raise
         book = Ledger(self.url, self.head, signature, read_only=True)
-        checks = {account.key_check for account in book.accounts()} if self.key_is_named and book.exists() else set()
-        if signature is not None and checks and signature.key_check not in checks:
-            raise LedgerError(f"the key file {self.key} is of no account in the ledger {self.shown}")
+        if self.key_is_named and signature is not None and book.exists():
+            checks = {account.key_check for account in book.accounts()}
+            if checks and signature.key_check not in checks:
+                raise LedgerError(f"the key file {self.key} is of no account in the ledger {self.shown}")
         return book
 
     def read(self) -> Ledger:
@@ -84,46 +88,34 @@ class AccountLocation:
         return book
 
 
-def find(ledger: str | None, key: Path | None) -> AccountLocation:
+def find(ledger: str | None, key: str | Path | None) -> AccountLocation:
     """Finds an account by what the options say, else HATSTREAM_LEDGER, else the user's state folder.
 
     The key lies beside an SQLite file, and in the user's state folder where the ledger is on a server.
     """
     folder = user_state_path("hatstream")
-    named = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
-    file = database_of(named).path if "://" in named else Path(named)
-    url = named
+    url = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
+    file = database_of(url).path if "://" in url else Path(url)
     if file is not None:  # absolute: workers may stand in another folder
         url = sa.URL.create("sqlite", database=str(file.absolute())).render_as_string()
-    return AccountLocation(url, key or (file or folder / "ledger").with_suffix(".key"), key is not None)
+    return AccountLocation(url, Path(key or (file or folder / "ledger").with_suffix(".key")), key is not None)
 
 
 def read_key(path: Path) -> Secret:
     """Reads a key file. Raises AccountRefusal where there is none, LedgerError where it is no key or open to others."""
     try:
-        return secret_of(read_secret(path, "key"), f"the key file {path}")
+        mode, text = path.stat().st_mode, read_regular(path, KEY_FILE_BYTES).decode()
     except FileNotFoundError:
         raise AccountRefusal(
             f"there is no key file {path}: name it with --key, or restore it from the backup; `hatstream init` makes a "
             "key for a new account alone"
         ) from None
-
-
-def read_secret(path: Path, what: str) -> str:
-    """Reads the text of a small file that nobody else may read. what: it holds, for messages.
-
-    Raises LedgerError where it cannot be read or is open to others, FileNotFoundError where there is none.
-    """
-    try:
-        mode, text = path.stat().st_mode, read_regular(path, KEY_FILE_BYTES).decode()
-    except FileNotFoundError:
-        raise
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no text"
-        raise LedgerError(f"the {what} file {path} cannot be read: {reason}") from None
+        raise LedgerError(f"the key file {path} cannot be read: {reason}") from None
     if stat.S_IMODE(mode) & 0o077:
-        raise LedgerError(f"the {what} file {path} is open to other users: chmod 600 it")
-    return text.strip()
+        raise LedgerError(f"the key file {path} is open to other users: chmod 600 it")
+    return secret_of(text.strip(), f"the key file {path}")
 
 
 def secret_of(text: str, where: str) -> Secret:
@@ -143,7 +135,13 @@ def open_account(place: AccountLocation, table: "AccountTerms") -> str:
     is_new = not place.ledger.exists()
     try:
         with locked(place.key.parent):
-            has_key = _has_key(place)
+            has_key = os.path.lexists(place.key)
+            if has_key:
+                place.witness.read_all()
+            elif os.path.lexists(place.head) and Head(place.head).read_all():  # key and head belong together
+                raise LedgerError(
+                    f"the key file {place.key} is missing but its head file is there: restore it from the backup"
+                )
             place.ledger.create()
             place.ledger.verify_chain()
             if not has_key:
@@ -169,16 +167,6 @@ def that_void(place: AccountLocation, table: "AccountTerms") -> list[str]:
     return sorted(other.name for other in place.ledger.accounts() if other.adjacency == "counts-public")
 
 
-def _has_key(place: AccountLocation) -> bool:
-    """Says whether there is a key file. Key and head belong together: one of them alone is refused."""
-    if os.path.lexists(place.key):
-        place.witness.read_all()
-        return True
-    if os.path.lexists(place.head) and Head(place.head).read_all():
-        raise LedgerError(f"the key file {place.key} is missing but its head file is there: restore it from the backup")
-    return False
-
-
 def _make_key(place: AccountLocation, account: str) -> None:
     """Makes a key (0600) and its head, for an account that no key was made for yet."""
     if any(other.name == account for other in place.ledger.accounts()):
@@ -197,11 +185,7 @@ def write_key(path: Path, text: str) -> None:
 
 
 def signature_of(secret: Secret) -> Signature:
-    return Signature(secret.derive("ledger"), _key_check(secret))
-
-
-def _key_check(secret: Secret) -> str:
-    return secret.derive("key check").hex()[:16]
+    return Signature(secret.derive("ledger"), secret.derive("key check").hex()[:16])
 
 
 def account_of(table: "AccountTerms", secret: Secret) -> Account:
@@ -214,5 +198,5 @@ def account_of(table: "AccountTerms", secret: Secret) -> Account:
         timezone=table.timezone,
         adjacency=table.adjacency,
         limit=str(table.limit),
-        key_check=_key_check(secret),
+        key_check=signature_of(secret).key_check,
     )

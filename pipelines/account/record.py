@@ -1,17 +1,18 @@
-"""What the ledger proves of a specification's releases, once it was walked."""
+"""What the ledger proves of a specification's releases, and which slots of its timetable it lacks."""
 
 from typing import NamedTuple
 
 from pipelines.specification import Specification
 from transforms.ledger import Ledger
+from transforms.recorded.stage_plan import is_complete
+from transforms.time.calendar import Calendar
 
 
 class LedgerRecord(NamedTuple):
     """A ledger that was found whole.
 
-    newest: hash of the specification's newest release, which tells all entries before it and is the same whatever audit
-    events follow; empty where nothing was released. is_signed: the signatures of all entries were compared;
-    signatures: that in words, of those that there are. head: what the head file shows, in words.
+    newest: hash of the specification's newest release, the same whatever audit events follow. is_signed: all entries'
+    signatures were compared; signatures, head: that in words.
     """
 
     newest: str
@@ -27,3 +28,36 @@ def walked(book: Ledger, spec: Specification) -> LedgerRecord:
     newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
     entry = book.hash_of(newest).partition(".")[0] if newest else ""
     return LedgerRecord(entry, verified.checked == verified.entries, verified.said(), book.head_said())
+
+
+class Gap(NamedTuple):
+    """A slot that is due and not released whole. slot_start, slot_end: ISO 8601, as `--from` and `--to` take them.
+
+    shards: the release shards that are missing.
+    """
+
+    period: str
+    slot_start: str
+    slot_end: str
+    shards: tuple[int, ...]
+
+
+def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
+    """Says whether a slot is over, and with it the time for which a stream waits for late reports."""
+    return slot_s + spec.timetable.slot_s + spec.input.allowed_lateness_s <= now_s
+
+
+def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
+    """Lists a range's missing slots that are due at `now_s`. Raises AccountRefusal for an unknown account."""
+    if spec.is_learned:
+        stages = ledger.stages(spec.account.name, spec.spec_id)
+        sealed = {(slot.start_s, 0) for slot in when.slots if is_complete(stages, slot.period)}
+    else:
+        sealed = ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+    missing = []
+    for slot in when.slots:
+        lacking = tuple(shard for shard in range(spec.privacy.release_shards) if (slot.start_s, shard) not in sealed)
+        if lacking and is_due(spec, slot.start_s, now_s):
+            start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + when.slot_s))
+            missing.append(Gap(slot.period, start, end, lacking))
+    return missing

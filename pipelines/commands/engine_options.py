@@ -52,17 +52,13 @@ def _of_range(runner: str, beam_options: tuple[str, ...], **given: Any) -> "Boun
     if beam_options and runner not in RUNNERS:
         raise UsageError(f"{beam_options[0]} stands behind --, as options of Beam's runners do, with --runner {runner}")
     engine: BoundedEngine | None = chosen_of(_BOUNDED, runner, "--runner", given)
-    return _of_beam(runner, beam_options) if runner in RUNNERS else engine
-
-
-def _of_beam(runner: str, options: tuple[str, ...]) -> "BoundedEngine":
-    if runner in SAID:
-        click.echo(SAID[runner], err=True)
-    module, _, name = RUNNERS[runner].partition(":")
-    made = getattr(importlib.import_module(module), name)(runner, options)
-    for option in made.handed_on:
-        click.echo(f"{runner}: Beam's Python does not know {option}; it is handed on to the job server", err=True)
-    engine: BoundedEngine = made
+    if runner in RUNNERS:
+        if runner in SAID:
+            click.echo(SAID[runner], err=True)
+        module, _, name = RUNNERS[runner].partition(":")
+        engine = made = getattr(importlib.import_module(module), name)(runner, beam_options)
+        for option in made.handed_on:
+            click.echo(f"{runner}: Beam's Python does not know {option}; it is handed on to the job server", err=True)
     return engine
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pipelines.commands.choices import MOST_DAYS, PRODUCTS
 from pipelines.commands.options import (
     AskedOutputs,
     account_options,
@@ -22,8 +20,11 @@ from pipelines.commands.options import (
     progress_bars,
     spec_option,
 )
-from pipelines.errors import UsageError
-from pipelines.exit_codes import DONE
+from pipelines.errors import DONE, UsageError
+from pipelines.option_types import PRODUCTS
+
+MOST_DAYS = 366
+"""Most days to come that are forecast."""
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
@@ -73,37 +74,6 @@ products_options = packed(
 )
 
 
-@dataclass(frozen=True)
-class AskedDays:
-    """The released days, as local dates, both included; and of how many days after them there is to be a forecast."""
-
-    start: str
-    end: str
-    forecast: int | None
-
-    @property
-    def after(self) -> date:
-        """The first day of the forecast. Raises UsageError."""
-        try:
-            return date.fromisoformat(self.end) + timedelta(days=1)
-        except ValueError:
-            raise UsageError(f"--forecast needs --to as a date, {self.end!r} is none") from None
-
-
-days_options = packed(
-    "days",
-    AskedDays,
-    click.option("--from", "start", required=True, metavar="DATE", help="First local date."),
-    click.option("--to", "end", required=True, metavar="DATE", help="Last local date (included)."),
-    click.option(
-        "--forecast",
-        type=click.IntRange(1, MOST_DAYS),
-        metavar="DAYS",
-        help="Also this many days after the last one, from all that is released by now.",
-    ),
-)
-
-
 _HELP = """Estimate released days again from the ledger: no data is read, and nothing is spent.
 
 \b
@@ -117,7 +87,14 @@ Examples:
 
 @click.command(help=_HELP)
 @spec_option
-@days_options
+@click.option("--from", "start", required=True, metavar="DATE", help="First local date.")
+@click.option("--to", "end", required=True, metavar="DATE", help="Last local date (included).")
+@click.option(
+    "--forecast",
+    type=click.IntRange(1, MOST_DAYS),
+    metavar="DAYS",
+    help="Also this many days after the last one, from all that is released by now.",
+)
 @click.option("--whole", is_flag=True, help="By all that is released by now, not only by what was then.")
 @click.option(
     "--released",
@@ -130,7 +107,9 @@ Examples:
 @json_option
 def estimate(
     spec_path: Path,
-    days: AskedDays,
+    start: str,
+    end: str,
+    forecast: int | None,
     whole: bool,
     released: bool,
     products: AskedProducts,
@@ -138,25 +117,25 @@ def estimate(
     place: AccountLocation,
     as_json: bool,
 ) -> int:
-    from pipelines.ranges import range_of
+    from pipelines.inputs import range_of
     from pipelines.runs import estimates
 
     spec = loaded(spec_path, quiet=as_json)
-    when = range_of(spec.timetable, days.start, days.end)
+    when = range_of(spec.timetable, start, end)
     with progress_bars(quiet=as_json) as report:
         outputs = asked.of(spec)
         recorded = estimates.recorded(spec, place, products.of(spec.timetable))
         written, missing = estimates.estimate_again(recorded, when, outputs, report, whole=whole, sums=released)
-        if days.forecast is not None:
-            written += estimates.forecast(recorded, days.after, days.forecast, outputs)
-    _tell(written, missing, outputs.folder, as_json=as_json)
-    return DONE
-
-
-def _tell(written: Sequence[Path], missing: Sequence[str], folder: Path, *, as_json: bool) -> None:
+        if forecast is not None:
+            try:
+                after = date.fromisoformat(end) + timedelta(days=1)
+            except ValueError:
+                raise UsageError(f"--forecast needs --to as a date, {end!r} is none") from None
+            written += estimates.forecast(recorded, after, forecast, outputs)
     if as_json:
         click.echo(msgspec.json.encode({"files": list(map(str, written)), "not_released": missing}).decode())
-        return
+        return DONE
     for period in missing:
         click.echo(f"{period} is not released: no estimate")
-    click.echo(f"{len(written):,} files in {folder}")
+    click.echo(f"{len(written):,} files in {outputs.folder}")
+    return DONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date
 from itertools import groupby
 from pathlib import Path
@@ -45,10 +45,9 @@ def init(
       hatstream init --spec austin.toml --ledger austin.sqlite --key austin.key
     """
     from pipelines.account import location
-    from pipelines.account.guarantee import bounds_of_account
-    from pipelines.account.spending import fits_again
+    from pipelines.account.guarantee import bounds_of_account, fits_again
     from pipelines.specification import SpecificationError
-    from pipelines.specification.foreseen import foreseen
+    from pipelines.specification.load import foreseen
 
     spec = loaded(spec_path, quiet=as_json)
     if spec.region_tells and not region_is_public:
@@ -90,7 +89,16 @@ def init(
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"account {document['account']!r}: {document['outcome']}"
     yield f"  unit {document['unit']}, limit {document['limit']}, adjacency {document['adjacency']}"
-    yield from _over(document["over"], document["fits_again"])
+    for days, group in groupby(document["over"], key=lambda window: window["days"]):
+        spent = [
+            f"{window['first']} ({window['epsilon']:g})" for window in group
+        ]  # more than the limit, before it was set
+        shown = spent if len(spent) <= SHOWN_WINDOWS else [*spent[: SHOWN_WINDOWS - 1], "..", spent[-1]]
+        which = "periods that" if days == 1 else f"spans of {days} days that begin on these dates"
+        yield f"  over    {len(spent)} {which} have spent more than the limit: {', '.join(shown)}"
+    if document["over"]:
+        day = document["fits_again"]
+        yield f"  over    a release fits again on {day}" if day else "  over    nothing more fits in them"
     yield f"  ledger  {document['ledger']}"
     yield f"  key     {document['key']} (secret: let nobody read it)"
     yield f"  head    {document['head']} (keep a copy of both, together)"
@@ -101,14 +109,3 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"  beware  counts-public accounts publish who drove: about the same vehicles they void this one: {voids}"
     for told in document["beware"]:
         yield f"  beware  {told}"
-
-
-def _over(over: Sequence[Mapping[str, Any]], fits_again: str | None) -> Iterator[str]:
-    """Lists what spent more than the limit before it was set, and says when a release fits again."""
-    for days, group in groupby(over, key=lambda window: window["days"]):
-        windows = [f"{window['first']} ({window['epsilon']:g})" for window in group]
-        shown = windows if len(windows) <= SHOWN_WINDOWS else [*windows[: SHOWN_WINDOWS - 1], "..", windows[-1]]
-        which = "periods that" if days == 1 else f"spans of {days} days that begin on these dates"
-        yield f"  over    {len(windows)} {which} have spent more than the limit: {', '.join(shown)}"
-    if over:
-        yield f"  over    a release fits again on {fits_again}" if fits_again else "  over    nothing more fits in them"

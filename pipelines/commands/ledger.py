@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.table import Table
+from rich.console import Console
 
-from pipelines.commands.local_path import LocalPath
 from pipelines.commands.options import account_options, answer, console, json_option, spec_option
+from pipelines.commands.terminal import table_of
+from pipelines.option_types import LocalPath
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
-    from pipelines.account.missing_slots import Gap
     from transforms.ledger import Account, Ledger
 
 
@@ -42,18 +41,18 @@ def show(place: AccountLocation, as_json: bool) -> None:
     """
     book = place.read()
     checked = {"signatures": book.verify_chain().said(), "head": book.head_said()}
-    accounts = [_describe(book, account) | checked for account in book.accounts()]
+    accounts = [_described(book, account) | checked for account in book.accounts()]
     if as_json:
         click.echo(msgspec.json.encode(accounts).decode())
         return
     out = console()
+    public = ", ".join(repr(other["account"]) for other in accounts if other["adjacency"] == "counts-public")
     for account in accounts:
-        out.print(_account_table(account))
-        if account["spans"]:
-            out.print(_spans_table(account))
-        if voids := _that_void(account, accounts):
+        _show_account(account, out)
+        if public and account["adjacency"] == "add-remove":
             out.print(
-                f"beware: counts-public accounts publish who drove; about the same vehicles they void this one: {voids}"
+                "beware: counts-public accounts publish who drove; about the same vehicles they void this one: "
+                f"{public}"
             )
         if account["changed"]:
             out.print(f"{account['changed']:,} audit events: later runs met other input or other code")
@@ -63,43 +62,27 @@ def show(place: AccountLocation, as_json: bool) -> None:
         out.print("\n".join(checked.values()))
 
 
-def _account_table(account: dict[str, Any]) -> Table:
-    """Tabulates what each specification has spent in each period."""
-    title = f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}"
-    table = Table(title=title, title_justify="left")
-    for column in ("period", "specification", "slots", "epsilon", "recorded (UTC)"):
-        is_number = column in ("slots", "epsilon")
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=True)
+def _show_account(account: dict[str, Any], out: Console) -> None:
+    """Tabulates what each specification has spent by period, and what the fullest span around each day has left."""
+    table = table_of(
+        f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}",
+        *("|period", "|specification", ">|slots", ">|epsilon", "|recorded (UTC)"),
+    )
     for s in account["spent"]:
-        first, last = (_minute(s[name]) for name in ("first", "last"))
+        instants = (datetime.fromisoformat(s[name]).astimezone(UTC) for name in ("first", "last"))
+        first, last = (f"{instant:%Y-%m-%d %H:%M}" for instant in instants)
         recorded = first if first == last else f"{first} to\n{last}"
-        table.add_row(
-            s["period"], f"{s['specification']}\n{s['spec_id']}", f"{s['slots']:,}", f"{s['epsilon']:g}", recorded
-        )
-    return table
+        name = f"{s['specification']}\n{s['spec_id']}"
+        table.add_row(s["period"], name, f"{s['slots']:,}", f"{s['epsilon']:g}", recorded)
+    out.print(table)
+    if account["spans"]:
+        table = table_of("of spans of days, by day", ">|span", "|from", "|to", ">|left")
+        for use in account["spans"]:
+            table.add_row(f"{use['days']} days", use["first"], use["last"], f"{max(1 - use['part'], 0):.1%}")
+        out.print(table)
 
 
-def _spans_table(account: dict[str, Any]) -> Table:
-    """Tabulates what the fullest span around each day has left."""
-    table = Table(title="of spans of days, by day", title_justify="left")
-    for column in ("span", "from", "to", "left"):
-        table.add_column(column, justify="right" if column in ("span", "left") else "left", no_wrap=True)
-    for use in account["spans"]:
-        table.add_row(f"{use['days']} days", use["first"], use["last"], f"{max(1 - use['part'], 0):.1%}")
-    return table
-
-
-def _minute(time: str) -> str:
-    return datetime.fromisoformat(time).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _that_void(account: dict[str, Any], accounts: Sequence[dict[str, Any]]) -> str:
-    if account["adjacency"] != "add-remove":
-        return ""
-    return ", ".join(repr(other["account"]) for other in accounts if other["adjacency"] == "counts-public")
-
-
-def _describe(book: Ledger, account: Account) -> dict[str, Any]:
+def _described(book: Ledger, account: Account) -> dict[str, Any]:
     from dpops.accountant import limit_of
 
     limit = limit_of(account.limit)
@@ -171,8 +154,8 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
     Example:
       hatstream ledger missing --spec austin.toml --from 2016-11-24 --to 2016-11-27 --ledger austin.sqlite
     """
-    from pipelines.account.missing_slots import gaps, is_due
-    from pipelines.ranges import range_of
+    from pipelines.account.record import gaps, is_due
+    from pipelines.inputs import range_of
     from pipelines.specification import load
 
     spec = load(spec_path)
@@ -188,18 +171,11 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
     }
     if as_json:
         click.echo(msgspec.json.encode(summary).decode())
-    else:
-        _show_gaps(summary, gaps_left, spec.privacy.release_shards)
-
-
-def _show_gaps(summary: dict[str, Any], gaps_left: Sequence[Gap], shards: int) -> None:
-    out = console()
+        return
+    out, shards = console(), spec.privacy.release_shards
     if gaps_left:
-        table = Table(title=f"{summary['name']} ({summary['spec_id']})", title_justify="left")
-        for column in ("period", "slot", "until"):
-            table.add_column(column, no_wrap=True)
-        if shards > 1:
-            table.add_column(f"missing shards of 0 to {shards - 1}")
+        of_shards = [f"missing shards of 0 to {shards - 1}"] if shards > 1 else []
+        table = table_of(f"{spec.name} ({spec.spec_id})", "|period", "|slot", "|until", *of_shards)
         for gap in gaps_left:
             row = (gap.period, gap.slot_start, gap.slot_end, ", ".join(map(str, gap.shards)))
             table.add_row(*row[: len(table.columns)])

@@ -7,18 +7,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial, reduce, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
 
-from pipelines.commands.choices import FORMATS, FURTHER
-from pipelines.commands.local_path import LocalPath
 from pipelines.commands.terminal import console as console
 from pipelines.commands.terminal import progress_bars as progress_bars
 from pipelines.errors import UsageError
+from pipelines.option_types import FORMATS, FURTHER, LocalPath, listed
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
@@ -41,14 +40,11 @@ def packed(
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def with_value(**given: Any) -> Any:
-            fields = {field: given.pop(field) for field in names if field in given}
-            return command(**{name: made_by(**fields)}, **given)
+        def with_value(**values: Any) -> Any:
+            fields = {field: values.pop(field) for field in names if field in values}
+            return command(**{name: made_by(**fields)}, **values)
 
-        decorated: Command = with_value
-        for option in reversed(options):
-            decorated = option(decorated)
-        return decorated
+        return reduce(lambda decorated, add: add(decorated), reversed(options), cast("Command", with_value))
 
     return decorate
 
@@ -80,45 +76,32 @@ def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str
     return Topic(brokers=parts[1], name=parts[2])
 
 
-_ledger_option = click.option(
-    "--ledger",
-    metavar="URL",
-    help="The ledger: a path, or an sqlite:/// or postgresql:// URL. "
-    "[default: $HATSTREAM_LEDGER, then the state folder]",
-)
-_key_option = click.option(
-    "--key",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
-)
-
-
 def _place(ledger: str | None, key: Path | None) -> AccountLocation:
     from pipelines.account import location
 
     return location.find(ledger, key)
 
 
-account_options = packed("place", _place, _ledger_option, _key_option)
+account_options = packed(
+    "place",
+    _place,
+    click.option(
+        "--ledger",
+        metavar="URL",
+        help="The ledger: a path, or an sqlite:/// or postgresql:// URL. "
+        "[default: $HATSTREAM_LEDGER, then the state folder]",
+    ),
+    click.option(
+        "--key",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
+    ),
+)
 """Give `place`, the AccountLocation."""
 
-_kafka_output_option = click.option(
-    "--kafka-output",
-    metavar="BROKERS/TOPIC",
-    callback=kafka_topic,
-    help="A Kafka topic, as host:port,../name, that takes every released row as one JSON message too.",
-)
-
-
-def _formats(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    chosen = tuple(dict.fromkeys(part.strip() for part in value.split(",")))
-    for name in chosen:
-        if name not in FORMATS:
-            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
-    return chosen
-
-
 _FOLDER, _FILE = LocalPath(path_type=Path, file_okay=False), LocalPath(path_type=Path, dir_okay=False)
+
+
 _SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
     "spec": partial(
         click.option,
@@ -145,7 +128,7 @@ _SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
         "--formats",
         default="parquet",
         show_default=True,
-        callback=_formats,
+        callback=listed(*FORMATS),
         help=f"Of {','.join(FORMATS)}.",
     ),
     "kafka": partial(click.option, "--kafka", "topic", metavar="BROKERS/TOPIC", callback=kafka_topic),
@@ -195,40 +178,20 @@ def kept_current(
 spec_option, json_option, output_folder_option = option("spec"), option("json"), option("folder")
 
 
-def _columns(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str]:
-    chosen = frozenset(part.strip() for part in value.split(",")) if value else frozenset()
-    if unknown := sorted(chosen - set(FURTHER)):
-        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(FURTHER)}")
-    return chosen
-
-
-_columns_option = click.option(
-    "--columns",
-    metavar="LIST",
-    callback=_columns,
-    help="Further columns, of times,counts,traffic: slots as instants with their zone; where counts are public, "
-    "vehicles and reports; by 'levels', bounds of how fast the traffic is.",
-)
-_by_date_option = click.option(
-    "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."
-)
-
-
 @dataclass(frozen=True)
 class AskedOutputs:
     """Where rows shall go and what they shall have, whatever the specification is. output: None where none may be."""
 
     output: Path | None
     formats: tuple[str, ...]
-    columns: frozenset[str]
+    columns: tuple[str, ...]
     by_date: bool
     kafka_output: Topic | None = None
 
     def of(self, spec: Specification) -> Outputs:
-        """Raises UsageError for columns of counts where these are secret, a dataset of several formats, and no
-        folder."""
-        from pipelines.further_columns import shape_with
+        """Raises UsageError for columns of secret counts, a dataset of several formats, and no folder."""
         from pipelines.job import Outputs
+        from pipelines.outputs import shape_with
 
         if self.by_date and len(self.formats) > 1:
             raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
@@ -238,7 +201,27 @@ class AskedOutputs:
         return Outputs(self.output, self.formats, self.kafka_output, shape)
 
 
-_FILES = (option("formats"), _columns_option, _by_date_option)
+_FILES = (
+    option("formats"),
+    click.option(
+        "--columns",
+        metavar="LIST",
+        callback=listed(*FURTHER),
+        help="Further columns, of times,counts,traffic: slots as instants with their zone; where counts are public, "
+        "vehicles and reports; by 'levels', bounds of how fast the traffic is.",
+    ),
+    click.option(
+        "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."
+    ),
+)
+_kafka_output_option = click.option(
+    "--kafka-output",
+    metavar="BROKERS/TOPIC",
+    callback=kafka_topic,
+    help="A Kafka topic, as host:port,../name, that takes every released row as one JSON message too.",
+)
+
+
 files_options = packed("asked", AskedOutputs, output_folder_option, *_FILES)
 """Give `asked`, the AskedOutputs, as `outputs_options` do that take a topic too."""
 outputs_options = packed("asked", AskedOutputs, output_folder_option, *_FILES, _kafka_output_option)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
@@ -17,20 +17,26 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.commands.options import console, json_option, loaded, option, packed, progress_bars, spec_option
-from pipelines.errors import UsageError
-from pipelines.finite_range import FiniteRange
+from pipelines.commands.terminal import table_of
+from pipelines.errors import Report, UsageError
 from pipelines.kinds import of_kind
-from pipelines.progress import Report
+from pipelines.option_types import FiniteRange
 
 if TYPE_CHECKING:
     from pipelines.plan import counts as sources
     from pipelines.plan.composed import Composed, ComposedTotal
-    from pipelines.plan.forecast import HatClass, OtherChoice, Planned, Recount, StatisticPlan
-    from pipelines.plan.guarantees import Guarantee
+    from pipelines.plan.forecast import Planned, Recount, StatisticPlan
+    from pipelines.plan.levels import Choice, PlannedLevels
     from pipelines.plan.needs import MechanismNeeds
+    from pipelines.plan.places import PlannedPlaces
+    from pipelines.plan.spans import SpanWorth
     from pipelines.specification import Specification
 
+    Given = tuple[sources.SampleCounts, Recount | None] | None
+    """Counts, and how to count again in other cells and slots."""
+
 _MOST_CHOSEN = 3
+_SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
 _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
 
 
@@ -42,11 +48,10 @@ class AskedCounts:
     synthetic: bool
     pattern: str | None
 
-    def of(self, spec: Specification, progress: Report) -> tuple[sources.SampleCounts, Recount | None] | None:
-        """Takes the counts, and says how to count again in other cells and slots. Raises UsageError where they are too
-        many."""
+    def of(self, spec: Specification, progress: Report) -> Given:
+        """Takes the counts. Raises UsageError where they are too many."""
         from pipelines.plan import counts as sources
-        from pipelines.plan.feed import fullest_period
+        from pipelines.plan.counts import fullest_period
 
         if sum((self.counts_path is not None, self.synthetic, self.pattern is not None)) > 1:
             raise UsageError("give one of --counts, --synthetic and --input")
@@ -114,31 +119,41 @@ def plan(
       hatstream plan --spec austin.toml --input 'feed/*.csv' --output build
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
-    from pipelines.specification.foreseen import foreseen
+    from pipelines.specification.load import foreseen
     from transforms.errors import require
 
     if output is not None:
         require("matplotlib")
     spec = loaded(spec_path, quiet=as_json)
     with progress_bars(quiet=as_json) as report:
-        given = asked.of(spec, report)
-        made: Made = of_kind(spec, "plan")(spec, within_kmh, given, report)
-        picture = None if output is None or made.draw is None else made.draw(output)
-    _tell(made, picture, as_json, foreseen(spec, date.today()))
+        made: Made = of_kind(spec, "plan")(spec, within_kmh, asked.of(spec, report), report)
+        picture = None
+        if output is not None and made.has_chart:
+            from pipelines.plan.chart import draw_plan  # and matplotlib with it
+
+            picture = draw_plan(spec, within_kmh, made.needs, output)
+    beware = foreseen(spec, date.today())
+    if as_json:
+        click.echo(msgspec.json.encode({**msgspec.to_builtins(made.planned), "beware": beware}).decode())
+        return
+    out = console()
+    made.show(out)
+    _print_all([f"Beware: {warning}" for warning in beware], out)
+    if picture is not None:
+        out.print(f"The chart: {picture}")
 
 
 class Made(NamedTuple):
-    """A plan. show: its tables. draw: its chart, into a folder; None where it has none."""
+    """A plan. show: its tables. needs: where counts are public."""
 
     planned: msgspec.Struct
     show: Callable[[Console], None]
-    draw: Callable[[Path], Path] | None
+    needs: MechanismNeeds | None
+    has_chart: bool
 
 
-def plan_hats(
-    spec: Specification, within_kmh: float, given: tuple[sources.SampleCounts, Recount | None] | None, report: Report
-) -> Made:
-    """Plans a release of each HAT by itself. given: counts, and how to count again; None for typical ones."""
+def plan_hats(spec: Specification, within_kmh: float, given: Given, report: Report) -> Made:
+    """Plans a release of each HAT by itself. given: None for typical counts."""
     from pipelines.plan import counts as sources
     from pipelines.plan.forecast import plan
     from pipelines.plan.needs import needs_of
@@ -147,166 +162,237 @@ def plan_hats(
     planned = plan(spec, counts, recount, report)
     needs = needs_of(spec, within_kmh, Fraction(planned.composed.epsilon_per_hat_least))
     planned = msgspec.structs.replace(planned, needs=needs)
-    draw = None if needs is None else partial(_draw, spec, within_kmh, needs)
-    return Made(planned, partial(show, planned), draw)
+    return Made(planned, partial(show, planned), needs, needs is not None)
 
 
-def plan_levels(
-    spec: Specification, within_kmh: float, given: tuple[sources.SampleCounts, Recount | None] | None, _: Report
-) -> Made:
+def plan_levels(spec: Specification, within_kmh: float, given: Given, _: Report) -> Made:
     """Plans a release by `levels`. given: counts, which only the operator sees."""
-    from pipelines.commands.plan_needs import show_levels
     from pipelines.plan import levels
 
     planned = levels.plan_levels(spec, within_kmh, given[0] if given else None)
-    return Made(planned, partial(show_levels, planned), partial(_draw, spec, within_kmh, None))
+    return Made(planned, partial(show_levels, planned), None, True)
 
 
-def _draw(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, folder: Path) -> Path:
-    from pipelines.plan.chart import draw_plan  # and matplotlib with it
-
-    return draw_plan(spec, within_kmh, needs, folder)
-
-
-def _tell(made: Made, picture: Path | None, as_json: bool, beware: tuple[str, ...]) -> None:
-    if as_json:
-        click.echo(msgspec.json.encode({**msgspec.to_builtins(made.planned), "beware": beware}).decode())
-        return
-    out = console()
-    made.show(out)
-    for told in beware:
-        out.print(f"Beware: {told}")
-    if picture is not None:
-        out.print(f"The chart: {picture}")
+# --- where counts are public ------------------------------------------------------------------------------------------
 
 
 def show(planned: Planned, out: Console) -> None:
     """Shows the plan as tables."""
-    from pipelines.commands.plan_needs import show_needs
-
     out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
     out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}")
     out.print(f"Forecast: {planned.forecast}")
-    for statistic in planned.statistics:
-        out.print(_classes(statistic))
+    _print_all(map(_classes, planned.statistics), out)
     out.print(_composed(planned.composed))
-    out.print(_guarantees(planned.guarantees))
+    columns = ("what differs between two feeds: the speeds of", ">|this release", ">|the whole account")
+    table = table_of("One release, said in several ways: epsilon under counts-public", *columns)
+    for guarantee in planned.guarantees:
+        table.add_row(guarantee.unit, _total(guarantee.release), f"<= {guarantee.account:.4g}")
+    out.print(table)
     out.print(planned.not_protected)
-    out.print(_choices(planned))
+    out.print(_other_choices(planned))
     if planned.needs is not None:
-        show_needs(planned.needs, out)
-    for note in planned.notes:
-        out.print(f"Note: {note}")
+        out.print(_needs(planned.needs))
+        _print_all(planned.needs.answers, out)
+    _print_all([f"Note: {note}" for note in planned.notes], out)
 
 
 def _classes(statistic: StatisticPlan) -> Table:
-    table = _table(
+    table = table_of(
         f"{statistic.statistic} by {statistic.mechanism}, by number of vehicles: medians in {statistic.unit}\n"
-        "noise: scale; bias: of clipping, at most; error: forecast, absolute"
+        "noise: scale; bias: of clipping, at most; error: forecast, absolute",
+        *("vehicles", ">HATs", "mechanism", ">|m_UB", ">|noise", ">|bias", ">|error"),
     )
-    table.add_column("vehicles")
-    table.add_column("HATs", justify="right")
-    table.add_column("mechanism", overflow="fold")
-    for title in ("m_UB", "noise", "bias", "error"):
-        table.add_column(title, justify="right", no_wrap=True)
     for hat_class in statistic.classes:
+        chosen, others = hat_class.chosen, hat_class.runners_up
+        names = [f"{share['mechanism']} {_percent(share['share'])}" for share in chosen[:_MOST_CHOSEN]]
+        if rest := sum(share["share"] for share in chosen[_MOST_CHOSEN:]):
+            names.append(f"others {_percent(rest)}")
         table.add_row(
             hat_class.vehicles,
             f"{hat_class.hats:,}",
-            _chosen(hat_class),
+            chosen[0]["mechanism"] if len(chosen) == 1 else "\n".join(names),
             "-" if hat_class.m_ub is None else f"{hat_class.m_ub:g}",
-            _short(hat_class.noise_scale),
-            _short(hat_class.bias_bound),
-            Text(_short(hat_class.forecast_error), "bold"),
-            end_section=not hat_class.runners_up,
+            f"{hat_class.noise_scale:.2f}",
+            f"{hat_class.bias_bound:.2f}",
+            Text(f"{hat_class.forecast_error:.2f}", "bold"),
+            end_section=not others,
         )
-        for index, other in enumerate(hat_class.runners_up, 1):
-            last = index == len(hat_class.runners_up)
-            row = ("", "", f"  then {other.mechanism}", "", "", "", _short(other.forecast_error))
-            table.add_row(*row, style="dim", end_section=last)
+        for index, other in enumerate(others, 1):
+            row = ("", "", f"  then {other['mechanism']}", "", "", "", f"{other['forecast_error']:.2f}")
+            table.add_row(*row, style="dim", end_section=index == len(others))
     return table
 
 
-def _chosen(hat_class: HatClass) -> str:
-    if len(hat_class.chosen) == 1:
-        return hat_class.chosen[0].mechanism
-    lines = [f"{share.mechanism} {_percent(share.share)}" for share in hat_class.chosen[:_MOST_CHOSEN]]
-    rest = sum(share.share for share in hat_class.chosen[_MOST_CHOSEN:])
-    return "\n".join([*lines, *([f"others {_percent(rest)}"] if rest else [])])
-
-
 def _composed(composed: Composed) -> Table:
-    table = _table("Composed total")
-    table.add_column("what adds up")
-    table.add_column("HATs", justify="right")
-    table.add_column("epsilon", justify="right")
+    table = table_of("Composed total", "what adds up", ">HATs", ">epsilon")
     low, high = composed.epsilon_per_hat_least, composed.epsilon_per_hat_most
     table.add_row("one HAT", "1", f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}")
     of_slot, of_period = composed.most_hats_of_a_vehicle_in_a_slot, composed.most_hats_of_a_vehicle_in_a_period
-    table.add_row("a vehicle in a slot, at most", _number(of_slot), _total(composed.vehicle_and_slot))
-    table.add_row("a vehicle in the period, at most", _number(of_period), _total(composed.vehicle_and_period))
+    table.add_row("a vehicle in a slot, at most", _number(of_slot, "?"), _total(composed.vehicle_and_slot))
+    table.add_row("a vehicle in the period, at most", _number(of_period, "?"), _total(composed.vehicle_and_period))
     table.add_row("the account in the period (sum of slot maxima)", "", _total(composed.debit_of_a_period))
     verdict = {True: "kept", False: "exceeded", None: "not known"}[composed.within_limit]
     table.add_row(f"the account's limit: {verdict}", "", f"{composed.account_limit:g}")
     return table
 
 
-def _guarantees(guarantees: list[Guarantee]) -> Table:
-    table = _table("One release, said in several ways: epsilon under counts-public")
-    table.add_column("what differs between two feeds: the speeds of")
-    table.add_column("this release", justify="right", no_wrap=True)
-    table.add_column("the whole account", justify="right", no_wrap=True)
-    for guarantee in guarantees:
-        table.add_row(guarantee.unit, _total(guarantee.release), f"<= {guarantee.account:.4g}")
+def _other_choices(planned: Planned) -> Table:
+    errors = [f">error of\n{statistic.statistic},\n{statistic.unit}" for statistic in planned.statistics]
+    table = table_of(
+        "What another choice would give: median error, epsilon, account's limit",
+        *("choice", ">|HATs", ">median\nvehicles", *errors),
+        *(">epsilon\nof HAT", ">|vehicle,\nperiod", ">|account,\nperiod"),
+    )
+    for other in planned.choices:
+        composed = other.composed
+        table.add_row(
+            other.choice,
+            f"{other.hats:,}",
+            f"{other.median_vehicles:g}",
+            *(f"{error:.2f}" for error in other.forecast_error.values()),
+            f"{composed.epsilon_per_hat_least:.3g}",
+            _total(composed.vehicle_and_period),
+            _total(composed.debit_of_a_period) + (" over" if composed.within_limit is False else ""),
+            style="bold" if other.as_specified else None,
+        )
     return table
 
 
-def _choices(planned: Planned) -> Table:
-    table = _table("What another choice would give: median error, epsilon, account's limit")
-    table.add_column("choice")
-    table.add_column("HATs", justify="right", no_wrap=True)
-    table.add_column("median\nvehicles", justify="right")
-    for statistic in planned.statistics:
-        table.add_column(f"error of\n{statistic.statistic},\n{statistic.unit}", justify="right")
-    table.add_column("epsilon\nof HAT", justify="right")
-    table.add_column("vehicle,\nperiod", justify="right", no_wrap=True)
-    table.add_column("account,\nperiod", justify="right", no_wrap=True)
-    for choice in planned.choices:
-        table.add_row(*_choice_row(choice), style="bold" if choice.as_specified else None)
+def _needs(needs: MechanismNeeds) -> Table:
+    table = table_of(
+        f"Half of a HAT's 95 % interval by {needs.mechanism}, ± km/h, clipping at its worst: by vehicles in it",
+        *("epsilon", *(f">|{number}" for number in needs.vehicles_in_a_hat)),
+        *(f">±{needs.within_kmh:g}\nfrom", ">fewest, with"),
+    )
+    for need in needs.by_epsilon:
+        best = "-" if need.best is None else f"{need.best_vehicles:,} {need.best}"
+        now = " now" if need.as_specified else ""
+        halves = (f"{half:.1f}" for half in need.half_widths_kmh)
+        table.add_row(f"{need.epsilon:.3g}{now}", *halves, _number(need.vehicles), best, style="bold" if now else None)
     return table
-
-
-def _choice_row(other: OtherChoice) -> list[str]:
-    composed = other.composed
-    over = " over" if composed.within_limit is False else ""
-    return [
-        other.choice,
-        f"{other.hats:,}",
-        f"{other.median_vehicles:g}",
-        *map(_short, other.forecast_error.values()),
-        f"{composed.epsilon_per_hat_least:.3g}",
-        _total(composed.vehicle_and_period),
-        _total(composed.debit_of_a_period) + over,
-    ]
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left")
 
 
 def _percent(share: float) -> str:
     return "<1 %" if share < 0.005 else f"{100 * share:.0f} %"
 
 
-def _short(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _number(value: int | None) -> str:
-    return "?" if value is None else f"{value:,}"
+def _number(value: int | None, unknown: str = "-") -> str:
+    return unknown if value is None else f"{value:,}"
 
 
 def _total(total: ComposedTotal) -> str:
-    if total.epsilon is None:
-        return "?"
-    return f"{_KNOWN.get(total.known, '')}{total.epsilon:.4g}"
+    return "?" if total.epsilon is None else f"{_KNOWN.get(total.known, '')}{total.epsilon:.4g}"
+
+
+def _print_all(shown: Iterable[str | Table], out: Console) -> None:
+    for line in shown:
+        out.print(line)
+
+
+# --- by levels --------------------------------------------------------------------------------------------------------
+
+
+def show_levels(planned: PlannedLevels, out: Console) -> None:
+    """Shows the plan of a `levels` specification."""
+    out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
+    out.print(
+        f"Public facts: {planned.cells:,} cells x {planned.slots:,} slots, a fleet of {planned.vehicles:,}: "
+        f"{planned.usual_vehicles:.3g} vehicles in the average HAT"
+    )
+    out.print(_totals(planned))
+    out.print(
+        "vehicles for: fewest in a HAT, for the interval of a HAT and of the mean of its cell's whole day; the fleet "
+        "with which the average cell has the latter. -: no number of vehicles. (x): that HAT would be marked "
+        "unreliable. * if its days are alike. Neighbours and earlier days mostly teach more; that is not promised."
+    )
+    out.print(_spans(planned.spans))
+    first = planned.spans[0]
+    out.print(
+        f"(x): such a day is expected to be held back. The city's true mean, which is secret, has an error of "
+        f"{first.constant_kmh:.1f} where cities differ as usual; without noise {first.least_kmh:.1f} would be left. "
+        "Compare rows and days: the level itself depends on how often vehicles report (docs/release.md)."
+    )
+    _print_all(planned.answers, out)
+    if planned.choices:
+        out.print(_ways(planned.choices))
+    if planned.places is not None:
+        out.print(_places(planned.places))
+        _print_all(planned.places.answers, out)
+    out.print(f"Guarantee: {planned.claim}")
+    if (counted := planned.operator_only) is not None:
+        out.print("FOR THE OPERATOR ALONE: what follows was counted, and these counts are secret. Do not publish it.")
+        out.print(
+            f"{counted.origin}: {counted.vehicles:,} vehicles ({planned.vehicles:,} are declared); one was in "
+            f"{counted.hats_of_a_vehicle:.0f} HATs, {counted.cells_of_a_vehicle:.0f} cells and "
+            f"{counted.slots_of_a_vehicle:.0f} slots on average."
+        )
+        table = table_of("HATs by number of vehicles", *(f">{name}" for name in counted.hats))
+        table.add_row(*(f"{hats:,}" for hats in counted.hats.values()))
+        out.print(table)
+        out.print(
+            "Take [fleet] from timetables or the register of vehicles, or from counts of days before the account "
+            "began, not from days that will be released."
+        )
+
+
+def _totals(planned: PlannedLevels) -> Table:
+    needed = (f"±{planned.within_kmh:g}\n{name}" for name in ("HAT", "cell", "fleet"))
+    table = table_of(
+        "Half of a HAT's 95 % interval, ± km/h, by vehicles in it and by total of a vehicle and period",
+        *("|total", *(f">|{number}" for number in (*planned.vehicles_in_a_hat, *needed))),
+    )
+    for total in planned.totals:
+        span = _SPAN[total.days] or ("now" if total.as_specified else "")
+        row = (
+            f"{total.epsilon:.4g} {span}".strip(),
+            *_in_brackets(total.half_widths_kmh, total.reliable),
+            *map(_number, (total.hat_vehicles, total.place_vehicles, total.fleet)),
+        )
+        table.add_row(*row, style="bold" if total.as_specified else None)
+    return table
+
+
+def _in_brackets(numbers: Iterable[float], is_shown: Iterable[bool]) -> list[str]:
+    """Writes numbers, those that would not be published in brackets."""
+    return [f"{number:.1f}" if shown else f"({number:.1f})" for number, shown in zip(numbers, is_shown, strict=True)]
+
+
+def _spans(spans: Sequence[SpanWorth]) -> Table:
+    from pipelines.plan.spans import DAY_NUMBERS
+
+    names = ("days", "released", "a day's\nepsilon", *(f"day\n{number}" for number in DAY_NUMBERS))
+    table = table_of(
+        "This total as that of several days: mean error by reports that is expected, km/h, by released day",
+        *(f">|{name}" for name in names),
+    )
+    for span in spans:
+        published = [span.first_published is not None and number >= span.first_published for number in DAY_NUMBERS]
+        row = f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}"
+        style = "bold" if span.as_specified else None
+        table.add_row(*row, *_in_brackets(span.error_kmh, published), style=style)
+    return table
+
+
+def _ways(choices: Sequence[Choice]) -> Table:
+    table = table_of(
+        "Ways to release, the best first, by the root mean square error that is expected by reports, km/h",
+        *("levels and their shares", ">bound, first day", ">later", ">error, first day", ">later"),
+    )
+    for rank, choice in enumerate(choices):
+        levels = ", ".join(f"{name} {share:g}" for name, share in choice.levels.items())
+        numbers = *(f"{bound:g}" for bound in choice.bound_kmh), f"{choice.first_kmh:.2f}", f"{choice.later_kmh:.2f}"
+        table.add_row(levels, *numbers, style=None if rank else "bold")
+    return table
+
+
+def _places(planned: PlannedPlaces) -> Table:
+    table = table_of(
+        f"A map of places, for {planned.share:g} of the total: half width that half of all reports have at most, "
+        "± km/h, and reports at places that are ok, by released day",
+        *("|places", "|traffic", *(f">|day\n{number}" for number in planned.days)),
+    )
+    for kind in planned.kinds:
+        shown = (f"{half:.0f}\n{100 * ok:.0f}%" for half, ok in zip(kind.half_width_kmh, kind.ok, strict=True))
+        row = f"{kind.what}\n{kind.places:,}", kind.traffic, *shown
+        table.add_row(*row, style="bold" if kind.as_specified else None)
+    return table

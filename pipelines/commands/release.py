@@ -26,9 +26,8 @@ from pipelines.commands.options import (
     spec_option,
 )
 from pipelines.commands.terminal import detail
-from pipelines.errors import UsageError
-from pipelines.exit_codes import DIFFERS, DONE, FAILED
-from pipelines.input_files import InputFiles
+from pipelines.errors import DIFFERS, DONE, FAILED, UsageError
+from pipelines.option_types import InputFiles
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
@@ -47,7 +46,7 @@ class AskedRange:
 
     def of(self, timetable: Timetable, now: datetime) -> Calendar:
         """Raises UsageError."""
-        from pipelines.ranges import closed_range, yesterday
+        from pipelines.inputs import closed_range, yesterday
 
         if self.yesterday == bool(self.start or self.end) or bool(self.start) != bool(self.end):
             raise UsageError("give either --from and --to, or --yesterday")
@@ -143,43 +142,26 @@ def release(
     site: Path | None,
     as_json: bool,
 ) -> int:
-    from pipelines.commands.release_summary import tell
+    from pipelines.commands.release_summary import show_check, tell
     from pipelines.runs import release as scheduled
 
     if engine is not None and check_input:
         raise UsageError("--check-input is of this machine: give it with --runner local")
     outputs = None if check_input else asked.of(spec)
     when = days.of(spec.timetable, datetime.now(UTC))
-    detail(_described(spec, when, place))
+    detail(f"{spec.name} ({spec.spec_id}): {len(when.slots):,} slots of {len(when.periods):,} periods")
+    detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
     if outputs is None:
-        return _look(spec, when, files, place, as_json=as_json)
+        import transforms.lean_beam  # noqa: F401  # isort: skip
+        from pipelines.job import ledger_account_of
+        from pipelines.runs.check_input import check_input as check
+
+        with progress_bars(quiet=as_json) as report:
+            checked = check(spec, when, files, ledger_account_of(spec, place, signs=False), report)
+        show_check(checked, as_json=as_json)
+        return DONE if checked.is_complete else FAILED
     with progress_bars(quiet=as_json) as report, kept_current(site, spec, spec_path, place, outputs):
         done = scheduled.release(spec, when, files, outputs, place, report, engine=engine)
     tell(spec, done, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.
     return DIFFERS if spec.counts_are_public and done.outcome.opened().units_changed else DONE
-
-
-def _described(spec: Specification, when: Calendar, place: AccountLocation) -> str:
-    what = f"{spec.name} ({spec.spec_id}): {len(when.slots):,} slots of {len(when.periods):,} periods"
-    return f"{what}\nledger {place.shown}\nkey {place.key}\nhead {place.head}"
-
-
-def _look(
-    spec: Specification,
-    when: Calendar,
-    files: InputFiles,
-    place: AccountLocation,
-    *,
-    as_json: bool,
-) -> int:
-    """Says what the input holds, and does nothing else."""
-    import transforms.lean_beam  # noqa: F401  # isort: skip
-    from pipelines.assembly import ledger_account_of
-    from pipelines.commands.release_summary import show_check
-    from pipelines.runs.check_input import check_input as check
-
-    with progress_bars(quiet=as_json) as report:
-        checked = check(spec, when, files, ledger_account_of(spec, place, signs=False), report)
-    show_check(checked, as_json=as_json)
-    return DONE if checked.is_complete else FAILED

@@ -1,32 +1,26 @@
 """What `hatstream release` says of a finished run, and of an input that it only looked at."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from pipelines.account.guarantee import Loss, bounds_of_account, sentence
+from pipelines.account.guarantee import Loss, bounds_of_account, levels_sentence, sentence, spending
 from pipelines.account.location import AccountLocation
-from pipelines.account.spending import spending
-from pipelines.commands.levels_summary import (
-    OPERATOR_ONLY,
-    rows_table,
-    show_files,
-    show_left_out,
-)
 from pipelines.commands.options import console
 from pipelines.commands.terminal import table_of
 from pipelines.kinds import of_kind
-from pipelines.outcome import Spend
+from pipelines.outcome import Outcome
 from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
-from transforms.public import Fact, Operator, Summary
-from transforms.recorded.codec import CountedPart
+from transforms.public import EntryNumber, Fact, Operator, Summary
+from transforms.recorded.stage_plan import numbers_of, rests_on
+from transforms.recorded.units import counted
 
-if TYPE_CHECKING:  # it imports Beam
+if TYPE_CHECKING:
     from pipelines.runs.check_input import InputCheck
 
 
@@ -42,70 +36,84 @@ def tell(spec: Specification, done: FinishedRun, place: AccountLocation, *, as_j
 def summarise(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:
     """Sums up what a run did where counts are public: printed as tables for people and as it is for programs."""
     outcome = done.outcome.opened()
-    wanted = {slot.start_s for slot in done.calendar.slots}
-    periods, hat, bound = [], Fraction(0), Loss()
+    wanted, statistics = {slot.start_s for slot in done.calendar.slots}, len(spec.statistics)
+    periods, hat, bound = list[dict[str, Fact]](), Fraction(0), Loss()
     for period in done.calendar.periods:
         units = [unit for unit in place.ledger.counted(spec.spec_id, period) if unit.slot_s in wanted]
         debits, spend = spending(place.ledger, spec, period)
-        periods.append(_of_period(spec, period, units, debits.epsilon, spend))
+        with_data = {unit.slot_s for unit in units if unit.empty < len(unit.released)}
+        periods.append(
+            {
+                "period": period,
+                "slots": len({unit.slot_s for unit in units}),
+                "slots_with_data": len(with_data) if spec.counts_are_public else None,
+                "hats": sum(len(unit.released) for unit in units) // statistics,
+                "no_data": sum(unit.empty for unit in units) // statistics,
+                "constants": sum(unit.constants for unit in units),
+                "sum_of_slot_maxima": float(debits.epsilon),
+                "most_spent_by_a_vehicle": None if spend is None else float(spend.most),
+                "spent_by_half_of_vehicles_at_most": None if spend is None else float(spend.median),
+                "spent_by_nine_in_ten_at_most": None if spend is None else float(spend.p90),
+            }
+        )
         hat = max([hat, *(unit.rate for unit in units)])
         bound = max(bound, debits if spend is None else Loss(spend.most))
-    public: dict[str, Fact] = {
-        "name": spec.name,
-        "spec_id": spec.spec_id,
+    return Summary(
+        {
+            "name": spec.name,
+            "spec_id": spec.spec_id,
+            **_rows_of(outcome),
+            "left_out_by_the_cap": outcome.capped,
+            "periods": periods,
+            "slots_new": done.new,
+            "slots_that_differ_now": outcome.units_changed,
+            "guarantee": sentence(spec, bounds_of_account(place.ledger, spec.account.name), hat, bound),
+            **_where(done),
+        }
+    )
+
+
+def _rows_of(outcome: Outcome) -> dict[str, Fact]:
+    return {
         "rows": outcome.rows,
         "observations": outcome.observations,
         "duplicates": outcome.duplicates,
         "refused": dict(sorted(outcome.refused.items())),
         "files_left_out": outcome.left_out,
-        "left_out_by_the_cap": outcome.capped,
-        "periods": periods,
-        "slots_new": done.new,
-        "slots_that_differ_now": outcome.units_changed,
-        "guarantee": sentence(spec, bounds_of_account(place.ledger, spec.account.name), hat, bound),
+    }
+
+
+def _where(done: FinishedRun) -> dict[str, Fact]:
+    return {
         "files": [str(path) for path in done.files],
         "kafka": None if done.topic is None else str(done.topic),
     }
-    return Summary(public)
-
-
-def _of_period(
-    spec: Specification, period: str, units: Sequence[CountedPart], debits: Fraction, spend: Spend | None
-) -> dict[str, Fact]:
-    """Sums up a period. units: those of the range, as the ledger has them. debits, spend: as `spending` says them."""
-    released, empty = sum(len(unit.released) for unit in units), sum(unit.empty for unit in units)
-    return {
-        "period": period,
-        "slots": len({unit.slot_s for unit in units}),
-        "slots_with_data": _with_data(spec, units),
-        "hats": released // len(spec.statistics),
-        "no_data": empty // len(spec.statistics),
-        "constants": sum(unit.constants for unit in units),
-        "sum_of_slot_maxima": float(debits),
-        "most_spent_by_a_vehicle": None if spend is None else float(spend.most),
-        "spent_by_half_of_vehicles_at_most": None if spend is None else float(spend.median),
-        "spent_by_nine_in_ten_at_most": None if spend is None else float(spend.p90),
-    }
-
-
-def _with_data(spec: Specification, units: Sequence[CountedPart]) -> int | None:
-    """Counts the slots with a HAT that has data; not told where counts are secret."""
-    if not spec.counts_are_public:
-        return None
-    return len({unit.slot_s for unit in units if unit.empty < len(unit.released)})
 
 
 def show(summary: dict[str, Any], out: Console) -> None:
     """Shows the summary as tables, the guarantee, and where the files are."""
-    rows = rows_table(f"{summary['name']} ({summary['spec_id']})", summary)
+    more = {}
     if summary["left_out_by_the_cap"]:
-        rows.add_row("observations left out by the cap", f"{summary['left_out_by_the_cap']:,}")
-    out.print(rows)
-    show_left_out(summary, out)
-    out.print(_spending_table(summary["periods"]))
-    for period in summary["periods"]:
-        _show_period(period, out)
-    if any(period["most_spent_by_a_vehicle"] is None for period in summary["periods"]):
+        more["observations left out by the cap"] = summary["left_out_by_the_cap"]
+    show_rows(f"{summary['name']} ({summary['spec_id']})", summary, more, out)
+    numbers = (">slots", ">HATs", ">no data", ">sum of slot maxima", ">most spent by a vehicle")
+    spent = table_of(None, "|period", *numbers)
+    periods = summary["periods"]
+    for period in periods:
+        most = period["most_spent_by_a_vehicle"]
+        row = (period["period"], *(f"{period[name]:,}" for name in ("slots", "hats", "no_data")))
+        spent.add_row(*row, f"{period['sum_of_slot_maxima']:g}", "not known" if most is None else f"{most:g}")
+    out.print(spent)
+    for period in periods:
+        name = period["period"]
+        if period["slots_with_data"] is not None:
+            out.print(f"{name}: {period['slots_with_data']} of {period['slots']} slots have data.")
+        if period["constants"]:
+            out.print(f"{name}: {period['constants']:,} values are constants, which cost and say nothing.")
+        if period["most_spent_by_a_vehicle"] is not None:
+            half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
+            out.print(f"{name}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")
+    if any(period["most_spent_by_a_vehicle"] is None for period in periods):
         out.print(
             "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
         )
@@ -116,31 +124,6 @@ def show(summary: dict[str, Any], out: Console) -> None:
             "what was released then stands."
         )
     show_files(summary, out)
-
-
-def _spending_table(periods: Sequence[dict[str, Any]]) -> Table:
-    numbers = ("slots", "HATs", "no data", "sum of slot maxima", "most spent by a vehicle")
-    spent = table_of(None, None, ("period",), numbers)
-    for period in periods:
-        spent.add_row(
-            period["period"],
-            f"{period['slots']:,}",
-            f"{period['hats']:,}",
-            f"{period['no_data']:,}",
-            f"{period['sum_of_slot_maxima']:g}",
-            "not known" if period["most_spent_by_a_vehicle"] is None else f"{period['most_spent_by_a_vehicle']:g}",
-        )
-    return spent
-
-
-def _show_period(period: dict[str, Any], out: Console) -> None:
-    if period["slots_with_data"] is not None:
-        out.print(f"{period['period']}: {period['slots_with_data']} of {period['slots']} slots have data.")
-    if period["constants"]:
-        out.print(f"{period['period']}: {period['constants']:,} values are constants, which cost and say nothing.")
-    if period["most_spent_by_a_vehicle"] is not None:
-        half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
-        out.print(f"{period['period']}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")
 
 
 def show_check(checked: "InputCheck", *, as_json: bool) -> None:
@@ -157,8 +140,8 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
         click.echo(Summary({}, Operator({"rows": checked.outcome.rows} | facts)).json())
         return
     has_places = any(period.at_places is not None for period in checked.periods)
-    numbers = ("slots", "with observations", "observations", *(["at places"] if has_places else []))
-    table = table_of(OPERATOR_ONLY, None, ("period",), numbers)
+    numbers = (">slots", ">with observations", ">observations", *([">at places"] if has_places else []))
+    table = table_of(OPERATOR_ONLY, "|period", *numbers)
     for period in checked.periods:
         counts = (period.slots, period.slots_with_rows, period.rows, period.at_places)
         table.add_row(period.period, *(f"{count:,}" for count in counts if count is not None))
@@ -171,3 +154,91 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
         out.print(f"  {checked.outcome.duplicates:,} duplicates: of the same vehicle and time, of which one counts")
     for line in (*checked.merged.advice, *checked.shares.told):
         out.print(f"  {line}", soft_wrap=True)
+
+
+OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
+
+
+def summarise_levels(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:
+    """Sums up what a run did, as plain values. What is public is the same whatever the input holds."""
+    levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
+    slots, outcome = Counter(slot.period for slot in done.calendar.slots), done.outcome.opened()
+
+    def stages_of(period: str, number: Callable[[EntryNumber], int]) -> list[dict[str, Fact]]:
+        """Lists a period's stages in their order. number: how they, and those that they rest on, are counted."""
+        stages = (entry for entry in entries if entry.unit.period == period)
+        return [
+            {
+                "share": str(numbers_of(entry.unit).share),
+                "sequence": number(entry.sequence),
+                "rests_on": number(rests_on(entry.unit)),
+            }
+            for entry in stages
+        ]
+
+    public: dict[str, Fact] = {
+        "name": spec.name,
+        "spec_id": spec.spec_id,
+        "periods": [
+            {
+                "period": period,
+                "slots": slots[period],
+                "stages": stages_of(period, counted(entries).__getitem__),
+                "epsilon": float(levels.epsilon_of(period)),
+                "cells": len(spec.cells.region or ()),
+                "delta": float(levels.delta or 0),
+            }
+            for period in done.calendar.periods
+        ],
+        "stages_new": done.new,
+        "guarantee": levels_sentence(spec, bounds_of_account(place.ledger, spec.account.name)),
+        **_where(done),
+    }
+    secret = {
+        **_rows_of(outcome),
+        "stages_that_differ_now": outcome.units_changed,
+        # with the ledger's own sequence numbers, which audit events shift
+        "entries": {period: stages_of(period, int) for period in done.calendar.periods},
+    }
+    return Summary(public, Operator(secret))
+
+
+def show_levels(summary: dict[str, Any], out: Console) -> None:
+    """Shows the summary as tables, with the operator's part last."""
+    title = f"{summary['name']} ({summary['spec_id']})"
+    table = table_of(title, "|period", ">slots", ">cells", ">stages", ">epsilon", ">delta")
+    for period in summary["periods"]:
+        numbers = (f"{period['slots']:,}", f"{period['cells']:,}", f"{len(period['stages'])}")
+        table.add_row(period["period"], *numbers, f"{period['epsilon']:g}", f"{period['delta']:g}")
+    out.print(table)
+    out.print(f"Guarantee: {summary['guarantee']}")
+    show_files(summary, out)
+    secret = summary["operator_only"]
+    show_rows(OPERATOR_ONLY, secret, {"stages that differ now": secret["stages_that_differ_now"]}, out)
+    if summary["stages_new"] and not secret["observations"]:
+        out.print(
+            "No row was usable: what this run recorded knows of no vehicle, and stays. Look at the input "
+            "(--check-input) before you release another day."
+        )
+
+
+def show_rows(title: str, counted: dict[str, Any], more: dict[str, int], out: Console) -> None:
+    """Tabulates what was read and what became of it, and names the files that were left out."""
+    rows = table_of(title, "|rows", ">number")
+    numbers = {"read": counted["rows"]} | {name: counted[name] for name in ("observations", "duplicates")}
+    numbers |= {f"refused: {reason}": number for reason, number in counted["refused"].items()} | more
+    for name, number in numbers.items():
+        rows.add_row(name, f"{number:,}")
+    out.print(rows)
+    for file in counted["files_left_out"]:
+        out.print(f"left out: {file}", soft_wrap=True)
+
+
+def show_files(summary: dict[str, Any], out: Console) -> None:
+    """Says where the results are."""
+    files = summary["files"]
+    out.print(f"{len(files):,} files, first ... last:" if files else "no files")
+    for path in dict.fromkeys([files[0], files[-1]] if files else []):
+        out.print(f"  {path}", soft_wrap=True)
+    if summary["kafka"]:
+        out.print(f"the rows were sent to {summary['kafka']} too", soft_wrap=True)

@@ -63,7 +63,7 @@ def check(path: Path, as_json: bool) -> None:
     Example:
       hatstream spec check town.toml
     """
-    from pipelines.specification.foreseen import foreseen
+    from pipelines.specification.load import foreseen
 
     spec = loaded(path, quiet=as_json)
     described, beware = _described(spec), foreseen(spec, date.today())
@@ -79,47 +79,34 @@ def check(path: Path, as_json: bool) -> None:
 
 
 def _described(spec: Specification) -> dict[str, str | int]:
-    table, cells = spec.timetable, spec.cells
+    table, cells, account = spec.timetable, spec.cells, spec.account
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
     region += f" from a {cells.source}" if cells.source else ""
-    region += _where(cells.region, cells.resolution) if isinstance(cells.region, tuple) else ""
+    if isinstance(cells.region, tuple):  # its size and middle, so that one on another continent is seen
+        import h3
+
+        lats, lons = zip(*(h3.cell_to_latlng(h3.int_to_str(cell)) for cell in cells.region), strict=True)
+        lat, lon = (sorted(degrees)[len(degrees) // 2] for degrees in (lats, lons))
+        km2 = len(cells.region) * h3.average_hexagon_area(cells.resolution, unit="km^2")
+        north, east = "north" if lat >= 0 else "south", "east" if lon >= 0 else "west"
+        region += f", {km2:,.0f} km2 around {abs(lat):.2f} {north}, {abs(lon):.2f} {east}"
     allocation = spec.privacy.allocation
-    total = f"epsilon {float(allocation.epsilon):g} for {_each(spec)}"
+    each = "each HAT" if allocation.per == "hat" else "each period"
+    statistics = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
+    outputs = ("HATs", *(("live HATs",) if spec.has_live else ()), *(product.name for product in spec.products))
     return {
         "name": spec.name,
         "spec_id": spec.spec_id,
-        "account": f"{spec.account.name}: {spec.account.unit}, {spec.account.adjacency}, {spec.account.limit.said()}",
+        "account": f"{account.name}: {account.unit}, {account.adjacency}, {account.limit.said()}",
         "slots": f"{table.slot_minutes} minutes, {table.service_text} {table.zone}",
         "cells": f"resolution {cells.resolution}, {region}",
-        "statistics": ", ".join(_statistics(spec)),
-        "privacy": total,
+        "statistics": ", ".join([*statistics, *(["distribution by levels"] if spec.classes else [])]),
+        "privacy": f"epsilon {float(allocation.epsilon):g} for "
+        + (each if spec.span is None else _of_span(spec, spec.span)),
         "input": spec.input.name,
-        "outputs": ", ".join(_outputs(spec)),
+        "outputs": ", ".join(outputs),
         **({} if spec.places is None else {"places": f"{len(spec.places.pieces.places.names):,}, within the cells"}),
     }
-
-
-def _where(region: Sequence[int], resolution: int) -> str:
-    """Says how large a region is and where its middle lies, so that one on another continent is seen."""
-    import h3
-
-    lats, lons = zip(*(h3.cell_to_latlng(h3.int_to_str(cell)) for cell in region), strict=True)
-    lat, lon = (sorted(degrees)[len(degrees) // 2] for degrees in (lats, lons))
-    km2 = len(region) * h3.average_hexagon_area(resolution, unit="km^2")
-    sides = ("north" if lat >= 0 else "south", "east" if lon >= 0 else "west")
-    return f", {km2:,.0f} km2 around {abs(lat):.2f} {sides[0]}, {abs(lon):.2f} {sides[1]}"
-
-
-def _statistics(spec: Specification) -> list[str]:
-    asked = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
-    return [*asked, "distribution by levels"] if spec.classes else asked
-
-
-def _each(spec: Specification) -> str:
-    """Says what the epsilon of a specification is of."""
-    if spec.span is not None:
-        return _of_span(spec, spec.span)
-    return "each HAT" if spec.privacy.allocation.per == "hat" else "each period"
 
 
 def _of_span(spec: Specification, span: SpanTotal) -> str:
@@ -146,12 +133,6 @@ def _by_epsilon(by_weekday: Sequence[DayShare], served: Container[Weekday]) -> s
     return "; ".join(f"{', '.join(days)} with {float(day):.3g}" for day, days in by_epsilon.items())
 
 
-def _outputs(spec: Specification) -> tuple[str, ...]:
-    """Names what gets rows, each in files of its own."""
-    live = ("live HATs",) if spec.has_live else ()
-    return ("HATs", *live, *(product.name for product in spec.products))
-
-
 @spec.command()
 def schema() -> None:
     """Print the JSON Schema of specifications.
@@ -175,6 +156,6 @@ def reference() -> None:
     Example:
       hatstream spec reference > docs/specification.md
     """
-    from pipelines.specification.reference import reference as make_reference
+    from pipelines.specification.schema import reference as make_reference
 
     click.echo(make_reference(), nl=False)

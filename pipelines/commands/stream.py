@@ -12,7 +12,6 @@ import click
 import msgspec
 
 from pipelines.commands.engine_options import engine_options
-from pipelines.commands.interrupt import asked_to_stop
 from pipelines.commands.options import (
     AskedOutputs,
     account_options,
@@ -23,10 +22,9 @@ from pipelines.commands.options import (
     site_option,
     spec_option,
 )
-from pipelines.commands.terminal import note
+from pipelines.commands.terminal import asked_to_stop, note
 from pipelines.engines import address
-from pipelines.errors import UsageError
-from pipelines.exit_codes import DONE
+from pipelines.errors import DONE, UsageError
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
@@ -77,8 +75,7 @@ feed_options = packed(
 
 @dataclass(frozen=True)
 class AskedHealth:
-    """Who hears of the stream's health: a file, standard output (`as_json`) or standard error; and with `metrics` who
-    asks at that address."""
+    """Who hears of the stream's health: a file, standard output or standard error; `metrics`: whoever asks there."""
 
     log: Path | None
     metrics: str | None

@@ -1,10 +1,11 @@
 """What a person or a log sees of a run: results on standard output, progress and notes on standard error."""
 
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +17,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from pipelines.progress import Report, unheard
+from pipelines.errors import FAILED, Report, unheard
 
 LOG_COLUMNS = 130
 """Width of tables where standard output is no terminal and COLUMNS does not say how wide it is."""
@@ -31,30 +32,20 @@ _VERBOSITY = "hatstream.verbosity"
 def with_verbosity(command: click.Command) -> click.Command:
     """Gives a command, and the commands in it, the options --quiet and -v; each may stand before or after its name."""
     if not any(parameter.name == "quiet" for parameter in command.params):
-        command.params += [
-            click.Option(
-                ["-q", "--quiet"], is_flag=True, expose_value=False, callback=_heard(-1), help="No progress, no notes."
-            ),
-            click.Option(
-                ["-v", "--verbose"], is_flag=True, expose_value=False, callback=_heard(1), help="Say more of the work."
-            ),
-        ]
+        for level, flags, meaning in (
+            (-1, ["-q", "--quiet"], "No progress, no notes."),
+            (1, ["-v", "--verbose"], "Say more of the work."),
+        ):
+
+            def keep(context: click.Context, _: click.Parameter, is_asked: bool, level: int = level) -> None:
+                if is_asked:
+                    context.meta[_VERBOSITY] = level
+
+            command.params.append(click.Option(flags, is_flag=True, expose_value=False, callback=keep, help=meaning))
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             with_verbosity(inner)
     return command
-
-
-def _heard(level: int) -> Callable[[click.Context, click.Parameter, bool], None]:
-    def keep(context: click.Context, _parameter: click.Parameter, is_asked: bool) -> None:
-        if is_asked:
-            context.meta[_VERBOSITY] = level
-
-    return keep
-
-
-def is_quiet() -> bool:
-    return _verbosity() < 0
 
 
 def _verbosity() -> int:
@@ -70,7 +61,7 @@ def note(text: str) -> None:
 
     >>> note("wrote town.toml")
     """
-    if not is_quiet():
+    if _verbosity() >= 0:
         click.echo(text, err=True)
 
 
@@ -96,18 +87,13 @@ def console() -> Console:
     return plain(width=LOG_COLUMNS, soft_wrap=True)
 
 
-def table_of(
-    title: str | None, caption: str | None, left: Sequence[str], right: Sequence[str], *, whole: bool = False
-) -> Table:
-    """Makes a table without rows. left: the columns of names, which are never broken. right: those of numbers.
-
-    whole: numbers are not broken either.
-    """
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    for name in left:
-        table.add_column(name, no_wrap=True)
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=whole)
+def table_of(title: str | None, *columns: str) -> Table:
+    """Makes a table without rows. columns: names; ">" before one has its cells on the right, "|" never breaks them."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        name = column.lstrip(">|")
+        marks = column.removesuffix(name)
+        table.add_column(name, justify="right" if ">" in marks else "left", no_wrap="|" in marks)
     return table
 
 
@@ -134,7 +120,7 @@ def progress_bars(*, quiet: bool) -> Iterator[Report]:
     ...     report("files read", 1, 2)
     """
     errors = Console(stderr=True)
-    if quiet or is_quiet() or sys.stderr is None:
+    if quiet or _verbosity() < 0 or sys.stderr is None:
         yield unheard
     elif errors.is_terminal:
         with _bars(errors) as report:
@@ -146,9 +132,9 @@ def progress_bars(*, quiet: bool) -> Iterator[Report]:
 
 @contextmanager
 def _bars(errors: Console) -> Iterator[Report]:
-    name = TextColumn("{task.description}", table_column=_whole())
+    name = TextColumn("{task.description}", table_column=Column(no_wrap=True))
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
-    columns = (name, bar, _Count(_whole()), _Rate(_whole()), _Left(_whole()))
+    columns = (name, bar, *map(_Words, (_count, _rate, _left)))
     bars, task_of = Progress(*columns, console=errors, expand=True), dict[str, Any]()
 
     def report(phase: str, done: int, whole: int | None) -> None:
@@ -164,43 +150,38 @@ def _bars(errors: Console) -> Iterator[Report]:
             bars.stop()
 
 
-def _whole() -> Column:
-    """Makes a column that gives no place to the bar."""
-    return Column(no_wrap=True)
+class _Words(ProgressColumn):
+    """A column of what a function says of a task."""
 
+    def __init__(self, said_of: Callable[[Task], str]) -> None:
+        super().__init__(Column(no_wrap=True))
+        self._said_of = said_of
 
-class _Count(ProgressColumn):
     def render(self, task: Task) -> Text:
-        return Text(counted(int(task.completed), None if task.total is None else int(task.total)))
+        return Text(self._said_of(task))
 
 
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed and speed >= 1 else "")
+def _count(task: Task) -> str:
+    return counted(int(task.completed), None if task.total is None else int(task.total))
 
 
-class _Left(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        left = task.time_remaining
-        if left is None or task.finished:
-            return Text(duration(task.finished_time or task.elapsed or 0.0))
-        return Text(f"{duration(left)} left")
+def _rate(task: Task) -> str:
+    speed = task.finished_speed or task.speed
+    return f"{speed:,.0f}/s" if speed and speed >= 1 else ""
 
 
-@dataclass
-class _Phase:
-    name: str
-    begun_s: float
-    done: int = 0
-    whole: int | None = None
+def _left(task: Task) -> str:
+    left = task.time_remaining
+    if left is None or task.finished:
+        return duration(task.finished_time or task.elapsed or 0.0)
+    return f"{duration(left)} left"
 
 
 @dataclass
 class _Log:
     """A line a minute about the phase that is at work; a phase of which a line was written gets a last one."""
 
-    _phase: _Phase | None = None
+    _phase: tuple[str, float, int, int | None] | None = None  # name, begun_s, done, whole
     _said_s: float = field(default_factory=time.monotonic)
     _has_said: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -217,10 +198,10 @@ class _Log:
 
     def report(self, name: str, done: int, whole: int | None) -> None:
         with self._lock:
-            if self._phase is None or self._phase.name != name:
+            if self._phase is None or self._phase[0] != name:
                 self._close()
-                self._phase = _Phase(name, time.monotonic())
-            self._phase.done, self._phase.whole = done, whole
+                self._phase = (name, time.monotonic(), done, whole)
+            self._phase = (*self._phase[:2], done, whole)
 
     def _tick(self) -> None:
         while not self._ended.wait(min(SAY_EVERY_S, 1.0)):
@@ -236,8 +217,8 @@ class _Log:
     def _say(self) -> None:
         self._said_s, self._has_said = time.monotonic(), True
         if self._phase is not None:
-            spent_s = self._said_s - self._phase.begun_s
-            click.echo(line(self._phase.name, self._phase.done, self._phase.whole, spent_s), err=True)
+            name, begun_s, done, whole = self._phase
+            click.echo(line(name, done, whole, self._said_s - begun_s), err=True)
 
 
 def line(phase: str, done: int, whole: int | None, spent_s: float) -> str:
@@ -266,3 +247,40 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@contextmanager
+def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
+    """Lets SIGINT and SIGTERM end a command that has no end of its own.
+
+    Args:
+        within_s: So long after a signal the process ends with exit code 4, whatever it does; None: it waits.
+
+    Returns:
+        A context manager around the event that is set when a signal comes.
+
+    >>> with asked_to_stop() as stop:
+    ...     stop.wait(0.01)
+    False
+    """
+    asked = threading.Event()
+    last = threading.Timer(within_s or 0.0, _end)
+    last.daemon = True
+
+    def ask(_number: int, _frame: object) -> None:
+        if within_s is not None and not asked.is_set():
+            last.start()
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        last.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end() -> None:
+    click.echo("stopped, in the middle of what did not end by itself", err=True)
+    os._exit(FAILED)

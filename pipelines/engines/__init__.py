@@ -41,11 +41,9 @@ class AskedEngine(Protocol):
     @property
     def parallelism(self) -> int:
         """How many workers read and count side by side."""
-        ...
 
     def start(self, stack: ExitStack) -> "Engine":
         """Makes the engine. Servers that this starts end with the stack. Raises MissingTool or ServerError."""
-        ...
 
 
 def address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

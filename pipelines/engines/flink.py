@@ -11,7 +11,7 @@ import click
 from pipelines.companions import extension
 from pipelines.engines import EngineOptions, address
 from pipelines.errors import UsageError
-from pipelines.finite_range import FiniteRange
+from pipelines.option_types import FiniteRange
 
 if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine, Engine
@@ -58,7 +58,7 @@ def bounded_flink(
     """Makes the engine of a closed range. Raises UsageError."""
     if not (job_server and worker_pool and rest):
         raise UsageError("--runner flink needs --job-server, --worker-pool and --rest")
-    from pipelines.runs.flink.bounded import BoundedFlink
+    from pipelines.runs.flink.engine import BoundedFlink
 
     return BoundedFlink(job_server=job_server, worker_pool=worker_pool, rest=rest, parallelism=parallelism or 1)
 

@@ -1,17 +1,21 @@
-"""The chart of a plan: half of a 95 % interval against vehicles in a HAT. Apart, for matplotlib is slow to import."""
+"""The chart of a plan, and how pictures are written. Apart, for matplotlib is slow to import."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from PIL import Image
 
 from dpops.types import Float64s
-from pipelines.pictures import frame, number_plainly, save
-from pipelines.plan.levels import half_width_curves
 from pipelines.plan.needs import MechanismNeeds
 from pipelines.specification import Specification
+from transforms.atomic_files import replacing
 
 _COLOURS = ("#c6dbef", "#6baed6", "#08306b", "#fd8d3c", "#a63603")
 _VEHICLES: Float64s = np.geomspace(1, 300, 60)
@@ -28,6 +32,8 @@ class Curve(NamedTuple):
 def draw_plan(spec: Specification, within_kmh: float, needs: MechanismNeeds | None, folder: Path) -> Path:
     """Draws the chart of a plan. needs: where counts are public; None for `levels`."""
     if needs is None:
+        from pipelines.plan.levels import half_width_curves  # a plan of HATs needs none of it
+
         curves = [Curve(*curve) for curve in half_width_curves(spec, _VEHICLES)]
         return draw_half_widths(f"{spec.name}: a day, by total of a vehicle", _VEHICLES, curves, within_kmh, folder)
     curves = [Curve(need.epsilon, np.array(need.half_widths_kmh)) for need in needs.by_epsilon]
@@ -52,3 +58,31 @@ def draw_half_widths(title: str, vehicles: Float64s, curves: Sequence[Curve], wi
     number_plainly(axes.yaxis)
     frame(axes, "vehicles in the HAT", "half of the 95 % interval, km/h")
     return save(figure, folder, "half-widths")
+
+
+DPI = 96
+COLOURS = 64
+
+
+def save(figure: Figure, folder: Path, stem: str) -> Path:
+    """Writes the picture as a small PNG of a few colours, the same bytes for the same figure."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, drawn = folder / f"{stem}.png", BytesIO()
+    figure.savefig(drawn, format="png", dpi=DPI)
+    with replacing(path) as file:
+        Image.open(drawn).convert("RGB").quantize(COLOURS).save(file, format="png", optimize=True)
+    return path
+
+
+def frame(axes: Axes, x: str, y: str) -> None:
+    """Names the axes, and puts a grid behind and the legend beside what is drawn."""
+    axes.set(xlabel=x, ylabel=y)
+    axes.grid(visible=True, which="major", alpha=0.25)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+
+
+def number_plainly(axis: Axis) -> None:
+    """Numbers a logarithmic axis by 1, 2, 5, 10 .. as they are."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())

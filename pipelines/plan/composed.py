@@ -1,13 +1,13 @@
-"""HATs of a plan: the epsilon that sealing would give each, and what adds up for a vehicle in all of them."""
+"""HATs of a plan: the epsilon that sealing would give each, what adds up for a vehicle, and in which units."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, timedelta
 from fractions import Fraction
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -26,12 +26,14 @@ from transforms.wire import Tally, by_slot
 _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
 
 
+Known = Literal["exact", "at most", "if alike", "unknown"]
+
+
 class ComposedTotal(msgspec.Struct, frozen=True):
-    """An epsilon, and whether the counts tell it exactly, the specification bounds it, it is so if other days are like
-    the one that was counted, or nothing is known."""
+    """An epsilon, and how it is known: counted, bounded, true if days are alike, or not known."""
 
     epsilon: float | None
-    known: Literal["exact", "at most", "if alike", "unknown"]
+    known: Known
 
 
 class Composed(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,65 +60,53 @@ class PlannedHat(NamedTuple):
 
 def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """Lays out the HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
-    hats, composed = zip(*(_lay_out(spec, period) for period in counts.by_period()), strict=True)
-    return [hat for some in hats for hat in some], _largest(composed)
+    laid_out = [_lay_out(spec, period) for period in counts.by_period()]
+    hats, periods = [hat for some, _ in laid_out for hat in some], [composed for _, composed in laid_out]
+    if len(periods) == 1:
+        return hats, periods[0]
 
+    def size(total: ComposedTotal) -> float:
+        return math.inf if total.epsilon is None else total.epsilon
 
-def _largest(composed: Sequence[Composed]) -> Composed:
-    """Picks, of what each of several periods would show alone, the largest of everything: a limit holds for each
-    period."""
-    first, *others = composed
-    if not others:
-        return first
-    dearest = max(composed, key=lambda period: _size(period.debit_of_a_period))
-    return Composed(
-        epsilon_per_hat_least=min(period.epsilon_per_hat_least for period in composed),
-        epsilon_per_hat_most=max(period.epsilon_per_hat_most for period in composed),
-        most_hats_of_a_vehicle_in_a_slot=max((period.most_hats_of_a_vehicle_in_a_slot or 0) for period in composed)
-        or None,
-        most_hats_of_a_vehicle_in_a_period=max((period.most_hats_of_a_vehicle_in_a_period or 0) for period in composed)
-        or None,
-        vehicle_and_slot=max((period.vehicle_and_slot for period in composed), key=_size),
-        vehicle_and_period=max((period.vehicle_and_period for period in composed), key=_size),
+    def most(name: str) -> Any:
+        return max((getattr(period, name) or 0) for period in periods) or None
+
+    dearest = max(periods, key=lambda period: size(period.debit_of_a_period))
+    return hats, Composed(  # a limit holds for each period
+        epsilon_per_hat_least=min(period.epsilon_per_hat_least for period in periods),
+        epsilon_per_hat_most=max(period.epsilon_per_hat_most for period in periods),
+        most_hats_of_a_vehicle_in_a_slot=most("most_hats_of_a_vehicle_in_a_slot"),
+        most_hats_of_a_vehicle_in_a_period=most("most_hats_of_a_vehicle_in_a_period"),
+        vehicle_and_slot=max((period.vehicle_and_slot for period in periods), key=size),
+        vehicle_and_period=max((period.vehicle_and_period for period in periods), key=size),
         debit_of_a_period=dearest.debit_of_a_period,
-        account_limit=first.account_limit,
+        account_limit=dearest.account_limit,
         within_limit=dearest.within_limit,
     )
 
 
-def _size(total: ComposedTotal) -> float:
-    return math.inf if total.epsilon is None else total.epsilon
-
-
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """Lays out the counts of one period, as a release divides what it has counted."""
-    allocation, rows = spec.privacy.allocation, _counted(counts, spec.privacy.cap)
-    by_vehicle = rows
-    if not (counts.slots_named and counts.vehicles_named):
-        by_vehicle = replace(rows, vehicle=np.arange(rows.vehicle.size))
-        if spec.privacy.cap:
-            allocation = replace(allocation, most_hats=spec.privacy.cap.max_cells)
-    parts = [by_vehicle] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(by_vehicle)]
-    divided = [divide(part, allocation.plans(period_slots(spec) or 1), allocation) for part in parts]
-    rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]
-    stays = _stays(rows.slot_s, rows.vehicle, np.concatenate([part.kept for part, _ in divided]))
-    debit = sum((share.bound for _, share in divided), Fraction(0))
-    return [hat for part in divided for hat in _hats(part)], _composed(spec, counts, stays, rates, debit)
-
-
-def _counted(counts: SampleCounts, cap: ContributionBound | None) -> Tally:
-    """Tallies the counts by slot, place and vehicle. Slots are numbered from 0 in their order."""
+    allocation, cap, named = spec.privacy.allocation, spec.privacy.cap, counts.slots_named and counts.vehicles_named
     kept, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
     rows = Tally(slot, counts.vehicle, counts.place, kept, counts.samples - kept, sums={})
-    return rows.take(np.lexsort((counts.vehicle, counts.place, slot)))
-
-
-def _hats(divided: Divided) -> Iterator[PlannedHat]:
-    """Yields the HATs, but for those of which a cap left nothing, as in a release."""
-    for _, rows in by_slot(divided.rows):
-        hats = hats_of(rows).with_users().hats
-        for totals, reported in zip(hats, hats.reported.tolist(), strict=True):
-            yield PlannedHat(totals.counts, reported, divided.share.epsilon_hat)
+    by_vehicle = rows = rows.take(np.lexsort((counts.vehicle, counts.place, slot)))
+    if not named:
+        by_vehicle = replace(rows, vehicle=np.arange(rows.vehicle.size))
+        if cap:
+            allocation = replace(allocation, most_hats=cap.max_cells)
+    parts = [by_vehicle] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(by_vehicle)]
+    table, plans = spec.timetable, allocation.plans(1)
+    with suppress(CalendarError):  # of an account without a first or last day
+        days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
+        plans = allocation.plans(len(days) * len(table.service_minutes) or 1)
+    divided = [divide(part, plans, allocation) for part in parts]
+    rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]
+    vehicles, drawn = int(rows.vehicle.max()) + 1, np.concatenate([part.kept for part, _ in divided]) > 0
+    pairs, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[drawn], return_counts=True)
+    stays = _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
+    debit = sum((share.bound for _, share in divided), Fraction(0))
+    return [hat for part in divided for hat in _hats(part)], _composed(spec, counts, stays, rates, debit)
 
 
 class _Stays(NamedTuple):
@@ -127,10 +117,12 @@ class _Stays(NamedTuple):
     cells: Int64s
 
 
-def _stays(slot: Int64s, vehicle: Int64s, kept: Int64s) -> _Stays:
-    vehicles = int(vehicle.max()) + 1
-    pairs, cells = np.unique((slot * vehicles + vehicle)[kept > 0], return_counts=True)
-    return _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
+def _hats(divided: Divided) -> Iterator[PlannedHat]:
+    """Yields the HATs, but for those of which a cap left nothing, as in a release."""
+    for _, rows in by_slot(divided.rows):
+        hats = hats_of(rows).with_users().hats
+        for totals, reported in zip(hats, hats.reported.tolist(), strict=True):
+            yield PlannedHat(totals.counts, reported, divided.share.epsilon_hat)
 
 
 def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
@@ -150,6 +142,7 @@ def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
 def _composed(
     spec: Specification, counts: SampleCounts, stays: _Stays, rates: list[Fraction], debited: Fraction
 ) -> Composed:
+    total_of_period = spec.privacy.allocation.total
     in_slot = int(stays.cells.max()) if counts.vehicles_named and counts.slots_named else None
     in_period = int(np.bincount(stays.vehicle, stays.cells).max()) if counts.vehicles_named else None
     if in_slot is not None:
@@ -160,11 +153,14 @@ def _composed(
         elif of_several_periods(spec, counts):
             period, debit = (ComposedTotal(total.epsilon, "at most") for total in (period, debit))
         if may_have_constants(spec):
-            slot, period, debit = map(_at_most, (slot, period, debit))
+            slot, period, debit = (
+                ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
+                for total in (slot, period, debit)
+            )
     else:
         slot, debit = _bounds(spec, rates[0])
         period = debit
-        if in_period is not None and spec.privacy.allocation.total is None:
+        if in_period is not None and total_of_period is None:
             period = ComposedTotal(float(rates[0] * in_period), "exact")
             slot = slot if slot.epsilon is not None else ComposedTotal(period.epsilon, "at most")
     is_told = debit.known != "if alike" and debit.epsilon is not None
@@ -182,22 +178,6 @@ def _composed(
     )
 
 
-def may_have_constants(spec: Specification) -> bool:
-    """Says whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
-    return any(stat.mechanism.may_be_constant and stat.name in Constant.statistics for stat in spec.statistics)
-
-
-def _at_most(total: ComposedTotal) -> ComposedTotal:
-    return ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
-
-
-def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
-    """Says whether slots that are not named by their start are more than a period has."""
-    lengths = period_lengths(spec)
-    slots = int(np.unique(counts.slot).size)
-    return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
-
-
 def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> ComposedTotal:
     """Estimates what a period of more days comes to if the others are like those that were counted."""
     try:
@@ -208,6 +188,18 @@ def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> Comp
         return counted
     whole, total = whole_days * counted.epsilon / days, spec.privacy.allocation.total
     return ComposedTotal(whole if total is None else min(whole, float(total)), "if alike")
+
+
+def may_have_constants(spec: Specification) -> bool:
+    """Says whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
+    return any(stat.mechanism.may_be_constant and stat.name in Constant.statistics for stat in spec.statistics)
+
+
+def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
+    """Says whether slots that are not named by their start are more than a period has."""
+    lengths = period_lengths(spec)
+    slots = int(np.unique(counts.slot).size)
+    return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
 
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
@@ -235,16 +227,6 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
     return ComposedTotal(float(slot), "at most"), period
 
 
-def period_slots(spec: Specification) -> int | None:
-    """Counts the slots of service in a period of days of 24 hours; None for an account without a first or last day."""
-    table = spec.timetable
-    try:
-        days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
-    except CalendarError:
-        return None
-    return len(days) * len(table.service_minutes)
-
-
 @cache
 def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
     """Counts the slots of each day; as on a day of 24 hours where slots cannot follow a change of the clock."""
@@ -256,8 +238,7 @@ def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
 
 
 def period_lengths(spec: Specification) -> tuple[int, int] | None:
-    """Counts the fewest and the most slots of service that a period has, with days on which the clock changes; None as
-    above."""
+    """Counts the fewest and most slots of service of a period; None for an account without first or last day."""
     table, account = spec.timetable, spec.account
     if table.unit == "vehicle-ever":
         if account.since is None or account.until is None:
@@ -269,3 +250,37 @@ def period_lengths(spec: Specification) -> tuple[int, int] | None:
     if table.unit == "vehicle-week":
         lengths = lengths.reshape(53, 7).sum(axis=1)
     return int(lengths.min()), int(lengths.max())
+
+
+WEEK = 7
+
+
+class Guarantee(msgspec.Struct, frozen=True):
+    """Epsilon where two feeds differ in the speeds of `unit`: of this release, and of all that the account may hold."""
+
+    unit: str
+    release: ComposedTotal
+    account: float
+
+
+def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
+    """Says one release as epsilon per HAT, and per vehicle and slot, day, (calendar) week, and period if that is
+    longer.
+
+    What differs in less is protected by at least as much. What differs in several periods costs the sum of them, so a
+    week under `vehicle-day` is seven days.
+    """
+    limit, period = float(spec.account.limit.epsilon), composed.vehicle_and_period
+    is_day, is_week = spec.account.unit == "vehicle-day", spec.account.unit == "vehicle-week"
+    within = ComposedTotal(period.epsilon, "unknown" if period.epsilon is None else "at most")
+    guarantees = [
+        Guarantee("a vehicle in one HAT", ComposedTotal(composed.epsilon_per_hat_most, "exact"), limit),
+        Guarantee("a vehicle in one slot", composed.vehicle_and_slot, limit),
+        Guarantee("a vehicle on one day", period if is_day else within, limit),
+    ]
+    if is_day:
+        known = {"exact": "if alike", "at most": "at most"}.get(period.known, "unknown")
+        week = ComposedTotal(None if period.epsilon is None else WEEK * period.epsilon, cast("Known", known))
+        return [*guarantees, Guarantee("a vehicle in one week", week, WEEK * limit)]
+    guarantees.append(Guarantee("a vehicle in one week", period if is_week else within, limit))
+    return guarantees if is_week else [*guarantees, Guarantee("a vehicle, ever", period, limit)]

@@ -1,5 +1,8 @@
-"""Counts of reports by vehicle, slot and cell, for planning: from a file, from the made-up fleet, or typical ones."""
+"""Counts of reports by vehicle, slot and cell, for planning: of a file, a feed, the made-up fleet, or typical."""
 
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,26 +15,31 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from pipelines.companions import extension
-from pipelines.errors import InputError
+from pipelines.errors import InputError, Report
+from pipelines.inputs import input_paths
+from pipelines.plan.needs import TYPICAL_COUNTS
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import tally
+from transforms.errors import reason_of
+from transforms.layouts import UnreadableFile
 from transforms.layouts.base import FIELDS, Units
-from transforms.observe.events import events_of
-from transforms.observe.parse import Rules
+from transforms.layouts.decoder_process import read_apart
+from transforms.observe import hexagons
+from transforms.observe.events import events_of, locate
+from transforms.observe.parse import FROM_US, TO_US, Rules, parse
 from transforms.places.ground import Hexagons
-from transforms.time.calendar import Timetable, calendar
+from transforms.records import Observations
+from transforms.time.calendar import CalendarError, StreamCalendar, Timetable, calendar
 from transforms.value import PER_UNIT
 
 MOST_SAMPLES = (1 << 31) - 1
 _FIRST_S, _LAST_S = 10**8, 10**10
 """Whole numbers between are seconds since 1970, from 1973 to 2286; others are mere names of slots."""
 TYPICAL_VEHICLES = (1, 2, 5, 10, 20, 50)
-TYPICAL_COUNTS = (2, 40)
 _RULE = f"a whole number from 1 to {MOST_SAMPLES}"
 COLUMNS = ("hat", "slot", "cell", "vehicle", "count")
 
@@ -39,10 +47,9 @@ COLUMNS = ("hat", "slot", "cell", "vehicle", "count")
 class SampleCounts(NamedTuple):
     """One entry per (HAT, vehicle), all int64 codes but `samples`, the vehicle's reports in the HAT, >= 1.
 
-    place: the cell, or whatever names a HAT within its slot. slots_named, vehicles_named: whether `slot` and `vehicle`
-    mean anything; where they do not, there is one slot, and every entry counts as another vehicle. origin: in words.
-    period: code of the period that the slot is in, and days: local days counted in each period; None where slots are
-    not named by their start, and all are taken as those of one period.
+    place: whatever names a HAT within its slot. slots_named, vehicles_named: whether `slot` and `vehicle` mean
+    anything. period: code of the slot's period, and days: local days counted in each; None where slots are not named by
+    their start.
     """
 
     slot: Int64s
@@ -59,30 +66,32 @@ class SampleCounts(NamedTuple):
         """Splits the counts by period."""
         if self.period is None or self.days is None:
             return [self]
-        return [self._of(self.period == index, days) for index, days in enumerate(self.days)]
+        parts = []
+        for index, days in enumerate(self.days):
+            chosen = self.period == index
+            slot, place, vehicle, samples = (column[chosen] for column in self[:4])
+            period = np.zeros(slot.size, np.int64)
+            named = self.slots_named, self.vehicles_named
+            parts.append(SampleCounts(slot, place, vehicle, samples, *named, self.origin, period, (days,)))
+        return parts
 
-    def _of(self, chosen: NDArray[np.bool_], days: int) -> "SampleCounts":
-        columns = (self.slot[chosen], self.place[chosen], self.vehicle[chosen], self.samples[chosen])
-        period = np.zeros(int(chosen.sum()), np.int64)
-        return SampleCounts(*columns, self.slots_named, self.vehicles_named, self.origin, period, (days,))
+    @classmethod
+    def unnamed(cls, hats: list[Int64s], origin: str) -> "SampleCounts":
+        """Makes counts of HATs of which nothing is known but each vehicle's reports."""
+        count = np.concatenate(hats)
+        place = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
+        return cls(np.zeros(count.size, np.int64), place, np.arange(count.size), count, False, False, origin)
 
 
 def typical_counts() -> SampleCounts:
     """Makes up a few HATs whose vehicles report between 2 and 40 times each, spread geometrically."""
     low, high = TYPICAL_COUNTS
     spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
-    numbers = ", ".join(map(str, TYPICAL_VEHICLES))
     origin = (
-        f"typical HATs of {numbers} vehicles, each vehicle with {low} to {high} reports; "
+        f"typical HATs of {', '.join(map(str, TYPICAL_VEHICLES))} vehicles, each vehicle with {low} to {high} reports; "
         "--counts takes your own, --synthetic a made-up fleet"
     )
-    return _unnamed(spreads, origin)
-
-
-def _unnamed(hats: list[Int64s], origin: str) -> SampleCounts:
-    count = np.concatenate(hats)
-    place = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
-    return SampleCounts(np.zeros(count.size, np.int64), place, np.arange(count.size), count, False, False, origin)
+    return SampleCounts.unnamed(spreads, origin)
 
 
 class SampleDay(NamedTuple):
@@ -142,12 +151,8 @@ def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
     """
     if not path.is_file():
         raise InputError(f"there is no file of counts at {path}")
-    if path.suffix == ".json":
-        return _listed(path)
-    return _tabled(path, _table(path), timetable)
-
-
-def _listed(path: Path) -> SampleCounts:
+    if path.suffix != ".json":
+        return _tabled(path, _table(path), timetable)
     try:
         document = msgspec.json.decode(path.read_bytes())
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -158,13 +163,9 @@ def _listed(path: Path) -> SampleCounts:
     for index, count in enumerate(counts):
         if type(count) is not int or not 1 <= count <= MOST_SAMPLES:
             raise InputError(f"{path}: count number {index + 1} of the list must be {_RULE}")
-    _check_sum(path, sum(counts))
-    return _unnamed([np.array(counts, np.int64)], f"one HAT from {path}")
-
-
-def _check_sum(path: Path, most: int) -> None:
-    if most > MOST_SAMPLES:
+    if sum(counts) > MOST_SAMPLES:
         raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")
+    return SampleCounts.unnamed([np.array(counts, np.int64)], f"one HAT from {path}")
 
 
 def _table(path: Path) -> pa.Table:
@@ -206,52 +207,46 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
             f"it has {', '.join(name for name in COLUMNS if name in names) or 'none of them'}"
         )
     count = _whole_numbers(path, table.column("count"))
-    nothing = np.zeros(count.size, np.int64)
-    slot = _codes(path, table, "slot") if "slot" in names else nothing
+    slot = _codes(path, table, "slot") if "slot" in names else np.zeros(count.size, np.int64)
     place = _codes(path, table, "hat" if "hat" in names else "cell")
     vehicle = _codes(path, table, "vehicle") if "vehicle" in names else np.arange(count.size)
     hat = np.unique(slot * (int(place.max()) + 1) + place, return_inverse=True)[1]
     if np.unique(hat * (int(vehicle.max()) + 1) + vehicle).size < count.size:
         raise InputError(f"{path}: a vehicle has more than one row in the same HAT")
     # Counts are far below 2**31 and rows fit into memory: the float sum is near enough to find what is too large.
-    _check_sum(path, int(np.bincount(hat, count).max()))
+    if int(np.bincount(hat, count).max()) > MOST_SAMPLES:
+        raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")
     counts = SampleCounts(slot, place, vehicle, count, "slot" in names, "vehicle" in names, str(path))
     days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
-    return counts if days is None else _in_periods(counts, days, timetable)
-
-
-def _in_periods(counts: SampleCounts, days: list[date], timetable: Timetable) -> SampleCounts:
-    """Numbers the periods of the counts. days: the local day of each code of a slot."""
-    periods = [timetable.period_of(day) for day in days]
-    names = list(dict.fromkeys(periods))
-    numbers = tuple(len({day for day, period in zip(days, periods, strict=True) if period == name}) for name in names)
-    codes = np.array([names.index(name) for name in periods], np.int64)
-    return counts._replace(period=codes[counts.slot], days=numbers)
+    if days is None:
+        return counts
+    periods = [timetable.period_of(day) for day in days]  # of each code of a slot
+    days_of: dict[str, set[date]] = {}
+    for day, period in zip(days, periods, strict=True):
+        days_of.setdefault(period, set()).add(day)
+    codes = np.array([list(days_of).index(name) for name in periods], np.int64)
+    return counts._replace(period=codes[counts.slot], days=tuple(map(len, days_of.values())))
 
 
 def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
-    """Finds the local day of each slot in the order of codes; None where not all are named by their start."""
-    first = np.unique(slot, return_index=True)[1]
-    try:
-        days = [_day_of(value, ZoneInfo(timetable.zone)) for value in column.take(pa.array(first)).to_pylist()]
-    except (ValueError, OverflowError):  # no time at all, or beyond all calendars
-        return None
-    days_read = [day for day in days if day is not None]
-    return days_read if len(days_read) == len(days) else None
+    """Finds the local day of each slot in the order of codes; None where not all are named by their start.
 
-
-def _day_of(name: Any, zone: ZoneInfo) -> date | None:
-    """Reads a slot's start: ISO 8601, of which the account's clock is meant without an offset; or seconds since 1970.
-
-    Raises ValueError or OverflowError for other names.
+    A start is ISO 8601, of which the account's clock is meant without an offset, or seconds since 1970.
     """
-    if isinstance(name, str):
-        name = int(name) if name.isdecimal() else datetime.fromisoformat(name)
-    if isinstance(name, int) and _FIRST_S <= name < _LAST_S:
-        return datetime.fromtimestamp(name, zone).date()
-    if isinstance(name, datetime):
-        return (name if name.tzinfo is None else name.astimezone(zone)).date()
-    return None
+    zone, days = ZoneInfo(timetable.zone), []
+    first = np.unique(slot, return_index=True)[1]
+    for name in column.take(pa.array(first)).to_pylist():
+        try:
+            if isinstance(name, str):
+                name = int(name) if name.isdecimal() else datetime.fromisoformat(name)
+            if isinstance(name, int) and _FIRST_S <= name < _LAST_S:
+                name = datetime.fromtimestamp(name, zone)
+        except (ValueError, OverflowError):  # no time at all, or beyond all calendars
+            return None
+        if not isinstance(name, datetime):
+            return None
+        days.append((name if name.tzinfo is None else name.astimezone(zone)).date())
+    return days
 
 
 def _whole_numbers(path: Path, column: Any) -> Int64s:
@@ -277,3 +272,76 @@ def _codes(path: Path, table: pa.Table, name: str) -> Int64s:
             raise InputError(f"{path}: column {name!r} must hold text or numbers") from None
     codes: Int64s = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
+
+
+@dataclass(frozen=True)
+class FeedPeriod:
+    """The observations of one period of a feed, the one with the most, ready to be counted by any specification.
+
+    refused: rows of the whole feed by reason. periods: how many the feed has.
+    """
+
+    period: str
+    first_day: date
+    days: int
+    periods: int
+    observations: Observations
+    refused: dict[str, int]
+
+    def counts(self, spec: Specification) -> SampleCounts:
+        """Counts in the cells and slots of a specification; the region and the box are those it was read with."""
+        table = spec.timetable
+        start = table.midnight(self.first_day)
+        try:
+            when = calendar(table, start, table.midnight(self.first_day + timedelta(days=self.days)))
+        except CalendarError as error:
+            raise InputError(str(error)) from None
+        where = when.locate(self.observations.event_us)
+        inside = where.in_service
+        observations = self.observations._replace(slot_start_us=where.slot_start_us).take(inside)
+        located = locate(observations, Hexagons(spec.cells.resolution, None))
+        parts = [
+            tally(wire.unpack_events([part.data]), part.slot_s, None, ()).tally
+            for part in wire.split(located.observations, located.cell, 1)
+        ]
+        if not parts:
+            raise InputError("no row of the input lies in slot.service: check it, and account.timezone")
+        whole, zone = wire.joined(parts), ZoneInfo(table.zone)
+        days = {datetime.fromtimestamp(slot_s, zone).date() for slot_s in np.unique(whole.slot_s).tolist()}
+        return tallied(whole, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))
+
+
+def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
+    """Reads a feed and keeps the period with the most observations. Raises InputError, which shows no content."""
+    edge_s, zone = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp()), ZoneInfo(spec.timetable.zone)
+    when = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
+    rules = spec.rules(when, b"counted, and then forgotten")
+    by_period: dict[str, list[Observations]] = {}
+    refused, rows = Counter[str](), 0
+    for path in input_paths(pattern):
+        try:
+            for batch in read_apart(spec.input.layout, path):
+                parsed, reasons = parse(batch.table, rules)
+                located = locate(parsed, spec.cells.ground)
+                refused += Counter(reasons) + Counter(batch.refused)
+                refused += Counter({hexagons.OUTSIDE_REGION: located.outside})
+                observed = located.observations
+                where = when.locate(observed.event_us)
+                for index in np.unique(where.period).tolist() if observed.event_us.size else ():
+                    part = observed.take(where.period == index)
+                    by_period.setdefault(where.periods[index], []).append(part)
+                    rows += part.event_us.size
+                progress("observations read", rows, None)
+        except UnreadableFile as error:
+            raise InputError(str(error)) from None
+        except OSError as error:
+            raise InputError(f"{path}: {reason_of(error)}") from None
+    if not by_period:
+        told = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in refused.most_common(3))
+        raise InputError(f"no row of the input is usable{': ' + told if told else ''}")
+    period = max(by_period, key=lambda name: sum(part.event_us.size for part in by_period[name]))
+    whole = Observations(*map(np.concatenate, zip(*by_period[period], strict=True)))
+    days = [datetime.fromtimestamp(int(whole.event_us[0]) / 1e6, zone).date()]
+    with suppress(CalendarError):
+        days = list(spec.timetable.period_days(days[0], spec.account.since, spec.account.until))
+    return FeedPeriod(period, days[0], len(days), len(by_period), whole, dict(refused))

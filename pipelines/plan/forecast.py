@@ -4,26 +4,30 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from dpops.accountant import Accountant
 from dpops.allocation import Allocation
-from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan, forecast_of_one, plan_of_one
 from dpops.mechanisms.auto import Auto
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED
-from pipelines.errors import InputError
-from pipelines.plan.composed import Composed, PlannedHat, lay_out, may_have_constants, of_several_periods
+from pipelines.errors import InputError, Report
+from pipelines.plan.composed import (
+    Composed,
+    Guarantee,
+    PlannedHat,
+    lay_out,
+    may_have_constants,
+    of_several_periods,
+    translated,
+)
 from pipelines.plan.counts import SampleCounts
-from pipelines.plan.guarantees import Guarantee, translated
-from pipelines.plan.needs import MechanismNeeds
-from pipelines.plan.wanted import FACTORS
-from pipelines.progress import Report
+from pipelines.plan.needs import FACTORS, MechanismNeeds
 from pipelines.specification import Specification
 from transforms.releases.hats.policy import weights_of
 from transforms.time.calendar import DAY_MINUTES
@@ -40,28 +44,21 @@ Recount = Callable[[Specification], SampleCounts]
 """The counts that another specification would see."""
 
 
-class ChosenShare(msgspec.Struct, frozen=True):
-    mechanism: str
-    share: float
-
-
-class RunnerUp(msgspec.Struct, frozen=True):
-    mechanism: str
-    forecast_error: float
-
-
 class HatClass(msgspec.Struct, frozen=True, kw_only=True):
-    """HATs of about as many vehicles; the numbers are medians over those that were planned, in the statistic's unit."""
+    """HATs of about as many vehicles; the numbers are medians over those that were planned, in the statistic's unit.
+
+    chosen: mechanisms with their shares. runners_up: mechanisms with their forecast errors.
+    """
 
     vehicles: str
     hats: int
     hats_planned: int
-    chosen: list[ChosenShare]
+    chosen: list[dict[str, Any]]
     m_ub: float | None
     noise_scale: float
     bias_bound: float
     forecast_error: float
-    runners_up: list[RunnerUp]
+    runners_up: list[dict[str, Any]]
 
 
 class StatisticPlan(msgspec.Struct, frozen=True):
@@ -120,23 +117,22 @@ class Forecaster:
 
     def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[Candidate]:
         """Ranks candidates, the best forecast first; only `auto` has more than one."""
-        key = (stat.name, hat.epsilon * stat.share, hat.reported, hat.kept.tobytes())
-        if key not in self._known:
-            try:
-                self._known[key] = self._rank(stat.mechanism, hat, hat.epsilon * stat.share)
-            except ValueError as error:
-                raise InputError(f"{stat.name}: a HAT cannot be planned: {error}") from None
-        return self._known[key]
-
-    def _rank(self, mechanism: Mechanism, hat: PlannedHat, epsilon: Fraction) -> list[Candidate]:
+        epsilon, mechanism, grid, prior = hat.epsilon * stat.share, stat.mechanism, self._grid, self._prior
+        key = (stat.name, epsilon, hat.reported, hat.kept.tobytes())
+        if key in self._known:
+            return self._known[key]
         counts = CountsKnown(hat.kept, hat.reported)
-        if isinstance(mechanism, Auto):
-            ranking = mechanism.ranking(counts, self._grid, epsilon)
-            return [Candidate(label(ranked.mechanism), ranked.plan, ranked.error) for ranked in ranking]
-        plan = plan_of_one(mechanism, counts, self._grid, epsilon)
-        prior = self._prior
-        error = plan.error() if prior is None else forecast_of_one(mechanism, counts, self._grid, epsilon, prior)
-        return [Candidate(label(mechanism), plan, error)]
+        try:
+            if isinstance(mechanism, Auto):
+                ranking = mechanism.ranking(counts, grid, epsilon)
+                ranked = [Candidate(label(one.mechanism), one.plan, one.error) for one in ranking]
+            else:
+                plan = plan_of_one(mechanism, counts, grid, epsilon)
+                error = plan.error() if prior is None else forecast_of_one(mechanism, counts, grid, epsilon, prior)
+                ranked = [Candidate(label(mechanism), plan, error)]
+        except ValueError as error:
+            raise InputError(f"{stat.name}: a HAT cannot be planned: {error}") from None
+        return self._known.setdefault(key, ranked)
 
 
 def label(mechanism: Mechanism) -> str:
@@ -154,11 +150,10 @@ def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, pro
     hats, composed = lay_out(spec, counts)
     if not hats:
         raise InputError("the counts hold no HAT")
-    forecaster = Forecaster(spec)
-    classes = [[hat for hat in hats if low <= hat.kept.size <= (high or hat.kept.size)] for low, high in CLASSES]
+    forecaster, prior = Forecaster(spec), spec.prior
     named = counts.slots_named and counts.vehicles_named
     others, impossible = _other_choices(spec, named=named, positions=recount is not None)
-    statistics = _statistics(spec, classes, forecaster, progress)
+    statistics = _statistics(spec, hats, forecaster, progress)
     choices = []
     for index, (name, other, same_hats) in enumerate(others, 1):
         try:
@@ -168,26 +163,31 @@ def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, pro
         else:
             choices.append(_choice(name, other, counted, forecaster))
         progress("other choices planned", index, len(others))
+    basis = "worst case: noise and the largest clipping bias (the specification has no speed.prior)"
+    if prior is not None:
+        between = f", {prior.between:.0%} of the variance between vehicles" if prior.between else ""
+        basis = f"expected error if speeds are near {prior.mean:g} km/h, sd {prior.sd:g}{between} (speed.prior)"
     return Planned(
         name=spec.name,
         spec_id=spec.spec_id,
         counts=counts.origin,
-        forecast=_forecast_basis(spec.prior),
+        forecast=basis,
         hats=len(hats),
         statistics=statistics,
         composed=composed,
         guarantees=translated(spec, composed),
         not_protected=NOT_PROTECTED,
         choices=choices,
-        notes=[*_notes(spec, counts, statistics), *_notes_on_delta(spec, composed), *impossible],
+        notes=[*_notes(spec, counts, statistics, composed), *impossible],
     )
 
 
 def _statistics(
-    spec: Specification, classes: list[list[PlannedHat]], forecaster: Forecaster, progress: Report
+    spec: Specification, hats: list[PlannedHat], forecaster: Forecaster, progress: Report
 ) -> list[StatisticPlan]:
+    classes = [[hat for hat in hats if low <= hat.kept.size <= (high or hat.kept.size)] for low, high in CLASSES]
     chosen = [_evenly(members, PER_CLASS) for members in classes]
-    whole, done = sum(map(len, chosen)) * len(spec.statistics), 0
+    whole, number = sum(map(len, chosen)) * len(spec.statistics), 0
     statistics = []
     for stat in spec.statistics:
         shown = []
@@ -195,20 +195,13 @@ def _statistics(
             planned = []
             for hat in some:
                 planned.append(forecaster.candidates(stat, hat))
-                done += 1
-                progress("HATs planned", done, whole)
+                number += 1
+                progress("HATs planned", number, whole)
             if planned:
                 shown.append(_hat_class(bounds, len(members), planned))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
         statistics.append(StatisticPlan(stat.name, stat.statistic.plan_unit.format(spec.value.unit), name, shown))
     return statistics
-
-
-def _forecast_basis(prior: Prior | None) -> str:
-    if prior is None:
-        return "worst case: noise and the largest clipping bias (the specification has no speed.prior)"
-    between = f", {prior.between:.0%} of the variance between vehicles" if prior.between else ""
-    return f"expected error if speeds are near {prior.mean:g} km/h, sd {prior.sd:g}{between} (speed.prior)"
 
 
 # --- classes of HATs -------------------------------------------------------------------------------------------------
@@ -231,7 +224,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Can
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
         hats=hats,
         hats_planned=len(planned),
-        chosen=[ChosenShare(name, times / len(planned)) for name, times in chosen],
+        chosen=[{"mechanism": name, "share": times / len(planned)} for name, times in chosen],
         m_ub=float(np.median(lengths)) if lengths else None,
         noise_scale=float(np.median([float(candidate.plan.scale * candidate.plan.step) for candidate in best])),
         bias_bound=float(np.median([candidate.plan.bias_bound for candidate in best])),
@@ -240,7 +233,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Can
     )
 
 
-def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[RunnerUp]:
+def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[dict[str, Any]]:
     """Lists the next best if one candidate had to serve the whole class, by the median of their forecast errors.
 
     Variants of one mechanism that forecast the same for every HAT of the class count once.
@@ -250,13 +243,13 @@ def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[RunnerUp]:
         for candidate in ranked:
             by_label.setdefault(candidate.label, []).append(candidate.error)
     seen = {(winner.split()[0], tuple(by_label.pop(winner)))}
-    rest = []
+    others = []
     for name, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
         variant = (name.split()[0], tuple(errors))
         if variant not in seen:
             seen.add(variant)
-            rest.append(RunnerUp(name, float(np.median(errors))))
-    return rest[:RUNNERS_UP]
+            others.append({"mechanism": name, "forecast_error": float(np.median(errors))})
+    return others[:RUNNERS_UP]
 
 
 # --- other choices ---------------------------------------------------------------------------------------------------
@@ -323,45 +316,9 @@ def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Fo
     )
 
 
-def _notes_on_delta(spec: Specification, composed: Composed) -> list[str]:
-    """Notes that pure claims are dear on an account that is kept in rho and sets no part apart for them."""
-    epsilon = composed.debit_of_a_period.epsilon
-    if epsilon is None:
-        return []
-    spent, limit = Accountant(pure=Fraction(epsilon)), spec.account.limit
-    if not limit.adds_up(spent):
-        return [f"the account adds up no pure claims such as this epsilon of {epsilon:g}"]
-    shown = limit.shown(spent)
-    if shown.epsilon <= Fraction(epsilon):
-        return []
-    return [
-        f"the account is kept in rho, where the pure epsilon of {epsilon:g} counts as {shown.said()}: "
-        "set a part of its limit apart (pure = ..), or use an account without delta"
-    ]
-
-
-def _note_on_periods(spec: Specification, counts: SampleCounts) -> str:
-    """Says which periods the slots of the counts were taken for."""
-    unit, period = spec.account.unit, spec.account.unit.removeprefix("vehicle-")
-    if of_several_periods(spec, counts):
-        return (
-            f"the counts name more slots than a {period} has: what adds up is of all of them, so at most that in one "
-            f"period ({unit}); slots named by their start, such as 2026-05-13T08:00, are told apart by period"
-        )
-    one = "one day" if unit == "vehicle-day" else f"one period ({unit})"
-    if counts.days is None:
-        return f"all slots of the counts are taken as those of {one}"
-    if len(counts.days) > 1:
-        return f"the counts are of {len(counts.days)} periods ({unit}); what adds up is of the one in which it is most"
-    if unit == "vehicle-day":
-        return "all slots of the counts are those of one day"
-    days = "one day" if counts.days == (1,) else f"{counts.days[0]} days"
-    return f"the counts are of {days}; what adds up in a period ({unit}) is so if days are alike"
-
-
-def _notes(spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan]) -> list[str]:
+def _notes(spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan], composed: Composed) -> list[str]:
     """Lists what a reader has to know to take the numbers for what they are."""
-    notes = []
+    notes, unit, period = [], spec.account.unit, spec.account.unit.removeprefix("vehicle-")
     hats = sum(hat_class.hats for hat_class in statistics[0].classes)
     planned = sum(hat_class.hats_planned for hat_class in statistics[0].classes)
     if planned < hats:
@@ -373,12 +330,37 @@ def _notes(spec: Specification, counts: SampleCounts, statistics: list[Statistic
         notes.append(f"the counts name no {' and no '.join(missing)}, so not all of the composed total is known")
         if spec.privacy.allocation.total is not None and spec.privacy.cap is None:
             notes.append("epsilon per HAT is at best: as if a vehicle took part in one HAT of each slot")
+    elif of_several_periods(spec, counts):
+        notes.append(
+            f"the counts name more slots than a {period} has: what adds up is of all of them, so at most that in one "
+            f"period ({unit}); slots named by their start, such as 2026-05-13T08:00, are told apart by period"
+        )
+    elif counts.days is None:
+        one = "one day" if unit == "vehicle-day" else f"one period ({unit})"
+        notes.append(f"all slots of the counts are taken as those of {one}")
+    elif len(counts.days) > 1:
+        number = len(counts.days)
+        notes.append(f"the counts are of {number} periods ({unit}); what adds up is of the one in which it is most")
+    elif unit == "vehicle-day":
+        notes.append("all slots of the counts are those of one day")
     else:
-        notes.append(_note_on_periods(spec, counts))
+        days = "one day" if counts.days == (1,) else f"{counts.days[0]} days"
+        notes.append(f"the counts are of {days}; what adds up in a period ({unit}) is so if days are alike")
     if any(hat_class.noise_scale == 0 for stat in statistics for hat_class in stat.classes):
         notes.append("noise 0: for half or more of these HATs a constant is published, whatever was driven there")
     if may_have_constants(spec):
         notes.append("a constant costs nothing; what adds up counts each HAT as if something was drawn there")
     if spec.privacy.cap is not None:
         notes.append("which samples the cap keeps is drawn anew by a release")
+    epsilon, limit = composed.debit_of_a_period.epsilon, spec.account.limit
+    if epsilon is None:
+        return notes
+    spent = Accountant(pure=Fraction(epsilon))
+    if not limit.adds_up(spent):
+        notes.append(f"the account adds up no pure claims such as this epsilon of {epsilon:g}")
+    elif limit.shown(spent).epsilon > Fraction(epsilon):  # pure claims are dear on an account that is kept in rho
+        notes.append(
+            f"the account is kept in rho, where the pure epsilon of {epsilon:g} counts as {limit.shown(spent).said()}: "
+            "set a part of its limit apart (pure = ..), or use an account without delta"
+        )
     return notes

@@ -19,10 +19,9 @@ from dpops.levels.strategy import ranked
 from dpops.types import Float64s, Int64s
 from pipelines.account.guarantee import levels_sentence, span_bounds
 from pipelines.plan.counts import SampleCounts
-from pipelines.plan.distributions import of_distributions
+from pipelines.plan.needs import FACTORS, VEHICLES, fewest
 from pipelines.plan.places import PlannedPlaces, plan_places
-from pipelines.plan.spans import SpanWorth, first_days, worth_of_spans
-from pipelines.plan.wanted import FACTORS, VEHICLES, fewest
+from pipelines.plan.spans import SpanWorth, first_days, of_distributions, worth_of_spans
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.span_total import ONE
@@ -36,8 +35,8 @@ MOST_CHOICES = 5
 class Total(msgspec.Struct, frozen=True, kw_only=True):
     """What one total and stage gives. half_widths_kmh, reliable: of a HAT, for each of VEHICLES.
 
-    hat_vehicles, place_vehicles: fewest vehicles in a HAT for a HAT's, and for a whole day's, interval to be as wanted;
-    fleet: the smallest of which an average cell's day has that. None: no number does.
+    hat_vehicles, place_vehicles: fewest in a HAT for the wanted interval of a HAT, and of a whole day. fleet: the
+    smallest that gives an average cell the latter. None: no number does.
     """
 
     epsilon: float
@@ -102,9 +101,15 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """Plans a `levels` release. counts: of one period, for the operator alone where they are secret."""
     asked = spec.by_levels
-    bounds = known_of(spec, asked)
-    totals = _totals(spec, asked, bounds, within_kmh)
+    bounds, upper = known_of(spec, asked), float(spec.value.grid.upper)
+    totals = [
+        _total(asked, bounds, factor, day, upper, within_kmh)
+        for factor in FACTORS
+        for day in (_DAYS if factor == 1 else (_LATER,))
+    ]
     spans = worth_of_spans(spec, asked, bounds, partial(_recipe_at, asked, bounds))
+    is_open = asked.free.bounds or asked.free.levels
+    ways = ranked(asked.recipe, bounds, asked.free)[:MOST_CHOICES] if is_open else []
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
@@ -122,24 +127,18 @@ def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | N
             *of_distributions(asked, bounds, spec.value.grid),
             first_days(spans),
         ],
-        choices=_choices(asked, bounds),
+        choices=[
+            Choice(
+                levels={name: float(share) for name, share in way.recipe.later[-1].shares},
+                bound_kmh=(float(way.recipe.first[0].bound_kmh), float(way.recipe.later[0].bound_kmh)),
+                first_kmh=way.first_kmh,
+                later_kmh=way.later_kmh,
+            )
+            for way in ways
+        ],
         places=plan_places(spec, asked, bounds),
         operator_only=None if counts is None else _counted(counts),
     )
-
-
-def _choices(asked: LevelsRelease, bounds: BoundsOnly) -> list[Choice]:
-    if not (asked.free.bounds or asked.free.levels):
-        return []
-    return [
-        Choice(
-            levels={name: float(share) for name, share in ranked_choice.recipe.later[-1].shares},
-            bound_kmh=(float(ranked_choice.recipe.first[0].bound_kmh), float(ranked_choice.recipe.later[0].bound_kmh)),
-            first_kmh=ranked_choice.first_kmh,
-            later_kmh=ranked_choice.later_kmh,
-        )
-        for ranked_choice in ranked(asked.recipe, bounds, asked.free)[:MOST_CHOICES]
-    ]
 
 
 def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
@@ -150,8 +149,7 @@ def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
 
 
 def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[float, Float64s, Float64s]]:
-    """Computes by total, on a later day: its epsilon, and half-widths of a HAT and of a cell's day. vehicles: in a
-    HAT."""
+    """Computes for a later day, by total: its epsilon, and half-widths of a HAT and of a cell's day."""
     asked = spec.by_levels
     bounds, upper, curves = known_of(spec, asked), float(spec.value.grid.upper), []
     for factor in FACTORS:
@@ -170,7 +168,7 @@ class _DayKind(NamedTuple):
 
     def stage(self, asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Stage:
         """Plans the day's last stage, at so many times the total."""
-        made = _recipe(asked, bounds, factor)
+        made = _recipe_at(asked, bounds, asked.epsilon * factor, _rho(asked, factor))
         stage = made.first[-1] if self.is_first else made.later[0]
         return replace(stage, share=self.part(asked) * stage.share, counts_public=asked.counts_public)
 
@@ -190,15 +188,6 @@ _LATER = _DayKind("a later day")
 _DAYS = (_DayKind("the first day", is_first=True), _LATER, _DayKind("a week, if days are alike", number=WEEK))
 
 
-def _totals(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, within: float) -> list[Total]:
-    upper = float(spec.value.grid.upper)
-    return [
-        _total(asked, bounds, factor, day, upper, within)
-        for factor in FACTORS
-        for day in (_DAYS if factor == 1 else (_LATER,))
-    ]
-
-
 def _total(
     asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction, day: _DayKind, upper: float, within: float
 ) -> Total:
@@ -210,7 +199,8 @@ def _total(
 
     def of_place(stage: Stage, bounds: BoundsOnly, vehicles: float) -> bool:
         half = place_half_widths(stage, bounds, np.array([vehicles]), upper, day.number)[0]
-        return tells_cells_apart(stage, bounds) and bool(half <= within)
+        grouped = level(place_level(stage, bounds), bounds.hats, Fraction(1))
+        return grouped.size == bounds.hats.cells * grouped.slot_groups and bool(half <= within)
 
     def of_fleet(vehicles: int) -> bool:
         other = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
@@ -230,16 +220,12 @@ def _total(
     )
 
 
-def _recipe(asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Recipe:
-    """Chooses the stages at another total or fleet: the table's there, or what the specification names instead.
+def _recipe_at(asked: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
+    """Chooses the stages at a total or fleet: the table's there, or what the specification names instead.
 
     Not the strategy's: that is chosen by all that levels teach together, of which half-widths count the nearest alone.
+    rho: with delta, what epsilon comes to.
     """
-    return _recipe_at(asked, bounds, asked.epsilon * factor, _rho(asked, factor))
-
-
-def _recipe_at(asked: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
-    """Chooses the stages at a total. rho: with delta, what epsilon comes to."""
     kind = asked.recipe.kind
     usual = recipe(kind, asked.epsilon, _rho(asked, Fraction(1)), replace(bounds, fleet=asked.fleet))
     if asked.recipe != usual:
@@ -255,97 +241,81 @@ def _rho(asked: LevelsRelease, factor: Fraction) -> Fraction | None:
     return NOISE_CLAIMS[asked.accounting].within(asked.epsilon * factor, asked.delta).rho
 
 
-def tells_cells_apart(stage: Stage, bounds: BoundsOnly) -> bool:
-    grouped = level(place_level(stage, bounds), bounds.hats, Fraction(1))
-    return grouped.size == bounds.hats.cells * grouped.slot_groups
-
-
 # --- sentences ----------------------------------------------------------------------------------------------------
 
 
 def _answers(
     spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float
 ) -> list[str]:
-    """Tells what the table says of the wanted width; where that is out of reach, what to change next."""
+    """Tells what the table says of the wanted width, what to change next, and what wrong input does."""
     now = next(total for total in totals if total.as_specified)
-    said = [_of_cells(now, bounds, within), _of_hats(now, totals, within), *_of_wrong_input(asked)]
+    what = f"±{within:g} km/h for the mean of a cell's whole day"
+    if now.place_vehicles is None:
+        answers = [
+            f"{what} is out of reach at a total of {now.epsilon:g}: this fleet's levels are {', '.join(now.levels)}, "
+            "which tell no cells apart. A larger total, a larger fleet or fewer, larger cells do."
+        ]
+    else:
+        fleet = "" if now.fleet is None else f"; the average cell has that from a fleet of {now.fleet:,} vehicles"
+        declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
+        answers = [f"{what} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."]
+    what, own = f"±{within:g} km/h for a single HAT", Z95 * fitted.ROUGH_FLOOR**0.5
+    why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own:.2g} km/h at best"
+    more = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)
+    if now.hat_vehicles is not None:
+        answers.append(f"{what} needs {now.hat_vehicles:,} vehicles in it.")
+    elif more is not None:
+        answers.append(
+            f"{what} is out of reach at a total of {now.epsilon:g}: {why}. A total of {more.epsilon:g} releases single "
+            f"HATs too and needs {more.hat_vehicles:,} vehicles in one."
+        )
+    else:
+        answers.append(
+            f"{what} is out of reach at up to {totals[-1].epsilon:g}: {why}. Use whole days of cells, longer slots, "
+            "or, where vehicles' presence may be public, account.adjacency = 'counts-public'."
+        )
+    if not asked.counts_public and asked.count_share is not None:
+        answers.append(
+            f"Of every period a noisy number of vehicles is released first, for {float(asked.count_share):.1%} of the "
+            f"total: below a quarter of the {asked.fleet.vehicles:,} that are declared the run stops, for the input "
+            "may be wrong."
+        )
+    elif not asked.counts_public:
+        why = "is too small" if asked.fleet_is_declared else "is not declared ([fleet] vehicles)"
+        answers.append(
+            f"A period that is released with the wrong input is not noticed: the fleet {why} to be counted first."
+        )
     usual, stage = bounds.usual_vehicles, _LATER.stage(asked, bounds, Fraction(1))
     reliable = hat_half_widths(stage, bounds, np.array([usual]), float(spec.value.grid.upper)).reliable[0]
     if not reliable:
-        said.append(
+        answers.append(
             f"A HAT of {usual:.3g} vehicles, which is the average here, will be marked unreliable on most days: "
             "larger cells (cells.resolution), longer slots (slot.minutes) or a smaller region put more vehicles in a "
             "HAT; a larger total tells their number better."
         )
-    return said
-
-
-def _of_wrong_input(asked: LevelsRelease) -> list[str]:
-    """Tells beforehand what happens to a day that is released with the wrong input."""
-    if asked.counts_public:
-        return []
-    share = asked.count_share
-    if share is not None:
-        return [
-            f"Of every period a noisy number of vehicles is released first, for {float(share):.1%} of the total: below "
-            f"a quarter of the {asked.fleet.vehicles:,} that are declared the run stops, for the input may be wrong."
-        ]
-    why = "is too small" if asked.fleet_is_declared else "is not declared ([fleet] vehicles)"
-    return [f"A period that is released with the wrong input is not noticed: the fleet {why} to be counted first."]
-
-
-def _of_cells(now: Total, bounds: BoundsOnly, within: float) -> str:
-    what = f"±{within:g} km/h for the mean of a cell's whole day"
-    if now.place_vehicles is None:
-        return (
-            f"{what} is out of reach at a total of {now.epsilon:g}: this fleet's levels are {', '.join(now.levels)}, "
-            "which tell no cells apart. A larger total, a larger fleet or fewer, larger cells do."
-        )
-    fleet = "" if now.fleet is None else f"; the average cell has that from a fleet of {now.fleet:,} vehicles"
-    declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
-    return f"{what} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."
-
-
-def _of_hats(now: Total, totals: list[Total], within: float) -> str:
-    what = f"±{within:g} km/h for a single HAT"
-    if now.hat_vehicles is not None:
-        return f"{what} needs {now.hat_vehicles:,} vehicles in it."
-    more = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)
-    own = Z95 * fitted.ROUGH_FLOOR**0.5
-    why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own:.2g} km/h at best"
-    if more is not None:
-        return (
-            f"{what} is out of reach at a total of {now.epsilon:g}: {why}. A total of {more.epsilon:g} releases single "
-            f"HATs too and needs {more.hat_vehicles:,} vehicles in one."
-        )
-    return (
-        f"{what} is out of reach at up to {totals[-1].epsilon:g}: {why}. Use whole days of cells, longer slots, or, "
-        "where vehicles' presence may be public, account.adjacency = 'counts-public'."
-    )
-
-
-# --- the operator's counts ----------------------------------------------------------------------------------------
+    return answers
 
 
 def _counted(counts: SampleCounts) -> CountedFleet:
-    vehicles = int(np.unique(counts.vehicle).size)
     hat = np.unique(counts.slot * (int(counts.place.max()) + 1) + counts.place, return_inverse=True)[1]
-    in_hat = np.bincount(hat)
-    edges = (1, *VEHICLES)
+    in_hat, edges = np.bincount(hat), (1, *VEHICLES)
     classes = {f"{low}-{high - 1}": int(((in_hat >= low) & (in_hat < high)).sum()) for low, high in pairwise(edges)}
     classes[f"{edges[-1]}+"] = int((in_hat >= edges[-1]).sum())
+    vehicles = np.unique(counts.vehicle).size
+
+    def mean_number(code: Int64s) -> float:
+        """Averages the number of different codes that a vehicle has."""
+        place = np.unique(code, return_inverse=True)[1]
+        return float(np.unique(counts.vehicle * (int(place.max()) + 1) + place).size / vehicles)
+
     return CountedFleet(
         origin=counts.origin,
-        vehicles=vehicles,
-        hats_of_a_vehicle=_mean_number(counts.vehicle, hat),
-        cells_of_a_vehicle=_mean_number(counts.vehicle, counts.place),
-        slots_of_a_vehicle=_mean_number(counts.vehicle, counts.slot),
+        vehicles=int(vehicles),
+        hats_of_a_vehicle=mean_number(hat),
+        cells_of_a_vehicle=mean_number(counts.place),
+        slots_of_a_vehicle=mean_number(counts.slot),
         hats=classes,
     )
 
 
-def _mean_number(vehicle: Int64s, code: Int64s) -> float:
-    """Averages the number of different codes that a vehicle has."""
-    place = np.unique(code, return_inverse=True)[1]
-    pairs = np.unique(vehicle * (int(place.max()) + 1) + place)
-    return float(pairs.size / np.unique(vehicle).size)
+# --- the operator's counts ----------------------------------------------------------------------------------------

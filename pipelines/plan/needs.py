@@ -1,6 +1,6 @@
-"""How many vehicles a HAT needs for an interval as narrow as wanted, where counts are public: by epsilon of the HAT."""
+"""How many vehicles a HAT needs for an interval as narrow as wanted, where counts are public."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 
@@ -13,12 +13,12 @@ from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.constant import Constant
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown, Int64s
-from pipelines.plan.counts import TYPICAL_COUNTS
-from pipelines.plan.wanted import FACTORS, VEHICLES, fewest
 from pipelines.specification import Specification
 
 MOST_VEHICLES = 3_000
 MISS = 0.05
+TYPICAL_COUNTS = (2, 40)
+"""Reports of a vehicle in a HAT, from the fewest to the most."""
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,8 +42,7 @@ class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_of(spec: Specification, within_kmh: float, epsilon: Fraction) -> MechanismNeeds | None:
-    """Says how many vehicles the mean needs, if it is asked for. epsilon: of a whole HAT, of which the mean has its
-    share."""
+    """Says how many vehicles the mean needs, if it is asked for. epsilon: of a whole HAT."""
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
@@ -117,3 +116,22 @@ def _answer(name: str, rows: Sequence[Need], within: float) -> str:
         f"{what} is out of reach up to epsilon {rows[-1].epsilon:g}: ask for a wider interval (--within), longer slots "
         "or larger cells."
     )
+
+
+VEHICLES = (3, 10, 30, 100, 300)
+"""In a HAT."""
+FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
+"""Of the epsilon that is specified."""
+
+
+def fewest(holds: Callable[[int], bool], most: int) -> int | None:
+    """Finds the smallest number that `holds` is true of from there on; None where it is not true of `most`."""
+    return first_above(0, most, holds) if holds(most) else None
+
+
+def first_above(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """Finds the smallest number above `low` that `holds` is true of, and `high` where there is none below that."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

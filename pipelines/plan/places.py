@@ -11,7 +11,7 @@ from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedM
 from dpops.levels.defaults import BoundsOnly, Fleet
 from dpops.levels.place_stage import with_places
 from dpops.levels.stages import Stage
-from pipelines.plan.wanted import first_above
+from pipelines.plan.needs import first_above
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import SHARE
@@ -30,11 +30,10 @@ MOST_FLEET = 1_000_000
 
 
 class PlacesWorth(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of places in a city whose traffic is spread over them, or concentrated in few.
+    """One kind of places in a city whose traffic is spread over them, or concentrated in few, by released day.
 
-    half_width_kmh: half of all reports lie at places with a narrower interval; ok: part of all reports at places that
-    are; error_kmh, cell_error_kmh: of the map and of the cells' values: on each of the plan's released days.
-    useful_from: the first released day on which a third of all reports is at places that are ok.
+    half_width_kmh: half of all reports lie at places with a narrower interval. ok: part of all reports at places that
+    are. useful_from: the first day on which a third of all reports is at places that are ok.
     """
 
     what: str
@@ -66,9 +65,6 @@ class _Kind(NamedTuple):
     cells: int
     as_specified: bool = False
     crowdings: Mapping[str, float] = CROWDINGS
-
-    def expected(self, stage: Stage, fleet: Fleet, crowding: float, days: Sequence[int]) -> list[ExpectedMap]:
-        return expected_maps(stage, fleet, places=self.places, cells=self.cells, crowding=crowding, days=days)
 
 
 def plan_places(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -> PlannedPlaces | None:
@@ -104,7 +100,7 @@ def _kinds(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -> lis
 
 
 def _worth(kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:
-    maps = kind.expected(stage, fleet, kind.crowdings[traffic], range(1, MOST_DAYS + 1))
+    maps = _expected(kind, stage, fleet, kind.crowdings[traffic], range(1, MOST_DAYS + 1))
     shown = [maps[day - 1] for day in DAY_NUMBERS]
     return PlacesWorth(
         what=kind.what,
@@ -119,6 +115,10 @@ def _worth(kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth
     )
 
 
+def _expected(kind: _Kind, stage: Stage, fleet: Fleet, crowding: float, days: Sequence[int]) -> list[ExpectedMap]:
+    return expected_maps(stage, fleet, places=kind.places, cells=kind.cells, crowding=crowding, days=days)
+
+
 # --- sentences ----------------------------------------------------------------------------------------------------
 
 
@@ -126,52 +126,41 @@ def _answers(worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage,
     """Says which hexagons are worth it, and what to expect of the specification's own places."""
     of = {(kind.what, kind.traffic): kind for kind in worth}
     hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
-    anyway = [what for what in hexagons if _is_useful(of[what, "spread"])]
+    anyway = [what for what in hexagons if (of[what, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
     perhaps = [what for what in hexagons if of[what, "concentrated"].ok[-1] >= WELL and what not in anyway]
-    said = [
+    answers = [
         f"Places of {what} are worth it: a third of all reports is expected at places known to ±8 km/h "
         f"{_days(of[what, 'spread'].useful_from)}, however the traffic is spread."
         for what in anyway[-1:]
     ]
-    said += [
+    answers += [
         f"Places of {what} are worth it only where few of them have most of the traffic (stands, a few main streets): "
         f"a third of all reports is then at known places {_days(of[what, 'concentrated'].useful_from)}; where it is "
         f"spread, {_days(of[what, 'spread'].useful_from)}."
         for what in perhaps[-1:]
     ]
-    if not anyway and not perhaps:
-        said.append(_not_worth_it(kinds[0], stage, fleet))
-    own = [kind for kind in worth if kind.as_specified]
-    return said + ([_range(own)] if own else [])
+    if not answers:
 
+        def is_worth(vehicles: int) -> bool:
+            larger = replace(fleet, vehicles=vehicles)
+            return _expected(kinds[0], stage, larger, CONCENTRATED, DAY_NUMBERS[-1:])[0].ok >= WELL
 
-def _range(own: Sequence[PlacesWorth]) -> str:
-    """Tells what is expected of the specification's own places, however traffic lies there: plans cannot know that."""
-    after = DAY_NUMBERS.index(7)
-    least, most = (f"{bound(kind.ok[after] for kind in own):.0%}" for bound in (min, max))
-    useful = "; ".join(f"where traffic is {kind.traffic} {_days(kind.useful_from)}" for kind in own)
-    return (
-        f"Of {own[0].what} places, as specified: {least} to {most} of all reports at known places after 7 released "
-        f"days. A third of all reports {useful}. Public numbers do not tell which: `hatstream evaluate days` on "
-        "days before the account began does."
-    )
-
-
-def _is_useful(worth: PlacesWorth) -> bool:
-    return worth.useful_from is not None and worth.useful_from <= DAY_NUMBERS[-1]
-
-
-def _not_worth_it(kind: _Kind, stage: Stage, fleet: Fleet) -> str:
-    def is_worth(vehicles: int) -> bool:
-        (last,) = kind.expected(stage, replace(fleet, vehicles=vehicles), CONCENTRATED, DAY_NUMBERS[-1:])
-        return last.ok >= WELL
-
-    needed = first_above(fleet.vehicles, MOST_FLEET, is_worth)
-    return (
-        "Places are not worth it for this fleet and total: even where few of them have most of the traffic, less than "
-        "half of all reports are at known places after four weeks. Leave [places] out, then hexagons and hours keep "
-        f"the whole total. At {kind.what} it needs some {needed:,} vehicles, or a larger total."
-    )
+        needed = first_above(fleet.vehicles, MOST_FLEET, is_worth)
+        answers.append(
+            "Places are not worth it for this fleet and total: even where few of them have most of the traffic, less "
+            "than half of all reports are at known places after four weeks. Leave [places] out, then hexagons and "
+            f"hours keep the whole total. At {kinds[0].what} it needs some {needed:,} vehicles, or a larger total."
+        )
+    if own := [kind for kind in worth if kind.as_specified]:
+        week = DAY_NUMBERS.index(7)
+        least, most = (f"{bound(kind.ok[week] for kind in own):.0%}" for bound in (min, max))
+        useful = "; ".join(f"where traffic is {kind.traffic} {_days(kind.useful_from)}" for kind in own)
+        answers.append(
+            f"Of {own[0].what} places, as specified: {least} to {most} of all reports at known places after 7 released "
+            f"days. A third of all reports {useful}. Public numbers do not tell which: `hatstream evaluate days` "
+            "on days before the account began does."
+        )
+    return answers
 
 
 def _days(number: int | None) -> str:

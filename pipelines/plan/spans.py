@@ -1,18 +1,28 @@
-"""What one total is worth as that of a day, a week, four weeks, a quarter or a year: from public facts alone."""
+"""What one total is worth as that of a day, a week or a year, and of distributions: from public facts alone."""
 
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import chain, cycle, islice, repeat
 
 import msgspec
+import numpy as np
 
-from dpops.learning.expected import ExpectedDay, expected_days
+from dpops import fitted
+from dpops.learning.classes import ExpectedCell, expected_error, prior_shares
+from dpops.learning.expected import expected_days
+from dpops.levels.class_stage import MOVING, times_of, with_classes
 from dpops.levels.count_check import count_stage
 from dpops.levels.defaults import BoundsOnly, Recipe
-from dpops.levels.strategy import chosen
+from dpops.levels.stages import UNIT, scaled
+from dpops.levels.strategy import PARTS, chosen, left_of, told_by
+from dpops.spread import TYPICAL
+from dpops.types import Grid
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.places import ClassesAsked
 from pipelines.specification.span_total import SpanTotal
+from transforms.releases.periods.learned_classes import edges_in_units, weight_of_one
 from transforms.time.calendar import WEEKDAYS
 
 SPANS = (1, 7, 28, 91, 365)
@@ -26,9 +36,8 @@ RecipeAt = Callable[[Fraction, Fraction | None], Recipe]
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
     """The total as that of so many days, of which `served` are released at most.
 
-    epsilon_a_day: the largest share of a day. error_kmh: the mean absolute error by reports that is expected of each of
-    DAY_NUMBERS. first_published: the first of all days that is expected not to be held back; None where none of the
-    first DAY_NUMBERS[-1] is. constant_kmh: of the city's true mean in the place of values; least_kmh: without noise.
+    epsilon_a_day: the largest share. error_kmh: expected, of each of DAY_NUMBERS. first_published: the first day that
+    is not expected to be held back. constant_kmh: of the city's true mean as value; least_kmh: without noise.
     """
 
     days: int
@@ -83,7 +92,19 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
 def _worth(
     total: SpanTotal, spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> SpanWorth:
-    days = _expected(total, spec, asked, bounds, recipe)
+    """Tells what is expected of released days in a row: from the first of those that have more on, or a Monday."""
+    how = chosen(recipe(*total.of_a_day()), bounds, asked.free)
+    parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
+    counts = asked.fleet_is_declared and not asked.counts_public
+    used = count_stage(how.later[0], bounds.fleet.vehicles, total.least) if counts else None
+    begin, first = 0, list[Fraction]()
+    if total.first is not None:
+        begin, first = total.first.since.weekday(), [total.first.times] * total.first.days
+    weekdays = zip(islice(cycle(WEEKDAYS), begin, None), chain(first, repeat(Fraction(1))), strict=False)
+    share = 0 if used is None else used.share
+    served = (times * parts[weekday] - share for weekday, times in weekdays if weekday in spec.timetable.weekdays)
+    shares = list(islice(served, DAY_NUMBERS[-1]))
+    days = expected_days(how, bounds, shares, counts_public=asked.counts_public, counts_vehicles=used is not None)
     return SpanWorth(
         days=total.days,
         served=spec.timetable.most_served(total.days),
@@ -96,20 +117,38 @@ def _worth(
     )
 
 
-def _expected(
-    total: SpanTotal, spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
-) -> list[ExpectedDay]:
-    """Lists what is expected of released days in a row: from the first of those that have more on, or a Monday."""
-    how = chosen(recipe(*total.of_a_day()), bounds, asked.free)
-    parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
-    counted = None
-    if asked.fleet_is_declared and not asked.counts_public:
-        counted = count_stage(how.later[0], bounds.fleet.vehicles, total.least)
-    used = 0 if counted is None else counted.share
-    begin, first = 0, list[Fraction]()
-    if total.first is not None:
-        begin, first = total.first.since.weekday(), [total.first.times] * total.first.days
-    days = zip(islice(cycle(WEEKDAYS), begin, None), chain(first, repeat(Fraction(1))), strict=False)
-    served = (times * parts[weekday] - used for weekday, times in days if weekday in spec.timetable.weekdays)
-    shares = list(islice(served, DAY_NUMBERS[-1]))
-    return expected_days(how, bounds, shares, counts_public=asked.counts_public, counts_vehicles=counted is not None)
+VEHICLES, DAYS, LEVEL = 10, 4, 0.85
+WORTH = 0.8
+"""Of one constant's error: above it a distribution is hardly worth its share."""
+
+
+def of_distributions(asked: LevelsRelease, facts: BoundsOnly, grid: Grid) -> list[str]:
+    """Says by how much the 85th percentile of a cell's day is expected to be missed, where it is asked for."""
+    if asked.classes is None:
+        return []
+    first, later, constant = (_error(asked, asked.classes, facts, grid, days) for days in (1, DAYS, 0))
+    said = (
+        f"The 85th percentile of a cell's day with {VEHICLES} vehicles is expected to be missed by {first:.1f} km/h "
+        f"after a day and by {later:.1f} after {DAYS}; one constant for all cells by {constant:.1f}."
+    )
+    if later <= WORTH * constant:
+        return [said]
+    return [
+        f"{said} That is hardly worth the {float(asked.classes.share):.0%} of the total that means go without: leave "
+        "the statistic 'distribution' out, or take a larger total, privacy.delta, or larger cells."
+    ]
+
+
+def _error(asked: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
+    """Estimates the error. days: 0 for one constant, of which is known how far cells lie from their city."""
+    *_, coarse, last = with_classes(scaled(asked.strategy.later, asked.usual_part), classes.share, classes.edges)
+    edges, before = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
+    told = told_by(coarse, facts, before, math.exp(fitted.BUSIER**2 / 2))
+    left = sum(left_of(before, {part: days * precision for part, precision in told.items()}).values())
+    hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells
+    part = float(last.share) if asked.recipe.kind == "laplace" else math.sqrt(float(last.share))
+    sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)
+    share = prior_shares(edges.size - 1) * weight_of_one(facts.fleet, asked.recipe.kind) / facts.fleet.profile.cells
+    cell = ExpectedCell(VEHICLES * share, left, float(TYPICAL.of(np.array(hats))), hats)
+    visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells
+    return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)

@@ -1,24 +1,22 @@
 """What an input holds of a range, for the operator alone: nothing is released, recorded or spent."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import apache_beam as beam
+import msgspec
 import numpy as np
 
 from dpops.types import Int64s
-from pipelines.assembly import job_of
-from pipelines.input_files import InputFiles, input_of
-from pipelines.job import NOWHERE
+from pipelines.errors import Report
+from pipelines.inputs import input_of
+from pipelines.job import NOWHERE, job_of
+from pipelines.option_types import InputFiles
 from pipelines.outcome import Outcome, count_in
-from pipelines.progress import Report
 from pipelines.runs.beam import judge
-from pipelines.runs.beam.bounded import Bounded, Group
-from pipelines.runs.beam.on_engine import bounded_here, heard_in
-from pipelines.runs.beam.reading import NO_SLOT, SPELLINGS
+from pipelines.runs.beam.bounded import Bounded, Group, bounded_here, heard_in
+from pipelines.runs.beam.reading import NO_SLOT, SPELLINGS, rows_about
 from pipelines.runs.beam.runners.in_process import InProcess
-from pipelines.runs.input_size import rows_about
 from pipelines.runs.spool import Spool
 from pipelines.specification import Specification
 from transforms import counters, tasks, wire
@@ -30,17 +28,15 @@ from transforms.observe.vehicle_ids import MergedIds, Secret, merged
 from transforms.places.ground import NOWHERE as ELSEWHERE
 from transforms.places.ground import Pieces
 from transforms.steps.metrics import count
-from transforms.time.calendar import Calendar, Slot
+from transforms.time.calendar import Calendar
 
 _ROWS, _AT_PLACES = "slot/", "places/"
 """What names of counts begin with: observations of a slot, and how many of them lie at a place."""
 
 
 class PeriodInput(NamedTuple):
-    """slots_with_rows: of so many slots how many have an observation.
-
-    rows: observations, without duplicates; where speeds or headings are derived, those that have one. at_places: how
-    many of these lie at a place, which their heading decides too; None without places.
+    """slots_with_rows: of so many slots how many have an observation. rows: observations, without duplicates; of
+    derived ones those with a value. at_places: how many of these lie at a place; None without places.
     """
 
     period: str
@@ -51,8 +47,7 @@ class PeriodInput(NamedTuple):
 
 
 class InputCheck(NamedTuple):
-    """merged: of the whole input, whatever its dates, the ids that another `input.vehicle_form` makes one. shares: of
-    all its speeds."""
+    """merged: ids of the whole input that another `input.vehicle_form` makes one. shares: of all its speeds."""
 
     outcome: Outcome
     periods: list[PeriodInput]
@@ -79,7 +74,12 @@ def check_input(
         ids = merged([np.frombuffer(part, np.int64).reshape(-1, 3) for part in kept.read(SPELLINGS)])
     outcome = Outcome()
     count_in(outcome, counts)
-    periods = [_of_period(period, when.slots, counts, has_places=pieces is not None) for period in when.periods]
+    periods = []
+    for period in when.periods:
+        starts = [slot.start_s for slot in when.slots if slot.period == period]
+        rows = [counts.get(f"{_ROWS}{start_s}", 0) for start_s in starts]
+        at_places = None if pieces is None else sum(counts.get(f"{_AT_PLACES}{start_s}", 0) for start_s in starts)
+        periods.append(PeriodInput(period, len(rows), sum(n > 0 for n in rows), sum(rows), at_places))
     return InputCheck(outcome, periods, ids, shares_in(counts))
 
 
@@ -94,12 +94,15 @@ class _Look:
         _ = self.of.grouped(p) | "look" >> beam.FlatMap(self.counted).with_output_types(type(None))
 
     def counted(self, group: Group) -> None:
-        """Counts observations, those with what is derived alone. Raises StepError for a file that must not be left
-        out."""
+        """Counts observations, of derived ones those with a value. Raises StepError for an unreadable file."""
         job, ((slot_s, _), _), parts = self.of.job, *group
         if slot_s == NO_SLOT:
             for _, fact in parts:
-                _tell(judge.counts_in(fact))
+                for name, number in msgspec.json.decode(fact, type=judge.CountFact).counts.items():
+                    if name.startswith(judge.UNREADABLE):
+                        raise StepError(name.removeprefix(judge.UNREADABLE))
+                    if name != counters.ROWS and not name.startswith(judge.OF_PERIOD):
+                        count(name, number)
             return
         if job.rules.need_whole_periods:
             for _, table in tasks.derived(self.of.by_slot(parts), job.rules, job.ground, job.release, count):
@@ -116,18 +119,3 @@ class _Look:
             count(f"{_ROWS}{slot_s}", int(rows[chosen].sum()))
             if at_place is not None:
                 count(f"{_AT_PLACES}{slot_s}", int(rows[chosen & at_place].sum()))
-
-
-def _tell(counts: Mapping[str, int]) -> None:
-    for name, number in counts.items():
-        if name.startswith(judge.UNREADABLE):
-            raise StepError(name.removeprefix(judge.UNREADABLE))
-        if name != counters.ROWS and not name.startswith(judge.OF_PERIOD):
-            count(name, number)
-
-
-def _of_period(period: str, slots: Iterable[Slot], counts: Mapping[str, int], *, has_places: bool) -> PeriodInput:
-    starts = [slot.start_s for slot in slots if slot.period == period]
-    rows = [counts.get(f"{_ROWS}{start_s}", 0) for start_s in starts]
-    at_places = sum(counts.get(f"{_AT_PLACES}{start_s}", 0) for start_s in starts) if has_places else None
-    return PeriodInput(period, len(rows), sum(n > 0 for n in rows), sum(rows), at_places)

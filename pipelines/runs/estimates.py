@@ -1,6 +1,6 @@
 """Estimates of released days again, or of days to come, from the ledger alone: no data is read, nothing is spent."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import groupby
@@ -10,12 +10,10 @@ import numpy as np
 
 from dpops.learning import Learned
 from pipelines.account.location import AccountLocation
-from pipelines.assembly import asked_of, ledger_account_of, slot_facts
-from pipelines.errors import UsageError
-from pipelines.job import Outputs
-from pipelines.output_folder import make_writable
-from pipelines.progress import Report
-from pipelines.ranges import range_of
+from pipelines.errors import Report, UsageError
+from pipelines.inputs import range_of
+from pipelines.job import Outputs, asked_of, ledger_account_of, slot_facts
+from pipelines.outputs import make_writable
 from pipelines.specification import Specification
 from transforms.atomic_files import write_whole
 from transforms.ledger import AccountRefusal
@@ -85,35 +83,29 @@ def estimate_again(
 ) -> tuple[list[Path], list[str]]:
     """Writes the estimates of a range's released periods; answers with the files, and the periods not released.
 
-    Causal: as published, from each period's own and earlier entries. whole: from all that is known by now. sums: also
-    what was released itself.
+    whole: from all that is known by now, not from earlier entries alone. sums: also what was released itself.
     """
     make_writable(outputs.folder)
-    facts = slot_facts(recorded.spec, when)
+    facts, policy = slot_facts(recorded.spec, when), recorded.policy
     missing, written = list[str](), list[Path]()
-    everything = learned_from(recorded.entries, recorded.policy, None) if whole and recorded.entries else None
-    for done, (period, group) in enumerate(groupby(when.slots, key=lambda slot: slot.period)):
-        progress("periods estimated", done, len(when.periods))
+    everything = learned_from(recorded.entries, policy, None) if whole and recorded.entries else None
+    for number, (period, group) in enumerate(groupby(when.slots, key=lambda slot: slot.period)):
+        progress("periods estimated", number, len(when.periods))
         slots = [facts[slot.start_s] for slot in group]
         if period not in recorded.periods:
             missing.append(period)
             continue
-        estimates = (
-            _causal(recorded, period, slots) if everything is None else whole_of(recorded, everything, period, slots)
-        )
-        written += _written(estimates, slots, recorded.policy, outputs)
+        if everything is None:
+            last = max(entry.sequence for entry in recorded.entries if entry.unit.period == period)
+            entries = [entry for entry in recorded.entries if entry.sequence <= last]
+            estimates = day_estimates(learned_from(entries, policy), policy, slots, taught_of(entries, policy))
+        else:
+            estimates = whole_of(recorded, everything, period, slots)
+        written += _published(slots_of(estimates, slots, policy), outputs)
         if sums:
             written += _sums(recorded, period, slots, outputs)
     progress("periods estimated", len(when.periods), len(when.periods))
     return written, missing
-
-
-def _causal(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
-    last = max(entry.sequence for entry in recorded.entries if entry.unit.period == period)
-    entries = [entry for entry in recorded.entries if entry.sequence <= last]
-    return day_estimates(
-        learned_from(entries, recorded.policy), recorded.policy, slots, taught_of(entries, recorded.policy)
-    )
 
 
 def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
@@ -146,8 +138,13 @@ def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs)
     facts, written = slot_facts(recorded.spec, when), list[Path]()
     for _, group in groupby(when.slots, key=lambda slot: slot.period):
         slots = [facts[slot.start_s] for slot in group]
-        written += _written(forecast_of(recorded, slots), slots, recorded.policy, outputs)
+        written += _published(slots_of(forecast_of(recorded, slots), slots, recorded.policy), outputs)
     return written
+
+
+def _published(slots: Iterable[SlotEstimates], outputs: Outputs) -> Iterator[Path]:
+    for slot in slots:
+        yield from publish_slot(slot, outputs.folder, outputs.formats, outputs.shape)
 
 
 def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEstimates:
@@ -157,13 +154,6 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
     belief = learned.forecast(np.array(hours_of(slots[0].plan, zone), np.int64))
     products = product_estimates(learned, belief, policy, slots, taught_of(recorded.entries, policy), forecast=True)
     return hat_estimates(belief, policy, forecast=True)._replace(products=products)
-
-
-def _written(
-    estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy, outputs: Outputs
-) -> Iterator[Path]:
-    for slot in slots_of(estimates, slots, policy):
-        yield from publish_slot(slot, outputs.folder, outputs.formats, outputs.shape)
 
 
 def slots_of(estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:

@@ -8,33 +8,32 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.pvalue import PCollection
 
 from pipelines.account import location
-from pipelines.assembly import admitted
-from pipelines.build import PANE_S, HexagonOutputs, road
+from pipelines.build import PANE_S, HexagonOutputs, observe, road, with_beats
 from pipelines.errors import UsageError
-from pipelines.further_columns import shape_with
-from pipelines.job import NOWHERE, Job, Outputs
-from pipelines.runs.beam.options import refuse_type_checks
-from pipelines.runs.parts import AssignHats, ClosedHats, ContributionsPerUser
-from pipelines.runs.period_demand import asked_of_the_account
+from pipelines.inputs import closed_range
+from pipelines.job import NOWHERE, Job, Outputs, admitted, continuing, job_of, ledger_account_of
+from pipelines.outputs import shape_with
+from pipelines.runs.beam.bounded import asked_of_the_account
+from pipelines.runs.beam.runners.by_name import refuse_type_checks
 from pipelines.runs.stream.stream import check, end_of, endless, first_slot, identity_of, later_of, life_of
 from pipelines.runs.stream.windows import observed_in, released
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
 from transforms.ledger import AccountRefusal
-from transforms.records import KeyedTally, RecordedSlot, Refused, SlotEstimates
+from transforms.records import KeyedEvents, KeyedTally, KeyedUnit, PackedEvents, RecordedSlot, Refused, SlotEstimates
 from transforms.releases.periods.products import DISTRIBUTION
-from transforms.sinks.rows import NOTES, Shape, noted, schema_of
+from transforms.sinks.rows import NOTES, noted, schema_of
 from transforms.sinks.steps import ToRows
 from transforms.sources.elements import ReadElements, why_no_reports
 from transforms.sources.heartbeat import Heartbeat, ScriptedHeartbeat, script_of
+from transforms.steps.count import ByVehicle
 from transforms.steps.lateness import windows
 from transforms.steps.periods import ReleasePeriod
-from transforms.steps.release import Record
+from transforms.steps.release import ByHexagon, Record
 from transforms.time.calendar import Calendar
 
 _FIRE_AT_THE_END = {"SwitchingDirectRunner", "BundleBasedDirectRunner", "FnApiRunner"}
@@ -92,19 +91,30 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
 
     def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
         spec = load(self.spec)
-        columns = [self.columns] if isinstance(self.columns, str) else self.columns
-        shape = shape_with(columns, spec)
+        shape = shape_with([self.columns] if isinstance(self.columns, str) else self.columns, spec)
         released = replace(self, spec=spec).released(elements, replace(NOWHERE, shape=shape))
-        schema = _schema_of(spec, shape) if self.typed else None
+        spread = DISTRIBUTION if spec.classes is None else ()
+        notes = [name for name in noted(NOTES, shape) if spec.is_learned and name not in spread]
+        schema = schema_of([stat.name for stat in spec.statistics], shape, notes) if self.typed else None
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
 
     def released(self, elements: PCollection[Any], outputs: Outputs = NOWHERE) -> "ReleasedEstimates":
-        """Takes the road up to its estimates, of which `expand` makes rows; and gives the dead letters beside."""
-        spec = load(self.spec)
-        _check(elements, spec)
-        return (self._closed if elements.is_bounded else self._open)(elements, spec, outputs)
+        """Takes the road up to its estimates, of which `expand` makes rows; and gives the dead letters beside.
 
-    def _closed(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":
+        Elements that cannot be reports are refused: a day of which none is one would be sealed for ever, and under
+        secret counts nobody would be told.
+        """
+        spec = load(self.spec)
+        if not isinstance(elements, PCollection):
+            raise UsageError("hatstream.Release takes one PCollection of reports: beam.Flatten makes one of several")
+        refuse_type_checks(elements.pipeline.options)
+        names = spec.input.names[: len(FIELDS)]
+        if why := why_no_reports(elements.element_type, names):
+            raise UsageError(
+                f"the elements {why}: a report is a dict, a Beam Row or a NamedTuple that has {', '.join(names)}"
+            )
+        if not elements.is_bounded:
+            return self._open(elements, spec, outputs)
         if self.start is None or self.end is None:
             raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
         account = self.ledger, self.key
@@ -115,32 +125,36 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         return ReleasedEstimates(road(tallies, hats.job, runner), assigned.refused)
 
     def _open(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":
-        place = location.find(self.ledger, None if self.key is None else Path(self.key))
-        place = replace(place, key=place.key.absolute())  # workers may stand in another folder
+        place = location.find(self.ledger, self.key).absolute()
         secret = admitted(spec, place)
         if lateness_s := spec.input.allowed_lateness_s:
             raise SpecificationError(
                 f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
                 "waits for reports is decided by the watermark of its source"
             )
-        _refuse_waiting_for_ever(elements, self.end)
+        runner, script = type(elements.pipeline.runner).__name__, script_of(elements)
+        if runner in _FIRE_AT_THE_END and self.end is None and script is None:
+            raise UsageError(
+                f"{runner} fires nothing before all sources end, and slots go on for ever: no row would come. "
+                "Name `end`, or use Flink, Dataflow or a TestStream"
+            )
         start_s = first_slot(spec, self.start, datetime.now(UTC))
         check(spec, start_s)
         from_s, to_s = life_of(spec)
         if self.end is not None:
             to_s = end_of(spec, start_s, self.end)
         job = endless(spec, start_s, (from_s, to_s), place, secret, outputs)
-        identity = identity_of(spec, secret, job.vehicle_shards)
-        beats = elements.pipeline | f"heartbeat of {identity}" >> _heartbeat(elements, spec, start_s, to_s)
-        strict = spec.counts_are_public
+        life = spec.timetable, start_s, to_s, spec.privacy.release_shards
+        heartbeat = Heartbeat(*life) if script is None else ScriptedHeartbeat(script, *life, int(time.time()))
+        beats = elements.pipeline | f"heartbeat of {identity_of(spec, secret, job.vehicle_shards)}" >> heartbeat
+        strict, source = spec.counts_are_public, spec.input
         read = elements | "read" >> ReadElements(
-            spec.input.layout.units, names_of(spec), start_s, raises=strict, fields=spec.input.fields
+            source.layout.units, source.names, start_s, raises=strict, fields=source.fields
         )
         pane_s = job.slot_s if job.release.keeps_late else PANE_S
         later = later_of(spec, job, secret)
         observed = observed_in(read, job, later, pane_s)
-        roads = released(observed.events, beats, start_s, job, later, pane_s)
-        first, *whole = [estimates for _, estimates in roads]
+        first, *whole = [estimates for _, estimates in released(observed.events, beats, start_s, job, later, pane_s)]
         if whole:
             alike = whole[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
             first = (first, alike) | "live and whole" >> beam.Flatten()
@@ -152,48 +166,6 @@ class ReleasedEstimates(NamedTuple):
 
     estimates: PCollection[SlotEstimates]
     refused: PCollection[Refused]
-
-
-def _heartbeat(
-    elements: PCollection[Any], spec: Specification, start_s: int, to_s: int
-) -> Heartbeat | ScriptedHeartbeat:
-    life = spec.timetable, start_s, to_s, spec.privacy.release_shards
-    script = script_of(elements)
-    return Heartbeat(*life) if script is None else ScriptedHeartbeat(script, *life, int(time.time()))
-
-
-def _schema_of(spec: Specification, shape: Shape) -> pa.Schema:
-    """Lists the columns that rows of the specification may have."""
-    spread = DISTRIBUTION if spec.classes is None else ()
-    notes = [name for name in noted(NOTES, shape) if spec.is_learned and name not in spread]
-    return schema_of([stat.name for stat in spec.statistics], shape, notes)
-
-
-def names_of(spec: Specification) -> tuple[str, ...]:
-    """Lists the names under which an element holds each of the fields."""
-    return spec.input.names
-
-
-def _check(elements: PCollection[Any], spec: Specification) -> None:
-    """Refuses a pipeline that may not run, and elements that cannot be reports: a day of which none is one would be
-    sealed for ever, and under secret counts nobody would be told. Raises UsageError."""
-    if not isinstance(elements, PCollection):
-        raise UsageError("hatstream.Release takes one PCollection of reports: beam.Flatten makes one of several")
-    refuse_type_checks(elements.pipeline.options)
-    names = names_of(spec)[: len(FIELDS)]
-    if why := why_no_reports(elements.element_type, names):
-        raise UsageError(
-            f"the elements {why}: a report is a dict, a Beam Row or a NamedTuple that has {', '.join(names)}"
-        )
-
-
-def _refuse_waiting_for_ever(elements: PCollection[Any], end: str | None) -> None:
-    runner = type(elements.pipeline.runner).__name__
-    if runner in _FIRE_AT_THE_END and end is None and script_of(elements) is None:
-        raise UsageError(
-            f"{runner} fires nothing before all sources end, and slots go on for ever: no row would come. "
-            "Name `end`, or use Flink, Dataflow or a TestStream"
-        )
 
 
 @dataclass(frozen=True)
@@ -220,3 +192,81 @@ class _AsCalled:
         if asked_of_the_account(job).periods_refused:
             raise AccountRefusal(f"account {spec.account.name!r} refuses {periods[0]}: its limit would be exceeded")
         return tallies | "period" >> ReleasePeriod(job.account, job.release)
+
+
+class ClosedHats(NamedTuple):
+    """Public keys and windows of a closed range, its bounds, mechanism and account: what the parts of a road share.
+
+    >>> import hatstream
+    >>> from hatstream.testing import account
+    >>> mean = hatstream.MeanPerKey(
+    ...     user="bus", key="route", keys=["A"], value="late", bounds=(-5, 10), total=50,
+    ...     account=account(50, hides="values"),
+    ... )
+    >>> hats = ClosedHats.of(mean.tables(86_400), "2026-05-14", "2026-05-14", mean.account.ledger)
+    >>> rows = [{"user": f"bus {i}", "time": "2026-05-14T08:00:00Z", "key": "A", "reading": 3} for i in range(50)]
+    >>> with beam.Pipeline(runner="FnApiRunner") as p:
+    ...     units = p | beam.Create(rows) | AssignHats(hats) | ContributionsPerUser(hats) | ReleaseMeans(hats)
+    ...     means = units | hatstream.Record(hats.job.account) | hatstream.Estimate(hats.job.release, hats.job.account)
+    ...     _ = means | beam.Map(lambda slot: print(slot.hats.cell, slot.hats.estimates.number(0)[0].round()))
+    ['A'] [3.]
+    """
+
+    spec: Specification
+    when: Calendar
+    job: Job
+
+    @classmethod
+    def of(
+        cls,
+        spec: Source,
+        start: str,
+        end: str,
+        ledger: str | None = None,
+        key: str | Path | None = None,
+        *,
+        outputs: Outputs = NOWHERE,
+        unattended: bool = False,
+    ) -> "ClosedHats":
+        """Opens a specification's account for a closed range, as `hatstream.Release` does."""
+        spec, place = load(spec), location.find(ledger, key).absolute()
+        when = closed_range(spec.timetable, start, end, datetime.now(UTC))
+        secret, account = admitted(spec, place), replace(ledger_account_of(spec, place), unattended=unattended)
+        return cls(spec, when, continuing(job_of(spec, when, secret, account, outputs), place.ledger))
+
+
+@dataclass
+class AssignHats(beam.PTransform[PCollection[Any], Any]):
+    """Reports -> packed reports by window and a shard of users, each under its key; and what was refused, by reason."""
+
+    hats: ClosedHats
+
+    def expand(self, reports: PCollection[Any]) -> Any:  # of two outputs Beam takes no type hint
+        source = self.hats.spec.input
+        read = reports | "read" >> ReadElements(source.layout.units, source.names, None, fields=source.fields)
+        return observe(read, self.hats.job)
+
+
+@dataclass
+class ContributionsPerUser(beam.PTransform[Any, PCollection[KeyedTally]]):
+    """What `AssignHats` gives -> counts and bounded sums by user and key, packed; copies are left out."""
+
+    hats: ClosedHats
+
+    def expand(self, assigned: Any) -> PCollection[KeyedTally]:
+        def keyed(packed: PackedEvents) -> KeyedEvents:
+            return packed.key, packed.data
+
+        events = assigned.events | "by shard" >> beam.Map(keyed).with_output_types(KeyedEvents)
+        return with_beats(events | "by vehicle" >> ByVehicle(self.hats.job.release), self.hats.job)
+
+
+@dataclass
+class ReleaseMeans(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedUnit]]):
+    """Contributions -> noisy integers by the mechanism, with their public plans: `Record` them before all else."""
+
+    hats: ClosedHats
+
+    def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[KeyedUnit]:
+        job = self.hats.job
+        return (tallies | "by hexagon" >> ByHexagon(job.release, job.transaction, job.account)).sealed

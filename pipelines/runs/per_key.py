@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from dpops.statistics import COUNT
@@ -81,12 +81,11 @@ class UserAccount:
 
     @property
     def location(self) -> location.AccountLocation:
-        return location.find(self.ledger, None if self.key is None else Path(self.key))
+        return location.find(self.ledger, self.key)
 
 
 class WithRefused(NamedTuple):
-    """rows: of the result. refused: `Refused`, how many rows were left out and why: for the operator alone where
-    presence is hidden."""
+    """rows: of the result. refused: rows left out, by reason; for the operator alone where presence is hidden."""
 
     rows: PCollection[Any]
     refused: PCollection[Refused]
@@ -126,19 +125,26 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         from pipelines.runs.library import Release  # who opens an account needs no stream
 
         windows = elements.windowing.windowfn
-        size_s = _size_of(windows)
+        size_s = _DAY_S if isinstance(windows, GlobalWindows) else 0
+        if isinstance(windows, FixedWindows) and windows.size.micros % 60_000_000 == 0:
+            size_s = windows.size.micros // 1_000_000
+        if not size_s or _DAY_S % size_s:
+            raise UsageError("windows must be FixedWindows of whole minutes that divide a day, or none")
         spec, place = load(self.tables(size_s)), self.account.location
         if self.time is None and not elements.is_bounded:
             raise UsageError("an unbounded PCollection needs time=: its Beam timestamps decide what is late")
         first_s = None if self.start is None else _midnight_s(spec.timetable, self.start)
-        _check_offset(windows, size_s, first_s or 0, spec.timetable.zone)
+        offset_s = (first_s or 0) % size_s
+        if isinstance(windows, FixedWindows) and (windows.offset.micros // 1_000_000 - offset_s) % size_s:
+            raise UsageError(
+                f"windows must begin with those of {spec.timetable.zone}: FixedWindows({size_s}, {offset_s})"
+            )
         reports = elements | "reports" >> beam.ParDo(_Reports(self, first_s)).with_output_types(dict[str, Any])
         end = self.end or (self.start if elements.is_bounded else None)
         released = Release(spec, self.start, end, place.url, place.key).released(reports)
         to_rows = ToRows(Shape(zone="UTC"), schema_by_key(self.name), elements.is_bounded, _COLUMNS)
         rows = released.estimates | "rows" >> to_rows
-        into = FixedWindows(size_s, (first_s or 0) % size_s)
-        windowed = rows | "in windows" >> beam.WindowInto(into)
+        windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))
         return WithRefused(windowed, released.refused) if self.with_refused else windowed
 
     def tables(self, window_s: int) -> dict[str, Any]:
@@ -146,8 +152,10 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         presence = self.account.hides == "presence"
         if isinstance(self.total, tuple) and not presence:
             raise UsageError("total is an epsilon alone where the account hides values: its noise needs no delta")
+        if (self.keys is None) == (self.axes is None):
+            raise UsageError("name the public keys: keys=[..], or axes=([..], [..])")
         epsilon, *delta = self.total if isinstance(self.total, tuple) else (self.total,)
-        outer, *inner = (self._all_keys(),) if self.axes is None else self.axes
+        outer, *inner = (self.keys or (),) if self.axes is None else self.axes
         places: dict[str, Any] = {"column": "key", "keys": [_text(key) for key in outer]}
         if inner:
             places |= {"within": "key_within", "keys_within": [_text(key) for key in inner[0]]}
@@ -163,18 +171,6 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
             "statistic": [{"name": self.name} | self._options(presence=presence)],
             "input": {"layout": "jsonl", "columns": {"vehicle": "user", "time": "time", "reading": "reading"}},
         } | ({"fleet": fleet} if fleet else {})
-
-    def reading(self, element: Any) -> Any:
-        """Finds the value that is measured; 0 where nothing is."""
-        value = getattr(self, "value", None)
-        return 0 if value is None else taken(value, element)
-
-    def _all_keys(self) -> list[Hashable]:
-        if (self.keys is None) == (self.axes is None):
-            raise UsageError("name the public keys: keys=[..], or axes=([..], [..])")
-        if self.axes is None:
-            return list(self.keys or ())
-        return [(outer, inner) for outer in self.axes[0] for inner in self.axes[1]]
 
     def _value(self) -> dict[str, Any]:
         return {"name": "reading", "unit": "1", "lower": 0, "upper": 1}
@@ -287,8 +283,7 @@ class CountPerKey(PerKey):
 class _Reports(beam.DoFn):
     """Elements -> reports, as `ReadElements` takes them.
 
-    Elements without a timestamp are spread over the first day, each at a time of its own: else those of a user under
-    one key would be copies of one report.
+    Those without a timestamp are spread over the first day: else a user's under one key would be copies of one report.
     """
 
     def __init__(self, of: PerKey, first_s: int | None) -> None:
@@ -299,14 +294,14 @@ class _Reports(beam.DoFn):
 
     def process(self, element: Any, taken_at: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         of = self._of
-        key = taken(of.key, element)
+        key, value = part_of(of.key, element), getattr(of, "value", None)
         parts = key if of.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
         names = ("key", "key_within")[: 1 if of.axes is None else 2]
         yield {
-            "user": taken(of.user, element),
-            "time": self._time(taken_at) if of.time is None else taken(of.time, element),
+            "user": part_of(of.user, element),
+            "time": self._time(taken_at) if of.time is None else part_of(of.time, element),
             **{name: None if part is None else _text(part) for name, part in zip_longest(names, parts[: len(names)])},
-            "reading": of.reading(element),
+            "reading": 0 if value is None else part_of(value, element),
         }
 
     def _time(self, taken_at: Timestamp) -> Timestamp | None:
@@ -318,7 +313,7 @@ class _Reports(beam.DoFn):
         return Timestamp(self._first_s) + Duration(micros=1_000 * self._next_ms)
 
 
-def taken(extractor: Extractor, element: Any) -> Any:
+def part_of(extractor: Extractor, element: Any) -> Any:
     """Takes a part of an element; None where it has none, or a caller's function fails."""
     if isinstance(extractor, str):
         return value_in(element, extractor)
@@ -340,21 +335,6 @@ def schema_by_key(name: str) -> pa.Schema:
 def _text(key: Hashable) -> str:
     """Names a key as rows and ledgers have it."""
     return BETWEEN.join(map(str, key)) if isinstance(key, tuple) else str(key)
-
-
-def _size_of(windows: WindowFn) -> int:
-    """Tells the length of windows in seconds. Raises UsageError for what are no slots of a day."""
-    if isinstance(windows, GlobalWindows):
-        return _DAY_S
-    size_s = windows.size.micros / 1e6 if isinstance(windows, FixedWindows) else 0.0
-    if size_s < 60 or size_s % 60 or _DAY_S % size_s:
-        raise UsageError("windows must be FixedWindows of whole minutes that divide a day, or none")
-    return int(size_s)
-
-
-def _check_offset(windows: WindowFn, size_s: int, first_s: int, zone: str) -> None:
-    if isinstance(windows, FixedWindows) and (windows.offset.micros // 1_000_000 - first_s) % size_s:
-        raise UsageError(f"windows must begin with those of {zone}: FixedWindows({size_s}, {first_s % size_s})")
 
 
 def _midnight_s(timetable: Timetable, day: str) -> int:

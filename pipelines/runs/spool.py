@@ -1,8 +1,6 @@
-"""A spool: the shuffle of a scheduled job, on disk and bounded in memory.
+"""A spool: the shuffle of a scheduled job, on disk and bounded in memory; Beam's runner here holds all in memory.
 
-Beam's runner in this process holds all that it shuffles in memory. Events, which are many, are shuffled as places in a
-spool. Its file is an unlinked temporary file: only this process can open it, and it is gone when the process ends,
-however it ends.
+Its file is an unlinked temporary file: only this process can open it, and it is gone when the process ends.
 """
 
 import itertools

@@ -13,32 +13,31 @@ import numpy as np
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits
 from dpops.allocation import Allocation
 from dpops.claims import Accounting, ClaimError
-from pipelines.errors import shortened
-from pipelines.progress import Report
+from dpops.forecast import Prior
+from dpops.types import Grid
+from pipelines.errors import Report, shortened
 from pipelines.specification.document import (
     AccountTable,
     CellsTable,
-    DerivedHeadingTable,
-    DerivedSpeedTable,
     Document,
     PrivacyTable,
-    SpanTable,
+    SpeedTable,
 )
 from pipelines.specification.errors import SpecificationError, check_name, need
 from pipelines.specification.levels import LevelsRelease
-from pipelines.specification.limits import not_added_up
 from pipelines.specification.places import PlacesAsked, PlacesTable, keys_asked, places_asked
+from pipelines.specification.toml_types import not_added_up
 from pipelines.specification.values import AccountTerms, Cells, ChosenKind, Input, Privacy
 from transforms.atomic_files import read_text
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
 from transforms.layouts import layout
-from transforms.layouts.base import with_keys
+from transforms.layouts.base import FIELDS, HEADING, with_keys
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Interval, Timetable
-from transforms.value import NAME
+from transforms.value import NAME, Value
 
 BOUND = Fraction(1_000_000)
 """Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
@@ -65,23 +64,18 @@ def chosen_of(document: Document, by_levels: bool) -> ChosenKind | None:
     return ChosenKind(asked[0], getattr(document, tables[asked[0]]))
 
 
-def check_zone(field: str, zone: str) -> None:
+def timetable_of(document: Document) -> Timetable:
+    minutes, zone, weekdays = document.slot.minutes, document.account.timezone, document.slot.weekdays
+    need(1 <= minutes <= DAY_MINUTES and DAY_MINUTES % minutes == 0, "slot.minutes", "must divide a day", minutes)
+    lateness_s = document.slot.allowed_lateness_s
+    need(0 <= lateness_s <= MOST_LATENESS_S, "slot.allowed_lateness_s", f"must be 0 to {MOST_LATENESS_S:,}", lateness_s)
+    service = service_intervals(document.slot.service, minutes)
+    field = "account.timezone"
     need(zone not in OWN_ZONES, field, "must name a zone that is the same on every machine", zone)
     try:
         ZoneInfo(zone)
     except (KeyError, ValueError, OSError):
         need(False, field, "must be a name like America/Chicago", zone, did_you_mean(zone, available_timezones()))
-
-
-def timetable_of(document: Document) -> Timetable:
-    minutes = document.slot.minutes
-    need(1 <= minutes <= DAY_MINUTES and DAY_MINUTES % minutes == 0, "slot.minutes", "must divide a day", minutes)
-    lateness_s = document.slot.allowed_lateness_s
-    need(0 <= lateness_s <= MOST_LATENESS_S, "slot.allowed_lateness_s", f"must be 0 to {MOST_LATENESS_S:,}", lateness_s)
-    service = service_intervals(document.slot.service, minutes)
-    zone = document.account.timezone
-    check_zone("account.timezone", zone)
-    weekdays = document.slot.weekdays
     need(weekdays is None or bool(weekdays), "slot.weekdays", "must name at least one day", "empty")
     served = WEEKDAYS if weekdays is None else tuple(day for day in WEEKDAYS if day in weekdays)
     return Timetable(zone, document.account.unit, minutes, service, served)
@@ -93,21 +87,21 @@ def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
     >>> service_intervals("05:00-09:00, 15:00-26:00", 60)
     ((0, 120), (300, 540), (900, 1440))
     """
-    served = np.zeros(2 * DAY_MINUTES, np.bool_)
+    served, field = np.zeros(2 * DAY_MINUTES, np.bool_), "slot.service"
     for part in re.split(r"\s*,\s*", text):
         match = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", part)
-        need(match is not None, "slot.service", 'must look like "05:00-24:00" or "05:00-09:00, 15:00-26:00"', text)
+        need(match is not None, field, 'must look like "05:00-24:00" or "05:00-09:00, 15:00-26:00"', text)
         numbers = [int(group) for group in match.groups()] if match else []
         start, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
         ordered = start < DAY_MINUTES and start < end <= start + DAY_MINUTES
-        need(ordered, "slot.service", "must start within one day, and end later and within 24 hours", text)
+        need(ordered, field, "must start within one day, and end later and within 24 hours", text)
         fits = start % slot_minutes == end % slot_minutes == 0
-        need(fits, "slot.service", f"must lie on slots of {slot_minutes} minutes", text)
-        need(not served[start:end].any(), "slot.service", "must not name an hour twice", text)
+        need(fits, field, f"must lie on slots of {slot_minutes} minutes", text)
+        need(not served[start:end].any(), field, "must not name an hour twice", text)
         served[start:end] = True
-    need(not (served[:DAY_MINUTES] & served[DAY_MINUTES:]).any(), "slot.service", "must not name an hour twice", text)
-    by_day = served.reshape(2, DAY_MINUTES).any(axis=0)
-    edges = np.flatnonzero(np.diff(by_day, prepend=False, append=False)).tolist()
+    by_day = served.reshape(2, DAY_MINUTES)
+    need(not by_day.all(axis=0).any(), field, "must not name an hour twice", text)
+    edges = np.flatnonzero(np.diff(by_day.any(axis=0), prepend=False, append=False)).tolist()
     return tuple(zip(edges[::2], edges[1::2], strict=True))
 
 
@@ -120,13 +114,6 @@ def account_of(account: AccountTable) -> AccountTerms:
         need(ever or value is None, f"account.{name}", "goes with vehicle-ever only", value)
     if account.since is not None and account.until is not None:
         need(account.since < account.until, "account.since", "must be before account.until", account.since)
-    need(
-        account.adjacency in ("counts-public", "add-remove"),
-        "account.adjacency",
-        "must be 'counts-public' or 'add-remove'",
-        account.adjacency,
-        did_you_mean(account.adjacency, ("counts-public", "add-remove")),
-    )
     return AccountTerms(
         name=account.name,
         unit=account.unit,
@@ -148,10 +135,16 @@ def _limit_of(account: AccountTable) -> Limit:
     days = [span.days for span in account.limits]
     need(min(days) >= 1 and max(days) <= LONGEST_SPAN, "account.limits", f"must be of 1 to {LONGEST_SPAN} days", days)
     need(len({*days}) == len(days), "account.limits", "must name each length once", days)
+    spans = []
     try:
-        return SpanLimits(
-            tuple(Span(span.days, _limit_in(span)) for span in sorted(account.limits, key=lambda span: span.days))
-        )
+        for span in sorted(account.limits, key=lambda span: span.days):
+            if span.delta is not None:
+                spans.append(Span(span.days, DeltaLimit(span.epsilon, span.delta, span.pure)))
+                continue
+            why = f"{span.days} days without delta"
+            need(span.pure is None, "account.limits", "have pure only beside delta", why)
+            spans.append(Span(span.days, PureLimit(span.epsilon)))
+        return SpanLimits(tuple(spans))
     except ClaimError as error:
         raise SpecificationError(f"account.limits: {error}") from None
 
@@ -170,8 +163,7 @@ def _accounted(limit: Limit, accounting: Accounting) -> Limit:
 
 
 def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
-    """Checks that a total of a span of days is within the account's limit for it, whichever of its days are
-    released."""
+    """Checks that a span's total is within the account's limit for it, whichever of its days are released."""
     if levels.span is None:
         return
     of_days = Accountant().compose([levels.claim.times(levels.span.parts)])
@@ -185,27 +177,21 @@ def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
     need(account.limit.fits(Accountant().compose([levels.claim])), "privacy.epsilon", rule, of_day)
 
 
-def _limit_in(span: SpanTable) -> Limit:
-    if span.delta is None:
-        need(span.pure is None, "account.limits", "have pure only beside delta", f"{span.days} days without delta")
-        return PureLimit(span.epsilon)
-    return DeltaLimit(span.epsilon, span.delta, span.pure)
-
-
 def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
     """Checks how the budget is divided, without what `levels` adds."""
     need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
-    cap = None
-    if privacy.composition == "cap":
-        for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
+    is_capped, cap = privacy.composition == "cap", None
+    for name in ("max_cells", "max_samples"):
+        value = getattr(privacy, name)
+        if is_capped:
             need(value is not None and value >= 1, f"privacy.{name}", "is needed with 'cap', at least 1", value)
-        cap = ContributionBound(privacy.max_cells or 1, privacy.max_samples or 1)
-    else:
-        for name, value in (("max_cells", privacy.max_cells), ("max_samples", privacy.max_samples)):
+        else:
             need(value is None, f"privacy.{name}", "goes with composition = 'cap'", value)
+    if is_capped:
+        cap = ContributionBound(privacy.max_cells or 1, privacy.max_samples or 1)
     shards = privacy.release_shards
     need(1 <= shards <= 1024, "privacy.release_shards", "must be between 1 and 1024", shards)
-    need(shards == 1 or cap is not None, "privacy.release_shards", "must be 1 without composition = 'cap'", shards)
+    need(shards == 1 or is_capped, "privacy.release_shards", "must be 1 without composition = 'cap'", shards)
     most_hats = cap.max_cells if cap is not None and shards > 1 else None
     allocation = Allocation(epsilon=privacy.epsilon, per=privacy.per, scope=privacy.scope, most_hats=most_hats)
     fits = shards == 1 or not allocation.whole_periods
@@ -221,29 +207,30 @@ def cells_of(document: Document, folder: Path) -> Cells:
     if places is not None and places.column is not None:
         need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
         try:
-            keys = keys_asked(places, lambda name: read_text(folder / name, REGION_BYTES))
-        except OSError as error:
-            raise SpecificationError(f"places.keys: {error.strerror}: {shortened(repr(places.keys))}") from None
+            keys = keys_asked(places, lambda name: _text_of(folder, name, "places.keys"))
         except ValueError as error:
             raise SpecificationError(f"places: {error}") from None
         return Cells(resolution=0, region=keys, exact_bbox=None)
     if table is None:
         raise SpecificationError("[cells] must be there, or places.column")
-    _check_bbox(table)
+    if table.bbox is not None:
+        west, south, east, north = edges = [float(edge) for edge in table.bbox]
+        fits = max(abs(west), abs(east)) <= 180 and west != east and -90 <= south < north <= 90
+        rule = (
+            "must be west, south, east, north in degrees, longitudes from -180 to 180, south < north "
+            "(west > east crosses the antimeridian)"
+        )
+        need(fits, "cells.bbox", rule, edges)
     region = _region(table, folder)
     return Cells(resolution=table.resolution, region=region, exact_bbox=table.bbox, source=table.region_source)
 
 
-def _check_bbox(cells: CellsTable) -> None:
-    if cells.bbox is None:
-        return
-    west, south, east, north = (float(edge) for edge in cells.bbox)
-    fits = max(abs(west), abs(east)) <= 180 and west != east and -90 <= south < north <= 90
-    rule = (
-        "must be west, south, east, north in degrees, longitudes from -180 to 180, south < north "
-        "(west > east crosses the antimeridian)"
-    )
-    need(fits, "cells.bbox", rule, [west, south, east, north])
+def _text_of(folder: Path, name: str, field: str, more: str = "") -> str:
+    """Reads a file that a field names. more: what else the field may be."""
+    try:
+        return read_text(folder / name, REGION_BYTES)
+    except OSError as error:
+        raise SpecificationError(f"{field}: {error.strerror}: {shortened(repr(name))}{more}") from None
 
 
 def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
@@ -254,13 +241,9 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
         if isinstance(cells.region, list):
             cells_listed = cells_of_list(cells.region, cells.resolution)
         else:
-            document = msgspec.json.decode(read_text(folder / cells.region, REGION_BYTES))
+            more = '; it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
+            document = msgspec.json.decode(_text_of(folder, cells.region, "cells.region", more))
             cells_listed = cells_of_geojson(document, cells.resolution)
-    except OSError as error:
-        raise SpecificationError(
-            f"cells.region: {error.strerror}: {shortened(repr(cells.region))}; "
-            'it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
-        ) from None
     except RecursionError:
         raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is nested too deeply") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, msgspec.MsgspecError) as error:
@@ -279,11 +262,9 @@ def places_of(document: Document, region: Sequence[int], folder: Path, progress:
     rule = "goes with places.file: hexagons need none"
     need(table.buffer_m is None or table.file is not None, "places.buffer_m", rule, table.buffer_m)
     try:
-        content = None if table.file is None else msgspec.json.decode(read_text(folder / table.file, REGION_BYTES))
-        visits = None if table.visits is None else _read_visits(folder / table.visits)
+        content = None if table.file is None else msgspec.json.decode(_text_of(folder, table.file, "places.file"))
+        visits = None if table.visits is None else _text_of(folder, table.visits, "places.visits")
         return places_asked(table, region, content, visits, progress)
-    except OSError as error:
-        raise SpecificationError(f"places.file: {error.strerror}: {shortened(repr(table.file))}") from None
     except RecursionError:
         raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
     except msgspec.MsgspecError as error:
@@ -293,78 +274,56 @@ def places_of(document: Document, region: Sequence[int], folder: Path, progress:
         raise SpecificationError(f"places: {shortened(str(error))}") from None
 
 
-def _read_visits(path: Path) -> str:
-    try:
-        return read_text(path, REGION_BYTES)
-    except OSError as error:
-        raise SpecificationError(f"places.visits: {error.strerror}: {shortened(repr(path.name))}") from None
-
-
 def input_of(document: Document, *, headed: bool) -> Input:
     """Reads the input's table. headed: whether the places need to know which way a vehicle goes."""
-    table, allowed_lateness_s, places = document.input, document.slot.allowed_lateness_s, document.places
-    columns, keyed = dict(table.columns or {}), [] if places is None else [places.column, places.within]
+    table, places = document.input, document.places
+    speed, turn = table.derived_speed, table.derived_heading
+    columns = dict(table.columns or {})
+    keyed = [] if places is None else [places.column, places.within]
     if document.value is not None and document.value.name in columns:
         columns[NAME] = columns.pop(document.value.name)
     by_key = {field: name for field, name in zip(with_keys(2)[2:4], keyed, strict=False) if name is not None}
-    fields = with_keys(len(by_key)) if by_key else None
-    columns |= by_key
-    turning, derived = _turning(table.derived_heading, headed=headed), _derived(table.derived_speed)
-    headed = headed and turning is None
+    fields, named = with_keys(len(by_key)) if by_key else None, columns | by_key
+    given = named if table.columns is not None or by_key else None
+    if turn is not None:
+        need(headed, "input.derived_heading", "goes with places that have the property directed", "given")
+        need(1 <= turn.max_gap_s <= 3_600, "input.derived_heading.max_gap_s", "must be 1 to 3600", turn.max_gap_s)
+        need(1 <= turn.min_m <= 1_000, "input.derived_heading.min_m", "must be 1 to 1000", turn.min_m)
+        headed = False
+    if speed is not None:
+        gap_s, kmh = speed.max_gap_s, speed.max_kmh
+        need(1 <= gap_s <= 3_600, "input.derived_speed.max_gap_s", "must be between 1 and 3600", gap_s)
+        need(1 <= kmh <= 1_000, "input.derived_speed.max_kmh", "must be between 1 and 1000", kmh)
+    names = ("time_zone", "time_format", "decimal", "delimiter", "header", "records", "vehicle", "time")
+    options = {name: getattr(table, name) for name in names}
     try:
         chosen = layout(
             table.layout,
-            columns if table.columns is not None or by_key else None,
+            given,
             table.time_unit,
             table.speed_unit,
-            time_zone=table.time_zone,
-            time_format=table.time_format,
-            decimal=table.decimal,
-            delimiter=table.delimiter,
-            header=table.header,
-            records=table.records,
-            with_value=table.derived_speed is None,
+            with_value=speed is None,
             headed=headed,
             fields=fields,
-            vehicle=table.vehicle,
-            time=table.time,
+            **options,
         )
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
-    need(derived is None or not table.no_value, "input.no_value", "goes with a column of speeds", "input.derived_speed")
+    need(speed is None or not table.no_value, "input.no_value", "goes with a column of speeds", "input.derived_speed")
     need(len(table.no_value) <= 16, "input.no_value", "must be at most 16 numbers", len(table.no_value))
-    own = {name: value for name, value in (("vehicle", table.vehicle), ("time", table.time)) if value is not None}
     return Input(
         name=table.layout,
-        columns=columns if table.columns is not None or by_key else None,
+        columns=given,
         layout=chosen,
-        derived=derived,
-        allowed_lateness_s=allowed_lateness_s,
+        derived=None if speed is None else SpeedLimits(speed.max_gap_s, speed.max_kmh),
+        allowed_lateness_s=document.slot.allowed_lateness_s,
         headed=headed,
-        turning=turning,
+        turning=None if turn is None else HeadingLimits(turn.max_gap_s, turn.min_m),
         vehicle_form=table.vehicle_form,
         keyed=fields,
         no_value=tuple(sorted({float(number) for number in table.no_value})),
-        chosen=own,
+        chosen={name: options[name] for name in ("vehicle", "time") if options[name] is not None},
     )
-
-
-def _derived(table: DerivedSpeedTable | None) -> SpeedLimits | None:
-    if table is None:
-        return None
-    gap_s, kmh = table.max_gap_s, table.max_kmh
-    need(1 <= gap_s <= 3_600, "input.derived_speed.max_gap_s", "must be between 1 and 3600", gap_s)
-    need(1 <= kmh <= 1_000, "input.derived_speed.max_kmh", "must be between 1 and 1000", kmh)
-    return SpeedLimits(gap_s, kmh)
-
-
-def _turning(table: DerivedHeadingTable | None, *, headed: bool) -> HeadingLimits | None:
-    if table is None:
-        return None
-    need(headed, "input.derived_heading", "goes with places that have the property directed", "given")
-    need(1 <= table.max_gap_s <= 3_600, "input.derived_heading.max_gap_s", "must be 1 to 3600", table.max_gap_s)
-    need(1 <= table.min_m <= 1_000, "input.derived_heading.min_m", "must be 1 to 1000", table.min_m)
-    return HeadingLimits(table.max_gap_s, table.min_m)
 
 
 def check_derived(document: Document) -> None:
@@ -380,3 +339,37 @@ def check_derived(document: Document) -> None:
     keyed = document.places is not None and document.places.column is not None
     need(not keyed, "input.derived_speed", "goes without places.column: such rows have no position", "given")
     need(document.live is None, "input.derived_speed", "goes without [live]: a vehicle's whole day is needed", "given")
+
+
+def value_of(document: Document) -> Value:
+    """Reads what is measured: a speed, or any other value within its bounds."""
+    speed, value = document.speed, document.value
+    if speed is not None:
+        need(value is None, "value", "stands in the place of [speed]: write one of them", "both")
+        upper, grid = speed.upper_kmh, speed.grid_kmh
+        need(0 < upper <= 100_000, "speed.upper_kmh", "must be above 0, at most 100000", upper)
+        need(grid > 0, "speed.grid_kmh", "must be above 0", grid)
+        steps = upper / grid
+        need(steps.denominator == 1, "speed.grid_kmh", "must divide speed.upper_kmh", grid)
+        need(steps <= 1_000_000, "speed.grid_kmh", "must give at most 1,000,000 steps up to upper_kmh", grid)
+        return Value(Grid(step=grid, upper_steps=int(steps)))
+    if value is None:
+        raise SpecificationError("[speed] must be there, or [value]")
+    need(re.fullmatch(r"[a-z][a-z0-9_]{0,59}", value.name) is not None, "value.name", "must be a-z, 0-9, _", value.name)
+    need(value.name not in (*FIELDS, HEADING), "value.name", "must be another than those of fields", value.name)
+    check_name("value.unit", value.unit)
+    need(value.lower < value.upper, "value.lower", "must be below value.upper", value.lower)
+    need(max(abs(value.lower), abs(value.upper)) <= 10**6, "value", "must lie within 1e6", value.upper)
+    derived = document.input.derived_speed or document.input.speed_unit
+    need(derived is None, "input", "goes without speed_unit and derived_speed where [value] is measured", "given")
+    return Value.between(value.name, value.unit, value.lower, value.upper)
+
+
+def prior_of(speed: SpeedTable | None) -> Prior | None:
+    if speed is None or speed.prior is None:
+        return None
+    mean, sd, between, upper = speed.prior.mean_kmh, speed.prior.sd_kmh, speed.prior.between, speed.upper_kmh
+    need(0 <= mean <= upper, "speed.prior.mean_kmh", "must be between 0 and upper_kmh", mean)
+    need(upper / 1000 <= sd <= upper, "speed.prior.sd_kmh", "must be upper_kmh/1000 to upper_kmh", sd)
+    need(0 <= between <= 1, "speed.prior.between", "must be between 0 and 1", between)
+    return Prior(float(mean), float(sd), float(between))

@@ -18,12 +18,8 @@ from dpops.claims import Accounting
 from dpops.types import Per, Scope
 from pipelines.errors import shortened
 from pipelines.specification.errors import SpecificationError
-from pipelines.specification.hints import hint
-from pipelines.specification.levels_tables import FleetTable, LiveTable
-from pipelines.specification.limits import limit_from_toml
-from pipelines.specification.numbers import from_toml
-from pipelines.specification.places import PlacesTable
-from pipelines.specification.types_schema import about
+from pipelines.specification.places import FleetTable, LiveTable, PlacesTable
+from pipelines.specification.toml_types import about, from_toml, hint, limit_from_toml
 from transforms.atomic_files import read_text
 from transforms.layouts import FIXED, MAPPED
 from transforms.layouts.columns import DecimalMark, TimeUnit
@@ -58,12 +54,8 @@ class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     ]
     timezone: Annotated[str, about("of days, weeks and slots, such as America/Chicago")]
     adjacency: Annotated[
-        str,
-        about(
-            "what is hidden: with counts-public a vehicle's speeds; with add-remove that it drove at all",
-            "counts-public",
-            "add-remove",
-        ),
+        Literal["counts-public", "add-remove"],
+        about("what is hidden: with counts-public a vehicle's speeds; with add-remove that it drove at all"),
     ]
     limit: Annotated[
         Limit | None, about("most epsilon that a vehicle may spend in a period, over all releases on the account")
@@ -357,12 +349,18 @@ def _as_written(value: Any) -> Any:
 
 def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[str, Any]:
     """Reads the tables of a TOML file. Raises SpecificationError for what is no regular file, too large or no TOML."""
+    most = sys.get_int_max_str_digits()
     try:
         text = read_text(path, SPEC_BYTES)
         if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
             raise RecursionError
         document = tomllib.loads(text, parse_float=parse_float)
-        _refuse_long_numbers(document)
+        todo: list[Any] = [document]
+        while todo:  # hexadecimal numbers are read however long they are, and could not be shown
+            item = todo.pop()
+            if isinstance(item, int) and item.bit_length() > 3 * most:  # of 10 / 3 bits are a digit
+                raise ValueError
+            todo += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
         return document
     except OSError as error:
         raise SpecificationError(f"the specification cannot be read: {error.strerror}: {path}") from None
@@ -371,20 +369,7 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
     except RecursionError:
         raise SpecificationError(f"{path} is nested too deeply") from None
     except ValueError:  # of a number that is too long for Python
-        most = sys.get_int_max_str_digits()
         raise SpecificationError(f"{path} holds a number of more than {most:,} digits") from None
-
-
-def _refuse_long_numbers(tables: dict[str, Any]) -> None:
-    """Refuses hexadecimal numbers that could not be shown: they are read however long they are. Raises ValueError."""
-    most, todo = sys.get_int_max_str_digits(), [tables]
-    while todo:
-        for value in todo.pop().values():
-            for item in value if isinstance(value, list) else [value]:
-                if isinstance(item, dict):
-                    todo.append(item)
-                elif isinstance(item, int) and item.bit_length() > 3 * most:  # of 10 / 3 bits are a digit
-                    raise ValueError
 
 
 def _value(kind: type, value: object) -> Fraction | Limit:

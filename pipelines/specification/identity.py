@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dpops.levels.defaults import Fleet
-from dpops.mechanism import DECIDES, Mechanism
+from dpops.mechanism import DECIDES
 from dpops.statistics import COUNT
-from pipelines.specification.classes import STATISTIC
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.json import JsonRecords
 from transforms.recorded.units import VECTOR
@@ -33,58 +31,59 @@ def decisive_text(spec: "Specification") -> str:
     A region counts by its cells, so that moving the file or editing its white space draws no new noise. A prior
     counts as an option of the mechanisms that use it.
     """
+    account = ("name", "unit", "timezone", "adjacency", "since", "until")
+    table, value, keys, cells = spec.timetable, spec.value, spec.keys, spec.cells
+    slot: dict[str, Any] = {"minutes": table.slot_minutes, "service": table.service_text}
+    if table.weekdays != WEEKDAYS:
+        slot["weekdays"] = list(table.weekdays)
     plain: dict[str, Any] = {
-        "account": _account(spec),
-        "slot": _slot(spec),
-        **_measured(spec),
+        "account": msgspec.to_builtins({name: getattr(spec.account, name) for name in account}),
+        "slot": slot,
         "privacy": _privacy(spec),
-        "statistic": _statistics(spec),
         "input": _input(spec),
     }
-    if spec.levels is not None and spec.levels.fleet_is_declared:
-        plain["fleet"] = _fleet(spec.levels.fleet)
+    plain |= {"places": {"keys": keys.names, "above": keys.groups}} if keys is not None else {}
+    if keys is None:
+        plain["cells"] = {
+            "resolution": cells.resolution,
+            "region": "occupied" if cells.region is None else [f"{cell:x}" for cell in spec.cells.region or ()],
+            "bbox": None if cells.exact_bbox is None else [str(edge) for edge in cells.exact_bbox],
+        }
+    if value.name == NAME:
+        plain["speed"] = {"upper_kmh": str(value.grid.upper), "grid_kmh": str(value.grid.step), "prior": None}
+    else:
+        bounds = {"lower": str(value.lower), "upper": str(value.lower + value.grid.upper)}
+        plain["value"] = {"name": value.name, "unit": value.unit, **bounds}
+    levels = spec.levels
+    if levels is None:
+        plain["statistic"] = [
+            {
+                "name": stat.name,
+                "mechanism": stat.mechanism.name,
+                "share": str(stat.share),
+                "options": {
+                    # the statistic stands beside them, unless a mechanism says that it has always repeated it
+                    option.name: getattr(stat.mechanism, option.name)
+                    for option in fields(stat.mechanism)  # type: ignore[arg-type]
+                    if option.name != "statistic" or option.metadata.get(DECIDES)
+                },
+            }
+            for stat in spec.statistics
+        ]
+    else:
+        name = "mean" if levels.counted is None else COUNT.name
+        plain["statistic"] = [{"name": name, "mechanism": VECTOR, "options": levels.text()}]
+        if levels.classes is not None:
+            plain["statistic"].append(levels.classes.text())
+        if levels.fleet_is_declared:
+            fleet = msgspec.to_builtins(levels.fleet)
+            fleet["profile"] = {name: number for name, number in fleet["profile"].items() if number is not None}
+            plain["fleet"] = fleet
     if spec.places is not None:
         plain["places"] = spec.places.text
     if spec.chosen is not None:
         plain[str(KINDS[spec.kind].table)] = msgspec.to_builtins(spec.chosen.options, enc_hook=str)
     return msgspec.json.encode(plain, order="deterministic").decode()
-
-
-def _account(spec: "Specification") -> dict[str, Any]:
-    names = ("name", "unit", "timezone", "adjacency", "since", "until")
-    plain: dict[str, Any] = msgspec.to_builtins({name: getattr(spec.account, name) for name in names})
-    return plain
-
-
-def _fleet(fleet: Fleet) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(fleet)
-    plain["profile"] = {name: number for name, number in plain["profile"].items() if number is not None}
-    return plain
-
-
-def _slot(spec: "Specification") -> dict[str, Any]:
-    plain: dict[str, Any] = {"minutes": spec.timetable.slot_minutes, "service": spec.timetable.service_text}
-    return plain if spec.timetable.weekdays == WEEKDAYS else plain | {"weekdays": list(spec.timetable.weekdays)}
-
-
-def _measured(spec: "Specification") -> dict[str, Any]:
-    """Writes places and value, as the tables say that are in the specification."""
-    value, keys = spec.value, spec.keys
-    where = {"cells": _cells(spec)} if keys is None else {"places": {"keys": keys.names, "above": keys.groups}}
-    if value.name == NAME:
-        what = {"upper_kmh": str(value.grid.upper), "grid_kmh": str(value.grid.step), "prior": None}
-        return {**where, "speed": what}
-    bounds = {"lower": str(value.lower), "upper": str(value.lower + value.grid.upper)}
-    return {**where, "value": {"name": value.name, "unit": value.unit, **bounds}}
-
-
-def _cells(spec: "Specification") -> dict[str, Any]:
-    cells = spec.cells
-    return {
-        "resolution": cells.resolution,
-        "region": "occupied" if cells.region is None else [f"{cell:x}" for cell in cells.region],
-        "bbox": None if cells.exact_bbox is None else [str(edge) for edge in cells.exact_bbox],
-    }
 
 
 def _privacy(spec: "Specification") -> dict[str, Any]:
@@ -108,29 +107,6 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
             since, days, times = spec.span.first
             plain["first_days"] = {"since": since.isoformat(), "days": days, "weight": str(times)}
     return plain
-
-
-def _statistics(spec: "Specification") -> list[dict[str, Any]]:
-    if spec.levels is not None:
-        name = "mean" if spec.levels.counted is None else COUNT.name
-        mean = {"name": name, "mechanism": VECTOR, "options": spec.levels.text()}
-        classes = spec.levels.classes
-        return [mean] if classes is None else [mean, {"name": STATISTIC, "mechanism": VECTOR} | classes.text()]
-    return [
-        {
-            "name": stat.name,
-            "mechanism": stat.mechanism.name,
-            "share": str(stat.share),
-            "options": _options(stat.mechanism),
-        }
-        for stat in spec.statistics
-    ]
-
-
-def _options(mechanism: Mechanism) -> dict[str, Any]:
-    """Lists the options; the statistic stands beside them, unless a mechanism says that it has always repeated it."""
-    names = [f.name for f in fields(mechanism) if f.name != "statistic" or f.metadata.get(DECIDES)]  # type: ignore[arg-type]
-    return {name: getattr(mechanism, name) for name in names}
 
 
 def _input(spec: "Specification") -> dict[str, Any]:

@@ -15,11 +15,17 @@ from dpops.levels.live import live_stage
 from dpops.levels.place_stage import with_places
 from dpops.levels.stages import LEVELS, Kind, Shares, Stage, alike, claim_of_vector, scaled
 from dpops.levels.strategy import Free, chosen
-from pipelines.specification.classes import ClassesAsked
-from pipelines.specification.levels_tables import EXPONENTS, CountOptions, FleetTable, LiveTable, Options, ProfileTable
-from pipelines.specification.numbers import from_toml
-from pipelines.specification.places import PlacesAsked
+from pipelines.specification.places import (
+    EXPONENTS,
+    ClassesAsked,
+    CountOptions,
+    FleetTable,
+    LiveTable,
+    Options,
+    PlacesAsked,
+)
 from pipelines.specification.span_total import ONE, SpanTotal
+from pipelines.specification.toml_types import from_toml
 from transforms.errors import did_you_mean
 from transforms.places.hierarchy import hats_of
 from transforms.releases.periods.products import Product
@@ -30,16 +36,12 @@ from transforms.value import Value
 
 @dataclass(frozen=True, kw_only=True)
 class LevelsRelease:
-    """A checked `levels` statistic. recipe: as written, with the table's defaults: it tells specifications apart.
+    """A checked `levels` statistic.
 
-    strategy: as released: the recipe, or what is expected to be better of what it leaves free. epsilon, delta: the
-    total of a vehicle and period, delta None where it is pure.
-
-    span: of which days that total is a share; None where it is written for a period itself. fleet_is_declared: the
-    specification says what is known of the fleet; else it is what is usual. live: of a stream. day_lateness_s: so long
-    after a period's end a stream releases it whole; None: a scheduled job does. products: what is published of a period
-    besides its HATs. places, classes: of which parts of the total are spent. accounting: the account's. counted: what
-    is counted in place of a mean.
+    recipe: as written, with defaults: it tells specifications apart. strategy: as released. epsilon, delta: the total
+    of a vehicle and period. span: of which days that total is a share. live: of a stream. day_lateness_s: so long after
+    its end a stream releases a period whole; None: a scheduled job does. products: published besides HATs. places,
+    classes: of which parts of the total are spent. counted: in place of a mean.
     """
 
     epsilon: Fraction
@@ -141,24 +143,19 @@ class LevelsRelease:
         plain: dict[str, Any] = {"kind": self.recipe.kind, "spread": str(self.recipe.spread)}
         if self.counted is not None:
             return {**plain, **msgspec.to_builtins(self.counted), "accounting": self.accounting}
-        stages = {"first": _texts(self.recipe.first), "later": _texts(self.recipe.later)}
-        live = {} if self.live is None else {"live": _live_text(self.live)}
-        accounting = {} if self.accounting == "zcdp" else {"accounting": self.accounting}
-        return plain | stages | {"exponent": str(self.exponent)} | live | accounting
 
+        def numbers(stage: Stage) -> dict[str, str]:
+            return {name: str(getattr(stage, name)) for name in ("share", "bound_kmh", "alpha")}
 
-def _texts(stages: Sequence[Stage]) -> list[dict[str, Any]]:
-    return [{"shares": _parts_text(stage.shares), **_numbers_text(stage)} for stage in stages]
-
-
-def _live_text(live: Stage) -> dict[str, Any]:
-    weights = [(part.level, part.weights) for part in live.parts if part.weights]
-    speeds = [(part.level, part.speeds) for part in live.parts if part.speeds]
-    return {"speeds": _parts_text(speeds), "weights": _parts_text(weights), **_numbers_text(live)}
-
-
-def _numbers_text(stage: Stage) -> dict[str, str]:
-    return {"share": str(stage.share), "bound_kmh": str(stage.bound_kmh), "alpha": str(stage.alpha)}
+        for name, stages in (("first", self.recipe.first), ("later", self.recipe.later)):
+            plain[name] = [{"shares": _parts_text(stage.shares), **numbers(stage)} for stage in stages]
+        plain["exponent"] = str(self.exponent)
+        if self.live is not None:
+            weights = [(part.level, part.weights) for part in self.live.parts if part.weights]
+            speeds = [(part.level, part.speeds) for part in self.live.parts if part.speeds]
+            parts = {"speeds": _parts_text(speeds), "weights": _parts_text(weights)}
+            plain["live"] = {**parts, **numbers(self.live)}
+        return plain if self.accounting == "zcdp" else plain | {"accounting": self.accounting}
 
 
 def _parts_text(shares: Iterable[tuple[str, Fraction]]) -> list[list[str]]:
@@ -178,13 +175,18 @@ def levels_release(
     counted: CountOptions | None = None,
 ) -> LevelsRelease:
     """Makes the release. total: of a span of days, or of a period alone. Raises ValueError naming the option."""
-    asked = msgspec.convert(dict(options), Options, dec_hook=from_toml)
-    public = _fleet(declared or FleetTable())
+    asked, table = msgspec.convert(dict(options), Options, dec_hook=from_toml), declared or FleetTable()
+    profile = msgspec.structs.asdict(table.profile)
+    for name, number in {"vehicles": table.vehicles, **profile}.items():
+        if number is not None and not 1 <= number <= 10_000_000:
+            raise ValueError(f"fleet: {name} must be between 1 and 10,000,000; it is {number}")
+    public = Fleet(vehicles=table.vehicles, profile=Profile(**profile))
     kind: Kind = "laplace" if total.delta is None else "gaussian"
     epsilon, rho = total.of_a_day()
     hours = sorted({minute // 60 for minute in timetable.service_minutes})
     bounds = BoundsOnly(hats=hats_of(region, hours), fleet=public)
-    free = _free(asked, counts_public=counts_public)
+    names_levels = (asked.levels or asked.first_levels) is not None  # a strategy chooses where counts are secret
+    free = Free(bounds=asked.bound_kmh is None and not counts_public, levels=not names_levels and not counts_public)
     asked_for = _with(asked, recipe(kind, epsilon, rho, bounds))
     return LevelsRelease(
         epsilon=epsilon,
@@ -204,26 +206,6 @@ def levels_release(
     )
 
 
-def _fleet(table: FleetTable) -> Fleet:
-    fleet = Fleet(vehicles=table.vehicles, profile=Profile(**msgspec.structs.asdict(table.profile)))
-    _check_fleet(fleet)
-    return fleet
-
-
-def _free(asked: Options, *, counts_public: bool) -> Free:
-    """Says which levels and bounds a strategy may choose: those left open, where counts are secret."""
-    named = (asked.levels or asked.first_levels) is not None
-    return Free(bounds=asked.bound_kmh is None and not counts_public, levels=not named and not counts_public)
-
-
-def _check_fleet(fleet: Fleet) -> None:
-    profile = fleet.profile
-    numbers = {"vehicles": fleet.vehicles} | {name: getattr(profile, name) for name in ProfileTable.__struct_fields__}
-    for name, value in numbers.items():
-        if value is not None and not 1 <= value <= 10_000_000:
-            raise ValueError(f"fleet: {name} must be between 1 and 10,000,000; it is {value}")
-
-
 def _with(asked: Options, default: Recipe) -> Recipe:
     """Replaces in the defaults what the specification names instead."""
     early, late = default.first
@@ -234,11 +216,15 @@ def _with(asked: Options, default: Recipe) -> Recipe:
     bound = asked.bound_kmh or (early.bound_kmh, then.bound_kmh)
     alpha = asked.alpha or (early.alpha, late.alpha, then.alpha)
     part = early.share if asked.first_share is None else asked.first_share
-    _need(all(value > 0 for value in bound), "bound_kmh must be two numbers above 0")
-    _need(all(0 < value < 1 for value in alpha), "alpha must be three numbers between 0 and 1")
-    _need(0 < part < 1, "first_share must be between 0 and 1")
-    _need((4 * asked.power).denominator == 1 and 0 <= asked.power <= 1, "exponent must be 0, .25, .5, .75 or 1")
-    _need(asked.target is None or asked.exponent is None, "target says which exponent: leave one of the two out")
+    for holds, rule in (
+        (all(value > 0 for value in bound), "bound_kmh must be two numbers above 0"),
+        (all(0 < value < 1 for value in alpha), "alpha must be three numbers between 0 and 1"),
+        (0 < part < 1, "first_share must be between 0 and 1"),
+        ((4 * asked.power).denominator == 1 and 0 <= asked.power <= 1, "exponent must be 0, .25, .5, .75 or 1"),
+        (asked.target is None or asked.exponent is None, "target says which exponent: leave one of the two out"),
+    ):
+        if not holds:
+            raise ValueError(rule)
     first = replace(early, parts=alike(first_shares), share=part, bound_kmh=bound[0], alpha=alpha[0])
     second = replace(late, parts=alike(shares), share=1 - part, bound_kmh=bound[0], alpha=alpha[1])
     later = replace(then, parts=alike(shares), share=Fraction(1), bound_kmh=bound[1], alpha=alpha[2])
@@ -249,13 +235,11 @@ def _shares(option: str, table: Mapping[str, Fraction] | None) -> Shares | None:
     if table is None:
         return None
     for name, share in table.items():
-        there = f"there are {', '.join(LEVELS)}{did_you_mean(name, LEVELS)}"
-        _need(name in LEVELS, f"{option}: there is no level {name!r}; {there}")
-        _need(share > 0, f"{option}: the share of {name} must be above 0")
-    _need(sum(table.values()) == 1, f"{option}: the shares must add up to 1")
+        if name not in LEVELS:
+            there = f"there are {', '.join(LEVELS)}{did_you_mean(name, LEVELS)}"
+            raise ValueError(f"{option}: there is no level {name!r}; {there}")
+        if share <= 0:
+            raise ValueError(f"{option}: the share of {name} must be above 0")
+    if sum(table.values()) != 1:
+        raise ValueError(f"{option}: the shares must add up to 1")
     return tuple(table.items())
-
-
-def _need(holds: bool, rule: str) -> None:
-    if not holds:
-        raise ValueError(rule)

@@ -1,13 +1,18 @@
-"""Loads a specification: reads a file or tables, checks them, translates them into the values of other packages."""
+"""Loads a specification: reads, checks and translates it, and tells what it will meet once it is released."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from pipelines.progress import Report, unheard
+import h3
+import numpy as np
+
+from dpops.accountant import Accountant
+from pipelines.errors import Report, unheard
 from pipelines.specification.checks import (
     account_of,
     cells_of,
@@ -16,14 +21,17 @@ from pipelines.specification.checks import (
     chosen_of,
     input_of,
     places_of,
+    prior_of,
     privacy_of,
     timetable_of,
+    value_of,
 )
 from pipelines.specification.document import Document, read, read_tables
 from pipelines.specification.errors import SpecificationError, check_name
-from pipelines.specification.measured import prior_of, value_of
 from pipelines.specification.statistics import classes_of, levels_of, statistics_of
+from pipelines.specification.toml_types import not_added_up
 from pipelines.specification.values import Specification
+from transforms.observe.parse import E7, in_box
 from transforms.releases.hats.policy import weights_of
 
 Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
@@ -88,3 +96,29 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
         ),
         chosen=chosen_of(document, levels is not None),
     )
+
+
+def foreseen(spec: Specification, today: date) -> tuple[str, ...]:
+    """Tells in sentences: days, in the year from today, and totals that will be refused, and a box without a cell."""
+    return tuple(_foreseen(spec, today))
+
+
+def _foreseen(spec: Specification, today: date) -> Iterator[str]:
+    if told := spec.timetable.never_released(today):
+        yield told
+    if spec.chosen is None:
+        limit, (claim, asked) = spec.account.limit, spec.least
+        spent = Accountant().compose([claim])
+        if why := not_added_up(limit, spent):
+            yield why
+        elif not limit.fits(spent):
+            asks = "HAT" if spec.privacy.allocation.per == "hat" else "period"
+            yield f"a {asks} asks for epsilon {asked.said()}, more than account.limit allows: {limit.said()}"
+    if spec.cells.region is not None and spec.cells.bbox is not None and spec.keys is None:
+        centres = np.array([h3.cell_to_latlng(h3.int_to_str(cell)) for cell in spec.cells.region]).reshape(-1, 2)
+        lat_e7, lon_e7 = np.rint(centres.T * E7).astype(np.int64)
+        if not in_box(lat_e7, lon_e7, spec.cells.bbox).any():
+            yield "no cell of cells.region lies in cells.bbox (west, south, east, north): all reports will be refused"
+    if spec.value.scale != 1 and spec.kind == "levels":
+        one = f"{float(spec.value.scale):.3g} {spec.value.unit}"
+        yield f"`hatstream plan` tells errors by 'levels' as if bounds were 0 to 65 km/h: 1 km/h is {one} of this value"

@@ -1,26 +1,115 @@
-"""What a specification says of places: what they are, and what part of the total is spent on them."""
+"""Tables of what a total is spent on, as written and checked: levels, speed classes, and places."""
 
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
-from pipelines.progress import Report, unheard
-from pipelines.specification.types_schema import about
+from dpops.levels.class_stage import class_edges
+from dpops.levels.defaults import Fleet, Profile
+from dpops.levels.stages import EXPONENT
+from dpops.types import Grid
+from pipelines.errors import Report, unheard
+from pipelines.specification.toml_types import about, from_toml
 from transforms.places.ground import Keys, Pieces, hexagon_pieces
 from transforms.places.shapes import BUFFER_M, shape_pieces
+from transforms.recorded.units import VECTOR
 
 SHARE = Fraction(3, 10)
 MOST_PLACES, MOST_VISITS = 200_000, 10_000_000
 HARDLY = 0.05
 """A place that public visits leave out may be visited all the same: so much, where 1 is the mean of all places."""
+
+
+EXPONENTS = {"reports": Fraction(1), "vehicles": Fraction(0)}
+"""By target: how the weight of a vehicle's mean in a HAT grows with its reports there."""
+
+
+class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one vehicle does on a day, roughly: how many of each it touches. Public."""
+
+    hats: Annotated[int, about("HATs")] = Profile.hats
+    cells: Annotated[int, about("cells")] = Profile.cells
+    parents: Annotated[int, about("cells one resolution coarser")] = Profile.parents
+    grandparents: Annotated[int, about("cells two resolutions coarser")] = Profile.grandparents
+    hours: Annotated[int, about("hours of the day")] = Profile.hours
+    parts: Annotated[int, about("parts of four hours")] = Profile.parts
+    reports: Annotated[int | None, about("its reports in one HAT; then those of a brief visit weigh less")] = None
+
+
+class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """With mechanism levels: public facts of the fleet, from timetables or the register of vehicles, never counted."""
+
+    vehicles: Annotated[int, about("that drive on a day, roughly")] = Fleet.vehicles
+    profile: ProfileTable = ProfileTable()
+
+
+class LiveTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """With mechanism levels: how a stream gives the slots of a day that is not over."""
+
+    share: Annotated[Fraction | None, about("of the total, for all slots of a period as they end")] = None
+    day_lateness_s: Annotated[
+        int | None,
+        about(
+            "so long after a period's end a stream releases it whole, and until then counts late reports; "
+            "where it is left out, a scheduled job does"
+        ),
+    ] = None
+
+
+class CountOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is written in [[statistic]] of counts, in place of the mean."""
+
+    of: Annotated[Literal["reports", "vehicles"], about("what is counted under each key and in each slot")]
+    bound: Annotated[
+        int,
+        about(
+            "of one vehicle and period: its counts are scaled down where the root of the sum of their squares is more; "
+            "noise grows with it. Public"
+        ),
+    ]
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is written in [[statistic]]; what is left out has a default that follows from the total and the fleet."""
+
+    levels: Annotated[dict[str, Fraction] | None, about("share of the budget by level; adds up to 1")] = None
+    first_levels: Annotated[dict[str, Fraction] | None, about("the same of the first look at the first day")] = None
+    first_share: Annotated[Fraction | None, about("of the budget, for the first look")] = None
+    bound_kmh: Annotated[
+        tuple[Fraction, Fraction] | None,
+        about("clip of a vehicle's residual speeds: first day, later days"),
+    ] = None
+    alpha: Annotated[
+        tuple[Fraction, Fraction, Fraction] | None,
+        about("part of the budget for speeds: the first day's two looks, later days"),
+    ] = None
+    target: Annotated[
+        Literal["reports", "vehicles"] | None,
+        about("the mean of all reports, or that of vehicles' own means; left out: between the two"),
+    ] = None
+    exponent: Annotated[
+        Fraction | None,
+        about(
+            "of the number of reports that a HAT's weight grows with: `1` for target reports, `0` for "
+            "vehicles, else `0.75`"
+        ),
+    ] = None
+
+    @property
+    def power(self) -> Fraction:
+        """The exponent, named or as the target has it."""
+        if self.exponent is not None:
+            return self.exponent
+        return EXPONENT if self.target is None else EXPONENTS[self.target]
 
 
 class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -84,15 +173,26 @@ def places_asked(
     visits: str | None = None,
     progress: Report = unheard,
 ) -> PlacesAsked:
-    """Cuts a region by the places. document: of their file. visits: text of that file. Raises ValueError, which names
-    the key."""
-    asked = _places_asked(table, region, document, progress)
-    if visits is None:
-        return asked
-    numbers = _visits(visits, asked.pieces.places.names)
-    text = asked.text | {"visits": hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]}
-    pieces = replace(asked.pieces, places=asked.pieces.places._replace(visits=numbers))
-    return replace(asked, text=text, pieces=pieces)
+    """Cuts a region by the places. document, visits: of their files. Raises ValueError, which names the key."""
+    if not 0 < table.share < 1:
+        raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
+    text: dict[str, Any] = {"share": str(table.share)}
+    if table.resolution is not None:
+        from transforms.places.hexagons import cell_text
+
+        coarse = int(cell_text(region[0])[1], 16)
+        if coarse < table.resolution <= 15 and len(region) * 7 ** (table.resolution - coarse) > MOST_PLACES:
+            raise ValueError(f"resolution {table.resolution} gives more than {MOST_PLACES:,} places")
+        pieces, text["resolution"] = hexagon_pieces(region, table.resolution), table.resolution
+    else:
+        buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
+        pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
+        text["places"] = _digest(pieces)
+    if visits is not None:
+        numbers = _visits(visits, pieces.places.names)
+        text["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
+        pieces = replace(pieces, places=pieces.places._replace(visits=numbers))
+    return PlacesAsked(table.share, text, pieces)
 
 
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
@@ -103,7 +203,9 @@ def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
         if not {"place", "vehicles"} <= set(rows.fieldnames or ()):
             raise ValueError("visits needs the columns place and vehicles")
         for row in rows:
-            place, vehicles = number.get(row["place"] or ""), _number(row["vehicles"] or "")
+            place, vehicles = number.get(row["place"] or ""), np.nan
+            with suppress(ValueError):
+                vehicles = float(row["vehicles"] or "")
             if place is None or not np.isnan(numbers[place]):
                 raise ValueError(f"visits: line {rows.line_num} needs the name of a place, each once")
             if not 0 <= vehicles <= MOST_VISITS:
@@ -117,34 +219,6 @@ def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
     return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * whole / len(names)).tolist())
 
 
-def _number(text: str) -> float:
-    """Reads a number; NaN where it is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return np.nan
-
-
-def _places_asked(table: PlacesTable, region: Sequence[int], document: Any, progress: Report) -> PlacesAsked:
-    if not 0 < table.share < 1:
-        raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
-    if table.resolution is not None:
-        pieces = hexagon_pieces(region, _checked(table.resolution, region))
-        return PlacesAsked(table.share, {"share": str(table.share), "resolution": table.resolution}, pieces)
-    buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
-    pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
-    return PlacesAsked(table.share, {"share": str(table.share), "places": _digest(pieces)}, pieces)
-
-
-def _checked(resolution: int, region: Sequence[int]) -> int:
-    from transforms.places.hexagons import cell_text
-
-    coarse = int(cell_text(region[0])[1], 16)
-    if coarse < resolution <= 15 and len(region) * 7 ** (resolution - coarse) > MOST_PLACES:
-        raise ValueError(f"resolution {resolution} gives more than {MOST_PLACES:,} places")
-    return resolution
-
-
 def _digest(pieces: Pieces) -> str:
     """Digests which places there are and which fine cells each has, in 16 hex digits."""
     result = hashlib.sha256("\n".join(pieces.places.names).encode())
@@ -153,3 +227,36 @@ def _digest(pieces: Pieces) -> str:
     for column in (pieces.turn, pieces.place[pieces.by_heading]) if pieces.is_directed else ():
         result.update(column.astype("<i8").tobytes())
     return result.hexdigest()[:16]
+
+
+STATISTIC = "distribution"
+
+
+class ClassOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Options of the [[statistic]] of distributions, as written."""
+
+    share: Annotated[Fraction, about("of each period's total; the mean keeps the rest")] = Fraction(1, 5)
+    classes: Annotated[int, about("of speeds, 6 to 10: standing, and others of equal width up to the upper bound")] = 8
+
+
+@dataclass(frozen=True)
+class ClassesAsked:
+    """Checked. edges: between the classes, in steps of the speed grid."""
+
+    share: Fraction
+    edges: tuple[int, ...]
+
+    def text(self) -> dict[str, Any]:
+        """Writes what decides the release, as plain values."""
+        own = {"share": str(self.share), "edges": list(self.edges)}
+        return {"name": STATISTIC, "mechanism": VECTOR, **own}
+
+
+def classes_asked(options: Mapping[str, Any], grid: Grid) -> ClassesAsked:
+    """Raises ValueError or msgspec.ValidationError, which name the option."""
+    asked = msgspec.convert(dict(options), ClassOptions, dec_hook=from_toml)
+    if not 0 < asked.share < 1:
+        raise ValueError(f"share must be above 0 and below 1; it is {float(asked.share):g}")
+    if not 6 <= asked.classes <= 10:
+        raise ValueError(f"classes must be 6 to 10; it is {asked.classes}")
+    return ClassesAsked(asked.share, class_edges(asked.classes, grid))

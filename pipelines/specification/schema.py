@@ -1,4 +1,4 @@
-"""The JSON Schema of a specification, for editors and other programs: made from the tables that read it."""
+"""The JSON Schema and the reference page of specifications, made from the tables that read them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,10 +7,9 @@ from typing import Any
 from dpops import statistics as registry
 from dpops.mechanisms import registered
 from dpops.statistics import Statistic
-from pipelines.specification.classes import STATISTIC, ClassOptions
-from pipelines.specification.document import document_type
-from pipelines.specification.levels_tables import Options
-from pipelines.specification.types_schema import Schema, table_type
+from pipelines.specification.document import Document, OutputTable, document_type
+from pipelines.specification.places import STATISTIC, ClassOptions, Options
+from pipelines.specification.toml_types import Schema, table_type, values_of
 from transforms.recorded.units import VECTOR
 
 _NUMBER = {"type": "number"}
@@ -79,3 +78,112 @@ def _statistic(own: dict[str, Any], variant: Variant) -> Schema:
         "required": list(own),
         "additionalProperties": False,
     }
+
+
+_HEAD = """# The specification
+
+One strict TOML file says what is released. An unknown key is an error that names it. This page is made from the code:
+`hatstream spec reference > docs/specification.md`. `hatstream spec check FILE` checks a file, `hatstream spec new
+--gtfs TIMETABLE --sample FEED` drafts one, `hatstream spec schema` prints a JSON Schema for editors. Ready ones are in
+`examples/`, words in the [glossary](glossary.md).
+
+Its identity, `spec_id`, is the hash of everything that decides a release, with defaults filled in and regions by their
+cells. Names, the account's limit, the allowed lateness and further outputs are no part of it.
+"""
+
+
+def reference() -> str:
+    """Writes the page as Markdown."""
+    return "\n".join([_HEAD, *_lines()])
+
+
+def _lines() -> Iterator[str]:
+    yield "## At the top\n"
+    yield from _table(table_type(Document))
+    for name, table, required in _tables("", table_type(document_type())):
+        yield f"## [{name}]\n"
+        yield f"{table['description']}{'' if required else ' May be left out.'}\n"
+        yield from _table(table)
+    yield from _statistics()
+    yield "## [[output]]\n"
+    output = table_type(OutputTable)
+    yield f"{output['description']} [What is released](released.md#coarser-products) says more.\n"
+    yield from _table(output)
+
+
+def _tables(where: str, table: Schema) -> Iterator[tuple[str, Schema, bool]]:
+    """Lists every table in a table, by the name that TOML gives it, and whether it must be there."""
+    for key, inner in table["properties"].items():
+        if "properties" in inner:
+            name = f"{where}.{key}" if where else key
+            yield name, inner, key in table["required"]
+            yield from _tables(name, inner)
+
+
+def _table(table: Schema) -> Iterator[str]:
+    yield "| key | value | if left out | |"
+    yield "|---|---|---|---|"
+    for key, inner in table["properties"].items():
+        if "properties" not in inner:
+            default = f"`{_shown(inner['default'])}`" if "default" in inner else "-"
+            default = "required" if key in table["required"] else default
+            yield f"| `{key}` | {_escaped(_words(inner))} | {default} | {_escaped(inner.get('description', ''))} |"
+    yield ""
+
+
+def _statistics() -> Iterator[str]:
+    yield "## [[statistic]]\n"
+    yield (
+        "Each table has a `name`; it may have a `mechanism`, a `weight` (its share of the HAT's epsilon, 1 if left "
+        "out) and the mechanism's options. [mechanisms.md](mechanisms.md) says what each does.\n"
+    )
+    yield "| statistic | default mechanism |"
+    yield "|---|---|"
+    for name, statistic in registry.registered().items():
+        options = "".join(f", with `{option}`" for option in statistic.options)
+        yield f"| `{name}`{options} | `{statistic.default}` |"
+    yield ""
+    yield "| mechanism | statistics | fits | options |"
+    yield "|---|---|---|---|"
+    for variant in variants():
+        options = "; ".join(_option(*option) for option in variant.options.items()) or "-"
+        statistics = ", ".join(f"`{name}`" for name in variant.statistics)
+        yield f"| `{variant.mechanism}` | {statistics} | {', '.join(variant.adjacencies)} | {_escaped(options)} |"
+    yield ""
+
+
+def _option(name: str, schema: Schema) -> str:
+    default = f", else `{_shown(schema['default'])}`" if "default" in schema else ""
+    text = f": {schema['description']}" if "description" in schema else ""
+    return f"`{name}` ({_words(schema)}{default}){text}"
+
+
+_PLAIN = {"string": "text", "boolean": "true or false", "integer": "whole number", "number": "number", "date": "date"}
+
+
+def _words(schema: Schema) -> str:
+    """Writes the type of a value in words."""
+    if values := values_of(schema):
+        return ", ".join(f'"{value}"' for value in values)
+    if parts := schema.get("anyOf"):
+        return " or ".join(map(_words, parts))
+    if parts := schema.get("prefixItems"):
+        return f"{len(parts)} {_words(parts[0])}s"
+    if schema["type"] == "array":
+        item = _words(schema["items"])
+        return "tables" if item.startswith("table") else f"list of {item}s"
+    if schema["type"] == "object":
+        item = schema["additionalProperties"]
+        return f"table of {_words(item).removesuffix('s')}s" if isinstance(item, dict) else schema.get("title", "table")
+    return _PLAIN[str(schema.get("format", schema["type"]))]
+
+
+def _shown(default: object) -> str:
+    """Writes a default as TOML does."""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f'"{default}"' if isinstance(default, str) else f"{default:g}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\t", "\\t")

@@ -15,10 +15,9 @@ ONE = Fraction(1)
 class SpanTotal:
     """The total of any so many consecutive days; delta None where it is pure.
 
-    parts: how many times the share of the day with the largest one all that are released have together, at most; the
-    days' number where all have the same. shares: of the weekdays from Monday on, as parts of the largest; none where
-    all have the same. first: days with which the account begins, and how many times their share they have. usual: the
-    largest share of a day that is none of these, as a part of the largest. accounting: the account's.
+    parts: how many times the largest share of a day all released days have together, at most. shares: of weekdays from
+    Monday on, as parts of the largest; none where all are alike. first: days with which the account begins. usual: the
+    largest share of any other day, as a part of the largest.
     """
 
     days: int

@@ -12,19 +12,17 @@ from dpops.allocation import Allocation
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
-from dpops.statistics import COUNT, RequestedStatistic, Statistic, check_outputs
+from dpops.statistics import COUNT, RequestedStatistic, check_outputs
 from dpops.types import Grid
-from pipelines.specification.classes import STATISTIC, ClassesAsked, ClassOptions, classes_asked
 from pipelines.specification.document import Document
 from pipelines.specification.errors import SpecificationError, need
-from pipelines.specification.hints import hint
 from pipelines.specification.levels import LevelsRelease, levels_release
-from pipelines.specification.levels_tables import CountOptions, Options
-from pipelines.specification.numbers import from_toml
+from pipelines.specification.places import STATISTIC, ClassesAsked, ClassOptions, CountOptions, Options, classes_asked
 from pipelines.specification.span_total import SpanTotal
+from pipelines.specification.toml_types import from_toml, hint
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
-from transforms.time.calendar import DAY_MINUTES, FirstDays, Timetable, Weekday
+from transforms.time.calendar import DAY_MINUTES, FirstDays, Timetable
 
 MOST_BOUND = 1_000_000
 MOST_TIMES = 100
@@ -46,7 +44,12 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         need(isinstance(value, str), f"statistic.{key}", "must be a text", value)
     if name not in offered:
         need(False, "statistic.name", f"must be one of {', '.join(offered)}", name, did_you_mean(name, offered))
-    statistic = _with_options(offered[str(name)], table)
+    statistic = offered[str(name)]
+    try:
+        own = {option: from_toml(Fraction, table.pop(option)) for option in statistic.options if option in table}
+        statistic = statistic.with_options(own)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise SpecificationError(f"statistic: {error}") from None
     wanted = table.pop("mechanism", statistic.default)
     weight, adjacency = table.pop("weight", 1), document.account.adjacency
     mechanisms = {key: cls for key, cls in registered().items() if name in cls.statistics}
@@ -56,58 +59,39 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         raise SpecificationError(f"statistic {name!r}: mechanism {wanted!r} is not available; {fitting}")
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     try:
-        capped = document.privacy.composition == "clip-user" and statistic.takes_caps
-        second_stage = _second_stage(mechanisms[wanted]) if capped else {}
-        told = {"prior": prior, "statistic": statistic.name}
-        mechanism = _mechanism(mechanisms[wanted], second_stage | table, told)
+        filled_in = {"prior": prior, "statistic": statistic.name}
+        suppresses = document.privacy.composition == "clip-user" and statistic.takes_caps
+        mechanism = _mechanism(mechanisms[wanted], table, filled_in, caps=suppresses)
         check_outputs(mechanism, statistic)
-        return statistic.name, mechanism, _weight(weight)
+        share = from_toml(Fraction, weight)
+        need(share > 0, "statistic.weight", "must be above 0", share)
+        return statistic.name, mechanism, share
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
 
 
-def _with_options(statistic: Statistic, table: dict[str, Any]) -> Statistic:
-    """Takes the statistic's own options out of its table."""
-    try:
-        given = {name: from_toml(Fraction, table.pop(name)) for name in statistic.options if name in table}
-        return statistic.with_options(given)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise SpecificationError(f"statistic: {error}") from None
+def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping[str, Any], *, caps: bool) -> Mechanism:
+    """Makes the mechanism with its options, which are the fields of its class but those that are filled in.
 
-
-def _weight(value: object) -> Fraction:
-    weight = from_toml(Fraction, value)
-    need(weight > 0, "statistic.weight", "must be above 0", weight)
-    return weight
-
-
-def _second_stage(cls: type[Mechanism]) -> dict[str, str]:
-    """Lets plain estimators also cap the vehicles left after suppression (algorithms 9.4), unless told else."""
-    capped = any(field.name == "m_ub" and field.default == "none" for field in fields(cls))  # type: ignore[arg-type]
-    return {"m_ub": "opt"} if capped else {}
-
-
-def _mechanism(cls: type[Mechanism], options: Mapping[str, Any], told: Mapping[str, Any]) -> Mechanism:
-    """Makes the mechanism with its options, which are the fields of its class; those in `told` are no options."""
-    every = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-    names = every - told.keys()
+    caps: lets plain estimators also cap the vehicles left after suppression (algorithms 9.4), unless told else.
+    """
+    defaults = {field.name: field.default for field in fields(cls)}  # type: ignore[arg-type]
+    names = defaults.keys() - filled_in.keys()
     for name, value in options.items():
         if name not in names:
             keys = [*names, "name", "mechanism", "weight"]
             raise ValueError(f"unknown option {name!r}; it has {sorted(names) or 'none'}{did_you_mean(name, keys)}")
         if isinstance(value, str | int):
-            _check_option(cls, name, value)
-    filled_in = {name: value for name, value in told.items() if name in every}
-    return replace(msgspec.convert(options, cls), **filled_in)  # type: ignore[type-var]
-
-
-def _check_option(cls: type[Mechanism], name: str, value: object) -> None:
-    """Raises ValueError with the mechanism's own rule for the option, if it states one."""
-    try:
-        msgspec.convert({name: value}, cls)
-    except msgspec.ValidationError as error:
-        rule = str(error)
-        raise ValueError(rule if rule.startswith(f"{name} must") else f"{name} = {value!r} is not available") from None
+            try:
+                msgspec.convert({name: value}, cls)
+            except msgspec.ValidationError as error:  # with the mechanism's own rule, if it states one
+                rule = str(error)
+                has_rule = rule.startswith(f"{name} must")
+                raise ValueError(rule if has_rule else f"{name} = {value!r} is not available") from None
+    if caps and defaults.get("m_ub") == "none":
+        options = {"m_ub": "opt"} | options
+    own = {name: value for name, value in filled_in.items() if name in defaults}
+    return replace(msgspec.convert(options, cls), **own)  # type: ignore[type-var]
 
 
 def levels_of(
@@ -187,42 +171,31 @@ def _options_of(table: dict[str, Any]) -> dict[str, Any]:
 
 def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
     """Finds the total of the named span, for which the account must have a limit; without one that of a period."""
-    privacy, days = document.privacy, document.privacy.span_days
+    privacy, days, accounting = document.privacy, document.privacy.span_days, document.account.accounting
     if days is None:
         for name in ("day_weights", "first_days"):
             need(getattr(privacy, name) is None, f"privacy.{name}", "goes with privacy.span_days", "given")
-        return SpanTotal(1, Fraction(1), privacy.epsilon, privacy.delta, accounting=document.account.accounting)
+        return SpanTotal(1, Fraction(1), privacy.epsilon, privacy.delta, accounting=accounting)
     spans = [span.days for span in document.account.limits]
     need(bool(spans), "privacy.span_days", "goes with account.limits, of which one is of so many days", days)
     need(days in spans, "privacy.span_days", f"must be one of the account's limits ({spans})", days)
-    weights, first = _weights(document, timetable), _first_days(document, timetable)
-    total, accounting = (privacy.epsilon, privacy.delta), document.account.accounting
-    return SpanTotal.of(days, timetable, weights, total, first, accounting)
-
-
-def _first_days(document: Document, timetable: Timetable) -> FirstDays | None:
-    asked, span = document.privacy.first_days, document.privacy.span_days or 1
-    if asked is None:
-        return None
-    need(0 < asked.days <= span, "privacy.first_days.days", f"must be from 1 to span_days ({span})", asked.days)
-    fits, field = 1 / Fraction(MOST_TIMES) <= asked.weight <= MOST_TIMES, "privacy.first_days.weight"
-    need(fits, field, f"must be from 1/{MOST_TIMES} to {MOST_TIMES}", asked.weight)
-    first = FirstDays(asked.since, asked.days, asked.weight)
-    served = bool(first.weekdays.intersection(timetable.weekdays))
-    need(served, "privacy.first_days", "must hold a day of slot.weekdays", asked.since.isoformat())
-    return None if asked.weight == 1 else first
-
-
-def _weights(document: Document, timetable: Timetable) -> dict[Weekday, Fraction]:
-    """Reads the weights as written; a weekday without one weighs 1."""
-    weights, field = document.privacy.day_weights or {}, "privacy.day_weights"
+    weights, field = privacy.day_weights or {}, "privacy.day_weights"  # a weekday without one weighs 1
     other = [day for day in weights if day not in timetable.weekdays]
     need(not other, field, "must name days of slot.weekdays", ", ".join(other))
     every = [weights.get(day, Fraction(1)) for day in timetable.weekdays]
-    least = min(every)
+    least, most = min(every), max(every)
     need(least > 0, field, "must be above 0: a day without a share is left out of slot.weekdays", least)
-    need(max(every) <= MOST_TIMES * least, field, f"must give no day more than {MOST_TIMES} times another", max(every))
-    return weights
+    need(most <= MOST_TIMES * least, field, f"must give no day more than {MOST_TIMES} times another", most)
+    first = None
+    if (asked := privacy.first_days) is not None:
+        need(0 < asked.days <= days, "privacy.first_days.days", f"must be from 1 to span_days ({days})", asked.days)
+        fits, field = 1 / Fraction(MOST_TIMES) <= asked.weight <= MOST_TIMES, "privacy.first_days.weight"
+        need(fits, field, f"must be from 1/{MOST_TIMES} to {MOST_TIMES}", asked.weight)
+        first = FirstDays(asked.since, asked.days, asked.weight)
+        served = bool(first.weekdays.intersection(timetable.weekdays))
+        need(served, "privacy.first_days", "must hold a day of slot.weekdays", asked.since.isoformat())
+        first = None if asked.weight == 1 else first
+    return SpanTotal.of(days, timetable, weights, (privacy.epsilon, privacy.delta), first, accounting)
 
 
 def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
@@ -241,52 +214,32 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
 def _check_levels(document: Document, allocation: Allocation, region: Sequence[int] | None) -> None:
     """Raises SpecificationError for what does not go together with `levels`."""
     account, privacy, tables = document.account, document.privacy, document.statistic
-    wanted = [table.get("mechanism", "levels") for table in tables]
-    other = next((name for name in wanted if name != "levels"), None)
+    other = next((name for table in tables if (name := table.get("mechanism", "levels")) != "levels"), None)
     need(other is None, "statistic.mechanism", "must be 'levels', alone, under add-remove", other)
     names = sorted(str(table.get("name")) for table in tables)
-    is_one_look = names in (["mean"], ["distribution", "mean"], [COUNT.name])
-    rules = (
-        (
-            is_one_look,
-            "statistic must be 'mean' alone, or with 'distribution' beside it: one total is spent on one look",
-        ),
-        (
-            account.unit != "vehicle-ever",
-            "account.unit must be 'vehicle-day' or 'vehicle-week': an estimate needs days",
-        ),
-        (
-            region is not None,
-            "cells.region must be a GeoJSON file or a list of cells: which cells have reports is secret",
-        ),
-        (privacy.per == "period", "privacy.per must be 'period': epsilon is the total of a vehicle and period"),
-        (allocation.whole_periods, "privacy.scope must be 'period': a vehicle's whole period is one vector"),
-        (privacy.composition == "none", "privacy.composition must be 'none': a vector is bounded by its own norm"),
-        (privacy.release_shards == 1, "privacy.release_shards must be 1: a period is a few hundred sums"),
-    )
-    why = "under account.adjacency = 'add-remove'" if account.adjacency == "add-remove" else "with mechanism 'levels'"
-    for holds, rule in rules:
+    is_one_look, has_region = names in (["mean"], ["distribution", "mean"], [COUNT.name]), region is not None
+    rules = {
+        "statistic must be 'mean' alone, or with 'distribution' beside it: one total is spent on one look": is_one_look,
+        "account.unit must be 'vehicle-day' or 'vehicle-week': an estimate needs days": account.unit != "vehicle-ever",
+        "cells.region must be a GeoJSON file or a list of cells: which cells have reports is secret": has_region,
+        "privacy.per must be 'period': epsilon is the total of a vehicle and period": privacy.per == "period",
+        "privacy.scope must be 'period': a vehicle's whole period is one vector": allocation.whole_periods,
+        "privacy.composition must be 'none': a vector is bounded by its own norm": privacy.composition == "none",
+        "privacy.release_shards must be 1: a period is a few hundred sums": privacy.release_shards == 1,
+    }
+    is_secret = account.adjacency == "add-remove"
+    why = "under account.adjacency = 'add-remove'" if is_secret else "with mechanism 'levels'"
+    for rule, holds in rules.items():
         if not holds:
             raise SpecificationError(f"{rule} ({why})")
-    delta = privacy.delta
+    delta, live = privacy.delta, document.live
     need(delta is None or 0 < delta < Fraction(1, 100), "privacy.delta", "must be above 0 and below 0.01", delta)
-    _check_live(document)
-
-
-def _check_live(document: Document) -> None:
-    """Checks [live], which goes with secret counts: where they are public, slots are released one by one anyway."""
-    live = document.live
     if live is None:
         return
-    secret = document.account.adjacency == "add-remove"
-    need(secret, "live", "goes with account.adjacency = 'add-remove'", document.account.adjacency)
-    share, lateness_s = live.share, live.day_lateness_s
-    need(
-        share is None or 0 < share < 1,
-        "live.share",
-        "must be above 0 and below 1: the period's end has the rest",
-        share,
-    )
-    least = document.slot.allowed_lateness_s
+    # where counts are public, slots are released one by one anyway
+    need(is_secret, "live", "goes with account.adjacency = 'add-remove'", account.adjacency)
+    fits, rule = live.share is None or 0 < live.share < 1, "must be above 0 and below 1: the period's end has the rest"
+    need(fits, "live.share", rule, live.share)
+    least, lateness_s = document.slot.allowed_lateness_s, live.day_lateness_s
     fits = lateness_s is None or least <= lateness_s <= DAY_MINUTES * 60
     need(fits, "live.day_lateness_s", f"must be slot.allowed_lateness_s = {least} to a day's 86400", lateness_s)

@@ -14,9 +14,8 @@ from dpops.claims import ZCDP, ApproxDP, PureDP
 from dpops.forecast import Prior
 from dpops.levels.defaults import Fleet
 from dpops.statistics import RequestedStatistic
-from pipelines.specification.classes import ClassesAsked
 from pipelines.specification.identity import decisive_text, spec_id_of
-from pipelines.specification.places import PlacesAsked
+from pipelines.specification.places import ClassesAsked, PlacesAsked
 from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Column, Layout
@@ -72,18 +71,16 @@ class Cells:
     def bbox(self) -> tuple[float, float, float, float] | None:
         if self.exact_bbox is None:
             return None
-        west, south, east, north = (float(edge) for edge in self.exact_bbox)
+        west, south, east, north = map(float, self.exact_bbox)
         return west, south, east, north
 
 
 @dataclass(frozen=True)
 class Input:
-    """The feed. name, columns: of the layout, as written. derived: limits of speeds that are made from positions.
-
-    allowed_lateness_s: so long after a slot its reports are waited for. headed: whether rows say which way a vehicle
-    goes. turning: limits of headings that are made from positions. vehicle_form: which spellings of an id are one.
-    keyed: the fields of rows that name a key. no_value: what stands for an unknown speed. chosen: what a layout with
-    columns of its own takes instead.
+    """The feed. name, columns: of the layout, as written. derived, turning: limits of speeds and headings that are made
+    of positions. headed: whether rows say which way a vehicle goes. vehicle_form: which spellings of an id are one.
+    keyed: fields of rows that name a key. no_value: speeds that stand for unknown. chosen: columns of a layout with its
+    own.
     """
 
     name: str

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 # What a release imports while it runs: here once for all processes
 import pipelines.commands.release
-import pipelines.runs.beam.on_engine
+import pipelines.runs.beam.bounded
 import pipelines.runs.beam.runners.in_process  # noqa: F401
 from pipelines.cli import main
 from tests.beam_memory import let_beam_remember

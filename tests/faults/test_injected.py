@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipelines.cli import main
-from pipelines.exit_codes import DIFFERS, DONE, FAILED
+from pipelines.errors import DIFFERS, DONE, FAILED
 from tests import city
 from tests.faults.processes import Other, other_process
 from tests.faults.witness import Witness

@@ -18,10 +18,9 @@ from apache_beam.transforms import trigger, userstate
 from apache_beam.transforms.window import FixedWindows
 
 from dpops.accountant import PureLimit
-from pipelines.assembly import job_of
 from pipelines.build import publish
-from pipelines.job import Outputs
-from pipelines.ranges import range_of
+from pipelines.inputs import range_of
+from pipelines.job import Outputs, job_of
 from pipelines.runs.beam.bounded import Bounded
 from pipelines.runs.stream.windows import observed_in, released
 from pipelines.specification import load

@@ -24,7 +24,7 @@ PRELOADED = [
     "pipelines.commands.ledger", "hatstream_publish.commands.map", "pipelines.commands.plan",
     "hatstream_publish.commands.publish", "hatstream_publish.commands.report", "pipelines.commands.spec",
     "hatstream_city.commands.collect", "hatstream_local.commands.fuse", "pipelines.account.backup",
-    "pipelines.account.location", "pipelines.runs.release", "pipelines.runs.beam.on_engine", "pipelines.runs.estimates",
+    "pipelines.account.location", "pipelines.runs.release", "pipelines.runs.beam.bounded", "pipelines.runs.estimates",
     "hatstream_city.draft.draft", "hatstream_publish.edition.site", "tests.levels_city",
     "hatstream_publish.pages.report", "pipelines.plan.levels", "transforms.releases.periods.learned",
     "hatstream_publish.commands.preview", "pipelines.commands.stream",

@@ -242,7 +242,7 @@ def _(instants: Any) -> Any:
     return mutated
 
 
-@mutant("empty-file-is-unreadable", "one-vehicle-alone", "pipelines.runs.beam.on_engine:outcome_of")
+@mutant("empty-file-is-unreadable", "one-vehicle-alone", "pipelines.runs.beam.bounded:outcome_of")
 def _(outcome_of: Any) -> Any:
     """A file without rows stops the run: one vehicle alone in a file would let it pass."""
 

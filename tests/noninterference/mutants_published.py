@@ -25,7 +25,7 @@ def _(record_units: Any) -> Any:
     return mutated
 
 
-@mutant("log-line", "release", "pipelines.runs.beam.on_engine:outcome_of")
+@mutant("log-line", "release", "pipelines.runs.beam.bounded:outcome_of")
 def _(outcome_of: Any) -> Any:
     """A line of the log tells how many rows there were."""
 
@@ -69,19 +69,20 @@ def _(counted: Any) -> Any:
     return lambda entries: {sequence: sequence for sequence in counted(entries)}
 
 
-@mutant("refuses-another-input", "another-input", "pipelines.runs.release:_raise_refusals")
-def _(_raise_refusals: Any) -> Any:
+@mutant("refuses-another-input", "another-input", "pipelines.runs.beam.bounded:run")
+def _(run: Any) -> Any:
     """A rerun stops where the input is another one than before."""
 
-    def mutated(spec: Any, location: Any, needed: Any, outcome: Any) -> None:
-        _raise_refusals(spec, location, needed, outcome)
+    def mutated(*given: Any) -> Any:
+        outcome = run(*given)
         if outcome.units_changed:
             raise InputError("the input is another one")
+        return outcome
 
     return mutated
 
 
-@mutant("rows-in-public", "all-that-is-made-of-a-release", "pipelines.commands.levels_summary:summarise_levels")
+@mutant("rows-in-public", "all-that-is-made-of-a-release", "pipelines.commands.release_summary:summarise_levels")
 def _(summarise_levels: Any) -> Any:
     """The number of rows stands in the public part of the summary."""
 
@@ -162,7 +163,7 @@ def _(of_slot_or_check: Any) -> Any:
     return lambda *_: True
 
 
-@mutant("tells-that-rows-came", "machine", "pipelines.runs.beam.on_engine:finished_job")
+@mutant("tells-that-rows-came", "machine", "pipelines.runs.beam.bounded:finished_job")
 def _(finished_job: Any) -> Any:
     """A run says that there are more rows than there were when it ran before."""
 

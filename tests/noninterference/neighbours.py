@@ -20,9 +20,8 @@ from dpops.levels.bounded import sum_up
 from dpops.levels.stages import UNIT, Stage
 from dpops.types import Int64s
 from pipelines.account import location
-from pipelines.assembly import job_of, ledger_account_of
-from pipelines.job import NOWHERE, Job
-from pipelines.ranges import range_of
+from pipelines.inputs import range_of
+from pipelines.job import NOWHERE, Job, job_of, ledger_account_of
 from pipelines.specification import load
 from tests import levels_city
 from tests.city import DAYS

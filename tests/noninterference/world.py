@@ -23,7 +23,7 @@ from hatstream_publish.edition import site
 from hatstream_publish.pages import report as report_page
 from pipelines.account import record
 from pipelines.cli import main
-from pipelines.commands.levels_summary import OPERATOR_ONLY
+from pipelines.commands.release_summary import OPERATOR_ONLY
 from pipelines.specification import Specification
 from tests.noninterference.claims import beyond
 from tests.noninterference.frozen import frozen

@@ -16,7 +16,7 @@ from dpops.levels.bounded import within
 from dpops.levels.count_check import count_stage
 from dpops.levels.stages import FIRST_CENTRE, UNIT
 from pipelines.account import location
-from pipelines.further_columns import value_meaning
+from pipelines.outputs import value_meaning
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.identity import decisive_text
 from tests import city, levels_city

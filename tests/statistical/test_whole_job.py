@@ -16,7 +16,7 @@ from dpops.allocation import Allocation
 from dpops.types import Int64s
 from pipelines.account import location
 from pipelines.cli import main
-from pipelines.exit_codes import DONE, FAILED
+from pipelines.errors import DONE, FAILED
 from tests.statistical.audit import bound_of_samples
 from transforms.recorded.units import HatUnit, Released
 from transforms.releases.hats import draw as by_hexagon

@@ -10,9 +10,8 @@ from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import TimestampedValue
 
 from pipelines.account import location
-from pipelines.assembly import job_of, ledger_account_of
-from pipelines.job import Outputs
-from pipelines.ranges import range_of
+from pipelines.inputs import range_of
+from pipelines.job import Outputs, job_of, ledger_account_of
 from pipelines.runs.stream.windows import stream
 from pipelines.specification import load
 from tests import city

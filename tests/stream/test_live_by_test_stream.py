@@ -18,7 +18,7 @@ from dpops.accountant import Accountant
 from pipelines.account import location
 from pipelines.cli import main
 from pipelines.job import Outputs
-from pipelines.output_folder import OutputError
+from pipelines.outputs import OutputError
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
 from tests import city, levels_city

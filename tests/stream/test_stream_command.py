@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from pipelines.account import location
-from pipelines.assembly import job_of
 from pipelines.errors import UsageError
-from pipelines.job import Outputs
-from pipelines.ranges import range_of
+from pipelines.inputs import range_of
+from pipelines.job import Outputs, job_of
 from pipelines.runs.stream.stream import StreamFacts, check, first_slot
 from pipelines.specification import SpecificationError, load
 from tests import city
@@ -135,7 +134,7 @@ def test_without_an_account_nothing_starts(run):
 
 
 def test_a_job_server_that_does_not_answer_is_named(run, monkeypatch):
-    monkeypatch.setattr("pipelines.runs.flink.job_server.ANSWER_S", 1)
+    monkeypatch.setattr("pipelines.runs.flink.engine.ANSWER_S", 1)
     code, said = run()
     assert code == 4
     assert "no job server answers at 127.0.0.1:1" in said

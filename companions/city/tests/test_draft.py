@@ -18,7 +18,7 @@ from hatstream_city.draft import whole
 from hatstream_city.draft.draft import draft
 from hatstream_city.draft.units import zones_at
 from pipelines.errors import InputError
-from pipelines.plan.feed import fullest_period
+from pipelines.plan.counts import fullest_period
 from pipelines.specification import load
 from tests import city
 

@@ -7,7 +7,7 @@ import pytest
 
 from companions.city.tests.circles import rows
 from hatstream_city.draft.draft import draft
-from pipelines.plan.feed import fullest_period
+from pipelines.plan.counts import fullest_period
 from pipelines.specification import load
 
 PROVIDER = "2411d395-04f2-47c9-ab66-d09e9e3c3251"

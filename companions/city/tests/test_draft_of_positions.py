@@ -11,7 +11,7 @@ import pytest
 from companions.city.tests.circles import rows
 from hatstream_city.draft.draft import draft
 from pipelines.errors import InputError
-from pipelines.plan.feed import fullest_period
+from pipelines.plan.counts import fullest_period
 from pipelines.specification import load
 
 NAMES = ("vehicle", "time", "lat", "lon", "speed")

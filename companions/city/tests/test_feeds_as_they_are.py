@@ -8,7 +8,7 @@ import pytest
 
 from hatstream_city.draft.draft import Draft, draft
 from pipelines.errors import InputError
-from pipelines.input_files import paths_of
+from pipelines.inputs import input_paths
 from pipelines.specification import load
 from pipelines.specification.errors import SpecificationError
 from tests.kit import feeds
@@ -34,7 +34,7 @@ def taken(made: Draft, path: Path, folder: Path):
     spec = load(spec_path)
     rules = spec.rules(AnyTime(), b"key")
     parts = [
-        parse(batch.table, rules)[0] for file in paths_of(str(path)) for batch in read_apart(spec.input.layout, file)
+        parse(batch.table, rules)[0] for file in input_paths(str(path)) for batch in read_apart(spec.input.layout, file)
     ]
     vehicle, time, value = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("vehicle", "event_us", "value")

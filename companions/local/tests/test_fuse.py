@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from hatstream_local.specification import load_fusion
 from pipelines.cli import hatstream
-from pipelines.exit_codes import BAD_SPECIFICATION, DONE, FAILED, WRONG_USE
+from pipelines.errors import BAD_SPECIFICATION, DONE, FAILED, WRONG_USE
 from pipelines.specification import SpecificationError
 from tests.kit import fusion_city
 

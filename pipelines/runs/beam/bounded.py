@@ -9,22 +9,28 @@ Few steps, for each costs a runner some hundredths of a second. Counts go to the
 NO_SLOT. Whatever an engine does twice, the ledger keeps what it recorded first.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 
+from dpops.accountant import Accountant
 from pipelines.build import PANE_S, HexagonOutputs, beats_of, publish, road
+from pipelines.engine import BoundedEngine, EngineError, Finished
+from pipelines.errors import Report
 from pipelines.job import Job
+from pipelines.outcome import Outcome, count_in
 from pipelines.runs.beam import judge
-from pipelines.runs.beam.judge import Judge, KeyedFact
-from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe
-from pipelines.runs.input_size import Piece, pieces_of
-from pipelines.runs.period_demand import asked_of
+from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, read_back
+from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe, Piece, pieces_of, rows_about
 from pipelines.runs.spool import Spool
+from transforms import counters
+from transforms.errors import StepError
 from transforms.records import (
     SEALED,
     EventBytes,
@@ -36,7 +42,9 @@ from transforms.records import (
     SlotEstimates,
     SlotShard,
 )
+from transforms.releases.base import Before
 from transforms.steps.count import ByVehicle, InPanes
+from transforms.steps.metrics import Phase, heard_by
 from transforms.steps.periods import Derive, ReleaseInOrder
 from transforms.steps.release import Record
 from transforms.wire import WirePart
@@ -45,6 +53,8 @@ COUNTED: Final = "counted"
 BEATS: Final = "beats"
 PANE_ROWS = 1_000_000
 """Of events in a group: so many are counted at a time."""
+PART_ROWS = 1_000_000
+"""Events of a whole period that are counted at once: bounds memory."""
 
 CountedFact = TaggedOutput[Literal["counted"], KeyedFact]
 Beat = TaggedOutput[Literal["beats"], KeyedTally]
@@ -53,11 +63,9 @@ Group = tuple[PaneShard, Iterable[tuple[int, EventBytes]]]
 
 @dataclass(frozen=True)
 class Bounded:
-    """All that such a job is made of. needed: see `verdict_on`.
-
-    pane_s: length of the panes in which slots are counted: each is a group of its own, and costs a millisecond; where
-    it is a slot, slots are counted at once. kept: where all steps run in this process, what holds the events that are
-    grouped, in a file; else they are shuffled. spells: whether `kept` takes the spellings of vehicle ids too.
+    """All that such a job is made of. needed: see `verdict_on`. pane_s: of groups in which slots are counted; each
+    costs a millisecond. kept: holds grouped events in a file where all steps run here. spells: and the spellings of
+    ids.
     """
 
     job: Job
@@ -78,11 +86,18 @@ class Bounded:
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), kept=self.kept), job.outputs)
 
     def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
-        """Reads the input, and groups events by what is tallied together; by NO_SLOT the facts that were counted."""
-        pieces = p | "pieces" >> ListPieces(pieces_of(self.job.layout, self.paths), is_one=self.kept is not None)
+        """Reads the input, and groups events by what is tallied together; by NO_SLOT the facts that were counted.
+
+        Where all steps run here one worker has all pieces, else each is for whichever is free.
+        """
+        pieces = pieces_of(self.job.layout, self.paths)
+        bundles = [pieces] if self.kept is not None or not pieces else [[piece] for piece in pieces]
+        listed = p | beam.Impulse() | "pieces" >> beam.FlatMap(lambda _: bundles).with_output_types(Sequence[Piece])
+        if len(bundles) > 1:
+            listed = listed | "spread" >> beam.Reshuffle()
         spelled = self.kept if self.spells else None
         observe = Observe(self.job, self.pane_s, self.keyed, dense=self.kept is None, spelled=spelled)
-        return pieces | "observe" >> beam.ParDo(observe) | "group" >> beam.GroupByKey()
+        return listed | "observe" >> beam.ParDo(observe) | "group" >> beam.GroupByKey()
 
     def keyed(self, part: WirePart) -> KeyedPart:
         """Gives packed events the key of what is tallied together: a pane, a slot, or a whole period."""
@@ -101,19 +116,6 @@ class Bounded:
     @property
     def in_panes(self) -> bool:
         return self.pane_s < self.job.slot_s and not self.job.rules.need_whole_periods
-
-
-@dataclass
-class ListPieces(beam.PTransform[beam.Pipeline, PCollection[Sequence[Piece]]]):
-    """The pieces of an input, each for whichever worker is free. is_one: there is one, who has all."""
-
-    pieces: Sequence[Piece]
-    is_one: bool
-
-    def expand(self, begin: beam.Pipeline) -> PCollection[Sequence[Piece]]:
-        bundles = [self.pieces] if self.is_one or not self.pieces else [[piece] for piece in self.pieces]
-        pieces = begin | beam.Impulse() | "list" >> beam.FlatMap(lambda _: bundles).with_output_types(Sequence[Piece])
-        return pieces | "spread" >> beam.Reshuffle() if len(bundles) > 1 else pieces
 
 
 class _Tally(beam.DoFn):
@@ -154,8 +156,17 @@ class _Judged:
     counted: PCollection[KeyedFact]
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
-        parts = drawn.demand | "by period, all" >> beam.GroupByKey()
-        asked = parts | "ask" >> beam.Map(_asked, job.release.shares).with_output_types(KeyedFact)
+        shares = job.release.shares
+
+        def ask(group: tuple[str, Iterable[tuple[SlotShard, bytes]]]) -> KeyedFact:
+            sealed, exposures = list[bytes](), dict[int, list[bytes]]()
+            for (slot_s, kind), data in group[1]:
+                (sealed if kind == SEALED else exposures.setdefault(slot_s, [])).append(data)
+            return judge.asked_of(group[0], sealed, exposures, shares)
+
+        asked = (
+            drawn.demand | "by period, all" >> beam.GroupByKey() | "ask" >> beam.Map(ask).with_output_types(KeyedFact)
+        )
         facts = (self.counted, asked) | "facts" >> beam.Flatten()
         both = (drawn.sealed, self._consents(facts)) | "with consent" >> beam.Flatten()
         return both | "record" >> Record(job.account, needs_consent=True, kept=self.of.kept)
@@ -166,14 +177,13 @@ class _Judged:
 
     def _consents(self, facts: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
         of = self.of
-        needed = None if of.needed is None else tuple(of.needed)
         keys = of.job.periods if of.job.transaction == "period" else ("",)
+        needed = None if of.needed is None else tuple(of.needed)
         return facts | "judge" >> Judge(of.job.account, len(of.paths), keys, needed)
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
-    """Finds the longest panes, in seconds, that divide a slot and hold about PANE_ROWS rows at most, where these are
-    spread evenly over so many slots, or shards of them. rows: None: nobody knows."""
+    """Finds the longest panes, in seconds, that divide a slot and hold about PANE_ROWS rows. rows: None: unknown."""
     if rows is None:
         return PANE_S
     parts = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))
@@ -182,10 +192,122 @@ def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
     return PANE_S * max(length for length in lengths if length == 1 or length * parts <= minutes)
 
 
-def _asked(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: tuple[Fraction, ...]) -> KeyedFact:
-    period, parts = group
-    sealed: list[bytes] = []
-    exposures: dict[int, list[bytes]] = {}
-    for (slot_s, kind), data in parts:
-        (sealed if kind == SEALED else exposures.setdefault(slot_s, [])).append(data)
-    return judge.of_asked(period, asked_of(sealed, lambda slot_s: exposures.get(slot_s, []), shares))
+READ = "observations read"
+
+UNSIZED_SHARDS = 8
+"""Parts of the vehicles of a period, where nobody knows how many rows it has."""
+
+
+def run(
+    job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
+) -> Outcome:
+    """Releases the slots. Of an outcome with refused periods, `periods_released` are those that were released anyway.
+
+    needed: periods that must have rows, else nothing is recorded; None where the input may not decide that. Raises
+    StepError where a file cannot be read, EngineError, or what a step raised.
+    """
+    asked = asked_of_the_account(job)
+    if asked.periods_refused:
+        return asked
+    before = _sealed(job)
+    outcome = outcome_of(finished_job(job, paths, needed, engine, progress))
+    outcome.debits |= asked.debits
+    progress(READ, outcome.rows, outcome.rows)
+    if outcome.units_changed == 0:  # what is new is what is there now: a step that was done again found it recorded
+        outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _sealed(job) - before))
+    if outcome.units_lost_to_the_limit and job.release.in_order:  # another process spent the budget since the verdict
+        outcome.periods_refused = asked_of_the_account(job).periods_refused
+    elif outcome.units_lost_to_the_limit:
+        recorded = {slot_s for slot_s, _ in _sealed(job)}
+        lacking = {facts.period for slot_s, facts in job.slots.items() if slot_s not in recorded}
+        outcome.periods_refused = [period for period in outcome.debits if period in lacking]
+    return outcome
+
+
+def finished_job(
+    job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
+) -> Finished:
+    name, about = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", rows_about(paths)
+    if engine.is_here:
+        with Spool() as kept, heard_in(job, about, progress):
+            return engine.run(bounded_here(job, paths, needed, kept).build, name, lambda _: None)
+    shards = 2 * engine.parallelism
+    pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
+    made = Bounded(replace(job, vehicle_shards=shards), paths, needed, pane_s)
+    return engine.run(made.build, name, lambda counts: progress(READ, counts.get(counters.ROWS, 0), about))
+
+
+def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, kept: Spool) -> Bounded:
+    """Makes the job of this process, where vehicles are parted only if a whole period is too large to count at once."""
+    about = rows_about(paths)
+    shards = 1
+    if job.release.in_order:
+        shards = UNSIZED_SHARDS if about is None else max(1, about // (PART_ROWS * max(1, len(job.periods))))
+    return Bounded(
+        replace(job, vehicle_shards=shards, transaction="range"),
+        paths,
+        needed,
+        pane_length(about, shards * len(job.slots), job.slot_s),
+        kept,
+    )
+
+
+@contextmanager
+def heard_in(job: Job, about: int | None, progress: Report) -> Iterator[None]:
+    """Reports how far the steps in this process are, within the block. about: rows of the input, if that is known."""
+    whole_days = job.rules.need_whole_periods
+    slots, periods = len(job.slots), len(job.periods)
+    phases: Mapping[Phase, tuple[str, int]] = {
+        "counted": ("days counted", periods) if whole_days else ("slots counted", slots),
+        "drawn": ("slots released", slots),
+        "recorded": ("periods recorded and published", periods),
+    }
+    rows, finished = 0, dict[str, set[int | str]]()
+
+    def listen(phase: Phase, item: int | str) -> None:
+        nonlocal rows
+        if phase == "read":
+            rows += int(item)
+            progress(READ, rows, about)
+            return
+        title, whole = phases[phase]
+        if not finished:
+            progress(READ, rows, rows)
+        if title not in finished and finished:  # slots without events have no step in the phase before
+            previous = next(named for named in phases.values() if named[0] == next(reversed(finished)))
+            progress(previous[0], previous[1], previous[1])
+        finished.setdefault(title, set()).add(item)
+        progress(title, len(finished[title]), whole)
+
+    with heard_by(listen):
+        yield
+
+
+def outcome_of(finished: Finished) -> Outcome:
+    """Adds what was counted after the verdict to its outcome."""
+    verdicts = finished.told.get(VERDICT, frozenset())
+    if not verdicts:
+        raise EngineError("the job came to no verdict: do its workers run the same version?")
+    verdict = read_back(next(iter(verdicts)))
+    if verdict.unreadable:
+        raise StepError(verdict.unreadable[0])
+    outcome = verdict.outcome
+    judged = {counters.ROWS, *(counters.REFUSED + reason for reason in outcome.refused)}
+    count_in(outcome, {name: count for name, count in finished.counts.items() if name not in judged})
+    return outcome
+
+
+def _sealed(job: Job) -> set[tuple[int, int]]:
+    account, starts = job.account, job.slots.keys()
+    return account.open().sealed(account.name, job.release.spec_id, min(starts, default=0), max(starts, default=0) + 1)
+
+
+def asked_of_the_account(job: Job) -> Outcome:
+    """Asks what the periods will be debited, where no input decides that, and which of them the account refuses."""
+    wanted = job.release.claims(Before(job.account))
+    if wanted is None:
+        return Outcome()
+    return Outcome(
+        debits={period: Accountant().compose(debit.claim for debit in debits) for period, debits in wanted.items()},
+        periods_refused=job.account.open().excess(job.account.name, job.account.limit, wanted),
+    )

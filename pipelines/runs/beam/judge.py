@@ -1,22 +1,27 @@
-"""The verdict on a whole input, before anything of it is recorded: made by one step of a bounded pipeline."""
+"""The verdict on a whole input, before anything of it is recorded, and what periods ask of the account."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
 import msgspec
+import numpy as np
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 
+from dpops.accountant import Accountant
 from dpops.claims import claim_of
 from pipelines.outcome import Outcome, Spend, count_in, is_refused
-from pipelines.runs.period_demand import Demand
 from transforms import counters
 from transforms.ledger.recording import LedgerAccount
-from transforms.recorded.units import Debit, UnitKey
+from transforms.recorded.codec import Spending
+from transforms.recorded.units import Debit, UnitKey, debits_by_slot
 from transforms.records import CONSENT, KeyedUnit
+from transforms.wire import unpack_exposure
 
 VERDICT = "verdict"
 """The name under which the engine hands it back, as a metric."""
@@ -54,20 +59,6 @@ class Verdict:
     consents: bool = False
 
 
-def of_counts(counts: Mapping[str, int]) -> KeyedFact:
-    return 0, msgspec.json.encode(CountFact(dict(counts)))
-
-
-def counts_in(fact: bytes) -> Mapping[str, int]:
-    """Reads what `of_counts` wrote."""
-    return msgspec.json.decode(fact, type=CountFact).counts
-
-
-def of_asked(period: str, asked: Demand) -> KeyedFact:
-    wanted = [(*debit.unit, str(debit.claim)) for debit in asked.wanted]
-    return 0, msgspec.json.encode(AskedFact(period, wanted, tuple(map(str, asked.spent))))
-
-
 def verdict_on(
     facts: Iterable[bytes], files: int, needed: Collection[str] | None, excess: Callable[[Wanted], list[str]]
 ) -> Verdict:
@@ -75,16 +66,16 @@ def verdict_on(
 
     excess: periods over the limit.
     """
-    outcome, counts, wanted = Outcome(), Counter[str](), {}
+    outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()
     decoded = [msgspec.json.decode(fact, type=CountFact | AskedFact) for fact in facts]
     for fact in decoded:
         if isinstance(fact, CountFact):
             counts.update(fact.counts)
     for asked in sorted((fact for fact in decoded if isinstance(fact, AskedFact)), key=lambda fact: fact.period):
         debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in asked.wanted]
-        sums = Demand(debits, msgspec.convert(asked.spent, Spend, dec_hook=_from_text))
         wanted[asked.period] = debits
-        outcome.debits[asked.period], outcome.spent[asked.period] = sums.total, sums.spent
+        outcome.debits[asked.period] = sum(debits_by_slot(debits).values(), Accountant())
+        outcome.spent[asked.period] = msgspec.convert(asked.spent, Spend, dec_hook=_from_text)
     count_in(outcome, counts)
     unreadable = sorted(name.removeprefix(UNREADABLE) for name in counts if name.startswith(UNREADABLE))
     having = {name.removeprefix(OF_PERIOD) for name in counts if name.startswith(OF_PERIOD)}
@@ -139,3 +130,34 @@ class _Judge(beam.DoFn):
         Metrics.string_set(counters.NAMESPACE, VERDICT).add(written(verdict))
         if verdict.consents:
             yield from ((period, CONSENT) for period in self._of.periods)
+
+
+def asked_of(
+    period: str, sealed: Iterable[bytes], exposures: Mapping[int, Iterable[bytes]], shares: Sequence[Fraction]
+) -> KeyedFact:
+    """Tells what a period asks for and what its vehicles spend. sealed: its units. exposures: by the start of a slot.
+    shares: of a HAT's epsilon, by statistic."""
+    units = [msgspec.json.decode(data, type=Spending) for data in sealed]
+    spent = spend_of({unit.slot_s: unit.rate for unit in units}, lambda slot_s: exposures.get(slot_s, []), shares)
+    wanted = [(*unit.asked.unit, str(unit.asked.claim)) for unit in units]
+    return 0, msgspec.json.encode(AskedFact(period, wanted, tuple(map(str, spent))))
+
+
+def spend_of(
+    rates: Mapping[int, Fraction], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]
+) -> Spend:
+    """Adds up for each vehicle the sum of all that is drawn in its HATs. rates: the epsilon of a HAT, by slot."""
+    rated = [(rate, unpack_exposure(exposures(slot_s), len(shares))) for slot_s, rate in rates.items()]
+    vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in rated]))
+    parts = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))
+    spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
+    for rate, exposure in rated:
+        prices = np.array([int(rate * share * parts) for share in shares], object)
+        np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.drawn.astype(object) @ prices)
+    ordered = np.sort(spent) if spent.size else np.zeros(1, object)
+    ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)
+    return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))
+
+
+def of_counts(counts: Mapping[str, int]) -> KeyedFact:
+    return 0, msgspec.json.encode(CountFact(dict(counts)))

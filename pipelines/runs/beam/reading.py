@@ -1,11 +1,12 @@
-"""The step of a bounded pipeline that reads and observes: several files, or shares of large ones, at once."""
+"""The step of a bounded pipeline that reads and observes, and the pieces that an input is read in."""
 
 import os
 import queue
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindow
@@ -14,11 +15,11 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines.job import Job
 from pipelines.runs.beam import judge
-from pipelines.runs.input_size import Piece
 from pipelines.runs.spool import Spool
 from transforms import counters, tasks, wire
 from transforms.errors import StepError
-from transforms.layouts.base import RawBatch, UnreadableFile
+from transforms.layouts.base import Layout, RawBatch, Share, SplitLayout, UnreadableFile
+from transforms.layouts.decoder_process import read_apart
 from transforms.observe.speed_shares import counts_of, shares_of
 from transforms.observe.vehicle_ids import spellings
 from transforms.records import EventBytes, PaneShard
@@ -35,11 +36,20 @@ KeyedPart = tuple[PaneShard, tuple[int, EventBytes]]
 """A slot and packed `Events` of it, by what is tallied together; or by NO_SLOT a `KeyedFact`."""
 
 
+class Piece(NamedTuple):
+    """A share of a file. path: as the file system has it. more: further small files, read as if they were one."""
+
+    path: bytes
+    number: int
+    shares: int
+    more: tuple[bytes, ...] = ()
+
+
 class Observe(beam.DoFn):
     """Shares of files -> their events, packed and keyed, and a fact of what was counted in a bundle.
 
-    A file that cannot be read is told, not raised: what an engine would try again and again is the verdict's.
-    spelled: takes hashes of each batch's vehicle ids in several forms, by SPELLINGS, where somebody asks for them.
+    A file that cannot be read is told, not raised: the verdict decides. spelled: takes hashes of vehicle ids by
+    SPELLINGS.
     """
 
     def __init__(
@@ -75,7 +85,7 @@ class Observe(beam.DoFn):
     def _read(self, piece: Piece) -> Iterator[RawBatch | UnreadableFile | StepError]:
         if piece.more:
             return tasks.read_small(self._job.layout, list(map(os.fsdecode, (piece.path, *piece.more))))
-        return tasks.read(self._job.layout, os.fsdecode(piece.path), piece.share)
+        return tasks.read(self._job.layout, os.fsdecode(piece.path), Share(piece.number, piece.shares))
 
     def _events(self, batch: RawBatch) -> Iterator[KeyedPart]:
         job, packing = self._job, wire.DENSE if self._dense else wire.FAST
@@ -133,3 +143,64 @@ def at_once(
         is_over.set()
         while not results.empty():  # so that nobody waits for room; each of them puts one thing more at most
             results.get_nowait()
+
+
+SHARE_BYTES = 16 << 20
+"""About the size of a share of a large file."""
+SMALL_BYTES, SMALL_FILES = 1 << 17, 64
+"""So many files that are not larger are read as one: each by itself takes some milliseconds, whatever it holds."""
+SAMPLE_BYTES = 1 << 18
+PROBED_FILES = 8
+"""Text files of one input are alike: so many are looked into."""
+_LINES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
+
+
+def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
+    """Lists the files, large ones in shares and small ones together, largest first."""
+    pieces: list[tuple[float, Piece]] = []
+    small: list[tuple[int, bytes]] = []
+    for path in paths:
+        size = os.path.getsize(path) if os.path.exists(path) else 0
+        shares = max(1, size // SHARE_BYTES) if isinstance(layout, SplitLayout) else 1
+        if 0 < size <= SMALL_BYTES:
+            small.append((size, os.fsencode(path)))
+        else:
+            pieces += [(size / shares, Piece(os.fsencode(path), number, shares)) for number in range(shares)]
+    many = max(1, min(SMALL_FILES, len(small) // PROBED_FILES))
+    for start in range(0, len(small), many):
+        (_, first), *others = group = small[start : start + many]
+        size = sum(size for size, _ in group)
+        pieces.append((size, Piece(first, 0, 1, tuple(path for _, path in others))))
+    return [piece for _, piece in sorted(pieces, key=lambda sized: -sized[0])]
+
+
+def rows_about(paths: Sequence[str]) -> int | None:
+    """Estimates rows from footers of Parquet files and first lines of texts; None where a file tells neither."""
+    from transforms.layouts.mapped.parquet import ParquetFooter
+
+    total = 0.0
+    line_bytes: dict[str, list[float]] = {}
+    for path in paths:
+        kind = os.path.splitext(path)[1].lower()
+        try:
+            if kind == ".parquet":  # read in a process apart, as all that may be hostile
+                (batch,) = read_apart(ParquetFooter(), path)
+                rows: float | None = max(batch.table.column("rows")[0].as_py(), 0)
+            else:
+                rows = _lines(path, line_bytes.setdefault(kind, [])) if kind in _LINES else None
+        except (OSError, UnreadableFile):
+            return None
+        if rows is None:
+            return None
+        total += rows
+    return round(total)
+
+
+def _lines(path: str, sizes: list[float]) -> float | None:
+    """Estimates a file's lines. sizes: bytes of a line in its kind, added to until PROBED_FILES were looked into."""
+    if len(sizes) < PROBED_FILES and Path(path).is_file():
+        with open(path, "rb") as file:
+            start = file.read(SAMPLE_BYTES)
+        if newlines := start.count(b"\n"):
+            sizes.append((start.rindex(b"\n") + 1) / newlines)
+    return os.path.getsize(path) * len(sizes) / sum(sizes) if sizes else None

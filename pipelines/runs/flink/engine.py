@@ -1,16 +1,20 @@
-"""Flink as an engine: a pipeline is submitted, found among the cluster's jobs, and ended by the cluster's own word."""
+"""Flink as an engine: a pipeline is handed over, found among the cluster's jobs, watched, and ended."""
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar, TypeVar
 
 import apache_beam as beam
-from apache_beam.runners.runner import PipelineResult
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from pipelines.engine import EngineError
-from pipelines.runs.flink.job_server import addresses, answer_of, handed_over
+from pipelines.engine import EngineError, Finished, watched_every
+from pipelines.runs.beam.runners.by_name import finished, reason_of
 from pipelines.runs.flink.rest import Cluster
 from transforms.public import Operator
 
@@ -90,7 +94,7 @@ class Flink:
         first element swallows that element, and the job waits for ever without a word.
         """
         chosen = [
-            *where(self.job_server, self.worker_pool, self.parallelism),
+            *addresses(self.job_server, self.worker_pool, self.parallelism),
             "--streaming",
             "--finish_bundle_before_checkpointing",
             "--max_bundle_time_mills=100",
@@ -99,12 +103,6 @@ class Flink:
             "--execution_retry_delay=1000",
         ]
         return chosen + ([f"--savepoint_path={self.savepoint}"] if self.savepoint else [])
-
-
-def where(job_server: str, worker_pool: str, parallelism: int) -> list[str]:
-    """Lists Beam's options of any job on a cluster."""
-    side_by_side = [f"--parallelism={parallelism}", f"--sdk_worker_parallelism={parallelism}"]
-    return addresses(job_server, worker_pool) + side_by_side
 
 
 def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
@@ -117,3 +115,135 @@ def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
             raise EngineError("Flink did not take the job: the log of the job server says why")
         time.sleep(0.2)
     raise TimeoutError(f"not done within {SHOWN_S:.0f} s")
+
+
+ANSWER_S = 60
+"""For one answer. A job server translates a whole pipeline for it, which takes long on a busy machine."""
+TAKEN_S = 120.0
+"""For all of them: Beam asks some again and again, and sets some no limit."""
+STOP_S = 4.0
+"""Who asked to stop waits no longer for whatever is asked."""
+LOOK_EVERY_S = 0.1
+
+T = TypeVar("T")
+
+
+def addresses(job_server: str, worker_pool: str, parallelism: int = 1) -> list[str]:
+    """Lists Beam's options that say who takes the pipeline and where its Python runs, each `host:port`."""
+    return [
+        "--runner=PortableRunner",
+        f"--job_endpoint={job_server}",
+        "--environment_type=EXTERNAL",
+        f"--environment_config={worker_pool}",
+        f"--job_server_timeout={ANSWER_S}",
+        "--experiments=disable_logging_submission_environment",  # that lists our packages, by a pip of its own
+        f"--parallelism={parallelism}",
+        f"--sdk_worker_parallelism={parallelism}",
+    ]
+
+
+def handed_over(
+    build: Callable[[beam.Pipeline], None],
+    name: str,
+    options: Sequence[str],
+    job_server: str,
+    stop: threading.Event | None = None,
+) -> PipelineResult:
+    """Hands over the pipeline that `build` makes, and waits until it is taken. options: Beam's, `addresses` among them.
+
+    Raises EngineError where no job server answers in TAKEN_S, or in STOP_S once `stop` is set.
+    """
+    p = beam.Pipeline(options=PipelineOptions([*options, f"--job_name={name}"]))
+    build(p)
+    try:
+        return answer_of(job_server, p.run, TAKEN_S, stop or threading.Event())
+    except TimeoutError as error:
+        raise EngineError(f"{error}: if the job server at {job_server} takes job {name} yet, it may run on") from None
+
+
+def answer_of(job_server: str, ask: Callable[[], T], within_s: float, stop: threading.Event) -> T:
+    """Waits for what `ask` gives, which asks a job server. It has a thread of its own, for an answer may have no end.
+
+    Raises TimeoutError after so many seconds, or STOP_S after `stop` is set; EngineError where nobody answers.
+    """
+    given: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            given.set_result(ask())
+        except BaseException as error:  # noqa: BLE001 - it is raised again, where it is waited for
+            given.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    until, told = time.monotonic() + within_s, f"not done within {within_s:.0f} s"
+    while not wait([given], LOOK_EVERY_S).done:
+        if stop.is_set() and until > time.monotonic() + STOP_S:
+            until, told = time.monotonic() + STOP_S, f"not done within {STOP_S:.0f} s of the wish to stop"
+        if time.monotonic() > until:
+            raise TimeoutError(told)
+    try:
+        return given.result()
+    except Exception as error:
+        if not type(error).__module__.startswith("grpc"):
+            raise
+        raise EngineError(f"no job server answers at {job_server}") from None
+
+
+WATCH_S = 5.0
+"""Each look at the counters has Flink gather all that all its processes count."""
+MOST_FAULTS = 8
+"""Of a job, of those that none of our own errors explains. How often Flink tries again is the cluster's setting, and in
+batch a job cannot ask for another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedFlink:
+    """Where and how a bounded job runs on Flink; addresses are `host:port`."""
+
+    job_server: str
+    worker_pool: str
+    rest: str
+    parallelism: int = 1
+    is_here: ClassVar[bool] = False
+
+    def run(
+        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
+    ) -> Finished:
+        # Not --environment_cache_millis: a worker that is kept from stage to stage is kept when it has died, too.
+        options = addresses(self.job_server, self.worker_pool, self.parallelism)
+        result = handed_over(build, name, options, self.job_server)
+        cluster, reasons = Cluster(self.rest), list[Exception]()
+
+        def look() -> None:
+            """Shows the job's counters. An error of ours is no fault of the cluster: the job is ended, not tried
+            again."""
+            with suppress(OSError):
+                if job := cluster.job_named(name):
+                    watch(cluster.counters(job))
+                    if why := fault(cluster.faults(job), self.rest):
+                        reasons.append(why)
+                    if reasons:
+                        cluster.cancel(job)
+
+        try:
+            with watched_every(WATCH_S, look):
+                state = result.wait_until_finish()
+        except BaseException as error:
+            if (job := cluster.job_named(name)) and cluster.is_running(job):
+                FlinkJob(cluster, job).cancel()
+            if type(error).__module__.startswith("grpc"):
+                raise EngineError(f"the job server at {self.job_server} was lost while the job ran") from None
+            if not isinstance(error, RuntimeError):
+                raise
+            raise next(iter(reasons), None) or fault([str(error)] * MOST_FAULTS, self.rest) or error from None
+        if state != PipelineState.DONE:
+            raise EngineError(f"the job was ended by somebody else: {state}")
+        return finished(result)
+
+
+def fault(faults: Sequence[str], rest: str) -> Exception | None:
+    """Says why the job should not be tried again, if it should not: MOST_FAULTS are enough."""
+    reason = next((said for text in faults if (said := reason_of(text))), None)
+    if reason is None and len(faults) >= MOST_FAULTS:
+        return EngineError(f"the job failed: Flink's page at {rest} and the log of the job server say why")
+    return reason

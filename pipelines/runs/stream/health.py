@@ -6,14 +6,14 @@ What is counted from rows, and lags, are the operator's part of a line: where co
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from dpops.levels.count_check import is_too_few
-from pipelines.account.missing_slots import is_due
+from pipelines.account.record import is_due
 from pipelines.engine import ENDED, EngineError, StreamJob
 from pipelines.specification import Specification
 from transforms import counters
@@ -21,7 +21,6 @@ from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
 from transforms.public import Fact, Operator, Summary
 from transforms.recorded.stage_plan import is_complete, numbers_of, of_period
-from transforms.recorded.units import StageEntry
 from transforms.time.calendar import slots_from
 
 LOOK_EVERY_S = 1.0
@@ -97,43 +96,47 @@ class _Watch:
         How many slots are overdue, whenever there are some or none any more. Says once that the ledger
         is unreachable, and waits for it as the job does.
         """
+        word, lines, was_away = "answers", list[Summary](), self._is_away
         try:
             new = sorted(set(self._whole()) - self._said)
             lines = self._of_slots(new) if new else self._losses()
             lines += self._new_periods() if self._spec.has_live else []
+            self._is_away = False
         except LedgerError as error:
-            return self._turned(True, str(error))
-        return self._turned(False, "answers") + lines + self._missing()
-
-    def _turned(self, is_away: bool, word: str) -> list[Summary]:
-        """Says a line if the ledger went or came since the last look."""
-        before, self._is_away = self._is_away, is_away
-        return [] if before == is_away else [Summary({"ledger": word})]
+            self._is_away, word = True, str(error)
+        turned = [] if was_away == self._is_away else [Summary({"ledger": word})]
+        return turned if self._is_away else turned + lines + self._missing()
 
     def _of_slots(self, new: list[int]) -> list[Summary]:
-        with_data = self._with_data(new)
+        with_data, timetable = set(new), self._spec.timetable
+        if self._spec.counts_are_public:
+            with_data = {unit.slot_s for unit in self._ledger.released_of(self._spec.spec_id, new) if unit.has_data}
         self._said.update(new)
         if len(self._said) > _KEPT_SLOTS:
-            self._from_s = max(self._said) - _KEPT_SLOTS * self._spec.timetable.slot_s
+            self._from_s = max(self._said) - _KEPT_SLOTS * timetable.slot_s
             self._said = {slot_s for slot_s in self._said if slot_s >= self._from_s}
-        since = self._since_the_last()
-        whys = [{} if slot_s in with_data else {"no_data": _why(since)} for slot_s in new]
-        counted = [*({} for _ in new[1:]), since]
-        return [self._of_slot(*line) for line in zip(new, whys, counted, strict=True)]
-
-    def _with_data(self, slots: list[int]) -> set[int]:
-        """Picks the slots in which a HAT has data; all of them where counts are secret."""
-        if not self._spec.counts_are_public:
-            return set(slots)
-        units = self._ledger.released_of(self._spec.spec_id, slots)
-        return {unit.slot_s for unit in units if unit.has_data}
+        since, lines = self._since_the_last(), []
+        if not since:
+            why = "not known: the counters cannot be had"
+        elif not since["rows"]:
+            why = "no row came in"
+        elif since["rows"] == sum(since["refused"].values()):
+            why = "every row that came in was refused"
+        else:
+            why = "quiet: rows of other slots came in"
+        for slot_s in new:
+            own: dict[str, Fact] = {"lag_s": round(time.time() - slot_s - timetable.slot_s, 1)}
+            own |= ({} if slot_s in with_data else {"no_data": why}) | (since if slot_s == new[-1] else {})
+            lines.append(Summary({"slot": timetable.text(slot_s)}, Operator(own)))
+        return lines
 
     def _missing(self) -> list[Summary]:
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [slot_s for slot_s in ended if slot_s not in self._said and is_due(self._spec, slot_s, due_s)]
-        if overdue and self._spec.has_live:
-            overdue = self._awaited(overdue)
+        if overdue and self._spec.has_live:  # after the first period a slot may be live until its own is released
+            whole, first = self._ended_since(0), self._first
+            overdue = [slot_s for slot_s in overdue if whole - {first(slot_s)} and first(slot_s) not in whole]
         before, self._overdue = self._overdue, len(overdue)
         if not overdue:
             return [Summary({"overdue": 0})] if before else []
@@ -146,32 +149,30 @@ class _Watch:
         self._idle += 1
         if self._idle % LOSSES_EVERY:
             return []
-        before = self._counted.get(LOST, 0)
-        counted = self._since_the_last() if self._lost() > before else {}
-        return [Summary({}, Operator(counted))] if counted else []
-
-    def _lost(self) -> int:
         try:
-            return self._counters().get(LOST, 0)
+            has_lost = self._counters().get(LOST, 0) > self._counted.get(LOST, 0)
         except OSError:
-            return 0
-
-    def _awaited(self, slots: list[int]) -> list[int]:
-        """Picks the slots that may still be released live: of a period that is not released, and not before the first
-        one."""
-        ended = self._ended_since(0)
-        return [slot_s for slot_s in slots if ended - {self._first(slot_s)} and self._first(slot_s) not in ended]
+            return []
+        counted = self._since_the_last() if has_lost else {}
+        return [Summary({}, Operator(counted))] if counted else []
 
     def _new_periods(self) -> list[Summary]:
         """Says a line for each period that was released whole since the last look, or stopped for too few vehicles."""
+        from transforms.releases.periods.stages import read_unit
+
+        spec, lines = self._spec, []
         if not (new := self._ended_since(self._first(self._from_s)) - self._ended):
             return []
-        zone, lines = ZoneInfo(self._spec.timetable.zone), []
-        stages = self._ledger.stages(self._spec.account.name, self._spec.spec_id)
+        stages = self._ledger.stages(spec.account.name, spec.spec_id)
         for slot_s in sorted(new):
-            period = self._spec.timetable.period_of(datetime.fromtimestamp(slot_s, zone).date())
-            is_whole = is_complete(stages, period)
-            if is_whole or _is_stopped(self._spec, of_period(stages, period)):
+            period = spec.timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(spec.timetable.zone)).date())
+            is_whole, first = is_complete(stages, period), of_period(stages, period)[0].unit
+            is_stopped = (
+                spec.fleet is not None
+                and numbers_of(first).counts_vehicles
+                and is_too_few(read_unit(first, spec.cells.region or ()), spec.fleet.vehicles)
+            )
+            if is_whole or is_stopped:
                 self._ended.add(slot_s)
                 lines.append(Summary({"period": period} | ({} if is_whole else {"stopped": TOO_FEW})))
         return lines
@@ -192,18 +193,11 @@ class _Watch:
         shards_of = Counter(slot_s for slot_s, _ in self._ledger.sealed(*which))
         return [slot_s for slot_s, shards in shards_of.items() if shards == self._spec.privacy.release_shards]
 
-    def _of_slot(self, slot_s: int, *counted: Mapping[str, Fact]) -> Summary:
-        lag_s = round(time.time() - slot_s - self._spec.timetable.slot_s, 1)
-        own: dict[str, Fact] = {"lag_s": lag_s}
-        for facts in counted:
-            own |= facts
-        return Summary({"slot": self._spec.timetable.text(slot_s)}, Operator(own))
-
     def _counters(self) -> dict[str, int]:
         """Reads the job's counters, under the names of health lines. Raises OSError."""
         return {counters.as_told(name): count for name, count in self._job.counters().opened().items()}
 
-    def _since_the_last(self) -> dict[str, Fact]:
+    def _since_the_last(self) -> dict[str, Any]:
         """Tells what the job counted since the last line; from nothing again after a restart."""
         try:
             now = self._counters()
@@ -224,24 +218,3 @@ class _Watch:
             **{name: count for name in _TOLD if (count := new.get(name, 0))},
             "units_redrawn": new.get(counters.as_told(counters.UNITS_REDRAWN), 0),
         }
-
-
-def _is_stopped(spec: Specification, stages: Sequence[StageEntry]) -> bool:
-    """Says whether a period's first stage counted so few vehicles that the stream released nothing else of it."""
-    from transforms.releases.periods.stages import read_unit
-
-    first = stages[0].unit
-    if spec.fleet is None or not numbers_of(first).counts_vehicles:
-        return False
-    return is_too_few(read_unit(first, spec.cells.region or ()), spec.fleet.vehicles)
-
-
-def _why(since: Mapping[str, Any]) -> str:
-    """Says why a slot has no data, as far as what was counted since the line before can tell."""
-    if not since:
-        return "not known: the counters cannot be had"
-    if not since["rows"]:
-        return "no row came in"
-    if since["rows"] == sum(since["refused"].values()):
-        return "every row that came in was refused"
-    return "quiet: rows of other slots came in"

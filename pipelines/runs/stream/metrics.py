@@ -1,7 +1,6 @@
 """A stream's health as metrics for Prometheus: the facts of its health lines alone, about no vehicle and no HAT.
 
-Under add-remove all that is counted from rows is the operator's alone, as those lines are (docs/guarantee.md): bind the
-address where the operator's own Prometheus reaches it and nobody else does.
+Under add-remove they are the operator's alone (docs/guarantee.md): bind the address where nobody else reaches it.
 """
 
 from collections.abc import Iterator, Mapping

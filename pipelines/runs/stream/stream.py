@@ -11,14 +11,23 @@ from zoneinfo import ZoneInfo
 
 import apache_beam as beam
 
-from pipelines import output_folder
+from pipelines import outputs as output_folder
 from pipelines.account.location import AccountLocation, account_of
-from pipelines.assembly import admitted, asked_of, assemble, continuing, facts_of, ledger_account_of
 from pipelines.build import Source
 from pipelines.engine import Engine, EngineError
 from pipelines.errors import InputError, UsageError
-from pipelines.job import VEHICLE_SHARDS, Job, Outputs
-from pipelines.ranges import instant_of
+from pipelines.inputs import instant_of
+from pipelines.job import (
+    VEHICLE_SHARDS,
+    Job,
+    Outputs,
+    admitted,
+    asked_of,
+    assemble,
+    continuing,
+    facts_of,
+    ledger_account_of,
+)
 from pipelines.runs.stream.health import Say, attend
 from pipelines.runs.stream.windows import Later, stream
 from pipelines.specification import Specification, SpecificationError
@@ -91,25 +100,21 @@ def prepare(
     outputs: Outputs,
     vehicle_shards: int = VEHICLE_SHARDS,
 ) -> Stream:
-    """Makes a stream of the slots from `start_s` on.
+    """Makes a stream of the slots from `start_s` on. Raises InputError, AccountRefusal, LedgerError or StepError.
 
-    vehicle_shards: see `Job`; a savepoint fits the number it was made with, for with another one a vehicle would be
-    counted in two of them.
-
-    Raises InputError, AccountRefusal, LedgerError or StepError.
+    vehicle_shards: a savepoint fits the number it was made with: else a vehicle would be counted in two of them.
     """
-    location = replace(location, key=location.key.absolute())  # workers may stand in another folder
+    location = location.absolute()
     secret = admitted(spec, location)
     output_folder.prepare(outputs, spec, location)
     outputs = replace(outputs, folder=outputs.folder.absolute())
     life = life_of(spec)
     job = replace(endless(spec, start_s, life, location, secret, outputs), vehicle_shards=vehicle_shards)
+    behind_s = _watermark(spec, start_s).behind_s
     return Stream(
         job=job,
         source=source,
-        heartbeat=Heartbeat(
-            spec.timetable, start_s, life[1], spec.privacy.release_shards, _watermark(spec, start_s).behind_s
-        ),
+        heartbeat=Heartbeat(spec.timetable, start_s, life[1], spec.privacy.release_shards, behind_s),
         identity=identity_of(spec, secret, vehicle_shards),
         later=later_of(spec, job, secret),
     )
@@ -202,8 +207,7 @@ def _watermark(spec: Specification, start_s: int) -> Watermark:
 def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
     """Says where the stream's slots begin: at `text`, or with the first slot that has not begun.
 
-    A slot of which a part is over is not whole any more, unless who starts the stream knows that its reports are
-    still in the topic or folder. Raises UsageError, or AccountRefusal outside of the account's life.
+    Raises UsageError, or AccountRefusal outside of the account's life.
     """
     timetable, (from_s, to_s) = spec.timetable, life_of(spec)
     if text is None:
@@ -236,7 +240,10 @@ def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
 
 
 def check(spec: Specification, start_s: int) -> None:
-    """Refuses a specification whose slots cannot be released one by one for ever. Raises SpecificationError."""
+    """Refuses a specification whose slots cannot be released one by one for ever. Raises SpecificationError.
+
+    The windows of a stream are of one length, so a clock must change by a whole number of slots.
+    """
     if key := spec.input.needs_whole_periods:
         raise SpecificationError(f"{key} needs a vehicle's whole day: use `hatstream release`")
     if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.kind_options):
@@ -245,14 +252,9 @@ def check(spec: Specification, start_s: int) -> None:
         spec.slots_of_period(start_s)  # some of them may lie before the stream
     except CalendarError as error:
         raise SpecificationError(str(error)) from None
-    _check_clock(spec, start_s)
-
-
-def _check_clock(spec: Specification, start_s: int) -> None:
-    """Refuses a clock change that is no whole number of slots: the windows of a stream are of one length, for ever."""
     timetable, to_s = spec.timetable, life_of(spec)[1]
-    day = datetime.fromtimestamp(start_s, ZoneInfo(timetable.zone)).date()
-    for _ in range(CHECKED_DAYS):
+    first = datetime.fromtimestamp(start_s, ZoneInfo(timetable.zone)).date()
+    for day in (first + timedelta(days=number) for number in range(CHECKED_DAYS)):
         midnight_s = timetable.midnight(day).timestamp()
         if midnight_s >= to_s:
             return
@@ -261,7 +263,6 @@ def _check_clock(spec: Specification, start_s: int) -> None:
                 f"slot.minutes = {timetable.slot_minutes}: {timetable.zone} changes its clock before {day}, and the "
                 "slots of a stream cannot follow; slots of an hour or less can, in most zones"
             )
-        day += timedelta(days=1)
 
 
 def life_of(spec: Specification) -> tuple[int, int]:

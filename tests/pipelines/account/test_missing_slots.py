@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from pipelines.account.missing_slots import is_due
-from pipelines.ranges import range_of
+from pipelines.account.record import is_due
+from pipelines.inputs import range_of
 from pipelines.specification import load
 from tests import city
 

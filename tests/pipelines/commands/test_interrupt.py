@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import threading
-from pipelines.commands.interrupt import asked_to_stop
+from pipelines.commands.terminal import asked_to_stop
 with asked_to_stop({within_s}) as stop:
     print("ready", flush=True)
     {waits}

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from pipelines.account import location
-from pipelines.input_files import InputFiles
+from pipelines.inputs import range_of
 from pipelines.job import Outputs
-from pipelines.ranges import range_of
+from pipelines.option_types import InputFiles
 from pipelines.runs import release as scheduled
 from pipelines.runs.beam import bounded
 from pipelines.specification import load

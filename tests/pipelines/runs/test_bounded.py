@@ -86,7 +86,7 @@ def test_it_releases_what_the_job_of_one_machine_releases(tmp_path, hatstream, s
 
 
 def test_files_are_read_by_row_groups(tmp_path, hatstream, monkeypatch):
-    monkeypatch.setattr("pipelines.runs.input_size.SHARE_BYTES", 500)
+    monkeypatch.setattr("pipelines.runs.beam.reading.SHARE_BYTES", 500)
     city.write_parquet(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
     summary = check_equal(tmp_path, hatstream, of(city.release(tmp_path), tmp_path, "feed-*.parquet"))

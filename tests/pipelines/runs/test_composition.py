@@ -8,7 +8,7 @@ import pytest
 
 from dpops.mechanisms.array_average import ArrayAverage
 from pipelines.account import location
-from pipelines.exit_codes import FAILED
+from pipelines.errors import FAILED
 from pipelines.runs.beam import bounded
 from pipelines.specification import load
 from tests import city

@@ -6,10 +6,9 @@ from collections import Counter
 import pytest
 
 from pipelines.account import location
-from pipelines.assembly import job_of, ledger_account_of
-from pipelines.job import NOWHERE
+from pipelines.inputs import range_of
+from pipelines.job import NOWHERE, job_of, ledger_account_of
 from pipelines.outcome import Outcome, count_in
-from pipelines.ranges import range_of
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from transforms import tasks, wire

@@ -8,10 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipelines.runs import input_size
 from pipelines.runs.beam import reading
-from pipelines.runs.beam.reading import at_once
-from pipelines.runs.input_size import Piece, pieces_of
+from pipelines.runs.beam import reading as input_size
+from pipelines.runs.beam.reading import Piece, at_once, pieces_of
 from tests import city
 from transforms.errors import StepError
 from transforms.layouts import layout

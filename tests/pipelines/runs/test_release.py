@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pipelines.errors import UsageError
-from pipelines.ranges import closed_range, yesterday
+from pipelines.inputs import closed_range, yesterday
 from transforms.time.calendar import Timetable
 
 KOLKATA = Timetable("Asia/Kolkata", "vehicle-day", 60)

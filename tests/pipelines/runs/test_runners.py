@@ -8,9 +8,8 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptio
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from pipelines.account import location
-from pipelines.assembly import job_of, ledger_account_of
-from pipelines.job import Outputs
-from pipelines.ranges import range_of
+from pipelines.inputs import range_of
+from pipelines.job import Outputs, job_of, ledger_account_of
 from pipelines.runs.beam import bounded
 from pipelines.runs.beam.bounded import Bounded, pane_length
 from pipelines.runs.beam.runners import by_name

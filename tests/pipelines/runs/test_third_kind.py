@@ -3,8 +3,7 @@
 import pytest
 
 from pipelines.specification import SpecificationError, load
-from pipelines.specification.reference import reference
-from pipelines.specification.schema import schema
+from pipelines.specification.schema import reference, schema
 from tests import city
 from tests.pipelines.commands.releases import files_in, summary_of
 from transforms.releases.registry import KINDS, Kind

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from pipelines.specification import SpecificationError, load
-from pipelines.specification.foreseen import foreseen
+from pipelines.specification.load import foreseen
 from tests import city, levels_city
 
 TODAY = date(2026, 11, 24)

@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 
 from pipelines.specification import SpecificationError, load
-from pipelines.specification.reference import reference
-from pipelines.specification.schema import schema
+from pipelines.specification.schema import reference, schema
 from tests import city, levels_city
 
 ROOT = Path(__file__).parents[3]

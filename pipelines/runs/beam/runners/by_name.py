@@ -2,21 +2,23 @@
 
 import io
 import re
-import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.metrics.metric import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, TypeOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from pipelines.engine import EngineError, Finished
+from pipelines.engine import EngineError, Finished, watched_every
 from pipelines.errors import UsageError
-from pipelines.runs.beam.options import refuse_type_checks
-from pipelines.runs.beam.results import finished, reason_of
+from transforms import counters
+from transforms.errors import StepError
+from transforms.ledger import AccountRefusal, LedgerError
 
 WATCH_S = 2.0
 _SAID_LENGTH = 300
@@ -74,19 +76,28 @@ class ByName:
         p = self.pipeline(build, name)
         try:
             result = self.submitted(p)
-            with _watched(result, watch):
+
+            def look() -> None:  # at a copy: what Beam's result of a job server was told of first, it tells ever after
+                with suppress(Exception):
+                    watch(finished(copy(result)).counts)
+
+            with watched_every(WATCH_S, look):
                 state = result.wait_until_finish() or result.state
+        except (UsageError, EngineError):
+            raise
         except Exception as error:  # noqa: BLE001 - what a step read may stand in it: only our own sentences are shown
-            self._raise(error)
+            told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+            raise reason_of(told) or self.unknown(error) from None
         if state not in (PipelineState.DONE, PipelineState.UNKNOWN):
             raise EngineError(f"{self.name} ended the job in state {state}; its own log says why")
         return finished(result)
 
     def pipeline(self, build: Callable[[beam.Pipeline], None], name: str) -> beam.Pipeline:
         """Builds the whole job, ready to run. Raises UsageError for options that do not go together."""
+        job = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # as the strictest runner takes it
         try:
-            flags = [f"--runner={self.name}", f"--job_name={job_name(name)}", *self.beam_options()]
-            p = beam.Pipeline(runner=self.runner(), options=self.options_type(flags))
+            options = self.options_type([f"--runner={self.name}", f"--job_name={job}", *self.beam_options()])
+            p = beam.Pipeline(runner=self.runner(), options=options)
         except ImportError:
             raise EngineError(f"{self.name} needs {_NEEDS.get(self.name, 'a library that is not installed')}") from None
         except ValueError as error:
@@ -111,39 +122,46 @@ class ByName:
             told = f"{type(error).__name__}: {said}" if said else type(error).__name__
             raise EngineError(f"{self.name} did not take the job ({told})") from None
 
-    def _raise(self, error: Exception) -> NoReturn:
-        if isinstance(error, UsageError | EngineError):
-            raise error
-        told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
-        raise reason_of(told) or self.unknown(error) from None
-
     def unknown(self, error: Exception) -> Exception:
         """Tells what is said of a failure that is none of ours; its own message may hold what was read."""
         return EngineError(f"{self.name} failed ({type(error).__name__}); its own log says why")
 
 
-def job_name(name: str) -> str:
-    """Writes the name as the strictest runner takes it: lower letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+_KINDS = {
+    "transforms.errors.StepError": StepError,
+    "transforms.ledger.head.LedgerError": LedgerError,
+    "transforms.ledger.ledger._Passing": LedgerError,
+    "transforms.ledger.spending.AccountRefusal": AccountRefusal,
+}
+_RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
+"""How Python tells our own errors, whose sentences show nothing of the input."""
 
 
-@contextmanager
-def _watched(result: PipelineResult, watch: Callable[[Mapping[str, int]], None]) -> Any:
-    """Shows the job's counters every other second while the block lasts, where the runner tells them.
+def reason_of(text: str) -> Exception | None:
+    """Tells what a step raised, if it was an error of ours: other texts may hold what was read."""
+    raised = _RAISED.findall(text)
+    if not raised:
+        return None
+    kind, sentence = raised[-1]
+    return _KINDS[kind](sentence)
 
-    A copy is asked: what Beam's result of a job server was told of first, it tells ever after.
-    """
-    ended = threading.Event()
 
-    def look() -> None:
-        while not ended.wait(WATCH_S):
-            with suppress(Exception):
-                watch(finished(copy(result)).counts)
+def finished(result: PipelineResult) -> Finished:
+    """Reads what a job counted, and the texts that it told."""
+    metrics = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
+    counts = Counter[str]()
+    for counter in metrics["counters"]:
+        counts[counter.key.metric.name] += counter.result or 0  # None: a job server told 0
+    told: dict[str, frozenset[str]] = {}
+    for texts in metrics["string_sets"]:
+        name = texts.key.metric.name
+        told[name] = told.get(name, frozenset()) | texts.result
+    return Finished(counts, told)
 
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(WATCH_S)
+
+def refuse_type_checks(options: PipelineOptions) -> None:
+    """Refuses Beam's checks of types at run time, which end steps of several outputs. Raises UsageError."""
+    types = options.view_as(TypeOptions)
+    for name in ("runtime_type_check", "performance_runtime_type_check"):
+        if getattr(types, name):
+            raise UsageError(f"--{name} goes with steps of one output alone, as Beam has it: leave it out")

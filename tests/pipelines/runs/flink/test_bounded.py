@@ -3,8 +3,8 @@
 import pytest
 
 from pipelines.engine import EngineError
-from pipelines.runs.beam.results import reason_of
-from pipelines.runs.flink import bounded
+from pipelines.runs.beam.runners.by_name import reason_of
+from pipelines.runs.flink import engine as bounded
 from transforms.errors import StepError
 from transforms.ledger import AccountRefusal, LedgerError
 

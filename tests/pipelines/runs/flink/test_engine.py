@@ -12,7 +12,7 @@ from hatstream_lab.servers.process import LOOPBACK, free_ports
 from pipelines.engine import EngineError
 from pipelines.job import Outputs
 from pipelines.runs.flink import engine as flink
-from pipelines.runs.flink import job_server
+from pipelines.runs.flink import engine as job_server
 from pipelines.runs.flink.engine import Flink, FlinkJob
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming
@@ -156,7 +156,7 @@ def test_who_asks_to_stop_waits_for_no_answer_that_does_not_come(silent, monkeyp
 @pytest.mark.parametrize(
     ("silent", "limit", "why"),
     [
-        ("Run", "job_server.TAKEN_S", "if the job server at"),
+        ("Run", "engine.TAKEN_S", "if the job server at"),
         (None, "engine.SHOWN_S", "the cluster at .* shows no job"),
         ("GetState", "engine.SHOWN_S", "the cluster at .* shows no job"),
     ],

@@ -7,7 +7,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOpt
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
 from pipelines.engine import EngineError
-from pipelines.runs.flink.job_server import addresses, handed_over
+from pipelines.runs.flink.engine import addresses, handed_over
 
 
 def build(p):

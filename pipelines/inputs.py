@@ -1,0 +1,131 @@
+"""What a run reads: the files that a pattern matches, and the range of time that is asked for."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+from pipelines.errors import InputError, UsageError, shortened
+from transforms.atomic_files import is_skipped
+from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
+
+
+def input_paths(pattern: str, *, or_none: bool = False) -> list[str]:
+    """Lists the files that a pattern matches, or those in a folder, sorted.
+
+    Args:
+        pattern: Such as `feed/*.csv`; `**` stands for any folders, and of a folder hidden files are left out.
+        or_none: Whether there may be none.
+
+    Returns:
+        Their paths, of this machine.
+
+    Raises:
+        InputError: Nothing matches, or something that is no regular file.
+
+    >>> input_paths("examples/hourly-*.toml")
+    ['examples/hourly-means.toml']
+    """
+    matching = _in_folder(pattern) if os.path.isdir(pattern) else _matching(pattern)
+    paths = sorted({path for path in matching if Path(path).is_file()})
+    if not paths and (matching or not or_none):
+        others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
+        raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
+    return paths
+
+
+def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
+    """Finds paths as `input_paths` does; the pattern may be of an object store too."""
+    from transforms.layouts.open_file import NoFileSystem, is_remote, matching
+
+    if not is_remote(pattern):
+        return input_paths(pattern, or_none=or_none)
+    try:
+        paths = matching(pattern)
+    except NoFileSystem as error:
+        raise InputError(str(error)) from None
+    if not paths and not or_none:
+        raise InputError(f"no input file matches {shortened(repr(pattern))}")
+    return paths
+
+
+def _matching(pattern: str) -> list[str]:
+    """Matches as `glob.glob(.., recursive=True)` does, but `**` follows no links, which may lead in circles."""
+    head, stars, tail = pattern.partition(f"**{os.sep}")
+    if not stars:
+        return glob.glob(pattern)
+    tops = glob.glob(head) if head else [os.curdir]
+    folders = (folder for top in tops for folder in _folders(top))
+    return [path for folder in folders for path in _matching(os.path.join(glob.escape(folder), tail))]
+
+
+def _in_folder(top: str) -> list[str]:
+    files = (path for folder in _folders(top) for path in glob.glob(os.path.join(glob.escape(folder), "*")))
+    return [path for path in files if not os.path.isdir(path) and not is_skipped(os.path.basename(path))]
+
+
+def _folders(top: str) -> Iterator[str]:
+    """Yields a folder and all in it but those of `is_skipped`."""
+    for folder, inner, _ in os.walk(top):
+        inner[:] = [name for name in inner if not is_skipped(name)]
+        yield folder
+
+
+FIRST_YEAR, LAST_YEAR = 2000, 2099
+"""Of a range; events of other years are refused as implausible anyway."""
+
+
+def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
+    """Makes the calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
+    first, after = instant_of(start, timetable, last=False), instant_of(end, timetable, last=True)
+    if after <= first:
+        raise UsageError(f"the range is empty: --to {end} is before --from {start}")
+    try:
+        return calendar(timetable, first, after)
+    except CalendarError as error:
+        raise UsageError(str(error)) from None
+
+
+def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:
+    """Reads as `range_of` does, but refuses a range that is not over: what a sealed slot lacks is lost for ever."""
+    calendar = range_of(timetable, start, end)
+    if calendar.to_s > now.timestamp():
+        raise UsageError(
+            f"the range ends at {timetable.text(calendar.to_s)}, which is still to come (it is "
+            f"{timetable.text(int(now.timestamp()))}): only what is over is released, for it is sealed for ever"
+        )
+    return calendar
+
+
+def yesterday(timetable: Timetable, now: datetime) -> Calendar:
+    """Makes the calendar of the local day before the one that it is `now`."""
+    day = (now.astimezone(ZoneInfo(timetable.zone)).date() - timedelta(days=1)).isoformat()
+    return range_of(timetable, day, day)
+
+
+def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
+    """Reads a local date's first instant (or with `last` the next one's), or an ISO time. Raises UsageError."""
+    day = _parsed(date, text)
+    instant = day or _parsed(datetime, text)
+    if instant is None:
+        raise UsageError(f"{text!r} is neither a date (2016-11-24) nor an ISO time (2016-11-24T10:00)")
+    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
+        raise UsageError(f"{text!r} is not in the years {FIRST_YEAR} to {LAST_YEAR}")
+    if isinstance(instant, datetime):
+        return instant if instant.tzinfo else instant.replace(tzinfo=ZoneInfo(timetable.zone))
+    return timetable.midnight(instant + timedelta(days=1) if last else instant)
+
+
+Parsed = TypeVar("Parsed", date, datetime)
+
+
+def _parsed(kind: type[Parsed], text: str) -> Parsed | None:
+    try:
+        return kind.fromisoformat(text)
+    except (ValueError, TypeError):  # a library's caller may give anything
+        return None

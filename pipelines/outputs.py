@@ -1,0 +1,141 @@
+"""Where results go, looked at before anything is spent, and the columns that rows have on request."""
+
+import os
+import tempfile
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from pipelines.account.location import AccountLocation
+from pipelines.errors import UsageError
+from pipelines.job import Outputs
+from pipelines.kinds import of_kind
+from pipelines.option_types import FURTHER
+from pipelines.specification import Specification
+from transforms.atomic_files import locked
+from transforms.errors import reason_of
+from transforms.releases.periods.products import PRODUCTS
+from transforms.sinks.files import HATS, LIVE
+from transforms.sinks.published import DATES, published_slots
+from transforms.sinks.rows import Shape
+
+PROBE = ".hatstream-probe"
+OLD_S = 86_400
+
+
+class OutputError(Exception):
+    """The output folder cannot be used."""
+
+
+def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) -> None:
+    """Makes a folder writable for releases; asks the topic too. Raises OutputError or StepError.
+
+    A slot that was published there and that the ledger does not know was released with another ledger, or with this
+    one before an older copy was restored: with fresh noise it would be a second look at the same data.
+    """
+    make_writable(outputs.folder)
+    for is_live in (False, True):
+        _refuse_unrecorded(outputs.folder, spec, location, is_live=is_live)
+    if outputs.topic is not None:
+        from transforms.sinks import kafka  # its client is imported where there is a topic
+
+        kafka.check(outputs.topic)
+
+
+def make_writable(folder: Path) -> None:
+    """Makes the folder, removes what killed runs left in it, and proves that it may be written. Raises OutputError."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:  # which may be many
+        for entry in entries:  # Beam's, of runs that were killed: empty, our own, and old
+            if entry.name.startswith("beam-pipeline-temp"):
+                with suppress(OSError):  # it is not empty, or gone
+                    status = entry.stat()
+                    if status.st_uid == os.getuid() and time.time() - status.st_mtime > OLD_S:
+                        os.rmdir(entry)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for place in (*filter(Path.is_dir, folder.glob(DATES)), folder):
+            with locked(place):  # so that no writer is at work in it
+                for pattern in (*(f".{of}-*.part" for of in (HATS, LIVE, *PRODUCTS)), ".hatstream-*"):
+                    for part in place.glob(pattern):
+                        part.unlink()
+                if place == folder:
+                    probe = folder / PROBE
+                    os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))
+                    probe.unlink()
+    except OSError as error:
+        raise OutputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
+
+
+def _refuse_unrecorded(folder: Path, spec: Specification, location: AccountLocation, *, is_live: bool) -> None:
+    published = published_slots(folder, spec.spec_id, is_live=is_live)
+    if not published:
+        return
+    standing = {slot_s: slot_s if is_live else spec.entry_slot(slot_s) for slot_s in published}
+    which = spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1
+    ledger = location.ledger
+    recorded = ledger.sealed_live(*which) if is_live else {slot_s for slot_s, _ in ledger.sealed(*which)}
+    unknown = sorted(slot_s for slot_s in published if standing[slot_s] not in recorded)
+    if unknown:
+        raise OutputError(
+            f"{published[unknown[0]]} was published, but the ledger {location.shown} has no record of its slot "
+            f"({len(unknown)} such slots): it was released with another ledger, or with this one before an older copy "
+            "was restored. Fresh noise would be a second look, so nothing was recorded. Name the ledger and the key "
+            "that it was released with (--ledger, --key); if they are lost, the account has ended"
+        )
+
+
+def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool = False) -> Shape:
+    """Says what rows shall have. Raises UsageError for columns that the specification cannot have."""
+    if unknown := sorted(set(columns) - set(FURTHER)):
+        raise UsageError(f"columns {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
+    if "counts" in columns and not spec.counts_are_public:
+        raise UsageError(
+            f"columns counts goes with adjacency 'counts-public': under {spec.account.adjacency!r} how many vehicles "
+            "reported is secret"
+        )
+    if "traffic" in columns and not spec.is_learned:
+        raise UsageError("columns traffic goes with 'levels', which alone tells how far vehicles lie from the traffic")
+    return Shape(
+        spec.timetable.zone if "times" in columns else None,
+        counts="counts" in columns,
+        by_date=by_date,
+        traffic="traffic" in columns,
+        value_means=value_meaning(spec),
+    )
+
+
+def value_meaning(spec: Specification) -> str:
+    """Says which mean a mean is."""
+    meaning: str = of_kind(spec, "value")(spec)
+    return meaning
+
+
+def meaning_of_levels(spec: Specification) -> str:
+    """Says which mean `levels` estimates."""
+    levels = spec.by_levels
+    if levels.target == "reports":
+        return (
+            "Mean speed of all reports, each counting once, slow vehicles more often (the space-mean speed, that "
+            "running times need), estimated from noisy sums of the whole area"
+        )
+    if levels.target == "vehicles":
+        return (
+            "Mean over vehicles of each vehicle's own mean speed in the place and slot: every vehicle counts once; "
+            "estimated from noisy sums of the whole area"
+        )
+    return (
+        "Mean speed, estimated from noisy sums of the whole area. It is near the mean in which a vehicle with n "
+        f"reports in the place and slot counts n^{float(levels.exponent):g}; where that differs from the mean of all "
+        "reports (slow vehicles report more often), it is usually higher, by up to 2 km/h"
+    )
+
+
+def meaning_of_hats(spec: Specification) -> str:
+    """Says which mean the statistics of HATs are."""
+    names = {stat.name for stat in spec.statistics}
+    if names == {"mean-of-vehicles"}:
+        return "Mean over vehicles of each vehicle's own mean speed: every vehicle counts once"
+    if names & {"mean", "mean-of-vehicles"}:
+        return "Of the statistic mean: the mean speed of all reports, each counting once, slow vehicles more often"
+    return "Value of the statistic"

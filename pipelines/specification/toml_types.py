@@ -1,0 +1,180 @@
+"""Values of TOML as Python's, the JSON Schema of tables, and what a mistyped key was meant to be."""
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Iterator, Mapping
+from datetime import date
+from decimal import Decimal
+from difflib import get_close_matches
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit
+from pipelines.errors import shortened
+from transforms.errors import did_you_mean
+
+Schema = dict[str, Any]
+
+_PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", Fraction: "number"}
+_LIMIT = {
+    "title": "{ epsilon, delta }",
+    "type": "object",
+    "properties": {name: {"type": "number"} for name in ("epsilon", "delta", "pure")},
+    "required": ["epsilon", "delta"],
+    "additionalProperties": False,
+}
+
+
+def about(text: str, *values: str) -> msgspec.Meta:
+    """Describes a field for the reference and the JSON Schema. values: all that it may be, unless its type says."""
+    return msgspec.Meta(description=text, extra_json_schema={"enum": list(values)} if values else None)
+
+
+def table_type(table: type, without: tuple[str, ...] = ()) -> Schema:
+    """Describes a table, in which an unknown key is an error: a msgspec.Struct or a dataclass.
+
+    without: fields that no specification writes.
+    """
+    defaults, hints = dict(_fields(table)), get_type_hints(table, include_extras=True)
+    names = [name for name in defaults if name not in without]
+    properties = {name: json_type(hints[name]) for name in names}
+    for name in names:
+        default = defaults[name]
+        if default is not None and default is not msgspec.NODEFAULT and not isinstance(default, msgspec.Struct):
+            properties[name] |= {"default": float(default) if isinstance(default, Fraction) else default}
+    return {
+        "type": "object",
+        "description": inspect.getdoc(table) or "",
+        "properties": properties,
+        "required": [name for name in names if defaults[name] is msgspec.NODEFAULT],
+        "additionalProperties": False,
+    }
+
+
+def _fields(table: type) -> Iterator[tuple[str, Any]]:
+    """Yields names with defaults: NODEFAULT where a field must be there, None where nothing stands for it."""
+    if issubclass(table, msgspec.Struct):
+        for field in msgspec.structs.fields(table):
+            yield field.name, None if field.default_factory is not msgspec.NODEFAULT else field.default
+        return
+    for own in dataclasses.fields(table):  # type: ignore[arg-type]
+        yield own.name, msgspec.NODEFAULT if own.default is dataclasses.MISSING else own.default
+
+
+def json_type(kind: Any) -> Schema:
+    """Describes any type; None, which no TOML holds, is left out."""
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    if kind is date:
+        return {"type": "string", "format": "date"}
+    if kind is Limit:
+        return {"anyOf": [{"type": "number"}, _LIMIT]}
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return table_type(kind)
+    origin, parts = get_origin(kind), [part for part in get_args(kind) if part not in (Ellipsis, type(None))]
+    if origin is Annotated:
+        return json_type(parts[0]) | _said(parts[1:])
+    if origin is Literal:
+        return {"enum": parts}
+    inner = [{} if part is Any else json_type(part) for part in parts]
+    if origin is dict:
+        return {"type": "object", "additionalProperties": inner[1] or True}
+    if origin is list:
+        return {"type": "array", "items": inner[0]}
+    if origin is tuple:
+        return {"type": "array", "prefixItems": inner, "minItems": len(inner), "maxItems": len(inner)}
+    if origin not in (Union, types.UnionType):
+        raise TypeError(f"no specification has values of type {kind}")
+    return inner[0] if len(inner) == 1 else {"anyOf": inner}
+
+
+def _said(notes: list[Any]) -> Schema:
+    """Collects what a type is annotated with."""
+    said: Schema = {}
+    for meta in notes:
+        if isinstance(meta, msgspec.Meta):
+            told = {"description": meta.description, "minimum": meta.ge, "maximum": meta.le}
+            said |= {name: value for name, value in told.items() if value is not None}
+            said |= meta.extra_json_schema or {}
+    return said
+
+
+def values_of(schema: Schema) -> list[str]:
+    """Lists all texts that a value may be; none where it may be anything of its type."""
+    own: list[str] = schema.get("enum", [])
+    return own or [value for part in schema.get("anyOf", ()) for value in values_of(part)]
+
+
+def from_toml(kind: type, value: object) -> Fraction:
+    """Reads a number as it is written: 0.1 is one tenth."""
+    if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
+        if isinstance(value, Decimal) and not value.is_finite():
+            raise ValueError(f"expected a finite number, got {value}")
+        if value and abs(Decimal(value).adjusted()) > 30:
+            raise ValueError(f"expected a number between 1e-30 and 1e30, got {shortened(str(value))}")
+        return Fraction(value)
+    raise ValueError(f"expected a number, got {value!r}")
+
+
+_NAMES = {"epsilon", "delta", "pure"}
+_NO_GAUSSIAN_NOISE = (
+    "the account has a limit without delta, so it allows no Gaussian noise, however little is asked for: leave out "
+    "privacy.delta, or take an account of which every limit has a delta"
+)
+_OTHER_NOISE = (
+    "the account adds up Gaussian noise alone (account.accounting = 'gdp'), and what is released has none, or other: "
+    "give privacy.delta, which goes with mechanism 'levels', or take an account that sets a part of its limits apart "
+    "for pure claims ({ epsilon = .., delta = .., pure = .. })"
+)
+
+
+def limit_from_toml(value: Any) -> Limit:
+    """Raises ValueError with the rule."""
+    if isinstance(value, int | Decimal):
+        return PureLimit(from_toml(Fraction, value))
+    if not isinstance(value, dict) or not {"epsilon", "delta"} <= value.keys() <= _NAMES:
+        raise ValueError("expected a number, or { epsilon = .., delta = .. }, which may have pure = .. too")
+    numbers = {name: from_toml(Fraction, number) for name, number in value.items()}
+    return DeltaLimit(numbers["epsilon"], numbers["delta"], numbers.get("pure"))
+
+
+def not_added_up(limit: Limit, asked: Accountant) -> str:
+    """Says why what is asked for fits no account with this limit, however little it is; nothing where it may fit."""
+    refusing = (span.limit for span in limit.spans if not span.limit.adds_up(asked))
+    first = next(refusing, None)
+    if first is None:
+        return ""
+    return _NO_GAUSSIAN_NOISE if isinstance(first, PureLimit) else _OTHER_NOISE
+
+
+def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) -> str:
+    """Says at the end of a message what the first unknown key or value of `data` resembles, or which values there are.
+
+    document: the whole specification, whose tables a key may belong to.
+    """
+    return next(_hints(data, table_type(kind), table_type(document)["properties"], ""), "")
+
+
+def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], where: str) -> Iterator[str]:
+    if isinstance(data, str):
+        if (values := values_of(schema)) and data not in values:
+            yield did_you_mean(data, values) or f"; {where} may be {', '.join(map(repr, values))}"
+    elif isinstance(data, list):
+        for item in data:
+            yield from _hints(item, schema.get("items", {}), tables, where)
+    elif isinstance(data, Mapping) and (properties := schema.get("properties")):
+        for key in (key for key in data if key not in properties):
+            others = (name for name, table in tables.items() if name != where and key in table.get("properties", ()))
+            names = get_close_matches(key, tables, 1)
+            if near := did_you_mean(key, properties):
+                yield near
+            elif (other := next(others, None)) is not None:
+                yield f"; it belongs to [{other}]"
+            elif names and not where:
+                yield f"; did you mean [{names[0]}]?"
+        for key, inner in properties.items():
+            if key in data:
+                yield from _hints(data[key], inner, tables, f"{where}.{key}" if where else key)
