@@ -19,7 +19,6 @@ from rich.text import Text
 from pipelines.commands.options import console, json_option, loaded, option, packed, progress_bars, spec_option
 from pipelines.commands.terminal import table_of
 from pipelines.errors import Report, UsageError
-from pipelines.kinds import of_kind
 from pipelines.option_types import FiniteRange
 
 if TYPE_CHECKING:
@@ -119,6 +118,7 @@ def plan(
       hatstream plan --spec austin.toml --input 'feed/*.csv' --output build
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
+    from pipelines.kinds import of_kind
     from pipelines.specification.load import foreseen
     from transforms.errors import require
 
