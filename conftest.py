@@ -8,10 +8,14 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.beam_memory import let_beam_remember
-from tests.ledger_memory import let_ledgers_remember
-from tests.quick_disks import let_disks_be_quick
-from tests.repeatable_noise import let_noise_be_fresh, let_noise_repeat
+from tests.kit.quick import (
+    let_beam_remember,
+    let_disks_be_quick,
+    let_ledgers_remember,
+    let_models_be_remembered,
+    let_noise_be_fresh,
+    let_noise_repeat,
+)
 from tests.servers import Postgres, emptied, postgres_server
 
 for profile, examples in (("fast", 40), ("whole", 100)):  # `make test-all` asks for the whole
@@ -24,6 +28,9 @@ SHARED = Path(__file__).resolve().parents[1] / "shared" / "data"
 
 let_ledgers_remember()
 let_disks_be_quick()
+
+RELEASES = {"pipelines", "hatstream", "stream", "faults", "companions"}
+"""Folders whose tests release the same days again: with the same noise, so that their models are the same."""
 
 ENGINES = {"kafka", "flink", "pool", "cluster"}
 """Fixtures that start Kafka or Flink."""
@@ -39,8 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     take file after file, none of them is still at a long one when all others have ended.
     """
     tests = Counter(item.path for item in items)
+    cases = Counter[tuple[Path, str]]()
     items.sort(key=lambda item: (item.path.stem.removeprefix("test_") not in LONGEST, -tests[item.path]))
     for item in items:
+        few, test = item.get_closest_marker("few"), getattr(item, "originalname", item.name)
+        cases[item.path, test] += 1
+        if few and cases[item.path, test] > few.args[0]:
+            item.add_marker(pytest.mark.slow)
         if ENGINES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.engines)
 
@@ -55,6 +67,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     let_beam_remember()
     if "statistical" in item.path.parts:
         let_noise_be_fresh()
+    elif RELEASES & set(item.path.parts):
+        let_noise_repeat(item.path.name)
+        let_models_be_remembered()
     else:
         let_noise_repeat(item.nodeid)
 

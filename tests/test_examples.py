@@ -41,6 +41,7 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_planned_and_released(path, tmp_path, hatstream):
     spec = load(path)

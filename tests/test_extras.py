@@ -54,6 +54,7 @@ def test_every_command_says_how_it_is_used():
     assert subprocess.run([sys.executable, "-c", program], check=False, capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_day_is_drafted_released_drawn_and_reported(tmp_path):
     city.write(tmp_path)
     ledger = ("--ledger", "l.sqlite")
@@ -93,6 +94,7 @@ def opened(tmp_path_factory):
     return folder
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("extra", ASKED)
 def test_a_missing_extra_is_one_sentence_and_wrong_use_before_anything_is_spent(extra, opened):
     code, err, out = ask(opened, *ASKED[extra])

@@ -68,6 +68,7 @@ def run(program: Path, *arguments: object, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_image_s_program_starts_and_releases_a_day_of_parquet(image: Path, tmp_path: Path) -> None:
     assert run(image / "hatstream", "--version", folder=tmp_path).startswith("hatstream, version ")
     city.write_parquet(tmp_path)
@@ -78,6 +79,7 @@ def test_the_image_s_program_starts_and_releases_a_day_of_parquet(image: Path, t
     assert len(list((tmp_path / "out").glob("*.parquet"))) == 4
 
 
+@pytest.mark.slow
 def test_a_worker_in_the_image_finds_what_a_job_sends_it(image: Path, tmp_path: Path) -> None:
     program = f"import {', '.join(IMPORTED)}; print(hatstream.__file__)"
     place = run(image / "python", "-c", program, folder=tmp_path).strip()

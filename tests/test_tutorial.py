@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from pipelines.cli import main
 
@@ -12,6 +13,7 @@ TUTORIAL = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)(?: exit=(\d))?\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_every_line_of_the_tutorial_works(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for kind, code, text in BLOCKS:

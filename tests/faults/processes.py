@@ -19,9 +19,7 @@ import pipelines.commands.release
 import pipelines.runs.beam.bounded
 import pipelines.runs.beam.runners.in_process  # noqa: F401
 from pipelines.cli import main
-from tests.beam_memory import let_beam_remember
-from tests.ledger_memory import let_ledgers_remember
-from tests.quick_disks import let_disks_be_quick
+from tests.kit.quick import let_beam_remember, let_disks_be_quick, let_ledgers_remember
 from transforms.failpoints import VARIABLE, acting
 
 PATIENCE_S = 120

@@ -42,6 +42,7 @@ def restored(town, hatstream, *more, file="town.backup"):
     return hatstream("ledger", "restore", "--from", town / file, "--ledger", town / LEDGER, *more)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("names", LOSSES, ids="+".join)
 def test_whatever_was_lost_is_put_back_and_the_next_day_follows(names, backed_up, hatstream):
     before = results(backed_up)
@@ -64,6 +65,7 @@ def test_a_backup_older_than_the_head_is_refused(backed_up, hatstream):
     assert not (backed_up / LEDGER).exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kept", [(), (KEY,)], ids=["nothing left", "the key left"])
 def test_without_a_head_the_results_must_show_that_nothing_was_released_since(kept, backed_up, hatstream):
     assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
@@ -182,6 +184,7 @@ def test_a_ledger_moves_from_a_file_to_a_server(backed_up, hatstream, server_url
     assert (code, "the ledger is whole" in out) == (0, True)
 
 
+@pytest.mark.slow
 def test_whole_periods_under_secret_counts_are_told_from_those_of_the_backup(tmp_path, hatstream):
     levels_city.write(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0
@@ -205,6 +208,7 @@ def head_without_signature(town):
     return json.dumps({backup.genesis: newest})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("more", [(), ("--nothing-since",)], ids=["no word", "answered for"])
 def test_a_head_without_a_signature_is_no_witness_that_nothing_was_released_since(more, backed_up, hatstream):
     assert released(backed_up, hatstream, city.DAYS[1])[0] == 0

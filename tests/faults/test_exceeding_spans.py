@@ -368,6 +368,7 @@ def by_days_of_another_time_zone(world: World) -> None:
     world.spend(world.day(28), truly=world.day(27))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", WAYS)
 def test_is_refused(name: str, tmp_path: Path) -> None:
     world = World(tmp_path)
@@ -376,6 +377,7 @@ def test_is_refused(name: str, tmp_path: Path) -> None:
     assert not is_exceeded(world.given)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", WAYS)
 def test_is_found_out_where_a_ledger_is_wrong(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried, wrong = WAYS[name]

@@ -250,6 +250,7 @@ def test_every_place_is_passed_as_often_as_these_tests_believe(tmp_path, scope):
     assert passed | {"tally": BUSY_SLOTS} == {name: PASSAGES[name] for name in NAMES}
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("place", SHORT, ids=str)
 def test_whatever_happens_at_a_place_nothing_is_lost_or_released_twice(tmp_path, other, place):
     happen(place, tmp_path, other)
@@ -261,6 +262,7 @@ def test_a_thousand_injected_failures_lose_and_repeat_nothing(tmp_path, other, p
     happen(place, tmp_path, other)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("changed", [False, True])
 @pytest.mark.parametrize("scope", SCOPES)
 def test_an_undisturbed_release_can_be_repeated(tmp_path, scope, changed):
@@ -280,6 +282,7 @@ FOUND_BY = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("place", FOUND_BY, ids=str)
 def test_a_ledger_whose_last_writer_wins_is_found_out(tmp_path, other, monkeypatch, place):
     record = ledger.Ledger.record

@@ -150,6 +150,7 @@ def test_a_chain_without_its_tail_is_refused(town, refused, hatstream):
     assert "entry 12, seen before, is not in it" in refused()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("statement", "said"),
     [

@@ -123,6 +123,7 @@ def test_of_two_racers_one_value_per_stage_stands(tmp_path: Path, ledger_url: st
     check_whole(tmp_path, ledger_url, seen)
 
 
+@pytest.mark.slow
 def test_a_later_stage_is_made_from_other_input_and_the_first_one_stands(tmp_path: Path) -> None:
     """Under secret counts nothing of it is refused, and the operator's audit says that the input differs."""
     ledger = str(tmp_path / "ledger.sqlite")
@@ -145,6 +146,7 @@ def test_a_later_stage_is_made_from_other_input_and_the_first_one_stands(tmp_pat
 PLACED = SPEC + '[places]\nresolution = 8\n[[output]]\nproduct = "place-standing"\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where",
     [("after-commit", 2), pytest.param(("before-commit", 3), marks=pytest.mark.slow), ("after-commit", 3)],

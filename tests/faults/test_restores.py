@@ -23,6 +23,7 @@ def town(tmp_path, hatstream):
     return tmp_path
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "code", "said"), [(KEY, 3, "restore it from the backup"), (HEAD, 4, "restore it")])
 def test_a_key_or_head_that_was_lost_is_restored_from_the_backup_of_any_time(name, code, said, town, hatstream):
     before = results(town)
@@ -74,6 +75,7 @@ def test_results_that_were_lost_are_written_again_from_the_ledger_and_cost_nothi
     assert (results(town), spent(town, hatstream)) == (before, paid)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "data", [b"", b"\xff\xfe", b'{"a\xed": 1}', b"[" * 100_000, b"null", b'{"a": {"sequence": 1}}']
 )

@@ -280,6 +280,7 @@ def test_a_release_on_a_server_is_made_once_shown_and_verified(run, town):
     assert [period["most_spent_by_a_vehicle"] for period in again["periods"]] == [9, 9]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("place", [pytest.param("before-commit", marks=pytest.mark.slow), "after-commit"])
 def test_a_server_that_dies_during_a_release_publishes_nothing_of_it_and_a_rerun_all(
@@ -301,6 +302,7 @@ def test_a_server_that_dies_during_a_release_publishes_nothing_of_it_and_a_rerun
     assert run("verify")[0] == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
@@ -334,6 +336,7 @@ def test_a_server_that_may_only_be_read_is_looked_at_but_not_written(run, town, 
     assert published(town) == {}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("command", ["init", "release", "show", "verify"])
 def test_a_password_is_never_shown(run, postgres, monkeypatch, command):
     ensure_role(postgres, GUARDED, "SUPERUSER PASSWORD 'ge:heim'")

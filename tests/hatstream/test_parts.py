@@ -10,7 +10,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 import hatstream as library
 from tests import city
 from tests.hatstream.pipelines import DAY, append, kept_of, reports
-from tests.repeatable_noise import let_noise_be_fresh, let_noise_repeat
+from tests.kit.quick import let_noise_be_fresh, let_noise_repeat
 from transforms.sinks.rows import rows_of
 
 

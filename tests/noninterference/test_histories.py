@@ -5,13 +5,7 @@ import pytest
 from tests.noninterference.cases import PAST
 from tests.noninterference.spans import Month
 
-QUICK = (
-    "another-input",
-    "the-next-day-after-a-rerun",
-    "killed-between-stages",
-    "25-hours",
-    "another-input-public-counts",
-)
+QUICK = ("another-input", "killed-between-stages")
 
 
 @pytest.mark.slow

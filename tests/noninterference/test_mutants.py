@@ -17,10 +17,7 @@ QUICK = (
     "noise-by-the-data",
     "clipped-over-vehicles",
     "log-line",
-    "row-order",
-    "sums-in-float32",
     "sequence-numbers",
-    "live-slots-forget-the-days-share",
     "digest-without-a-key",
 )
 

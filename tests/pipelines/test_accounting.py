@@ -16,6 +16,7 @@ from tests.levels_city import DAYS, SPEC
 from tests.pipelines.levels_runs import Run, entries, released, rows_of
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
 def test_a_total_with_delta_fills_an_account_of_the_same_numbers(
     accounting: Accounting, tmp_path: Path, hatstream: Run
@@ -141,6 +142,7 @@ def total_of(claim: Claim) -> Fraction:
     return Accountant().compose([claim]).concentrated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accounting", ["zcdp", "gdp"])
 def test_what_days_are_said_to_have_is_of_the_accounting(
     accounting: Accounting, tmp_path: Path, hatstream: Run

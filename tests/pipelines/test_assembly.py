@@ -31,6 +31,7 @@ def with_plain_digests(job, _ledger):
     return replace(job, release=replace(job.release, policy=policy))
 
 
+@pytest.mark.slow
 def test_a_ledger_from_before_digests_had_names_is_continued_and_still_compared(release, monkeypatch):
     with monkeypatch.context() as before:
         before.setattr(scheduled, "continuing", with_plain_digests)

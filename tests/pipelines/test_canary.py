@@ -80,6 +80,7 @@ def assert_clean(what: str, content: bytes) -> None:
         assert secret.encode() not in content, f"{what} shows {secret!r}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("layout", WRITERS)
 def test_a_known_plate_appears_in_no_output_log_ledger_or_file_name(tmp_path, capfd, caplog, layout):
     feed = tmp_path / f"feed.{layout}"

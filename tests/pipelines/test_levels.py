@@ -31,6 +31,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
 
+@pytest.mark.slow
 def test_every_cell_and_slot_gets_a_row_in_every_format(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     released(tmp_path, hatstream)
@@ -96,6 +97,7 @@ def stages_said(folder: Path, hatstream: Run, again: list[str]) -> tuple[object,
     return period["stages"], summary["operator_only"].get("entries"), rows_of(sums)  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_a_rerun_with_other_input_shifts_no_number_that_is_public(tmp_path: Path, hatstream: Run) -> None:
     same, same_entries, same_rows = stages_said(tmp_path / "same", hatstream, levels_city.rows())
     late = [*levels_city.rows(), f"LATE,{DAYS[0]}T09:30:00+05:30,21.17,72.83,20\n"]
@@ -153,6 +155,7 @@ def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tm
     assert len(entries(tmp_path)) == 2
 
 
+@pytest.mark.slow
 def test_a_budget_that_another_process_spends_meanwhile_refuses_what_it_does_not_cover(
     tmp_path: Path, hatstream: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +180,7 @@ def test_a_budget_that_another_process_spends_meanwhile_refuses_what_it_does_not
     assert len(list((tmp_path / "out").glob("*.csv"))) == 4
 
 
+@pytest.mark.slow
 def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone(
     tmp_path: Path, hatstream: Run
 ) -> None:
@@ -196,6 +200,7 @@ def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone
     assert first == again == other
 
 
+@pytest.mark.slow
 def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     for day in (DAYS[2], DAYS[0]):
@@ -206,6 +211,7 @@ def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run
     assert len(entries(tmp_path)) == 4
 
 
+@pytest.mark.slow
 def test_how_much_a_vehicle_reports_makes_brief_days_weigh_less(tmp_path: Path, hatstream: Run) -> None:
     asked = "vehicles = 50\nprofile = { hats = 6, cells = 2, reports = 30 }"
     folder = made(tmp_path / "a", hatstream, spec=SPEC.replace("vehicles = 50", asked))
@@ -303,6 +309,7 @@ def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_
     assert len({plain.spec_id, *ids}) == 3
 
 
+@pytest.mark.slow
 def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC.replace('"add-remove"', '"counts-public"'))
     released(tmp_path, hatstream)
@@ -332,6 +339,7 @@ def test_public_counts_have_the_noise_of_secret_ones_and_half_the_reach(tmp_path
         assert (stage.kind, stage.spread, kept) == ("laplace", secret.levels.strategy.spread, [True, False])
 
 
+@pytest.mark.slow
 def test_a_week_is_one_release(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week"))
     released(tmp_path, hatstream, start="2021-12-27", end="2022-01-02")

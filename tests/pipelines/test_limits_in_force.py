@@ -133,6 +133,7 @@ def test_a_limit_of_a_week_that_is_set_after_six_days_holds_from_a_date_on(accou
     assert [account.code(day) for day in DAYS[10:]] == [3, 0], "a release fits again on the day that init names"
 
 
+@pytest.mark.slow
 def test_a_week_s_limit_is_the_account_s_where_a_specification_writes_less(account: Town) -> None:
     low = specification(limits(in_week("5.28")), "a")
     high = specification(limits(in_week("18.48")), "b").replace("vehicles = 12", "vehicles = 13")
@@ -149,6 +150,7 @@ def test_a_week_s_limit_is_the_account_s_where_a_specification_writes_less(accou
     assert [(span["limit"], span["since"], span["epsilon"]) for span in card["spans"]] == [("18.48", None, 18.48)]
 
 
+@pytest.mark.slow
 def test_a_day_s_limit_is_the_account_s_where_a_specification_writes_less(account: Town) -> None:
     low, high = specification("limit = 2.64", "a"), specification("limit = 5.28", "b")
     account.init(high)

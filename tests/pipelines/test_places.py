@@ -48,6 +48,7 @@ def test_each_day_ends_with_a_look_at_places_and_is_debited_once_for_all(tmp_pat
     assert [len(unit.integers) for unit in units] == [2 * places] * 2  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_rerun_changes_nothing_and_draws_no_look_again(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC + HEXAGONS)
     released(tmp_path, hatstream, end=DAYS[1])
@@ -56,6 +57,7 @@ def test_a_rerun_changes_nothing_and_draws_no_look_again(tmp_path: Path, hatstre
     assert entries(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_recorded_look_at_places_is_read_back_as_it_was_planned(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC + HEXAGONS)
     released(tmp_path, hatstream, end=DAYS[0])
@@ -68,6 +70,7 @@ def test_a_recorded_look_at_places_is_read_back_as_it_was_planned(tmp_path: Path
         stage_of(unit, spec.cells.region)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_what_was_released_of_places_has_their_names(tmp_path: Path, hatstream: Run) -> None:
     (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
     made(tmp_path, hatstream, spec=SPEC + OF_FILE)
@@ -207,6 +210,7 @@ def products(folder: Path, day: str = DAYS[1]) -> dict[str, list[dict[str, str]]
     return {path.name.rsplit("-", 2)[0]: rows_of(path) for path in paths}
 
 
+@pytest.mark.slow
 def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC + HEXAGONS + PRODUCTS, lines=levels_city.rows(buses=40))
     released(tmp_path, hatstream, end=DAYS[1])
@@ -224,6 +228,7 @@ def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstr
     assert part == ("08:00", "10:00")
 
 
+@pytest.mark.slow
 def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty_buses_is(
     tmp_path: Path, hatstream: Run
 ) -> None:
@@ -242,6 +247,7 @@ def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty
         assert counts == {"buses": {"4"}, "van": {""}}
 
 
+@pytest.mark.slow
 def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, spec=SPEC + HEXAGONS, lines=levels_city.rows(buses=40))
     released(tmp_path, hatstream, end=DAYS[1])
@@ -255,6 +261,7 @@ def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hats
     assert products(tmp_path)["place-standing"] == again
 
 
+@pytest.mark.slow
 def test_places_of_a_file_have_their_lines_in_files_and_on_the_map(tmp_path: Path, hatstream: Run) -> None:
     spec = SPEC + OF_FILE + '[[output]]\nproduct = "place-standing"\n'
     (tmp_path / "segments.geojson").write_text(json.dumps(FILE))

@@ -4,6 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from hatstream_lab.demo.timetable import write_timetable
 from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 from pipelines.cli import main
@@ -12,6 +14,7 @@ from pipelines.specification import load
 PAGE = (Path(__file__).parents[2] / "docs" / "release.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_steps_to_release_a_feed_work_as_they_are_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("build/demo").mkdir(parents=True)

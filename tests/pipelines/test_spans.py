@@ -48,6 +48,7 @@ def debited(folder: Path) -> dict[str, Fraction]:
     return {spent.period: spent.debited.rho for spent in book.spent(spec.account.name)}
 
 
+@pytest.mark.slow
 def test_each_day_is_debited_the_same_share_whatever_was_released_before(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     for day in (DAYS[4], DAYS[0], DAYS[1]):
@@ -72,6 +73,7 @@ def test_a_day_that_would_exceed_a_span_is_refused_with_the_span(tmp_path: Path,
     assert f"the 4 days {DAYS[0]} to {DAYS[3]} have spent 5 at delta 1e-06 of 5 at delta 1e-06" in err
 
 
+@pytest.mark.slow
 def test_the_ledger_tells_what_each_span_has_left_by_day(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     assert release(tmp_path, hatstream, DAYS[0], DAYS[1])[0] == 0
@@ -85,6 +87,7 @@ def test_the_ledger_tells_what_each_span_has_left_by_day(tmp_path: Path, hatstre
 WEEKENDS = SPEC.replace("span_days = 4", "span_days = 4\nday_weights = { sat = 2, sun = 2.0 }").replace("2.64", "3.5")
 
 
+@pytest.mark.slow
 def test_weekdays_have_the_shares_that_the_specification_gives_them(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, WEEKENDS)
     code, out, err = release(tmp_path, hatstream, DAYS[0], DAYS[3])  # a Saturday to a Tuesday
@@ -105,6 +108,7 @@ def test_weekdays_have_the_shares_that_the_specification_gives_them(tmp_path: Pa
 FIRST_DAYS = SPEC.replace("span_days = 4", f"span_days = 4\n{FIRST} weight = 2 }}").replace("2.64", "3.5")
 
 
+@pytest.mark.slow
 def test_first_days_have_the_share_that_the_specification_gives_them(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, FIRST_DAYS)
     code, out, err = release(tmp_path, hatstream, DAYS[0], DAYS[3])
@@ -193,6 +197,7 @@ def test_limits_and_spans_read_as_they_are_written(tmp_path: Path) -> None:
     assert "limits" not in spec.text
 
 
+@pytest.mark.slow
 def test_an_account_of_days_alone_takes_a_span_of_weeks_later(tmp_path: Path, hatstream: Run) -> None:
     before = SPEC.replace(LIMITS, "limit = { epsilon = 2.64, delta = 1e-6 }").replace("\nspan_days = 4", "")
     before = before.replace("epsilon = 5\n", "epsilon = 2.64\n")
@@ -205,6 +210,7 @@ def test_an_account_of_days_alone_takes_a_span_of_weeks_later(tmp_path: Path, ha
     assert release(tmp_path, hatstream, DAYS[4], DAYS[4])[0] == 0
 
 
+@pytest.mark.slow
 def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, hatstream: Run) -> None:
     large = SPEC.replace("vehicles = 50", "vehicles = 300")
     spans = planned_spans(tmp_path, hatstream, large)

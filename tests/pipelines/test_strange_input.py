@@ -92,6 +92,7 @@ def unread():
     return os.fdopen(write, "w")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["unread", "full"])
 def test_output_that_nobody_reads_or_that_is_full_leaves_nothing_half_done(town, hatstream, monkeypatch, capsys, kind):
     def lost():

@@ -58,6 +58,7 @@ def spent(folder: Path, hatstream: Any) -> list[float]:
     return [spent["epsilon"] for account in shown for spent in account["spent"]]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lines", [EXCEL, OTHER_DAY, []], ids=["Excel's dates", "another day", "nothing"])
 def test_the_wrong_input_is_stopped_and_the_next_run_releases_the_day(
     lines: list[str], town: Path, hatstream: Any
@@ -78,6 +79,7 @@ def test_the_wrong_input_is_stopped_and_the_next_run_releases_the_day(
     assert sorted(path.read_bytes() for path in (town / "out").glob("hats-*")) == before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lines", [EXCEL, []], ids=["Excel's dates", "nothing"])
 def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(
     lines: list[str], tmp_path: Path, hatstream: Any
@@ -95,6 +97,7 @@ def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(
     assert said not in " ".join(hatstream(*city.release(tmp_path, end=DAYS[0]))[1].split()), "it recorded nothing"
 
 
+@pytest.mark.slow
 def test_runs_of_a_scheduler_stop_until_somebody_has_run_without_its_option(town: Path, hatstream: Any) -> None:
     """A scheduler tries again after exit code 4: else its second try would seal the day with the wrong input."""
     unattended, attended = (*city.release(town, end=DAYS[0]), "--unattended"), city.release(town, end=DAYS[0])
@@ -107,6 +110,7 @@ def test_runs_of_a_scheduler_stop_until_somebody_has_run_without_its_option(town
     assert [number for _, number, _ in stages(town)] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_stopped_day_stops_those_after_it_and_keeps_those_before(town: Path, hatstream: Any) -> None:
     write(town, levels_city.rows(DAYS[:1], buses=BUSES) + levels_city.rows(DAYS[2:], buses=BUSES))
     assert hatstream(*city.release(town, end=DAYS[2]))[0] == 4
@@ -150,6 +154,7 @@ def test_a_pipeline_of_beam_stops_too(runner: str, town: Path, hatstream: Any) -
     assert [number for _, number, _ in stages(town)] == [0, 1, 2, 0, 1]
 
 
+@pytest.mark.slow
 def test_a_small_or_undeclared_fleet_has_none(tmp_path: Path, hatstream: Any) -> None:
     for name, spec in (("small", levels_city.SPEC), ("none", SPEC.replace(f"[fleet]\nvehicles = {DECLARED}\n", ""))):
         folder = tmp_path / name

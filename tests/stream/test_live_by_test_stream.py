@@ -136,6 +136,7 @@ def public(town):
     return rows, plans
 
 
+@pytest.mark.slow
 def test_each_slot_is_released_live_and_the_rest_when_the_day_ends(town):
     town.stream(*WHOLE)
     live = town.live()
@@ -170,6 +171,7 @@ def test_on_a_first_day_nothing_is_live_and_the_day_has_the_whole_total(tmp_path
     assert not town.files()
 
 
+@pytest.mark.slow
 def test_a_late_report_counts_in_the_days_release_and_one_later_than_that_is_refused(town):
     town.stream(
         watermark("08:00"),
@@ -195,6 +197,7 @@ def test_a_late_report_counts_in_the_days_release_and_one_later_than_that_is_ref
     assert town.place.ledger.audit("small").changed == 0, "the scheduled job makes the same day of the same reports"
 
 
+@pytest.mark.slow
 def test_after_a_day_is_released_its_live_slots_are_missed_and_nothing_is_spent_on_them(town):
     town.release(DAYS[1])
     before = town.place.ledger.spent("small")
@@ -255,6 +258,7 @@ def test_a_step_that_fails_and_is_tried_again_loses_and_repeats_nothing(town, pl
     assert town.place.ledger.spent("small", DAYS[1])[0].debited == total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("meanwhile", ["before-record", pytest.param("after-noise", marks=pytest.mark.slow)])
 def test_of_two_streams_one_value_per_release_stands(town, meanwhile):
     """The other one goes its whole way while this one stands with its second slot drawn."""

@@ -65,6 +65,7 @@ def in_form(form, folder, speed="speed"):
     return path
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "json", "jsonl", "parquet", "avro"])
 def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "NAMES", (*NAMES[:4], "occupancy"))
@@ -110,6 +111,7 @@ def snapshot(form):
     return {"result": vehicles}, "result"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", ["GTFS-realtime", "GeoJSON", "Swiftly", "result"])
 @pytest.mark.parametrize("in_lines", [False, True])
 def test_of_a_snapshot_in_json_every_vehicle_is_read(form, in_lines, tmp_path):
@@ -182,6 +184,7 @@ def test_letters_that_no_release_can_read_are_named(encoding, rule, tmp_path):
         draft(path, adds_and_removes=True)
 
 
+@pytest.mark.slow
 def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, monkeypatch):
     """As of a file that is sorted by vehicle: the rows from which the columns are told are of two vehicles."""
     early = [row for row in rows() if row[0] in ("B-0", "B-1")] * 260

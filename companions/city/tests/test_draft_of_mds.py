@@ -38,6 +38,7 @@ def telemetry(speeds=True):
         }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("speeds", [True, False])
 def test_a_draft_knows_it_and_reads_the_sample(body, speeds, tmp_path):

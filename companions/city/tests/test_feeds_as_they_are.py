@@ -49,7 +49,14 @@ def read(path, folder):
     return made, *taken(made, path, folder)
 
 
-@pytest.mark.parametrize(("kind", "layout"), feeds.PAIRS)
+@pytest.mark.parametrize(
+    ("kind", "layout"),
+    [
+        pytest.param(kind, layout, marks=[pytest.mark.slow] * (index % len(layouts) != number % len(layouts)))
+        for number, (kind, (layouts, _)) in enumerate(feeds.KINDS.items())
+        for index, layout in enumerate(layouts)
+    ],
+)
 def test_a_feed_of_each_kind_is_read_as_what_it_is(kind, layout, tmp_path):
     feed = feeds.made(kind, layout, tmp_path)
     if feed.refused:

@@ -89,6 +89,7 @@ def test_an_exchange_apart_gives_what_one_here_does(service):
         assert exchange.exchanged(question, lambda: False) == asking.exchanged_here(question)
 
 
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("name", sorted(ENDLESS))
 def test_an_exchange_that_has_no_end_is_given_up_at_its_deadline(service, monkeypatch, name):

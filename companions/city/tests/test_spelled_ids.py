@@ -55,6 +55,7 @@ def checked(folder, hatstream, made, path):
     return tuple(json.loads(out)["operator_only"]["vehicle_ids"].values()), " ".join(shown.split())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_ids_in_two_spellings_are_one_vehicle_or_there_is_a_warning(spelling, tmp_path, hatstream):
     spell, expected = SPELLINGS[spelling]

@@ -77,6 +77,7 @@ def test_per_period_the_sentence_counts_what_other_specifications_of_the_account
     assert "(epsilon 5)" in sentence(spec, (), Fraction(1, 100), Loss(Fraction(5)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_the_demo_stops_where_a_second_run_counts_otherwise(tmp_path, monkeypatch):
     """The check must be able to fail: the second run is given the day's file without its last hundred reports."""

@@ -116,6 +116,7 @@ DETERMINED = ["baseline", "array-average", "array-average-argmax", "array-averag
 DETERMINED += ["worst-case-optimal", "worst-case-optimal-tie"]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("label", DETERMINED)
 @pytest.mark.parametrize("name", ["itms-like", "geometric", "extreme", "hat"])
 def test_forecasts_of_errors_that_the_plan_determines_are_within_ten_percent(name, label):
@@ -132,6 +133,7 @@ def test_forecasts_of_errors_that_the_plan_determines_are_within_ten_percent(nam
         assert cell.forecast == pytest.approx(cell.published, rel=0.1)
 
 
+@pytest.mark.slow
 def test_forecasts_of_the_others_keep_their_stated_bound():
     """docs/mechanisms.md: between 0.6 and 3 times the published error and 0.03 km/h more."""
     for data in (*itms_like(1), geometric(), extreme()):
@@ -174,6 +176,7 @@ def test_auto_is_within_ten_percent_of_the_best_everywhere_and_better_than_any_o
 # the command
 
 
+@pytest.mark.slow
 def test_the_command_writes_tables_and_pictures(tmp_path, capsys):
     arguments = ["evaluate", "papers", "--runs", "2", "--processes", "1", "--output", str(tmp_path / "out")]
     assert main(arguments) == 0
@@ -245,6 +248,7 @@ def test_what_is_no_data_set_is_refused_by_its_name(tmp_path, capsys, counts, va
         (tmp_path / "odd.npz").write_bytes((tmp_path / "odd.npz").read_bytes()[:300])
 
 
+@pytest.mark.slow
 def test_figures_of_a_folder_of_data_sets_say_that_they_are_not_private(tmp_path, capsys):
     np.savez(tmp_path / "itms_like.npz", counts=np.array([2, 1]), values=np.array([10.0, 20.0, 30.0]))
     arguments = ["evaluate", "papers", "--sets", str(tmp_path), "--not-private", "--runs", "1", "--processes", "1"]

@@ -46,6 +46,7 @@ def test_learned_estimates_are_beside_the_constant_and_drawn(feed, tmp_path, hat
     assert all(path.stat().st_size < 60_000 for path in tmp_path.glob("*.png"))
 
 
+@pytest.mark.slow
 def test_distributions_are_beside_the_whole_feeds_own(feed, hatstream):
     code, out, err = hatstream(*evaluate(feed, "--json", "--noise", "delta", what="distributions"))
     assert code == 0, err
@@ -55,6 +56,7 @@ def test_distributions_are_beside_the_whole_feeds_own(feed, hatstream):
     }
 
 
+@pytest.mark.slow
 def test_made_up_cities_need_no_telemetry_and_each_has_its_rows(hatstream):
     cities = ["evaluate", "days", "--cities", "drawn 3, 19 buses in two hours", "--days", "2", "--totals", "10"]
     code, out, err = hatstream(*cities, "--noise", "delta", "--runs", "1", "--json")

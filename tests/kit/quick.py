@@ -1,0 +1,153 @@
+"""What makes tests quick and repeatable: libraries remember, no disk is waited for, noise is the same in each run."""
+
+import copy
+import functools
+import hashlib
+import os
+import pickle
+import sys
+import zlib
+from argparse import Namespace
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import sqlalchemy as sa
+
+from dpops import fitted
+from dpops.noise.words import Words
+
+# noise
+
+
+def let_noise_repeat(name: str) -> None:
+    """Noise that is drawn in this process until the next call follows from the name."""
+    Words.__init__.__defaults__ = (np.random.default_rng(zlib.crc32(name.encode())).bytes,)
+
+
+def let_noise_be_fresh() -> None:
+    """Noise is the operating system's, as it is outside of tests."""
+    Words.__init__.__defaults__ = (os.urandom,)
+
+
+# disks
+
+
+def let_disks_be_quick() -> None:
+    """Lets nobody wait for a disk: tests kill processes, never the machine, so what was written is there anyway.
+
+    That the product waits is shown by tests/transforms/: test_atomic_files.py and ledger/test_databases.py.
+    """
+    os.fsync = lambda _file: None
+    sa.event.listen(sa.Engine, "connect", _not_waiting)
+
+
+def _not_waiting(connection: Any, _record: object) -> None:
+    if type(connection).__module__ == "sqlite3":
+        connection.execute("PRAGMA synchronous = OFF")
+
+
+# learned models
+
+
+def let_models_be_remembered() -> None:
+    """Fits of the same state, by the same fitted numbers, are made once: half of what releases by levels cost."""
+    states = sys.modules.get("transforms.releases.periods.states")
+    if states and not hasattr(states.learned, "__wrapped__"):
+        states.learned = _once_a_state(states.learned)
+
+
+def _once_a_state(learn: Callable[[Any], Any]) -> Any:
+    models: dict[bytes, Any] = {}
+
+    @functools.wraps(learn)
+    def learned(state: Any) -> Any:
+        numbers = {name: value for name, value in vars(fitted).items() if name.isupper()}
+        parts = state.design, state.facts, state.days, state.older, state.recent, state.least_recent, state.start
+        key = hashlib.sha256(pickle.dumps((numbers, parts))).digest()
+        if key not in models:
+            models[key] = learn(state)
+        return models[key]
+
+    return learned
+
+
+# Beam and SQLAlchemy
+
+
+def let_beam_remember() -> None:
+    """Lets Beam, where it is imported, remember what it asks of the same classes for every pipeline.
+
+    Signatures of functions and parsed options depend on the function, and on the class and the flags, alone.
+    """
+    if "apache_beam" not in sys.modules:
+        return
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.transforms import core
+
+    if not hasattr(core.get_function_args_defaults, "__wrapped__"):
+        core.get_function_args_defaults = _once_a_function(core.get_function_args_defaults)
+        PipelineOptions.view_as = _once_a_class(PipelineOptions.view_as)
+
+
+def _once_a_function(ask: Callable[[Any], tuple[list[str], list[Any]]]) -> Any:
+    cached: WeakKeyDictionary[Any, tuple[list[str], list[Any]]] = WeakKeyDictionary()
+
+    @functools.wraps(ask)
+    def asked(f: Any) -> tuple[list[str], list[Any]]:
+        if not isinstance(f, MethodType):
+            return ask(f)
+        if f.__func__ not in cached:
+            cached[f.__func__] = ask(f)
+        names, defaults = cached[f.__func__]
+        return list(names), list(defaults)
+
+    return asked
+
+
+def _once_a_class(view_as: Callable[[Any, type], Any]) -> Any:
+    cached: dict[tuple[type, tuple[str, ...]], dict[str, Any]] = {}
+
+    @functools.wraps(view_as)
+    def viewed(self: Any, cls: type) -> Any:
+        if self._flags is None:  # then it is for the arguments of this process to say
+            return view_as(self, cls)
+        key = cls, tuple(self._flags)
+        if key not in cached:
+            parsed = cls(self._flags)
+            cached[key] = vars(parsed._visible_options)
+        view = cls.__new__(cls)
+        visible = copy.deepcopy(cached[key])
+        for name, value in visible.items():
+            self._all_options.setdefault(name, value)
+        view.__dict__.update(_flags=self._flags, _visible_options=Namespace(**visible), _all_options=self._all_options)
+        return view
+
+    return viewed
+
+
+_create_engine = sa.create_engine
+
+
+class _Compiled(dict[Any, Any]):
+    """SQLAlchemy asks by the engine's dialect and what makes the statement."""
+
+    def get(self, key: tuple[Any, ...], default: Any = None) -> Any:
+        return super().get((type(key[0]), *key[1:]), default)
+
+    def __setitem__(self, key: tuple[Any, ...], compiled: Any) -> None:
+        super().__setitem__((type(key[0]), *key[1:]), compiled)
+
+
+_COMPILED = _Compiled()
+
+
+def let_ledgers_remember() -> None:
+    """What SQLAlchemy compiles depends on the kind of database alone, but it remembers that for each engine."""
+    sa.create_engine = _remembering
+
+
+def _remembering(url: Any, *, execution_options: dict[str, Any] | None = None, **options: Any) -> sa.Engine:
+    return _create_engine(url, execution_options={**(execution_options or {}), "compiled_cache": _COMPILED}, **options)
