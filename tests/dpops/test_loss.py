@@ -65,6 +65,7 @@ def of_steered_looks(epsilon: float, rho: float, looks: int) -> float:
     return beyond
 
 
+@pytest.mark.slow
 def test_looks_that_steer_what_follows_reach_no_more_than_is_said_and_many_come_near() -> None:
     epsilon, spent = Fraction("2.64"), spent_at("2.64")
     most = chance_beyond(epsilon, spent, steered=True)

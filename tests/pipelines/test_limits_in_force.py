@@ -228,7 +228,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Specification:
     return load(levels_city.write(tmp_path_factory.mktemp("spec"), lines=[])[0])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(sorted(CLAIMS)), steps=histories)
 def test_no_window_of_any_history_spent_more_than_its_sentence_says(
     kind: str, steps: Sequence[Step], spec: Specification, tmp_path_factory: pytest.TempPathFactory

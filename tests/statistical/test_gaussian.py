@@ -36,6 +36,7 @@ def test_noise_follows_the_exact_law(variance: Fraction) -> None:
     assert gaussian_fit(Noise().gaussian([variance] * DRAWS), variance) > ALARM
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("variance", VARIANCES)
 @pytest.mark.parametrize("off", [Fraction(105, 100), Fraction(95, 100)])
 def test_a_spread_five_percent_off_is_rejected(variance: Fraction, off: Fraction) -> None:
@@ -58,6 +59,7 @@ def test_entries_are_independent() -> None:
             assert independent(one[lag:], other[:-lag]) > ALARM
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(3, 2), Fraction(500)])
 def test_noise_agrees_with_the_discrete_gaussian_of_opendp(scale: Fraction) -> None:
     """An independent implementation; no use of our own formulas."""
@@ -68,6 +70,7 @@ def test_noise_agrees_with_the_discrete_gaussian_of_opendp(scale: Fraction) -> N
     assert same_law(Noise().gaussian([exact] * 40_000), np.array(theirs, np.int64)) > ALARM
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("variance", VARIANCES[:4])
 def test_the_integers_that_decide_close_cases_follow_the_law_alone(
     variance: Fraction, monkeypatch: pytest.MonkeyPatch
@@ -126,6 +129,7 @@ def _sum_of_six(variance: Fraction, rng: np.random.Generator) -> Int64s:
     return np.rint((rng.random((DRAWS, 6)).sum(1) - 3) * math.sqrt(2 * variance)).astype(np.int64)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("wrong", "variances"),
     [

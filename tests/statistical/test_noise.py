@@ -54,6 +54,7 @@ def test_noise_follows_the_exact_law(scale: Fraction) -> None:
     assert laplace_fit(Noise().laplace([scale] * DRAWS), scale) > ALARM
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("off", [Fraction(105, 100), Fraction(95, 100)])
 def test_a_scale_five_percent_off_is_rejected_twenty_times_of_twenty(scale: Fraction, off: Fraction) -> None:
@@ -145,6 +146,7 @@ def _gaussian(scale: Fraction, rng: np.random.Generator) -> Int64s:
     return np.rint(rng.normal(0, math.sqrt(2) * float(scale), DRAWS)).astype(np.int64)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("wrong", "scales"),
     [

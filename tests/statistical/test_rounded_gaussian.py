@@ -44,6 +44,7 @@ def test_noise_follows_the_law(variance: Fraction) -> None:
     assert fit(Noise().rounded_gaussian([variance] * DRAWS), variance) > ALARM
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("variance", VARIANCES[:5])
 @pytest.mark.parametrize("off", [Fraction(105, 100), Fraction(95, 100)])
 def test_a_spread_five_percent_off_is_rejected(variance: Fraction, off: Fraction) -> None:
@@ -68,6 +69,7 @@ def test_entries_are_independent() -> None:
             assert independent(one[lag:], other[:-lag]) > ALARM
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("variance", VARIANCES[:3])
 def test_the_digits_that_decide_close_cases_follow_the_law_alone(
     variance: Fraction, monkeypatch: pytest.MonkeyPatch

@@ -26,6 +26,7 @@ def small(monkeypatch):
     monkeypatch.setattr("hatstream_lab.commands.demo.made_up_fleets", lambda: fleets)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_the_demo_says_in_fifteen_lines_how_near_the_truth_it_is(tmp_path, capsys):
     assert main(["demo", "--output", str(tmp_path)]) == 0

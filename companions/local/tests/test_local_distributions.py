@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from companions.local.tests.worlds import beta_values, dense_em, dense_log_likelihood, reports_of
@@ -39,7 +39,6 @@ def assert_agrees(reports: Reports, rows: ReportRows) -> None:
     assert constants[0] == pytest.approx(constants[1], abs=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["sr", "pm", "sw"]), st.sampled_from([1e-3, 0.5, 2.0, 6.0])), min_size=1, max_size=5
@@ -57,6 +56,7 @@ def test_the_fast_likelihood_is_the_dense_one(
     assert_agrees(reports, aggregate(reports, buckets))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epsilon", [0.1, 0.6, 3.0])
 def test_the_maximum_meets_its_conditions_and_no_em_climbs_higher(epsilon: float) -> None:
     reports = reports_of(beta_values(4_000), [(kind, epsilon) for kind, _ in THREE])

@@ -91,6 +91,7 @@ def test_posterior_moments_are_those_of_the_dense_posterior(epsilon: float) -> N
     assert near.all() if epsilon < 4 else near.mean() > 0.5
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("users", [1, pytest.param(5, marks=pytest.mark.slow), 40, 400])
 @pytest.mark.parametrize("epsilon", [0.2, 2.0])
 def test_two_standard_errors_cover_the_true_mean_of_these_users(users: int, epsilon: float) -> None:

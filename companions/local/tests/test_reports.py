@@ -131,6 +131,7 @@ def test_perturbing_makes_one_report_for_each_service_vehicle_slot_and_cell() ->
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", ["ml", "ems"])
 def test_what_small_groups_tell_is_remembered_and_is_what_each_tells_alone(
     monkeypatch: pytest.MonkeyPatch, method: str

@@ -59,6 +59,7 @@ WAYS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", WAYS)
 def test_a_report_more_leaves_all_others_as_they_were(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     written: Callable[[Sequence[Mapping[str, Any]]], bytes]

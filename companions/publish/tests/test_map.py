@@ -303,6 +303,7 @@ def test_texts_of_rows_cannot_leave_the_page_s_data(tmp_path, hatstream, page):
     assert page.driver.title == "<b>t</b>"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["notes.txt", "hats.parquet", "hats.csv", "hats.avro", "hats.jsonl", "hats.geojson"])
 def test_a_file_without_result_rows_is_refused_by_its_name(tmp_path, hatstream, name):
     (tmp_path / name).write_bytes(b"not a row\n")

@@ -73,6 +73,7 @@ def test_only_values_that_may_be_used_are_published(publish, town, hatstream):
     assert "counts-public" in (folder / "privacy.json").read_text()
 
 
+@pytest.mark.slow
 def test_all_publishes_what_is_held_back_and_forecasts_with_their_status(portal):
     folder, code, said = portal()
     assert code == 0, said
@@ -224,6 +225,7 @@ STREETS = {
 }
 
 
+@pytest.mark.slow
 def test_geoparquet_has_the_lines_and_polygons_of_the_specifications_file(publish, tmp_path):
     features = [{"type": "Feature", "properties": {"name": name}, "geometry": STREETS[name]} for name in STREETS]
     spec = SPEC + '[places]\nfile = "streets.geojson"\n[[output]]\nproduct = "place-standing"\n'

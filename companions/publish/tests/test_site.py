@@ -193,6 +193,7 @@ def test_fuzzed_result_files_raise_nothing(grown, site):
     check_whole(town / "public")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("at", [1, 3, 9])
 def test_a_full_disk_leaves_the_site_as_it_was_until_there_is_room(grown, site, monkeypatch, at):
     town, slots = grown
@@ -281,6 +282,7 @@ def test_the_description_names_what_there_is(grown, site):
                 assert set(body["schema"]["required"]) <= json.loads(content).keys()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [(1280, 860), (390, 844)])
 def test_the_map_of_a_site_shows_what_comes_and_the_first_page_leads_to_it(grown, site, size):
     town, slots = grown

@@ -36,11 +36,13 @@ def test_with_little_noise_the_smooth_city_is_found() -> None:
     assert error(learned(after(2, 0.02)).estimate(), design()) < 0.7
 
 
+@pytest.mark.slow
 def test_a_forecast_is_close_to_the_next_days_estimate() -> None:
     state = after(4, 0.5)
     assert abs(error(learned(state).forecast(HOURS), design()) - error(learned(state).estimate(), design())) < 0.5
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth() -> None:
     held = []
     for seed in range(4):
@@ -69,6 +71,7 @@ def test_a_fit_begins_where_the_last_fold_ended_and_ends_where_any_fit_does() ->
     assert np.allclose(warm.forecast(HOURS).values, cold.forecast(HOURS).values, atol=0.6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("noise", [1e-3, 10.0, 1e4, 1e9])
 def test_any_noise_gives_finite_numbers(noise: float) -> None:
     field = learned(after(3, noise)).estimate()
@@ -129,6 +132,7 @@ def weeks(slower: float) -> State:
     return state
 
 
+@pytest.mark.slow
 def test_days_off_are_forecast_as_days_off_were() -> None:
     model = learned(weeks(6.0))
     assert error(model.forecast(HOURS), design()) < 1.0
@@ -214,6 +218,7 @@ def test_without_weights_of_days_and_the_gate_a_quiet_first_day_does_harm(monkey
     assert any(harmful(quiet_start(0.4, seed), 0.4) for seed in range(2))
 
 
+@pytest.mark.slow
 def test_a_constant_would_do_where_nothing_is_released_and_not_where_much_is() -> None:
     assert learned(after(1, 1e4)).estimate().gate.ratio > fitted.MAX_RATIO
     assert learned(after(4, 0.1)).estimate().gate.ratio < 0.2

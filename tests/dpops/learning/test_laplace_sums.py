@@ -53,6 +53,7 @@ def believed_visited(sums: PlaceSums) -> int:
     return int(known[BUSY:].sum())
 
 
+@pytest.mark.slow
 def test_what_noise_makes_busy_is_not_taken_for_visited() -> None:
     as_laplace = sum(believed_visited(sums_of(days, seed)) for days in (1, 3) for seed in range(4))
     as_gaussian = sum(

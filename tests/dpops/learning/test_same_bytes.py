@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from dpops.learning import learned, published
 from tests.dpops.learning.city import after
 
@@ -22,6 +24,7 @@ def digest() -> str:
     return hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()
 
 
+@pytest.mark.slow
 def test_kernels_and_threads_change_no_byte() -> None:
     settings = [{"OPENBLAS_CORETYPE": "Haswell"}, {"OPENBLAS_CORETYPE": "Prescott"}, {"OPENBLAS_NUM_THREADS": "2"}]
     code = "from tests.dpops.learning.test_same_bytes import digest; print(digest())"

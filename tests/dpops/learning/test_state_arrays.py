@@ -14,6 +14,7 @@ def folded() -> State:
     return after(8, 0.5)
 
 
+@pytest.mark.slow
 def test_a_state_is_taken_up_as_it_was(folded: State) -> None:
     again = taken_up(State.new(design(), FACTS), folded.days, folded.recent, arrays_of(folded))
     assert np.array_equal(learned(again).forecast(HOURS).values, learned(folded).forecast(HOURS).values)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.means.arrays import FINE, lay_out_together, length_of
@@ -49,7 +49,6 @@ def check(laid, hat, rule):
     st.sampled_from(["median", "argmax", "opt", "convex", 3]),
     st.integers(0, 3),
 )
-@settings(deadline=None, max_examples=40)
 def test_each_of_many_hats_has_arrays_of_its_own(lists, rule, more):
     hats = known_of(lists, more)
     for laid, hat in zip(lay_out_together(hats, GRID, EPSILON, rule), hats, strict=True):

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.forecast import transport_bias
@@ -49,7 +49,6 @@ def test_what_is_kept_and_moved_is_as_defined(counts: Int64s, most: int, dropped
 
 
 @both
-@settings(max_examples=150, deadline=None)
 @given(count_vectors, st.integers(0, 30), epsilons)
 def test_opt_is_the_cap_of_least_bias_plus_noise_and_of_equal_ones_the_largest(
     kind: type[Baseline] | type[BaselineVariance], counts: Int64s, dropped: int, epsilon: Fraction
@@ -89,7 +88,6 @@ def test_a_cap_pays_where_one_user_is_far_busier_than_the_others(
     assert whole.bias_bound == 0 < capped.bias_bound
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_the_capped_mean_is_that_of_users_means_with_capped_weights(data: st.DataObject) -> None:
     counts = data.draw(count_vectors)
@@ -103,7 +101,6 @@ def test_the_capped_mean_is_that_of_users_means_with_capped_weights(data: st.Dat
     assert plan.rounding == pytest.approx(float(GRID.step / 2 + (plan.step if "m_ub" in plan.facts else 0)))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 9), st.integers(0, 9))
 def test_the_bias_of_a_capped_mean_is_that_of_the_worst_speeds(counts: list[int], most: int, dropped: int) -> None:
     """Users at 0 or U, and so what was dropped before: a mean is worst at such a corner, and there it attains it."""

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.means.arrays import Rule, length_of
@@ -49,7 +49,6 @@ def worst_case(counts: list[int], m: int, epsilon: Fraction) -> Fraction:
     return 1 - Fraction(reference.kept(counts, m), sum(counts)) + m / (epsilon * reference.kept(counts, m))
 
 
-@settings(max_examples=150)
 @given(count_lists, st.fractions(Fraction(1, 1000), 3))
 def test_minimax_equals_the_search_over_every_length(counts: list[int], epsilon: Fraction) -> None:
     if epsilon == 0:
@@ -59,7 +58,6 @@ def test_minimax_equals_the_search_over_every_length(counts: list[int], epsilon:
     assert length("opt", np.array(counts), epsilon) == best
 
 
-@settings(max_examples=100)
 @given(count_lists)
 def test_the_thresholds_are_where_the_minimax_length_leaves_its_ends(counts: list[int]) -> None:
     vector, hair = np.array(counts), Fraction(1, 10**12)
@@ -87,7 +85,6 @@ def test_the_published_thresholds_are_loose_by_orders_of_magnitude() -> None:
     assert {text: length("opt", counts, Fraction(text)) for text in lengths} == lengths
 
 
-@settings(max_examples=150)
 @given(count_lists)
 def test_convex_equals_the_search_over_every_length(counts: list[int]) -> None:
     samples, users, most = sum(counts), len(counts), max(counts)

@@ -60,7 +60,6 @@ def test_a_forecast_of_many_hats_is_that_of_each(mechanism, lists, epsilon, drop
     assert mechanism.forecasts(hats).tolist() == alone
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(1, 2_000), min_size=6, max_size=6), min_size=1, max_size=5), epsilons)
 def test_lengths_of_many_hats_are_those_of_each(lists, epsilon):
     counts = np.array([sorted(counts_of_hat)[::-1] for counts_of_hat in lists], np.int64)

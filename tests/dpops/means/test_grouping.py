@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpops.means.grouping import Grouping, best_fit, wrap_around
@@ -30,7 +30,6 @@ lengths = st.integers(1, 12) | st.integers(1, 250)
 # BestFit
 
 
-@settings(max_examples=400)
 @given(count_lists, lengths)
 @example([2, 1, 1], 3)
 @example([5, 5, 3, 3, 2, 2, 1, 1], 8)
@@ -49,7 +48,6 @@ def test_best_fit_needs_no_fewer_arrays_than_wrap_around_and_no_more_than_users(
 # WrapAround
 
 
-@settings(max_examples=400)
 @given(count_lists, lengths)
 def test_wrap_around_equals_the_published_pointer_loop(counts: list[int], m_ub: int) -> None:
     expected = reference.wrap_around(counts, m_ub)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.means.arrays import FINE, length_of
@@ -33,7 +33,6 @@ def plan_of(counts: list[int], m_ub: int, grouping: str) -> Plan:
     return plan_of_one(ArrayAverage(m_ub=m_ub, grouping=grouping), CountsKnown.all_of(vector), GRID, ONE)  # type: ignore[arg-type]
 
 
-@settings(max_examples=200)
 @given(count_lists, st.integers(1, 40))
 def test_published_wrap_around_noise_is_at_least_twice_what_is_needed(counts: list[int], m_ub: int) -> None:
     """Erratum E2: 2U/K is published; a user decides U min(m_max, m_UB) / (m_UB K) <= U/K. Ours is that, rounded up."""
@@ -48,7 +47,6 @@ def test_published_wrap_around_noise_is_at_least_twice_what_is_needed(counts: li
     assert plan.scale * plan.step <= published * Fraction(51, 100)
 
 
-@settings(max_examples=200)
 @given(count_lists, st.integers(1, 60))
 def test_best_fit_noise_is_for_the_largest_share_of_an_array(counts: list[int], m_ub: int) -> None:
     """(U / Kbar) max r / w, which is U / Kbar as soon as a user fills an array."""
@@ -60,7 +58,6 @@ def test_best_fit_noise_is_for_the_largest_share_of_an_array(counts: list[int], 
     assert exact == Fraction(1, len(arrays))
 
 
-@settings(max_examples=200)
 @given(count_lists, st.integers(1, 40), st.sampled_from(["best-fit", "wrap-around"]), st.randoms(use_true_random=False))
 def test_the_integer_is_the_mean_of_array_means_rounded_down(counts, m_ub, grouping, random) -> None:  # type: ignore[no-untyped-def]
     m_ub = min(m_ub, counts[0])

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -59,7 +59,6 @@ def samples_of(count: int) -> list[tuple[int, ...]]:
 # exact integers
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 6_500), min_size=1, max_size=6), min_size=1, max_size=6), st.integers(1, 7))
 def test_the_integer_is_the_variance_of_the_weighted_samples_rounded_down(users: list[list[int]], most: int) -> None:
     """A capped user's samples have the weight m / c each; without a cap it is the population variance."""
@@ -183,6 +182,7 @@ def test_plans_stored_before_there_was_a_rounding_are_of_means() -> None:
     assert Plan.from_public("baseline", stored).rounding == plan.rounding == 0.005
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [0.0, pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(4)])
 @pytest.mark.parametrize("m_ub", ["none", "opt", 2])

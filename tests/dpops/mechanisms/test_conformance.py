@@ -97,7 +97,6 @@ def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_every_time(
 
 
 @every_plain
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
     mechanism: Mechanism, data: st.DataObject

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.mechanism import Mechanism, Plan, plan_of_one, values_of
@@ -76,7 +76,6 @@ def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Me
 
 
 @every_plain
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: st.DataObject) -> None:
     counts = data.draw(count_vectors)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.forecast import Float64s
@@ -56,7 +56,6 @@ def test_a_quantile_lies_in_the_bin_of_the_samples_own() -> None:
             assert own <= quantile(cdf, level)[0] <= own + 1
 
 
-@settings(max_examples=150)
 @given(st.sampled_from(TREES), st.data())
 def test_any_noisy_integers_give_a_distribution(tree: Tree, data: st.DataObject) -> None:
     """Monotone, within [0, 1], quantiles ordered and within [0, U]; mean, variance and intervals in their ranges."""

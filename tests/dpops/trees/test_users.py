@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.means.grouping import best_fit
@@ -45,7 +45,6 @@ def test_rounding_each_bin_on_its_own_would_break_the_bound() -> None:
     assert moved > 2 * mass
 
 
-@settings(max_examples=80)
 @given(st.data())
 def test_the_weighted_sum_has_the_users_masses_and_is_off_by_less_than_a_unit_a_user(data: st.DataObject) -> None:
     bins, users = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 6))

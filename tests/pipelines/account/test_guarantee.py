@@ -99,6 +99,7 @@ def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) 
     assert 15 < float(unbounded.total.epsilon) < 28 * 2.64
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("adjacency", "guess"), [("add-remove", "them"), ("counts-public", "its speeds on them")])
 def test_a_span_hides_days_driven_only_where_counts_are_secret(tmp_path: Path, adjacency: str, guess: str) -> None:
     spec = levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6").replace("limit = 2.64", LIMITS)

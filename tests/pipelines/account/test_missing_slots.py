@@ -46,6 +46,7 @@ def starts(answer):
     return [gap["slot_start"] for gap in answer["missing"]]
 
 
+@pytest.mark.few(1)
 def test_before_any_release_every_slot_of_service_is_missing(town, hatstream):
     answer = ask(hatstream, town)
     assert starts(answer) == [f"{day}T{hour:02d}:00:00+05:30" for day in city.DAYS for hour in range(8, 12)]
@@ -58,6 +59,7 @@ def test_before_any_release_every_slot_of_service_is_missing(town, hatstream):
     }
 
 
+@pytest.mark.few(1)
 def test_what_is_listed_is_what_the_release_job_fills(town, hatstream):
     release(hatstream, town, f"{FIRST}T09:00", f"{FIRST}T10:00")
     release(hatstream, town, LAST, LAST)

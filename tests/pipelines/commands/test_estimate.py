@@ -69,6 +69,7 @@ def test_causal_estimates_are_the_published_bytes_without_the_data(tmp_path: Pat
     assert all((tmp_path / "out" / name).read_bytes() == data for name, data in again.items())
 
 
+@pytest.mark.slow
 def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, DAYS[0], DAYS[2])
     before = estimated(tmp_path, hatstream, "before")
@@ -79,6 +80,7 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
     assert len(after) > len(before)
 
 
+@pytest.mark.slow
 def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, *DAYS)
     past, ahead = estimated(tmp_path, hatstream, "a"), estimated(tmp_path, hatstream, "b", "--forecast", "2")

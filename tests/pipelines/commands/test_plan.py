@@ -165,6 +165,7 @@ def test_counts_without_vehicles_leave_the_composed_total_unknown_and_say_so(pla
     assert "not known" in plan(city.SPEC, counts="[5, 3]", name="counts.json")[1]
 
 
+@pytest.mark.slow
 def test_the_made_up_fleet_is_counted_as_the_demo_releases_it_and_a_slot_length_that_cannot_be_is_named(planned):
     document = planned(DEMO, "--synthetic")
     assert document["hats"] == 752
@@ -186,6 +187,7 @@ def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
     assert by_name["120-minute slots"]["hats"] < document["hats"] < by_name["30-minute slots"]["hats"]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mechanism", MEANS)
 def test_every_mechanism_can_be_planned_with_and_without_a_prior(planned, mechanism):
     spec = city.SPEC.replace('"array-average"', f'"{mechanism}"')
@@ -205,6 +207,7 @@ def test_a_bound_holds_in_periods_in_which_the_clock_changes_too(planned, unit, 
     assert composed["within_limit"] is (True if most <= 300 else None)
 
 
+@pytest.mark.slow
 def test_nothing_is_written_and_no_ledger_is_needed(plan, tmp_path, monkeypatch):
     for variable in ("HOME", "XDG_STATE_HOME", "TMPDIR"):
         monkeypatch.setenv(variable, str(tmp_path / "state"))

@@ -76,6 +76,7 @@ def test_of_segments_that_many_share_alike_less_is_promised_than_of_hexagons(pla
     assert segments[2] < hexagons[2] / 2, "after four days"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", ["80", "200"])
 def test_the_table_shows_half_widths_and_the_part_that_is_ok(
     tmp_path: Path, hatstream: Any, monkeypatch: pytest.MonkeyPatch, columns: str

@@ -217,6 +217,7 @@ def test_every_command_explains_itself_with_an_example(hatstream, command):
     assert "Example" in out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shard", range(3))
 def test_the_shards_of_a_slot_share_the_largest_debit_whichever_of_them_is_empty(tmp_path, hatstream, shard):
     """One HAT an hour at epsilon 40, limit 50: an empty shard, which spends 0, must not stand for the slot."""
@@ -238,6 +239,7 @@ def shard_of(lat, shards):
     return int(release_shard(np.array([cell], np.int64), shards)[0])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("phase", ["observations read", "slots released"])
 def test_of_two_copies_of_a_ledger_only_one_publishes_even_if_their_runs_overlap(town, phase):
     """The second run works on a copy while the first starts and ends: one head, one draw."""

@@ -32,6 +32,7 @@ def test_a_look_at_the_input_needs_no_folder_for_results_and_a_release_does(town
     assert spent_by(hatstream, town) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("broken", ["transforms.sinks.files.write_whole", "transforms.ledger.head.Head.advance"])
 def test_a_failure_after_recording_says_that_the_same_command_publishes_what_was_recorded(
     town, hatstream, monkeypatch, broken
@@ -67,6 +68,7 @@ NO_SPEED = "PLATE0,2022-01-01T08:00:00+05:30,21.17,72.83,fast\n"
 BROKEN = "PLATE0,yesterday,21.17,72.83,7\n"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("spec", "lines", "said"),
     [

@@ -103,6 +103,7 @@ def started(arguments, *, by=(), **more):
     return subprocess.run([*by, sys.executable, "-c", PROGRAM.format(arguments)], env=env, check=False, **more)
 
 
+@pytest.mark.slow
 def test_a_poor_locale_fails_nothing(tmp_path):
     city.write(tmp_path)
     poor = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}

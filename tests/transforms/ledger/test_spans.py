@@ -61,7 +61,7 @@ def violations(folder: Path, records: list[Record]) -> list[str]:
 orders = st.lists(st.tuples(st.integers(0, 24), st.integers(1, 3)), max_size=14)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=orders)
 def test_no_window_is_exceeded_in_any_order_of_days(records: list[Record], tmp_path_factory: pytest.TempPathFactory):
     assert violations(tmp_path_factory.mktemp("ledger"), records) == []
