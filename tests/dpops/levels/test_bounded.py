@@ -210,6 +210,7 @@ def test_shares_of_stages_above_one_are_caught(kind: Kind) -> None:
     assert excess(two_stages(kind, shares=(".4", ".8")), days_of()) > 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_share_for_each_of_24_slots_is_too_much_on_a_day_of_25(kind: Kind) -> None:
     day = [stage(kind, share=Fraction(1, 24))] * 25

@@ -35,6 +35,7 @@ def known_of(lists, dropped=0):
     ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
 @pytest.mark.parametrize("counts", COUNTS, ids=["few", "many"])
 def test_a_forecast_is_the_error_of_hats_that_are_drawn_as_the_prior_says(mechanism: Mechanism, counts):
@@ -50,6 +51,7 @@ def test_a_forecast_is_the_error_of_hats_that_are_drawn_as_the_prior_says(mechan
     assert forecast_of_one(mechanism, hat, GRID, epsilon, PRIOR) == pytest.approx(error, rel=0.15)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
 @settings(max_examples=5, deadline=None)
 @given(lists=st.lists(counts_lists, min_size=1, max_size=5), epsilon=epsilons, dropped=st.integers(0, 3))

@@ -186,6 +186,7 @@ def counts_of(folder):
     return path
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("privacy", ['per = "hat"', 'per = "period"', WHOLE, CLIPPED, 'per = "hat"\nscope = "period"'])
 def test_a_plan_says_what_the_release_then_spends(tmp_path, hatstream, privacy):
     opened(tmp_path, hatstream, spec_of(privacy, ("epsilon = 1.0", "epsilon = 0.5"), TWO))

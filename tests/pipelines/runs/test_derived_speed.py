@@ -86,6 +86,7 @@ def test_a_feed_without_speeds_is_released_and_a_second_run_finds_it_the_same(tm
     assert len(list((tmp_path / "out").iterdir())) == 4 * len(city.FORMATS)
 
 
+@pytest.mark.slow
 def test_a_plan_counts_it_and_an_evaluation_derives_its_speeds(tmp_path, hatstream):
     header, lines = rows(buses=9)
     (tmp_path / "spec.toml").write_text(SPEC)

@@ -21,6 +21,7 @@ WORKDAYS = '[slot]\nweekdays = ["mon", "tue", "wed", "thu", "fri"]'
 """Both days are none of them."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("runner", [(), ("--runner", "FnApiRunner")])
 @pytest.mark.parametrize("spec", [city.SPEC, levels_city.SPEC])
 def test_days_on_which_nothing_is_released_are_done_and_have_no_files(tmp_path, hatstream, spec, runner):

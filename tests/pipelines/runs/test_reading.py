@@ -120,6 +120,7 @@ class Reports:
         pass
 
 
+@pytest.mark.slow
 def test_a_release_here_imports_no_connector_of_beam_and_who_needs_one_can(town):
     program = (
         "import sys; from pipelines.cli import main; main(sys.argv[1:])\n"

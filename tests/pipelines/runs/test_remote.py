@@ -38,6 +38,7 @@ def store():
             os.environ[name] = value
 
 
+@pytest.mark.slow
 def test_a_store_gives_the_bytes_and_digests_that_local_files_give(store, tmp_path, hatstream, monkeypatch):
     city.write(tmp_path)
     assert hatstream(*city.init(tmp_path))[0] == 0

@@ -52,6 +52,7 @@ def test_a_runner_of_beams_gives_the_bytes_of_this_machine_and_says_which_it_is(
     assert said_again(again) == said_again(out)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [[], ["--", "--direct_running_mode=multi_threading", "--direct_num_workers=3"]])
 def test_events_stay_on_disk_whatever_threads_read_them(town, hatstream, monkeypatch, options):
     put, shuffled = Spool.put, []
@@ -66,6 +67,7 @@ def test_events_stay_on_disk_whatever_threads_read_them(town, hatstream, monkeyp
     assert files_in(folder / "out") == first
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("spec", "lines", "code"),
     [

@@ -33,6 +33,7 @@ def of(folder, pattern, *more):
     return arguments
 
 
+@pytest.mark.few(1)
 def test_one_file_of_many_stops_the_release_or_is_left_out_by_name(town, hatstream, where):
     code, _, err = hatstream(*of(town, "feed-*.parquet"), *where)
     assert (code, f"{town}/feed-c.parquet: " in err) == (4, True)

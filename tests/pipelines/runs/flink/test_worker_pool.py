@@ -21,6 +21,7 @@ print(threading.active_count(), len(sockets))
 """
 
 
+@pytest.mark.slow
 def test_what_is_imported_beforehand_is_there_and_starts_no_thread_and_opens_no_connection():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *worker_pool.IMPORTED], capture_output=True, text=True, check=True
