@@ -87,7 +87,7 @@ def test_a_large_parquet_file_is_read_in_shares_and_a_text_as_a_whole(tmp_path, 
     small.write_bytes(b"x" * 5)
     paths = [str(small), str(large), str(tmp_path / "gone")]
     pieces = pieces_of(layout("parquet", columns, None, None), paths)
-    assert [(Path(piece.path.decode()).name, tuple(piece.share)) for piece in pieces] == [
+    assert [(Path(piece.path.decode()).name, (piece.number, piece.shares)) for piece in pieces] == [
         *[("large", (number, 3)) for number in range(3)],
         ("small", (0, 1)),
         ("gone", (0, 1)),
