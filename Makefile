@@ -21,7 +21,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml setup.py $(COMPANIONS:%=%/p
 # What tests of servers need and pip cannot bring. Without it they are skipped; where CI is set they fail.
 servers: install
 	@sh .ci/servers
-	@$(BIN)/python -m hatstream_lab.servers.fetch
+	@$(BIN)/python -m hatstream_lab.servers.flink
 
 run: install
 	@$(BIN)/hatstream demo --output $(OUTPUT)

@@ -25,8 +25,7 @@ from rich.table import Table
 
 from benchmarks.processes import cpu_s
 from benchmarks.throughput import SPEC, Case, generate
-from hatstream_lab.servers.flink import SHORT_LIVED, JobServer
-from hatstream_lab.servers.worker_pool import WorkerPool
+from hatstream_lab.servers.flink import SHORT_LIVED, JobServer, WorkerPool
 from pipelines.account import location
 from pipelines.cli import main
 from pipelines.specification import load

@@ -19,9 +19,8 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from confluent_kafka import Producer
 
-from hatstream_lab.servers.flink import JobServer
+from hatstream_lab.servers.flink import JobServer, WorkerPool
 from hatstream_lab.servers.kafka import Kafka
-from hatstream_lab.servers.worker_pool import WorkerPool
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.flink.rest import Cluster
 from transforms.layouts import layout, message_layout

@@ -36,12 +36,11 @@ from rich.table import Table
 
 import transforms.silence_beam  # noqa: F401  # isort: skip
 
-from hatstream_lab.demo.feeder import DELAY_S, SETTINGS, replay
-from hatstream_lab.demo.stream_demo import PARTITIONS, TOPIC, ZONE, write_specification
+from hatstream_lab.demo.stream_demo import DELAY_S, PARTITIONS, SETTINGS, TOPIC, ZONE, replay, write_specification
 from hatstream_lab.made_up_fleet import MadeUpFleet
+from hatstream_lab.servers.flink import local_servers
 from hatstream_lab.servers.kafka import Kafka
 from hatstream_lab.servers.postgres import postgres_server
-from hatstream_lab.servers.worker_pool import local_servers
 from pipelines.account import location
 from pipelines.cli import main
 from pipelines.engine import Engine

@@ -275,7 +275,7 @@ def _(derived_speeds: Any) -> Any:
     return mutated
 
 
-@mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.reports.columns:parse_reports")
+@mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.fusion.columns:parse_reports")
 def _(parse_reports: Any) -> Any:
     """One report whose value cannot be read leaves those after it in its batch out."""
 
@@ -286,7 +286,7 @@ def _(parse_reports: Any) -> Any:
     return mutated
 
 
-@mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "hatstream_local.reports.perturb:_means")
+@mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "hatstream_local.fusion.perturb:_means")
 def _(_means: Any) -> Any:
     """A vehicle that is faster than all that is expected makes no report."""
 

@@ -1,6 +1,6 @@
 """The control of the tests of faults, in every run: without the ledger's first writer, a fault shows two values."""
 
-from hatstream_lab.servers.worker_pool import WorkerPool
+from hatstream_lab.servers.flink import WorkerPool
 from tests.stream.cluster import wait_for
 from tests.stream.conftest import ROOT
 from tests.stream.minutes import Forgetful, Town, submitted

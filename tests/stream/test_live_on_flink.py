@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpops.accountant import Accountant
-from hatstream_lab.servers.worker_pool import WorkerPool
+from hatstream_lab.servers.flink import WorkerPool
 from pipelines.cli import main
 from tests.stream.cluster import has_restarted, wait_for
 from tests.stream.minutes import SPEC, Running, Town, engine, positions

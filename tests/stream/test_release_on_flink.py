@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from benchmarks.throughput import SPEC, Case, generate
-from hatstream_lab.servers.flink import JobServer
-from hatstream_lab.servers.worker_pool import WorkerPool
+from hatstream_lab.servers.flink import JobServer, WorkerPool
 from pipelines.account import location
 from pipelines.specification import load
 from tests import city

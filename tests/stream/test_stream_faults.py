@@ -6,7 +6,7 @@ would notice.
 
 import pytest
 
-from hatstream_lab.servers.worker_pool import WorkerPool
+from hatstream_lab.servers.flink import WorkerPool
 from pipelines.specification import load
 from tests.stream.cluster import JobServer, checkpoint, has_gone_on, has_restarted, savepoint, slots_in_use, wait_for
 from tests.stream.conftest import CONFIGURATION, QUICK, ROOT, fetched

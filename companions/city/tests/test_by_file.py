@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from companions.city.tests.circles import completed, rows
-from hatstream_city.draft import by_file
 from hatstream_city.draft.draft import draft
+from hatstream_city.draft.files import NEIGHBOURS
 from pipelines.account.guarantee import Loss, sentence
 from pipelines.errors import InputError
 from pipelines.specification import load
@@ -74,7 +74,7 @@ def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):
     (folder / "snapshot 02.csv").write_bytes(b"\x00\x01")
     columns, made = columns_of(folder, tmp_path)
     assert columns["vehicle"] == "bus"
-    assert f"{6 * (by_file.NEIGHBOURS - 1 + 5):,} rows looked at" in made.found[0]
+    assert f"{6 * (NEIGHBOURS - 1 + 5):,} rows looked at" in made.found[0]
     assert not any("comes twice" in warning for warning in made.warnings)
 
 

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from companions.city.tests.circles import completed, rows
-from hatstream_city.draft import whole
+from hatstream_city.draft import files
 from hatstream_city.draft.draft import draft
-from hatstream_city.draft.units import zones_at
+from hatstream_city.draft.values import zones_at
 from pipelines.errors import InputError
 from pipelines.plan.counts import fullest_period
 from pipelines.specification import load
@@ -197,7 +197,7 @@ def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, mon
     assert of_all.toml.count("ffffff") > of_early.toml.count("ffffff")
     told = "Not all rows of the sample were looked at"
     assert not any(told in line for line in of_all.warnings)
-    monkeypatch.setattr(whole, "MOST_ROWS", 20_000)
+    monkeypatch.setattr(files, "MOST_ROWS", 20_000)
     assert any(told in line for line in draft(path, adds_and_removes=True).warnings)
 
 

@@ -12,11 +12,13 @@ import pytest
 from google.transit import gtfs_realtime_pb2
 
 from hatstream.api import InputError
-from hatstream_city.collect import asking, exchange
+from hatstream_city.collect import asking
 from hatstream_city.collect import poll as module
 from hatstream_city.collect.poll import Poller
 from hatstream_city.commands import collect as command
 from tests.hostile.servers import ENDLESS, Service, answer, redirect
+
+EXCHANGED = module.exchanged
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +30,7 @@ def in_this_process(monkeypatch):
 @pytest.fixture
 def apart(monkeypatch):
     """As it is in use."""
-    monkeypatch.setattr(module, "exchanged", exchange.exchanged)
+    monkeypatch.setattr(module, "exchanged", EXCHANGED)
 
 
 @pytest.fixture
@@ -85,8 +87,8 @@ def test_an_exchange_apart_gives_what_one_here_does(service):
     dated = {"ETag": '"7"', "Last_Modified": "Sun, 22 Nov 2026 00:00:00 GMT"}
     service.answers = [answer(body=ONE, **dated)] * 2 + [answer(503, Retry_After="90")] * 2
     for _ in range(2):
-        question = exchange.Question(service.url, {}, 60)
-        assert exchange.exchanged(question, lambda: False) == asking.exchanged_here(question)
+        question = module.Question(service.url, {}, 60)
+        assert EXCHANGED(question, lambda: False) == asking.exchanged_here(question)
 
 
 @pytest.mark.few(2)

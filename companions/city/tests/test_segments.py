@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from companions.city.tests.feeds import FEED, write
-from hatstream_city.draft.streets import find_heading
+from hatstream_city.draft.feed import find_heading
 from hatstream_city.timetable import gtfs, segments
 from hatstream_city.timetable.gtfs import read_gtfs
 from hatstream_city.timetable.town import SEGMENTS, read_town

@@ -10,12 +10,12 @@ from zoneinfo import available_timezones
 import msgspec
 
 from hatstream.api import SpecificationError, layout, read_tables
+from hatstream_local.fusion.columns import Hours, ReportRules
+from hatstream_local.fusion.fuse import FUSED, FusionRules
+from hatstream_local.mechanisms import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.aggregate import MOST_BUCKETS
 from hatstream_local.mechanisms.means import Method
-from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.reports import Service
-from hatstream_local.reports.columns import Hours, ReportRules
-from hatstream_local.reports.fuse import FUSED, FusionRules
+from hatstream_local.mechanisms.mechanism import Service
 
 LAYOUTS = ("avro", "csv", "json", "jsonl", "parquet")
 """Forms of reports: all whose columns are named."""

@@ -11,7 +11,7 @@ from companions.local.tests.worlds import beta_values, dense_em, dense_log_likel
 from hatstream_local.mechanisms.aggregate import aggregate
 from hatstream_local.mechanisms.distributions import maximum_likelihood, smoothed
 from hatstream_local.mechanisms.likelihood import ReportRows
-from hatstream_local.mechanisms.reports import Reports
+from hatstream_local.mechanisms.mechanism import Reports
 
 THREE = [("sr", 0.6), ("pm", 0.6), ("sw", 0.6)]
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from companions.local.tests.worlds import beta_values, dense_log_likelihood, reports_of
+from hatstream_local.mechanisms import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.aggregate import middles
 from hatstream_local.mechanisms.means import Method, fixed_weights, fused_mean, per_user
+from hatstream_local.mechanisms.mechanism import Reports, Service
 from hatstream_local.mechanisms.piecewise import Piecewise
 from hatstream_local.mechanisms.posterior import GRID, second_moments
-from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.reports import Reports, Service
 from hatstream_local.mechanisms.sign import StochasticRounding
 
 FOUR = [("sr", 0.5), ("laplace", 1.0), ("pm", 0.7), ("sw", 2.0)]

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hatstream_local.mechanisms import LOCAL_MECHANISMS, window
 from hatstream_local.mechanisms import mechanism as grid
-from hatstream_local.mechanisms import window
 from hatstream_local.mechanisms.mechanism import LocalMechanism
 from hatstream_local.mechanisms.piecewise import Piecewise
-from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.sign import StochasticRounding
 from hatstream_local.mechanisms.square_wave import SquareWave
 from hatstream_local.mechanisms.window import Window

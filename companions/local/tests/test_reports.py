@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from hatstream.api import layout
+from hatstream_local.fusion import fuse as fusing
+from hatstream_local.fusion.columns import REASONS, Hours, Reported, ReportRules, parse_reports
+from hatstream_local.fusion.fuse import FusionRules, fuse, join
+from hatstream_local.fusion.perturb import perturb
+from hatstream_local.mechanisms import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import fused_mean
-from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.reports import Reports, Service
-from hatstream_local.reports import fuse as fusing
-from hatstream_local.reports.columns import REASONS, Hours, Reported, ReportRules, parse_reports
-from hatstream_local.reports.fuse import FusionRules, fuse, join
-from hatstream_local.reports.perturb import perturb
+from hatstream_local.mechanisms.mechanism import Reports, Service
 from tests.statistical.checks import seeded
 
 SERVICES = [Service("maps", LOCAL_MECHANISMS["pm"](0.5)), Service("weather", LOCAL_MECHANISMS["sr"](2.0))]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.reports import Service
-from hatstream_local.reports.columns import Hours, ReportRules, parse_reports
+from hatstream_local.fusion.columns import Hours, ReportRules, parse_reports
+from hatstream_local.mechanisms import LOCAL_MECHANISMS
+from hatstream_local.mechanisms.mechanism import Service
 from transforms.layouts import layout
 
 UNITS = layout("csv", {}, fields=()).units

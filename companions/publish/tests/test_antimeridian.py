@@ -11,9 +11,8 @@ import pytest
 
 from companions.city.tests import feeds as timetables
 from hatstream_city.timetable.town import read_town
-from hatstream_publish.pages.antimeridian import box_of
 from hatstream_publish.pages.pack import packed
-from hatstream_publish.pages.places import NamedPlaces
+from hatstream_publish.pages.places import NamedPlaces, box_of
 from tests.kit.results import row
 from transforms.places.hexagons import cells_of_geojson
 from transforms.sinks.rows import SCHEMA

@@ -20,7 +20,7 @@ import msgspec
 import requests
 from urllib3.connection import HTTPConnection
 
-from hatstream_city.collect.exchange import ExchangeResult, Question
+from hatstream_city.collect.poll import ExchangeResult, Question
 
 CONNECT_S, READ_S = 10.0, 15.0
 """Most seconds for the connection, and for one piece of an answer."""

@@ -109,7 +109,7 @@ def _kept_in(folder: Path | None, topic: Any) -> AbstractContextManager[Keep]:
 
         return in_folder(folder)
     if topic is not None and folder is None:
-        from hatstream_city.collect.keep_in_topic import in_topic  # Kafka's client with it
+        from hatstream_city.collect.keep import in_topic  # Kafka's client with it
 
         return in_topic(topic)
     raise UsageError("give either --output or --kafka")

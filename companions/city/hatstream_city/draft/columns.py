@@ -12,26 +12,25 @@ import numpy as np
 import pyarrow as pa
 
 from hatstream.api import vehicle_ids
-from hatstream_city.draft.candidates import (
+from hatstream_city.draft.values import (
+    MOST_BAD,
+    TRIED,
     Track,
     are_borne_out,
     best_time,
     best_vehicle,
     codes_of,
-    is_doubtful,
-    track_of,
-)
-from hatstream_city.draft.times import (
-    MOST_BAD,
-    TRIED,
     in_century,
+    is_doubtful,
+    is_nowhere,
     is_plain,
     is_text,
     is_time,
     time_formats,
     time_unit_of,
+    track_of,
+    units,
 )
-from hatstream_city.draft.units import is_nowhere, units
 from hatstream_city.timetable.positions import Floats
 
 _POINT = r"(coordinates|coords|geometry|geom|thegeom|point|shape|location|position|loc|pos|gps|wkb)"

@@ -9,12 +9,11 @@ from typing import Any
 import jinja2
 
 from hatstream.api import InputError, own_layouts
-from hatstream_city.draft.by_file import BEWARE, FILE
 from hatstream_city.draft.columns import OPEN, Column
 from hatstream_city.draft.feed import MOST_TOO_FAST, RESOLUTION, DraftedFeed, as_text, feed_of
+from hatstream_city.draft.files import BEWARE, FILE
 from hatstream_city.draft.sample import HEADED, HEADING
-from hatstream_city.draft.streets import said
-from hatstream_city.draft.units import follows_hours, same_clock
+from hatstream_city.draft.values import follows_hours, same_clock
 from hatstream_city.timetable.town import Town, read_town
 
 SPAN_VEHICLES = 150
@@ -82,10 +81,13 @@ def draft(
     name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
     toml = _toml(name, origins, stem or name, feed, town, secret=adds_and_removes, streets=streets)
     files = town.files(stem or name) if town else {}
+    ways = "; both directions of a street are one, for want of headings"
+    if heading is not None:
+        ways = f", each of one direction, by {heading}"
     told = (
         *(_said_of_town(town) if town else ()),
         *(_said_of_feed(feed) if feed else ()),
-        *([said(town.segments, heading)] if town and streets else []),
+        *([f"{town.segments:,} segments from stop to stop{ways}"] if town and streets else []),
     )
     warnings = _warnings(feed, town, adds_and_removes)
     return Draft(toml, told, warnings, files, feed is not None and is_open(feed))

@@ -12,27 +12,27 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
-from hatstream_city.draft.by_file import FILE, advice, find_by_file, is_by_file, read_folder
-from hatstream_city.draft.candidates import codes_of
 from hatstream_city.draft.columns import (
     LOOKED_FOR,
     Column,
     DraftedColumns,
     array_of,
     arrays_of,
+    as_array,
     find_columns,
     missing_fields,
     settled,
 )
+from hatstream_city.draft.files import FILE, advice, counted, find_by_file, is_by_file, read_folder, usable_share
 from hatstream_city.draft.sample import ROWS, Sample
-from hatstream_city.draft.streets import find_heading
-from hatstream_city.draft.times import in_century
-from hatstream_city.draft.units import (
+from hatstream_city.draft.values import (
     FIELDS,
     KMH,
     DraftPositions,
     are_positions,
     cells_in,
+    codes_of,
+    in_century,
     is_nowhere,
     merged,
     speed_ratio,
@@ -41,7 +41,6 @@ from hatstream_city.draft.units import (
     units,
     zones_at,
 )
-from hatstream_city.draft.whole import counted, usable_share
 from hatstream_city.timetable.positions import Floats, Int64s
 
 RESOLUTION = 7
@@ -71,6 +70,9 @@ MONTH_FIRST = frozenset(
 )
 """Where a date begins with its month."""
 _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
+_HEADINGS = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
+LEAST_SHARE, LEAST_DEGREES = 0.5, 10
+"""Of the rows that have a heading, and of the largest: a direction_id of 0 or 1 is none."""
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,20 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
 def _heading_of(sample: Sample) -> str | None:
     own = own_layouts().get(sample.layout)
     return None if own is not None and own.headed is None else find_heading(sample.columns)
+
+
+def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
+    """Finds the column that says which way vehicles go, in degrees, for most rows; by its name and its values."""
+    named = [name for name in columns if _HEADINGS.fullmatch(re.sub(r"[^a-z]", "", name.split(".")[-1].lower()))]
+    return next((name for name in named if _share(columns[name]) >= LEAST_SHARE), None)
+
+
+def _share(values: Sequence[Any]) -> float:
+    array = as_array(values)
+    degrees = None if array is None or not len(array) else units().numbers(array)
+    if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
+        return 0.0
+    return float((degrees.valid & (degrees.values > 0)).mean())
 
 
 def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) -> DraftedColumns:

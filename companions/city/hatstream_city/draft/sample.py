@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from hatstream.api import InputError, layout, open_input, own_layouts, read_batches
 from hatstream_city.draft.columns import find_columns
-from hatstream_city.draft.units import FIELDS, LOOKED_AT, with_points
+from hatstream_city.draft.values import FIELDS, LOOKED_AT, with_points
 
 HEADING = "heading"
 HEADED = (*FIELDS[:4], HEADING, *FIELDS[4:])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from hatstream_lab.evaluation.days import Days
-    from hatstream_lab.types import Report
+    from hatstream_lab.evaluation.experiment import Report
 
 USERS = 100_000
 """Of a trial of fusion."""
@@ -300,7 +300,8 @@ def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: R
     --data and --spec, the specification of a fusion, add the speeds of telemetry as a third set of values.
     """
     from hatstream_lab.evaluation import fusion
-    from hatstream_local.fusion.perturb import nothing_usable, read_telemetry
+    from hatstream_local.fusion.fuse import nothing_usable
+    from hatstream_local.fusion.perturb import read_telemetry
     from hatstream_local.specification import load_fusion
 
     pool = None

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from hatstream.api import UsageError
 from hatstream_lab.evaluation.days import Days, around, rough_fleet
-from hatstream_lab.types import Float64s, Int64s
+from hatstream_lab.evaluation.experiment import Float64s, Int64s
 
 STEP_KMH, UPPER_KMH = 0.01, 65.0
 MONDAY = date(2024, 1, 1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpops import Grid, Prior
 from hatstream.api import InputError
-from hatstream_lab.types import Float64s, Int64s
+from hatstream_lab.evaluation.experiment import Float64s, Int64s
 
 UPPER_KMH = 65
 GRID = Grid(step=Fraction(1, 1000), upper_steps=1000 * UPPER_KMH)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hatstream.api import InputError, Specification, count_days, load
-from hatstream_lab.types import Report
+from hatstream_lab.evaluation.experiment import Report
 
 HAT_KEYS = ("period", "slot", "cell")
 DELTA = Decimal("1e-6")

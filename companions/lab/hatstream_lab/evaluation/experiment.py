@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table as RichTable
+
+Float64s = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+Report = Callable[[str, int, int | None], None]
+"""Called with a phase, what is done of it, and its whole if that is known."""
+
 
 NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
 Label = str | int | None

@@ -10,13 +10,12 @@ import numpy as np
 from rich.table import Table as RichTable
 
 from dpops import Noise
-from hatstream_lab.evaluation.experiment import Experiment, Mean, Progress, Row, Table
-from hatstream_lab.types import Float64s
+from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Progress, Row, Table
+from hatstream_local.mechanisms import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.aggregate import aggregate
 from hatstream_local.mechanisms.distributions import smoothed
 from hatstream_local.mechanisms.means import METHODS, fixed_weights, per_user
-from hatstream_local.mechanisms.registry import LOCAL_MECHANISMS
-from hatstream_local.mechanisms.reports import Reports, Service
+from hatstream_local.mechanisms.mechanism import Reports, Service
 
 MEANS: Mapping[str, tuple[float, ...]] = {
     "all 0.1": (0.1, 0.1, 0.1, 0.1),

@@ -12,9 +12,8 @@ from rich.table import Table as RichTable
 from dpops import CountsKnown, Grid, Mechanism, Noise, Plan, Prior, Totals, registered, values_of
 from hatstream.api import count_days, load
 from hatstream_lab.evaluation.days import HAT_KEYS, Days, groups_of, hat_tables, tables_of
-from hatstream_lab.evaluation.experiment import Experiment, Mean, Row, Table
+from hatstream_lab.evaluation.experiment import Experiment, Float64s, Int64s, Mean, Report, Row, Table
 from hatstream_lab.evaluation.papers import build
-from hatstream_lab.types import Float64s, Int64s, Report
 
 CLASSES = {"1": (1, 1), "2-3": (2, 3), "4-7": (4, 7), "8-15": (8, 15), "16-31": (16, 31), "32+": (32, np.inf)}
 """HATs by number of vehicles, from and to, both included."""

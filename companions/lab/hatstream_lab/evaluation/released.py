@@ -27,8 +27,7 @@ from hatstream_lab.evaluation.days import (
     tables_of,
     truth_of,
 )
-from hatstream_lab.evaluation.experiment import Experiment, Mean, Row, Table, Worst
-from hatstream_lab.types import Float64s, Report
+from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Report, Row, Table, Worst
 
 CLASSES = {"1-3": (1, 4), "4-9": (4, 10), "10-29": (10, 30), "30+": (30, np.inf)}
 """HATs by true vehicles: from, below."""

@@ -5,8 +5,10 @@ send it a program to run; the other keeps a source's polls from filling its memo
 """
 
 import os
+import sys
 import zipfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -126,3 +128,43 @@ def _folded(line: str, most: int = 70) -> str:
 def job_server_classes() -> Path:
     """Compiles our own classes (java/) and names their folder. It may raise MissingTool or RuntimeError."""
     return compiled(sorted(Path(__file__).with_name("java").glob("*.java")), class_path("flink"))
+
+
+_PROGRAM = "import hatstream; from pipelines.runs.flink.worker_pool import main; main()"
+
+
+class WorkerPool:
+    """`with WorkerPool(folder) as pool:` a pool at `pool.address`; its workers run this Python. Raises ServerError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_ports(1)[0]
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self._port}"
+
+    def __enter__(self) -> "WorkerPool":
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._server = Server(
+            [sys.executable, "-P", "-c", _PROGRAM, "--address", self.address],
+            self._folder / "pool.log",
+        )
+        self._server.wait(lambda: is_open(self._port), READY_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+
+@contextmanager
+def local_servers(folder: Path, parallelism: int = 1) -> Iterator[tuple[JobServer, WorkerPool]]:
+    """Starts a job server with an embedded cluster, and a worker pool. Raises MissingTool or ServerError."""
+    with JobServer(folder / "flink", slots=parallelism) as flink, WorkerPool(folder / "pool") as pool:
+        yield flink, pool
+
+
+if __name__ == "__main__":  # fetches what servers run from, so that no test or demonstration waits for it
+    print("Fetching the jars of Kafka and Flink (about 200 MB, once) ...", flush=True)
+    class_path("kafka")
+    job_server_classes()

@@ -92,7 +92,7 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
 
 def _table(fused: Fused) -> Table:
     """Tabulates the means of the first groups: fused, and each single service beside it."""
-    from hatstream_local.reports.fuse import FUSED
+    from hatstream_local.fusion.fuse import FUSED
 
     names = sorted({row["service"] for row in fused.rows} - {FUSED})
     table = Table(title="mean, km/h (95 % interval)", title_justify="left", caption_justify="left")

@@ -1,23 +1,80 @@
 """Reports made from telemetry, as each vehicle's own device would make them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import h3.api.basic_int as h3
 import numpy as np
+import pyarrow as pa
 
 from dpops import Noise
 from hatstream.api import InputError, UsageError, read_positions, write_rows
-from hatstream_local.mechanisms.mechanism import Float64s, Int64s
-from hatstream_local.reports.perturb import SCHEMA, perturb
+from hatstream_local.fusion.fuse import Report, Row, changes, nothing_usable
+from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Service
 from hatstream_local.specification import GRID_STEPS, FusionSpecification
+
+SCHEMA = pa.schema(
+    [
+        pa.field("user", pa.string(), nullable=False),
+        pa.field("service", pa.string(), nullable=False),
+        pa.field("epsilon", pa.float64(), nullable=False),
+        pa.field("mechanism", pa.string(), nullable=False),
+        pa.field("time", pa.string(), nullable=False),
+        pa.field("cell", pa.string(), nullable=False),
+        pa.field("report", pa.float64(), nullable=False),
+    ]
+)
+
+
+def perturb(
+    vehicle: Int64s,
+    slot_us: Int64s,
+    cell: Int64s,
+    values: Float64s,
+    services: Sequence[Service],
+    noise: Noise,
+) -> list[Row]:
+    """Reports to each service, for each vehicle, slot and cell, the mean of its values there, perturbed.
+
+    slot_us, cell: 0 everywhere where they are not told apart. values: on [-1, 1]. Each report tells its service epsilon
+    about that mean; the means of one vehicle in several slots or cells are different values, so their epsilons add up.
+    """
+    key, means = _means(np.stack([slot_us, cell, vehicle]), values)
+    times = [f"{instant}Z" for instant in np.datetime_as_string(key[0].view("datetime64[us]"), unit="s").tolist()]
+    rows: list[Row] = []
+    for service in services:
+        reports = service.mechanism.sample(means, noise)
+        for time, instant, user, report in zip(times, key[1].tolist(), key[2].tolist(), reports.tolist(), strict=True):
+            rows.append(
+                {
+                    "user": f"{user:016x}",
+                    "service": service.name,
+                    "epsilon": service.mechanism.epsilon,
+                    "mechanism": service.mechanism.name,
+                    "time": time,
+                    "cell": f"{instant:x}" if instant else "",
+                    "report": report,
+                }
+            )
+    return rows
+
+
+def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
+    """Finds the different keys, int64 (3, n), of slot, cell and vehicle, and the mean value of each."""
+    order = np.lexsort(key[::-1])
+    key, values = key[:, order], values[order]
+    starts = np.flatnonzero(changes(*key))
+    counts = np.diff(np.append(starts, values.size))
+    # np.add.reduceat takes no empty list of starts.
+    sums = np.add.reduceat(values, starts) if starts.size else values
+    return key[:, starts], sums / counts
+
 
 READABLE = ("parquet", "avro", "csv", "jsonl")
 """What `hatstream fuse` reads, of what can be written."""
-Report = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -53,12 +110,6 @@ def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, report
 def _cells(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
     positions = zip((lat_e7 / 1e7).tolist(), (lon_e7 / 1e7).tolist(), strict=True)
     return np.fromiter((h3.latlng_to_cell(lat, lon, resolution) for lat, lon in positions), np.int64, lat_e7.size)
-
-
-def nothing_usable(what: str, read: int, refused: Mapping[str, int], table: str) -> str:
-    """Says that no row of an input is usable, and why. table: of the specification, which says the input's form."""
-    why = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in sorted(refused.items())) or "there are none"
-    return f"no {what} is usable, of {read:,} rows ({why}): does {table} of the specification fit these files?"
 
 
 def read_telemetry(

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatstream_local.mechanisms.likelihood import Int32s, ReportRows
-from hatstream_local.mechanisms.mechanism import Float64s, Int64s
-from hatstream_local.mechanisms.reports import Reports
+from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Reports
 from hatstream_local.mechanisms.sign import StochasticRounding
 from hatstream_local.mechanisms.window import Window
 

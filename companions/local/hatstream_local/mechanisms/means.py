@@ -10,9 +10,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hatstream_local.mechanisms.mechanism import Float64s, LocalMechanism
+from hatstream_local.mechanisms.mechanism import Float64s, LocalMechanism, Reports
 from hatstream_local.mechanisms.posterior import second_moments
-from hatstream_local.mechanisms.reports import Reports
 
 Method = Literal["fixed", "ua", "uwa"]
 METHODS: tuple[Method, ...] = get_args(Method)

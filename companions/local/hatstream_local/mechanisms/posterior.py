@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from hatstream_local.mechanisms.aggregate import middles, spans_of
 from hatstream_local.mechanisms.laplace import Laplace
 from hatstream_local.mechanisms.likelihood import Int32s
-from hatstream_local.mechanisms.mechanism import Float64s
-from hatstream_local.mechanisms.reports import Reports
+from hatstream_local.mechanisms.mechanism import Float64s, Reports
 from hatstream_local.mechanisms.sign import StochasticRounding
 from hatstream_local.mechanisms.window import Window
 

@@ -1,8 +1,9 @@
-"""What the commands have in common: how they answer, and load a specification."""
+"""What commands have in common: answers, specifications, and what is drawn around places."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,3 +27,53 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
 
     with progress_bars(quiet=quiet) as report:
         return load(path, report)
+
+
+if TYPE_CHECKING:
+    from hatstream.api import Specification
+    from hatstream_publish.pages.map import Surroundings
+
+
+def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Surroundings:
+    """Reads what the options name."""
+    from hatstream_publish.pages.map import Surroundings
+    from hatstream_publish.pages.places import read_ground, read_places
+
+    return Surroundings(read_places(places_path), read_ground(ground_path))
+
+
+def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
+    """Adds the shapes of places that the specification names by a file. path: of the specification."""
+    asked = spec.places
+    if asked is None or not asked.pieces.places.geometries:
+        return around
+    places = asked.pieces.places
+    shapes = dict(zip(places.names, places.geometries, strict=True))
+    return replace(around, places=around.places.with_shapes(shapes, path))
+
+
+tiles_option = click.option(
+    "--tiles",
+    metavar="URL",
+    help="Raster tiles to draw under the places, with {z}, {x} and {y}: the browser then loads them from there.",
+)
+credit_option = click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
+
+_file = click.Path(path_type=Path, dir_okay=False)
+_places = click.option(
+    "--places",
+    "places_path",
+    type=_file,
+    help="GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one.",
+)
+_ground = click.option(
+    "--ground",
+    "ground_path",
+    type=_file,
+    help="GeoJSON of lines, water and parks to draw on the map; `spec new --gtfs` writes the lines.",
+)
+
+
+def surroundings_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the options of `read_surroundings`."""
+    return _places(_ground(command))

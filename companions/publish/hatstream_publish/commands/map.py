@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from hatstream.api import option
-from hatstream_publish.commands.answer import answer, loaded
-from hatstream_publish.commands.surroundings import (
+from hatstream_publish.commands.answer import (
+    answer,
     credit_option,
+    loaded,
     read_surroundings,
     surroundings_options,
     tiles_option,

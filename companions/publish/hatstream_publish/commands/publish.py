@@ -12,17 +12,18 @@ import click
 import msgspec
 
 from hatstream.api import InputError, UsageError, asked_to_stop, option
-from hatstream_publish.commands.answer import answer, loaded
-from hatstream_publish.commands.following import follow as keep_current
-from hatstream_publish.commands.following import write_wishes
-from hatstream_publish.commands.surroundings import (
+from hatstream_publish.commands.answer import (
+    answer,
     credit_option,
+    loaded,
     read_surroundings,
     surroundings_options,
     tiles_option,
     with_specified,
 )
-from hatstream_publish.edition.licences import NAMES, licence
+from hatstream_publish.commands.following import follow as keep_current
+from hatstream_publish.commands.following import write_wishes
+from hatstream_publish.edition.edition import NAMES, licence
 
 if TYPE_CHECKING:
     from hatstream.api import Specification

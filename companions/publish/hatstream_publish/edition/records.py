@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from hatstream_publish.edition.dictionary import ColumnEntry
 from hatstream_publish.edition.edition import Edition
-from hatstream_publish.pages.words import STATUSES
+from hatstream_publish.edition.tables import ColumnEntry
+from hatstream_publish.pages.rows import STATUSES
 
 _TYPES = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer", pa.binary(): "any"}
 _INSTANT = "%Y-%m-%dT%H:%M:%S%z"

@@ -27,20 +27,17 @@ from hatstream_publish.edition.days import (
     openapi,
     slot_geojson,
 )
-from hatstream_publish.edition.dictionary import ColumnEntry, columns_of
 from hatstream_publish.edition.edition import Edition, Extent, Origin, Wishes, shown
 from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
 from hatstream_publish.edition.results import ResultFiles, Stamp
-from hatstream_publish.edition.tables import parquet_bytes
+from hatstream_publish.edition.tables import ColumnEntry, columns_of, parquet_bytes
 from hatstream_publish.edition.writing import LATEST, MAPS, PACKAGE, FolderUpdate, updating
-from hatstream_publish.pages.antimeridian import box_of
 from hatstream_publish.pages.map import MapTexts, Surroundings, map_page
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import render, text_of
-from hatstream_publish.pages.places import NamedPlaces
-from hatstream_publish.pages.rows import CITY, HATS
+from hatstream_publish.pages.places import NamedPlaces, box_of
+from hatstream_publish.pages.rows import ADVICE, CITY, HATS
 from hatstream_publish.pages.usable import USABLE, csv_bytes, published
-from hatstream_publish.pages.words import ADVICE
 
 MAP_SLOTS = 168
 """Newest slots of a map that follows."""

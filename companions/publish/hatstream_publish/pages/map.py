@@ -11,7 +11,7 @@ from hatstream.api import write_whole
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import render, script_json
 from hatstream_publish.pages.places import GroundLine, NamedPlaces
-from hatstream_publish.pages.words import ADVICE, STATUSES
+from hatstream_publish.pages.rows import ADVICE, STATUSES
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hatstream.api import InputError
-from hatstream_publish.pages.antimeridian import middle_of, turns
-from hatstream_publish.pages.places import LINE, DrawnShape, Float64s, GroundLine, NamedPlaces
+from hatstream_publish.pages.places import LINE, DrawnShape, Float64s, GroundLine, NamedPlaces, middle_of, turns
 from hatstream_publish.pages.rows import LIVE_MECHANISM, STANDING
 
 Array = NDArray[Any]

@@ -1,7 +1,7 @@
 """Places and ground of maps: public names and shapes, from GeoJSON files or from H3 itself."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hatstream.api import InputError
+
+Box = tuple[float, float, float, float]
+"""West, south, east, north in degrees; west is greater than east across the antimeridian (RFC 7946, 5.2)."""
+
 
 Float64s = NDArray[np.float64]
 Position = tuple[float, float]
@@ -197,3 +201,28 @@ def _hexagon(cell: str) -> DrawnShape:
         corners = [(lon + 360 if lon < 0 else lon, lat) for lon, lat in corners]
     ring = (*corners, corners[0])
     return DrawnShape(AREA, (ring,), {"type": "Polygon", "coordinates": [list(map(list, ring))]})
+
+
+def middle_of(lons: Float64s) -> float:
+    """Finds the longitude opposite to the widest gap around the globe, from -180 to 180; 0 for none."""
+    if not lons.size:
+        return 0.0
+    around = np.unique(lons % 360)
+    gaps = np.diff(around, append=around[0] + 360)
+    widest = gaps.argmax()
+    return float((around[widest] + gaps[widest] / 2) % 360 - 180)
+
+
+def turns(lons: Float64s, middle: float) -> Float64s:
+    """Finds what to add to each longitude, a multiple of 360, so that it is at most half a turn from the middle."""
+    return 360 * np.rint((middle - lons) / 360)
+
+
+def box_of(shapes: Iterable[DrawnShape]) -> Box:
+    """Finds the box that holds all shapes; nothing but zeros for none."""
+    positions = [position for shape in shapes for part in shape.parts for position in part]
+    lons, lats = np.array(positions or [(0.0, 0.0)], np.float64).T
+    lons = lons + turns(lons, middle_of(lons))
+    west, east = float(lons.min()), float(lons.max())
+    west, east = west + 360 if west < -180 else west, east - 360 if east > 180 else east
+    return west, float(lats.min()), east, float(lats.max())

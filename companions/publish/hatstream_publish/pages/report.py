@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from hatstream.api import AccountReport, Specification
 from hatstream_publish.pages.pack import RELIABLE, WIDE_KMH
 from hatstream_publish.pages.page import write_page
-from hatstream_publish.pages.words import ADVICE, STATUSES
+from hatstream_publish.pages.rows import ADVICE, STATUSES
 
 GUESSES = (0.5, 0.1, 0.01)
 """How sure somebody was before, of anything about one vehicle."""

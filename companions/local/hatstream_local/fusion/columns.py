@@ -13,8 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hatstream.api import vehicle_ids
-from hatstream_local.mechanisms.mechanism import Float64s, Int64s
-from hatstream_local.mechanisms.reports import Service
+from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Service
 
 Bools = NDArray[np.bool_]
 Refuse = Callable[[str, Bools], None]

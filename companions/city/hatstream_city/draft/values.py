@@ -1,0 +1,421 @@
+"""What the values of columns are: degrees, speeds, times, and which name vehicles."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hatstream.api import MergedIds, layout, vehicle_ids
+from hatstream_city.timetable.positions import Floats, Int64s, cells_at, distance_m
+
+FIELDS = ("vehicle", "time", "lat", "lon", "speed")
+KMH = {"km/h": 1.0, "m/s": 3.6, "mph": 1.609344, "knots": 1.852}
+"""How much one of each unit is that a specification may name."""
+_NAMED = (
+    ("km/h", r"km_?/?h|kph|kmph"),
+    ("mph", r"mph|miles"),
+    ("m/s", r"m_?/s|mps|m_s\b"),
+    ("knots", r"knots?|kts|_kn\b"),
+)
+_COMMA = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
+_POINT = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
+LOOKED_AT = 1_000
+MIN_PAIRS = 30
+LEAST_MOVE_M = 50.0
+MOST_STEPS_S = 120
+
+
+@cache
+def units(time_unit: str = "iso", time_format: str | None = None, zone: str | None = None) -> Any:
+    """Makes what reads columns of numbers and instants as a release does. zone: of times without an offset."""
+    is_iso, columns = time_unit in ("iso", "excel"), dict(zip(FIELDS, FIELDS, strict=True))
+    unit, zone = None if time_format else time_unit, zone if is_iso else None
+    return layout("parquet", columns, unit, time_zone=zone, time_format=time_format).units
+
+
+def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequence[Any]], str | None]:
+    """Writes points in place of decimal commas; and which mark a specification names.
+
+    Where texts are numbers with commas in most rows of a column, and nowhere with a point.
+    """
+    first = {name: [str(cell) for cell in values[:LOOKED_AT] if cell is not None] for name, values in columns.items()}
+    usual = any(2 * sum(bool(_COMMA.match(cell)) for cell in cells) > len(cells) > 0 for cells in first.values())
+    if not usual or any(_POINT.match(cell) for cells in first.values() for cell in cells):
+        return columns, None
+    pointed = {
+        name: [_COMMA.sub(r"\1.\2", cell) if isinstance(cell, str) else cell for cell in values]
+        for name, values in columns.items()
+    }
+    return pointed, ","
+
+
+def merged(ids: Iterable[bytes]) -> MergedIds:
+    """Counts ids, and those that another form would make one."""
+    texts = pa.array(list(filter(None, ids)), pa.binary())
+    many, cases, numbers = (len(vehicle_ids(texts, form).ids) for form in ("text", "casefold", "integer"))
+    return MergedIds(many, many - cases, many - numbers)
+
+
+class DraftPositions(NamedTuple):
+    """Rows in any order, one entry each. vehicle: codes. us: since 1970 UTC. speed: as written."""
+
+    vehicle: Int64s
+    us: Int64s
+    lat: Floats
+    lon: Floats
+    speed: Floats
+
+    def where(self, chosen: NDArray[np.bool_]) -> "DraftPositions":
+        return DraftPositions(
+            self.vehicle[chosen], self.us[chosen], self.lat[chosen], self.lon[chosen], self.speed[chosen]
+        )
+
+
+def are_positions(lat: Any, lon: Any) -> NDArray[np.bool_]:
+    """Marks rows that say where on earth they are; 0, 0 is what devices say that do not know. lat, lon: of `units`."""
+    on_earth = (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
+    fits: NDArray[np.bool_] = lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0))
+    return fits
+
+
+def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
+    """Lists the H3 cells of positions in degrees, each once, sorted."""
+    return np.unique(cells_at(lat, lon, resolution))
+
+
+def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
+    """Finds the unit and why: by the column's name, or by speeds beside those between consecutive positions.
+
+    ratio: as `speed_ratio` gives it.
+    """
+    for unit, pattern in _NAMED:
+        if re.search(pattern, name.lower()):
+            return unit, "by the column's name"
+    if ratio is not None:
+        unit = min(KMH, key=lambda unit_name: abs(np.log(ratio * KMH[unit_name] / 3.6)))
+        return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
+    fast = float(np.quantile(rows.speed, 0.99)) if rows.speed.size else 0.0
+    unit = "km/h" if fast > 35 else "m/s"
+    return unit, f"a guess, from the fastest of a hundred ({fast:.0f}): check it"
+
+
+class Moves(NamedTuple):
+    """Consecutive positions of a vehicle, a short time from each other. before, after: its speeds."""
+
+    metres: Floats
+    step_s: Floats
+    before: Floats
+    after: Floats
+
+
+def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
+    """Finds where vehicles move; nowhere where clocks show no seconds, which say too little of such short ways."""
+    order = np.lexsort((rows.us, rows.vehicle))
+    if not (rows.us % 60_000_000).any():
+        order = order[:0]
+    lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]
+    step_s = np.diff(rows.us[order]) / 1e6
+    metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
+    fits = (np.diff(rows.vehicle[order]) == 0) & (step_s >= 2) & (step_s <= MOST_STEPS_S) & (metres >= least_m)
+    fits &= metres / np.maximum(step_s, 1e-9) < 50
+    return Moves(metres[fits], step_s[fits], speed[:-1][fits], speed[1:][fits])
+
+
+def speed_ratio(rows: DraftPositions) -> float | None:
+    """Compares speeds with positions: the ratio of all ways by speeds to those by positions; None for too few.
+
+    Steps count where either says that a vehicle moves: by one of them alone, the other would seem too small. The
+    longest twentieth of both is left out, where numbers that are no speeds and jumps would be.
+    """
+    moves = moves_of(rows, least_m=0)
+    by_speed_m = (moves.before + moves.after) / 2 * moves.step_s
+    moving = (moves.metres >= LEAST_MOVE_M) | (by_speed_m > 0)
+    if (moving & (by_speed_m > 0)).sum() < MIN_PAIRS:
+        return None
+    usual = slice(0, math.ceil(0.95 * int(moving.sum())))
+    by_speed, by_position = (float(np.sort(ways_m[moving])[usual].sum()) for ways_m in (by_speed_m, moves.metres))
+    return by_speed / by_position if by_speed > 0 and by_position > 0 else None
+
+
+def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
+    """Says what an operator should look at in speeds, as `release --check-input` does. upper: in their unit."""
+    speed, moves = rows.speed, moves_of(rows)
+    if not speed.size:
+        return []
+    often = np.unique(speed[speed != 0], return_counts=True)[1].max(initial=0) if speed.size > 1 else 0
+    shares = {
+        "are below 0, and count as 0": ((speed < 0).mean(), 0.0),
+        "are above speed.upper_kmh, and count as it": ((speed > upper).mean(), 0.01),
+        "are one and the same number": (often / speed.size, 0.1),
+    }
+    told = [f"{share:.1%} of the speeds {what}." for what, (share, usual) in shares.items() if share > usual]
+    standing = float(((moves.before == 0) & (moves.after == 0)).mean()) if moves.metres.size else 0.0
+    if standing > 0.5:
+        told.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
+    elif standing > 0.01:
+        told.append(f"{standing:.1%} of the speeds of vehicles that move are 0.")
+    return told
+
+
+def zones_at(lat: float, lon: float) -> list[str]:
+    """Lists the time zones of a place, by their borders on the map; several where a border is disputed."""
+    from tzfpy import get_tz, get_tzs  # loads its map of borders
+
+    zones = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
+    return [name for name in zones if name in available_timezones()]
+
+
+def is_at_sea(lat: float, lon: float) -> bool:
+    """Says whether clocks there are those of ships. False where land is near."""
+    return all(zone.startswith("Etc/") for zone in zones_at(lat, lon))
+
+
+def is_nowhere(lat: float, lon: float) -> bool:
+    """Says whether hardly anybody drives there: at sea, or in Antarctica."""
+    return lat < -60 or is_at_sea(lat, lon)
+
+
+def follows_hours(zone: str) -> bool:
+    """Says whether slots of an hour follow a zone's clock in the next year: all its changes are by whole hours."""
+    days = (datetime.now(UTC) + timedelta(days=number) for number in range(367))
+    offsets = (day.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for day in days)
+    return len({offset % timedelta(hours=1) for offset in offsets}) == 1
+
+
+def same_clock(zone: str, other: str) -> bool:
+    """Says whether two zones show the same time, in this year and the next."""
+    now = datetime.now(UTC)
+    instants = [now + timedelta(days=30 * month) for month in range(24)]
+    try:
+        return all(
+            instant.astimezone(ZoneInfo(zone)).utcoffset() == instant.astimezone(ZoneInfo(other)).utcoffset()
+            for instant in instants
+        )
+    except (KeyError, ValueError, OSError):
+        return False
+
+
+MOST_BAD = 0.2
+"""Share of rows that may be unusable in the column of a field."""
+TRIED = 200
+
+
+def time_unit_of(array: Any) -> str | None:
+    """Finds the unit in which most values are instants of this century; a text without an offset is one, too."""
+    is_struct = pa.types.is_struct(array.type)
+    if not (is_struct or is_plain(array)) or not len(array):
+        return None
+    for unit in ("iso", "s", "ms", "us", "ns"):
+        if in_century(units(unit, None, "UTC").instants(array)).mean() >= 1 - MOST_BAD:
+            return unit
+    return None
+
+
+def in_century(instants: Any) -> Any:
+    """Marks the instants that a feed may have."""
+    return instants.valid & (instants.us > 946_684_800 * 1_000_000) & (instants.us < 2_524_608_000 * 1_000_000)
+
+
+_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%Y%m%d")
+_SHORT_DATES = ("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y")
+_NAMED_DATES = (
+    "%d %b %Y",
+    "%b %d %Y",
+    "%b %d, %Y",
+    "%d-%b-%Y",
+    "%d-%b-%y",
+    "%d%b%Y",
+    "%Y-%b-%d",
+    "%d %b %y",
+    "%d. %b %Y",
+)
+_CLOCKS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%H:%M:%S,%f", "%H:%M:%S:%f", "%H.%M.%S", "%H%M%S", "%H%M")
+_HALF_CLOCKS = tuple(
+    f"{clock}{blank}%p" for clock in ("%I:%M:%S", "%I:%M", "%I:%M:%S.%f", "%I:%M:%S:%f") for blank in (" ", "")
+)
+_MOST_DISTINCT = 3
+
+
+@cache
+def _forms(is_long: bool, has_letters: bool, has_half: bool) -> tuple[str, ...]:
+    """Lists forms of times that a text may have, the likeliest first."""
+    dates, clocks = _NAMED_DATES if has_letters else (*_DATES, *_SHORT_DATES), _HALF_CLOCKS if has_half else _CLOCKS
+    plain = [f"{date}{between}{clock}" for date in dates for clock in clocks for between in (" ", "T", ", ")]
+    plain += [f"{date}%H%M%S" for date in dates if not has_letters]
+    named = [f"%a{comma}{form}" for form in plain for comma in (", ", " ")] if has_letters else []
+    named += [f"%a %b %d {clock}{zone} %Y" for clock in clocks for zone in ("", " %z")] if has_letters else []
+    forms = [*named, *plain] if is_long else plain
+    return tuple(f"{form}{zone}" for form in forms for zone in (("", " %z", "%z") if "%z" not in form else ("",)))
+
+
+def time_formats(array: Any) -> tuple[str, ...]:
+    """Lists forms in which most values are instants of this century; ISO dates may have a clock of twelve hours."""
+    if pa.types.is_struct(array.type):
+        array = _joined(array)
+    if not is_text(array):
+        return ()
+    some = array.slice(0, TRIED)
+    first = some.drop_null().slice(0, _MOST_DISTINCT)
+    texts = [str(text).strip() for text in first.to_pylist()]
+    if not texts or any(len(re.findall("[0-9]", text)) < 6 or len(text) > 45 for text in texts):
+        return ()
+    forms = _seconds_forms(texts[0]) or _forms(
+        bool(re.match("[A-Za-z]{2,9}[, ]", texts[0])),
+        bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", texts[0]))),
+        bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", texts[0])),
+    )
+    fitting = [form for form in forms if _reads(form, texts[0]) and _fits(first, form)]
+    return tuple(form for form in fitting[:8] if _fits(some, form) and _fits(array, form))
+
+
+def _seconds_forms(text: str) -> tuple[str, ...]:
+    """Lists forms of a date and a number alone, which may be seconds after midnight."""
+    _, blank, clock = text.rpartition(" ")
+    return tuple(f"{form} %s" for form in _DATES) if blank and clock.isdecimal() and len(clock) != 6 else ()
+
+
+@cache
+def _shape(form: str) -> re.Pattern[str]:
+    """Writes what a text of a form looks like, to try few of them on columns."""
+    shapes = {"%b": "[A-Za-z]{3,9}\\.?", "%a": "[A-Za-z]{2,9}\\.?", "%p": "[AaPp]\\.?[Mm]\\.?", "%Y": "[0-9]{4}"}
+    shapes |= {"%z": "(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})", "%f": "[0-9]{1,9}", "%y": "[0-9]{2}", "%s": "[0-9]{1,6}"}
+    pieces = re.split("(%.)", form)
+    return re.compile(
+        "".join(shapes.get(part, "[0-9]{1,2}") if part[:1] == "%" else re.escape(part) for part in pieces)
+    )
+
+
+def _reads(form: str, text: str) -> bool:
+    return _shape(form).fullmatch(" ".join(text.split())) is not None
+
+
+def _joined(array: Any) -> Any:
+    """Joins date and clock by a blank, as a release does."""
+    parts = [[None if value is None else _plain_text(value) for value in part.to_pylist()] for part in array.flatten()]
+    joined = [" ".join(row) if None not in row else None for row in zip(*parts, strict=True)]
+    return pa.array(joined, pa.string())
+
+
+def _plain_text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+
+
+def _fits(array: Any, form: str) -> bool:
+    return bool(in_century(units("iso", form, "UTC").instants(array)).mean() >= 1 - MOST_BAD)
+
+
+def is_time(array: Any) -> bool:
+    return bool(len(array)) and (time_unit_of(array) is not None or bool(time_formats(array)))
+
+
+def is_plain(array: Any) -> bool:
+    return not (pa.types.is_boolean(array.type) or pa.types.is_nested(array.type))
+
+
+def is_text(array: Any) -> bool:
+    return bool(pa.types.is_string(array.type) or pa.types.is_binary(array.type))
+
+
+MOST_MPS, ANYWAY_M = 45.0, 200.0
+"""Of positions of one vehicle: it is never faster, and a position may be wrong by that much."""
+NEAR_SHARE = 0.9
+SNAPSHOT_S = 1_800
+"""Where all rows are of so short a time, a vehicle may be in one of them alone."""
+CLEARER = 0.05
+
+_DAY_US = 86_400_000_000
+_UNKNOWN, _UNLIKELY, _LIKELY = 1, 0, 2
+
+
+class Track(NamedTuple):
+    """Times and positions of rows, in their order. fits: rows that have both."""
+
+    us: Int64s
+    lat: Floats
+    lon: Floats
+    fits: NDArray[np.bool_]
+
+
+def track_of(time: Any, lat: Any, lon: Any) -> Track:
+    lat_, lon_ = units().numbers(lat), units().longitudes(lon)
+    return Track(time.us, lat_.values, lon_.values, time.valid & are_positions(lat_, lon_))
+
+
+def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], track: Track) -> str | None:
+    """Picks the first named that its rows bear out, else such another with the fewest ids, else the first named.
+
+    None where none is named and none is borne out. others: columns that may hold ids, by their values.
+    """
+    marks = {name: _mark(codes_of(arrays[name]), track) for name in named}
+    if (best := max(marks.values(), default=_UNLIKELY)) == _LIKELY:
+        return next(name for name in named if marks[name] == best)
+    likely = [name for name in others if _mark(codes_of(arrays[name]), track) == _LIKELY]
+    if likely:
+        return min(likely, key=lambda name: len(arrays[name].unique()))
+    return next((name for name in named if marks[name] == best), None)
+
+
+def is_doubtful(ids: Any, track: Track) -> bool:
+    """Says whether the rows of an id are not those of one vehicle: far from each other, or one a day."""
+    return _mark(codes_of(ids), track) == _UNLIKELY
+
+
+def are_borne_out(ids: Any, track: Track) -> bool:
+    """Says whether the rows of each id are those of one vehicle."""
+    return _mark(codes_of(ids), track) == _LIKELY
+
+
+def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
+    """Picks of several times the one that changes with the position: a poll's changes while a fix is repeated.
+
+    times: by column; the first is taken where another is not clearly better.
+    """
+    usual = next(iter(times))
+    track, codes = track_of(times[usual], lat, lon), codes_of(ids)
+    order = np.lexsort((np.arange(codes.size), track.us, codes))
+    order = order[track.fits[order]]
+    same = np.diff(codes[order]) == 0
+    moved = (np.diff(track.lat[order]) != 0) | (np.diff(track.lon[order]) != 0)
+    if not (same & ~moved).any():
+        return usual
+    marks = {
+        name: float((((np.diff(instants.us[order]) != 0) == moved)[same]).mean()) for name, instants in times.items()
+    }
+    best = max(marks, key=marks.__getitem__)
+    return best if marks[best] > marks[usual] + CLEARER else usual
+
+
+def codes_of(ids: Any) -> Int64s:
+    """Numbers each row's id as a release reads it."""
+    return vehicle_ids(ids).code.astype(np.int64)
+
+
+def _clock_s(us: Int64s) -> int:
+    """Finds how much a clock may be behind that shows no seconds."""
+    return 60 if not (us % 60_000_000).any() else 0
+
+
+def _mark(codes: Int64s, track: Track) -> int:
+    chosen = np.flatnonzero(track.fits)
+    if not chosen.size:
+        return _UNKNOWN
+    order = chosen[np.lexsort((track.us[chosen], codes[chosen]))]
+    us, code, lat, lon = track.us[order], codes[order], track.lat[order], track.lon[order]
+    same = np.diff(code) == 0
+    if not same.any():
+        return _UNKNOWN
+    metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
+    near = metres <= ANYWAY_M + MOST_MPS * (np.diff(us) / 1e6 + _clock_s(us))
+    if same.any() and near[same].mean() < NEAR_SHARE:
+        return _UNLIKELY
+    a_day = np.unique(np.stack([code, us // _DAY_US]), axis=1, return_counts=True)[1]
+    if np.median(a_day) >= 2:
+        return _LIKELY
+    return _UNKNOWN if us.max() - us.min() <= SNAPSHOT_S * 1_000_000 else _UNLIKELY
