@@ -12,23 +12,25 @@ import numpy as np
 import pyarrow as pa
 
 from hatstream.api import vehicle_ids
-from hatstream_city.draft.values import (
-    MOST_BAD,
-    TRIED,
+from hatstream_city.draft.candidates import (
     Track,
     are_borne_out,
     best_time,
     best_vehicle,
     codes_of,
-    in_century,
     is_doubtful,
+    track_of,
+)
+from hatstream_city.draft.values import (
+    MOST_BAD,
+    TRIED,
+    in_century,
     is_nowhere,
     is_plain,
     is_text,
     is_time,
     time_formats,
     time_unit_of,
-    track_of,
     units,
 )
 from hatstream_city.timetable.positions import Floats

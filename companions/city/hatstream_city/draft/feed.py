@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
+from hatstream_city.draft.candidates import codes_of
 from hatstream_city.draft.columns import (
     LOOKED_FOR,
     Column,
@@ -31,7 +32,6 @@ from hatstream_city.draft.values import (
     DraftPositions,
     are_positions,
     cells_in,
-    codes_of,
     in_century,
     is_nowhere,
     merged,

@@ -1,0 +1,108 @@
+"""Which of several columns names the vehicle, and which holds the time of its position: what its rows say of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hatstream.api import vehicle_ids
+from hatstream_city.draft.values import are_positions, units
+from hatstream_city.timetable.positions import Floats, Int64s, distance_m
+
+MOST_MPS, ANYWAY_M = 45.0, 200.0
+"""Of positions of one vehicle: it is never faster, and a position may be wrong by that much."""
+NEAR_SHARE = 0.9
+SNAPSHOT_S = 1_800
+"""Where all rows are of so short a time, a vehicle may be in one of them alone."""
+CLEARER = 0.05
+
+_DAY_US = 86_400_000_000
+_UNKNOWN, _UNLIKELY, _LIKELY = 1, 0, 2
+
+
+class Track(NamedTuple):
+    """Times and positions of rows, in their order. fits: rows that have both."""
+
+    us: Int64s
+    lat: Floats
+    lon: Floats
+    fits: NDArray[np.bool_]
+
+
+def track_of(time: Any, lat: Any, lon: Any) -> Track:
+    lat_, lon_ = units().numbers(lat), units().longitudes(lon)
+    return Track(time.us, lat_.values, lon_.values, time.valid & are_positions(lat_, lon_))
+
+
+def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], track: Track) -> str | None:
+    """Picks the first named that its rows bear out, else such another with the fewest ids, else the first named.
+
+    None where none is named and none is borne out. others: columns that may hold ids, by their values.
+    """
+    marks = {name: _mark(codes_of(arrays[name]), track) for name in named}
+    if (best := max(marks.values(), default=_UNLIKELY)) == _LIKELY:
+        return next(name for name in named if marks[name] == best)
+    likely = [name for name in others if _mark(codes_of(arrays[name]), track) == _LIKELY]
+    if likely:
+        return min(likely, key=lambda name: len(arrays[name].unique()))
+    return next((name for name in named if marks[name] == best), None)
+
+
+def is_doubtful(ids: Any, track: Track) -> bool:
+    """Says whether the rows of an id are not those of one vehicle: far from each other, or one a day."""
+    return _mark(codes_of(ids), track) == _UNLIKELY
+
+
+def are_borne_out(ids: Any, track: Track) -> bool:
+    """Says whether the rows of each id are those of one vehicle."""
+    return _mark(codes_of(ids), track) == _LIKELY
+
+
+def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
+    """Picks of several times the one that changes with the position: a poll's changes while a fix is repeated.
+
+    times: by column; the first is taken where another is not clearly better.
+    """
+    usual = next(iter(times))
+    track, codes = track_of(times[usual], lat, lon), codes_of(ids)
+    order = np.lexsort((np.arange(codes.size), track.us, codes))
+    order = order[track.fits[order]]
+    same = np.diff(codes[order]) == 0
+    moved = (np.diff(track.lat[order]) != 0) | (np.diff(track.lon[order]) != 0)
+    if not (same & ~moved).any():
+        return usual
+    marks = {
+        name: float((((np.diff(instants.us[order]) != 0) == moved)[same]).mean()) for name, instants in times.items()
+    }
+    best = max(marks, key=marks.__getitem__)
+    return best if marks[best] > marks[usual] + CLEARER else usual
+
+
+def codes_of(ids: Any) -> Int64s:
+    """Numbers each row's id as a release reads it."""
+    return vehicle_ids(ids).code.astype(np.int64)
+
+
+def _clock_s(us: Int64s) -> int:
+    """Finds how much a clock may be behind that shows no seconds."""
+    return 60 if not (us % 60_000_000).any() else 0
+
+
+def _mark(codes: Int64s, track: Track) -> int:
+    chosen = np.flatnonzero(track.fits)
+    if not chosen.size:
+        return _UNKNOWN
+    order = chosen[np.lexsort((track.us[chosen], codes[chosen]))]
+    us, code, lat, lon = track.us[order], codes[order], track.lat[order], track.lon[order]
+    same = np.diff(code) == 0
+    if not same.any():
+        return _UNKNOWN
+    metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
+    near = metres <= ANYWAY_M + MOST_MPS * (np.diff(us) / 1e6 + _clock_s(us))
+    if same.any() and near[same].mean() < NEAR_SHARE:
+        return _UNLIKELY
+    a_day = np.unique(np.stack([code, us // _DAY_US]), axis=1, return_counts=True)[1]
+    if np.median(a_day) >= 2:
+        return _LIKELY
+    return _UNKNOWN if us.max() - us.min() <= SNAPSHOT_S * 1_000_000 else _UNLIKELY
