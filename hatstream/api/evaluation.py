@@ -36,7 +36,7 @@ from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.base import Asked, Before, ReleaseKind
+from transforms.releases.base import Before, ReleaseKind
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.states import learned_from
 from transforms.releases.registry import KINDS
@@ -49,7 +49,6 @@ def release_days(
     counted: pa.Table,
     *,
     seed: int | None = None,
-    live: bool = False,
     whole: bool = False,
     forecasts: bool = False,
 ) -> dict[str, pa.Table]:
@@ -59,12 +58,11 @@ def release_days(
         spec: What is released; of the same cells, slots and cap as what was counted.
         counted: As `count_days` gives it; rows may be left out, changed or made up.
         seed: Of the noise; None for that of a release.
-        live: Also releases the slots of every period but the first while it lasts, as a stream does.
         whole: Also estimates every day by all that is known in the end.
         forecasts: Also estimates every day but the first before anything is known of it.
 
     Returns:
-        Rows of the result table by what they are of: "hats", the names of products, "live", "whole", "forecast".
+        Rows of the result table by what they are of: "hats", the names of products, "whole", "forecast".
         Beside its columns a row has `period`, and `slot` and `last_slot`, the numbers of its first and last slot; of
         what rests on several periods these are null. HATs whose counts are public have `vehicles` and `reports` too.
 
@@ -83,14 +81,11 @@ def release_days(
         facts = days.facts_of(period)
         if forecasts and number:
             run.show("forecast", slots_of(forecast_of(run.recorded, facts), facts, run.recorded.policy))
-        if live and number:
-            for slot_s, of_slot in tallies.items():
-                run.draw(run.live, slot_s, [of_slot], "live")
         groups: dict[int, list[wire.Tally]] = {}
         for slot_s, of_slot in tallies.items():
             groups.setdefault(run.release.group(slot_s), []).append(of_slot)
         for first_s, of_group in groups.items():
-            run.draw(run.release, first_s, of_group)
+            run.draw(first_s, of_group)
     if whole:
         run.show("whole", run.by_all(days))
     shape = Shape(counts=spec.counts_are_public and not spec.is_learned)
@@ -178,7 +173,6 @@ class _EvaluatedDays:
 
     spec: Specification
     account: _MemoryAccount
-    asked: Asked
     release: ReleaseKind
     noise: Noise
     shown: dict[str, list[SlotEstimates]] = field(default_factory=dict)
@@ -187,12 +181,8 @@ class _EvaluatedDays:
     def of(cls, spec: Specification, facts: Mapping[int, SlotFacts], noise: Noise) -> "_EvaluatedDays":
         terms = spec.account
         account = _MemoryAccount("", Path("none"), terms.name, terms.limit, spec.name, spec.text)
-        asked = asked_of(spec, facts, Secret(os.urandom(32)), account)
-        return cls(spec, account, asked, KINDS[spec.kind].of(asked), noise)
-
-    @property
-    def live(self) -> ReleaseKind:
-        return KINDS[self.spec.kind].of_slots(self.asked)
+        release = KINDS[spec.kind].of(asked_of(spec, facts, Secret(os.urandom(32)), account))
+        return cls(spec, account, release, noise)
 
     @property
     def recorded(self) -> RecordedStages:
@@ -204,9 +194,9 @@ class _EvaluatedDays:
         for slot in estimates:
             self.shown.setdefault(f"{name} {slot.product}".strip() if slot.product else name, []).append(slot)
 
-    def draw(self, release: ReleaseKind, first_s: int, tallies: Sequence[wire.Tally], name: str = "hats") -> None:
+    def draw(self, first_s: int, tallies: Sequence[wire.Tally]) -> None:
         """Draws a group to its end, keeps it and estimates it."""
-        recorded: list[RecordedSlot] = []
+        release, recorded = self.release, list[RecordedSlot]()
         table = wire.joined(tallies)
         while drawn := release.draw({(first_s, 0): lambda: [table]}, Before(self.account, recorded), self.noise):
             recorded += self.account.record([unit for unit, _ in drawn])
@@ -214,7 +204,7 @@ class _EvaluatedDays:
                 break
         for slot in recorded[-1:] if release.in_order else recorded:
             for estimates in release.estimates(slot, Before(self.account)):
-                self.show(estimates.product or name, [estimates._replace(product="")])
+                self.show(estimates.product or "hats", [estimates._replace(product="")])
 
     def by_all(self, days: _Days) -> Iterator[SlotEstimates]:
         recorded = self.recorded
