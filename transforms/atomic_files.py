@@ -41,14 +41,6 @@ def _lock(handle: int, folder: Path) -> None:
         time.sleep(_LOOK_EVERY_S)
 
 
-def _is_special(path: Path) -> bool:
-    try:
-        kind = path.lstat().st_mode
-    except FileNotFoundError:
-        return False
-    return not (stat.S_ISREG(kind) or stat.S_ISLNK(kind))
-
-
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Makes a new file that takes the path's place when the block ends well. The caller holds the folder's lock.
@@ -56,7 +48,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     What lies where the new file is made, a killed writer's part or a planted link, is removed and never followed.
     What lies at the path and is neither a file nor a link is left: as root /dev/null could be replaced. Raises OSError.
     """
-    if _is_special(path):
+    if path.exists() and not (path.is_file() or path.is_symlink()):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)

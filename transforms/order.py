@@ -34,13 +34,15 @@ def places(column: Int64s) -> DistinctValues:
 
 
 def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
-    """Finds the distinct pairs of two columns, in the order of the first, then the second. A value: place *
-    second.values.size + place of its members.
-    """
+    """Finds the distinct pairs of two columns, in order. A value: place * second.values.size + place of its members."""
     key = first.of * second.values.size + second.of
     room = first.values.size * second.values.size
     if room > _ROOMY * key.size:
-        return _ranked(key, np.lexsort((*_digits(second), *_digits(first))))
+        order = np.lexsort((*_digits(second), *_digits(first)))
+        ordered = key[order]
+        is_first, of = changes(ordered), np.empty(key.size, np.int64)
+        of[order] = np.cumsum(is_first) - 1
+        return DistinctValues(ordered[is_first], of)
     seen = np.zeros(room, np.bool_)
     seen[key] = True
     values = np.flatnonzero(seen)
@@ -62,15 +64,6 @@ def by_both(first: DistinctValues, second: Int64s) -> Int64s:
     return order
 
 
-def _ranked(key: Int64s, order: Int64s) -> DistinctValues:
-    """Finds the distinct keys. order: of the keys, ascending."""
-    ordered = key[order]
-    is_first = changes(ordered)
-    of = np.empty(key.size, np.int64)
-    of[order] = np.cumsum(is_first) - 1
-    return DistinctValues(ordered[is_first], of)
-
-
 def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
     """Makes one key an entry, (entries,): equal where both columns are, and in the order of the first, then the second.
 
@@ -84,11 +77,7 @@ def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
 
 
 def ascending(key: Int64s, first: DistinctValues) -> Int64s:
-    """Sorts keys. first: the column that they were packed of first.
-
-    Takes a third of the time of a plain sort where entries that share the first are nearly in order, as the reports of
-    a vehicle are by time.
-    """
+    """Sorts keys, packed of `first` first; in a third of the time where a vehicle's reports are nearly in order."""
     low_bits = max(0, first.values.size.bit_length() - _DIGIT_BITS)
     by_first = np.argsort((first.of >> low_bits).astype(np.uint16), kind="stable")
     return np.sort(key[by_first], kind="stable")

@@ -54,11 +54,9 @@ KeyedDemand = tuple[str, tuple[SlotShard, bytes]]
 
 
 class Messages(NamedTuple):
-    """One poll of one partition of a topic.
+    """One poll of one partition of a topic. timestamps_ms: Kafka's, of each message, -1 where it has none.
 
-    payloads: as they came, empty where a message has none. timestamps_ms: Kafka's, of each message, -1 where it has
-    none. refused: so many further messages, which nobody reads, have their producer's time where only the broker's may
-    decide.
+    refused: so many further messages, unread, have their producer's time where only the broker's may decide.
     """
 
     payloads: list[bytes]
@@ -123,13 +121,11 @@ class RecordedSlot(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HatColumns:
-    """Estimates in columns, an entry for each statistic of a HAT. epsilon_slot: rational text, the most that a vehicle
-    spends in the slot.
+    """Estimates in columns, an entry for each statistic of a HAT.
 
-    vehicles, reports: the vehicles in a HAT's figure, and the reports that its true value is over, as its plan has
-    them; None where they are secret, and where there is no plan. notes: further columns, of
-    `transforms.sinks.rows.NOTES`. spans: start and end of each, where they are not the slot's. geometries: GeoJSON of
-    cells that are no H3 cells.
+    epsilon_slot: rational text, the most that a vehicle spends in the slot. vehicles, reports: as the HAT's plan has
+    them; None where they are secret or there is no plan. notes: further columns, of `transforms.sinks.rows.NOTES`.
+    spans: start and end of each, where they are not the slot's. geometries: GeoJSON of cells that are no H3 cells.
     """
 
     cell: Sequence[str]
@@ -145,11 +141,9 @@ class HatColumns:
 
 
 class SlotEstimates(NamedTuple):
-    """All estimates of a slot. slot_start, slot_end: ISO 8601. unit: of a value. statistics: those asked for.
+    """All estimates of a slot. slot_start, slot_end: ISO 8601. is_live: made while the slot's period lasted.
 
-    is_live: made while the slot's period lasted; the period's release has other values of the slot.
-    product: of a coarser product of a whole period its name; the times of its rows are theirs, and a cell may be a
-    parent cell or "city".
+    product: name of a coarser product of a whole period: its rows have times of their own, and parent cells or "city".
     """
 
     spec_id: str

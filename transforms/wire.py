@@ -44,8 +44,8 @@ class Events(NamedTuple):
 class Tally:
     """What vehicles did in cells, one entry per (slot, cell, vehicle).
 
-    slot_s: start of the slot. kept: samples that count. dropped: samples that a cap left out. sums: what the kept
-    samples add up to, by the names of the columns that statistics asked for; int64 (entries,) or (entries, K).
+    kept: samples that count. dropped: those that a cap left out. sums: what the kept ones add up to, by the names of
+    columns of statistics; int64 (entries,) or (entries, K).
     """
 
     slot_s: Int64s
@@ -94,8 +94,8 @@ NO_EVENTS = Events(*[np.zeros(0, np.int64)] * 6)
 class Partial(NamedTuple):
     """What vehicles did in cells during one pane of a slot, one entry per (vehicle, cell), in that order.
 
-    reported: samples, duplicates left out. sums: of all of them, without a cap; samples: with one, the candidates.
-    late: events of the slot that came when their panes were over; they are in no entry yet.
+    reported: samples, duplicates left out. sums: without a cap; samples: with one, the candidates. late: events that
+    came when their panes were over; they are in no entry yet.
     """
 
     vehicle: Int64s
@@ -125,10 +125,7 @@ def by_slot(rows: Tally) -> Iterator[tuple[int, Tally]]:
 
 
 class Exposure(NamedTuple):
-    """Counts the HATs of a slot that each vehicle is in and that draw a statistic: int64 (vehicles, statistics).
-
-    A vehicle in HATs in which nothing is drawn is there too.
-    """
+    """Counts each vehicle's HATs of a slot that draw a statistic, also of none: int64 (vehicles, statistics)."""
 
     vehicle: Int64s
     drawn: Int64s
@@ -174,20 +171,15 @@ def split(
 def _runs(group: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
     """Yields each group's first entry, and its entries in their order; stretches where they lie together already, as in
     a file by time."""
-    lie_together = bool((group[1:] >= group[:-1]).all())
-    order = None if lie_together else _by_value(group)
+    order = None
+    if not (group[1:] >= group[:-1]).all():
+        values, place = places(group)
+        order = np.argsort(place.astype(np.min_scalar_type(values.size)), kind="stable")
     ordered = group if order is None else group[order]
     cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     for start, stop in pairwise([0, *cuts.tolist(), group.size]):
         if start < stop:
             yield (start, slice(start, stop)) if order is None else (int(order[start]), order[start:stop])
-
-
-def _by_value(few: Int64s) -> Int64s:
-    """Sorts stably entries of few distinct values."""
-    values, place = places(few)
-    order: Int64s = np.argsort(place.astype(np.min_scalar_type(values.size)), kind="stable")
-    return order
 
 
 def pack_events(events: Events, packing: pa.ipc.IpcWriteOptions = DENSE) -> EventBytes:

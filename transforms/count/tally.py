@@ -48,8 +48,6 @@ class Admitted(NamedTuple):
 def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]) -> Counted:
     """Tallies one slot and vehicle shard; the result is the same for every order, split and merge of the events.
 
-    columns: what the statistics need of the samples; those that a cap drops add nothing to them.
-
     An observation is identified by (vehicle, event time). Of several, the smallest position stays, of these the first
     of the places that headings led to, and the value decides only then, so that no value decides a place or a count.
     """
@@ -234,7 +232,7 @@ class WithSpeeds(NamedTuple):
 def derived_tallies(
     slots: Mapping[int, Events], rules: Rules, ground: Ground, columns: Sequence[Column]
 ) -> DerivedTallies:
-    """Tallies events. slots, ground: as of `derived_events`."""
+    """Tallies events of a period. slots, ground: as of `derived_events`."""
     ordered, without = derived_events(slots, rules, ground)
     tallies = [tally(events, slot_s, None, columns).tally for slot_s, events in ordered.by_slot().items()]
     return DerivedTallies(tallies, without, ordered.duplicates)

@@ -45,7 +45,7 @@ Column = str | Sequence[str]
 
 
 class _Registered(Mapping[str, T], Generic[T]):
-    """What each file of a folder registers as LAYOUT, by the file's name; it is imported when it is asked for."""
+    """What each file of a folder registers as LAYOUT, by the file's name; it is imported on request."""
 
     def __init__(self, folder: ModuleType) -> None:
         self._folder = folder.__name__
@@ -95,12 +95,12 @@ def layout(
 ) -> Layout:
     """Makes the layout of that name: how files hold rows, and in which units.
 
-    columns: which column of the input holds each of vehicle, time, lat, lon, speed, or for vehicle `{file}`; several
-    are parts of an id, date and clock, or degrees and their hemisphere. units: `iso` and `km/h` unless given, or those
-    of a layout with columns of its own. vehicle, time: of such a layout, what it takes instead. time_zone: of times
-    without an offset. time_format: in place of a time_unit. records: of JSON, the path of what holds the objects.
-    with_value, headed: whether rows have a value, and a heading. fields: of rows that are no positions of vehicles: the
-    first is an id, the last a number.
+    Args:
+        columns: Which column of the input holds each field, or for vehicle `{file}`; several are parts of an id, date
+            and clock, or degrees and their hemisphere.
+        vehicle, time: Of a layout with columns of its own, what it takes instead.
+        records: Of JSON, the path of what holds the objects.
+        fields: Of rows that are no positions of vehicles: the first is an id, the last a number.
 
     Returns:
         The layout; its `units` read columns of numbers, longitudes and instants, each value valid or not by itself.
@@ -115,47 +115,37 @@ def layout(
     """
     options = dict[str, object](delimiter=delimiter, header=header, records=records)
     if name in FIXED and fields is None:
-        _refuse_options(name, {"columns": columns, "time_format": time_format, "decimal": decimal} | options)
+        own_columns = {"columns": columns, "time_format": time_format, "decimal": decimal}
+        for field, value in (own_columns | options).items():
+            if value is not None:
+                raise ValueError(f"{field}: layout {name!r} has its own columns, got {value!r}")
         own = _with_choices(name, headed, {"vehicle": vehicle, "time": time})
         chosen: Layout = replace(own, units=_units(time_unit, speed_unit, time_zone, None, own.units))
         return chosen
-    _check_name(name, [*(FIXED if fields is None else ()), *MAPPED])
+    names = [*(FIXED if fields is None else ()), *MAPPED]
+    if name not in names:
+        raise ValueError(f"layout: must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
     for option, value in {"vehicle": vehicle, "time": time}.items():
         if value is not None:
             raise ValueError(f"{option}: goes with a layout with columns of its own, here write columns.{option}")
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
-    taken = _own_options(name, options)
+    kind = MAPPED[name]
+    for option, value in options.items():
+        if value is not None and option not in kind.OPTIONS:
+            owner = next(layout for layout in MAPPED if option in MAPPED[layout].OPTIONS)
+            raise ValueError(f"{option}: goes with layout {owner!r} only, got {value!r}")
     units = _units(time_unit, speed_unit, time_zone, time_format)
     if (decimal := decimal or ".") not in (marks := get_args(DecimalMark)):
         raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
     units = replace(units, decimal=cast(DecimalMark, decimal))
-    wanted = _fields(with_value=with_value, headed=headed) if fields is None else fields
-    named, wanted = _parted(_column_names(name, columns, wanted), wanted)
-    if fields is None and named[0] == FILE:
-        return ByFile(MAPPED[name].of(units, named[1:], wanted[1:], taken))
-    return MAPPED[name].of(units, named, wanted, taken)
-
-
-def _check_name(name: str, names: Sequence[str]) -> None:
-    if name not in names:
-        raise ValueError(f"layout: must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
-
-
-def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
-    """Picks the options that a mapped layout takes. Raises ValueError for another one that has a value."""
-    own = MAPPED[name].OPTIONS
-    for option, value in options.items():
-        if value is not None and option not in own:
-            owner = next(other for other in MAPPED if option in MAPPED[other].OPTIONS)
-            raise ValueError(f"{option}: goes with layout {owner!r} only, got {value!r}")
-    return {option: options.get(option) for option in own}
-
-
-def _refuse_options(name: str, given: Mapping[str, object]) -> None:
-    for field, value in given.items():
-        if value is not None:
-            raise ValueError(f"{field}: layout {name!r} has its own columns, got {value!r}")
+    positions = FIELDS if with_value else FIELDS[:-1]
+    row_fields = fields or (with_heading(positions) if headed else positions)
+    names_of, row_fields = _parted(_column_names(name, columns, row_fields), row_fields)
+    kind_options = {option: options[option] for option in kind.OPTIONS}
+    if fields is None and names_of[0] == FILE:
+        return ByFile(kind.of(units, names_of[1:], row_fields[1:], kind_options))
+    return kind.of(units, names_of, row_fields, kind_options)
 
 
 def _with_choices(name: str, headed: bool, given: Mapping[str, Column | None]) -> Any:
@@ -189,11 +179,6 @@ def message_layout(name: str, layout: Layout) -> MessageLayout:
     raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
-def _fields(*, with_value: bool, headed: bool) -> tuple[str, ...]:
-    fields = FIELDS if with_value else FIELDS[:-1]
-    return with_heading(fields) if headed else fields
-
-
 def _units(
     given_time_unit: str | None,
     given_speed_unit: str | None,
@@ -204,12 +189,10 @@ def _units(
     """Makes units. own: those of a layout that has some, of which each may be given otherwise."""
     time_unit = given_time_unit or ("iso" if own is None else own.time_unit)
     speed_unit = given_speed_unit or UNIT
-    if time_unit not in _TIME_UNITS:
-        said = f"{', '.join(_TIME_UNITS)}, got {time_unit!r}{did_you_mean(time_unit, _TIME_UNITS)}"
-        raise ValueError(f"time_unit: must be one of {said}")
-    if speed_unit not in PER_UNIT:
-        said = f"{', '.join(PER_UNIT)}, got {speed_unit!r}{did_you_mean(speed_unit, PER_UNIT)}"
-        raise ValueError(f"speed_unit: must be one of {said}")
+    for field, unit, known in (("time_unit", time_unit, _TIME_UNITS), ("speed_unit", speed_unit, PER_UNIT)):
+        if unit not in known:
+            rule = f"must be one of {', '.join(known)}, got {unit!r}{did_you_mean(unit, known)}"
+            raise ValueError(f"{field}: {rule}")
     if time_zone is not None:
         if time_unit not in ("iso", "excel"):
             raise ValueError(f"time_zone: goes with time_unit 'iso' or 'excel', got {time_unit!r}")
@@ -247,7 +230,7 @@ def _parted(named: Sequence[Column], fields: tuple[str, ...]) -> tuple[tuple[str
 
 def _column_names(name: str, columns: Mapping[str, Column] | None, fields: tuple[str, ...]) -> tuple[Column, ...]:
     if columns is None or set(columns) != set(fields):
-        given = "none" if columns is None else ", ".join(sorted(columns)) or "none"
+        given = ", ".join(sorted(columns or ())) or "none"
         why = "" if (HEADING in fields) == (HEADING in (columns or ())) else _ABOUT_HEADINGS
         raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {given}{why}")
     every = [column for field in fields for column in _listed(columns[field])]

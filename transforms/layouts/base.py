@@ -38,12 +38,9 @@ BATCH_ROWS = 131_072
 
 
 class RawBatch(NamedTuple):
-    """What a layout hands over: columns as found in the input, and what it could not read.
+    """What a layout hands over: columns as the input has them, and the rows that it could not read, by reason.
 
-    rows: rows of input this batch accounts for. table: columns vehicle, time, lat, lon, heading where places need it,
-    and speed, of any Arrow type, null where the input has nothing. refused: rows of this batch that are not in the
-    table, by reason.
-    rows == table.num_rows + sum(refused.values()).
+    table: of any Arrow types, null where the input has nothing. rows == table.num_rows + sum(refused.values()).
     """
 
     rows: int
@@ -53,11 +50,7 @@ class RawBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a layout's columns. value_per_unit: see `transforms.value.PER_UNIT`. zone: of times that say no
-    offset, or None.
-
-    time_format: of times that are texts of another form than ISO 8601. decimal: of numbers that are texts.
-    """
+    """The units of a layout's columns. zone: of times without an offset. time_format: of texts other than ISO 8601."""
 
     time_unit: TimeUnit
     value_per_unit: Fraction
@@ -110,8 +103,7 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class MappedLayout(ABC):
-    """What layouts have in common whose columns a specification names. columns: of the file, for each of the fields, in
-    that order. OPTIONS: the further keys of a specification that it takes."""
+    """What layouts have in common whose columns a specification names. OPTIONS: further keys that it takes."""
 
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
@@ -121,8 +113,7 @@ class MappedLayout(ABC):
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
-        """Makes the layout. options: the value of each of OPTIONS, None where it is not given. Raises ValueError naming
-        the field, the rule and the value."""
+        """Makes the layout; an option that is not set is None. Raises ValueError."""
         assert not options
         return cls(units, columns, fields)
 
@@ -161,8 +152,7 @@ class MessageLayout(Layout, Protocol):
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields what `read` would give for files of these payloads, in bounded memory.
 
-        A payload that cannot be decoded is one refused row, `malformed` or `too-long`; whatever bytes it holds, it
-        neither raises nor touches its neighbours.
+        A payload that cannot be decoded is one refused row; it neither raises nor touches its neighbours.
         """
         ...
 
@@ -176,12 +166,8 @@ Form = Literal["csv", "json", "xml", "binary"]
 class OwnLayout:
     """What a file of `transforms/layouts/own` registers: a layout with columns and units of its own.
 
-    headed: the same layout with headings, where files have them. choices: what the options `vehicle` and `time` may
-    name in place of its own column, which comes first.
-
-    form: what files look like. Of csv and json `hatstream spec new` and the tests also ask: columns: the files' names
-    of FIELDS, with dots into objects. known_by: columns that all such files have; only: and none else. records: where
-    the objects of JSON may be: LINES, WHOLE_ARRAY, or the path of an array inside a document.
+    headed: with headings. choices: columns for the options `vehicle` and `time`, its own first. known_by: columns that
+    all such files have; only: and no others. records: where the objects of JSON are: LINES, WHOLE_ARRAY, or a path.
     """
 
     layout: Layout
@@ -225,18 +211,14 @@ def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
 
 
 def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
-    if len(batches) == 1:
-        return batches[0]
     refused = Counter[str]()
     for batch in batches:
         refused.update(batch.refused)
-    table = pa.Table.from_batches([batch.table for batch in batches]).combine_chunks().to_batches()
-    empty = batches[0].table.slice(0, 0)
-    return RawBatch(sum(batch.rows for batch in batches), table[0] if table else empty, dict(refused))
+    tables = pa.Table.from_batches([batch.table for batch in batches]).combine_chunks().to_batches()
+    return RawBatch(sum(batch.rows for batch in batches), tables[0] if tables else batches[0].table, dict(refused))
 
 
 def without_zone(column: str) -> str:
-    """Says why a column of local times is not read."""
     return f"column {column!r} has no time zone: name it as input.time_zone"
 
 

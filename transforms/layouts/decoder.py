@@ -12,7 +12,6 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -33,8 +32,7 @@ BATCH_BYTES = 256 << 20
 
 
 class DecoderTask(NamedTuple):
-    """A file to be read, or a share of it, or else messages to be decoded. step_cpu_s: for each batch. more: further
-    files, small ones, which are read as if all were one."""
+    """A file to be read, or a share of it, or else messages. more: further small files, read as if all were one."""
 
     layout: Layout
     path: str | None
@@ -54,15 +52,9 @@ class DecoderTask(NamedTuple):
         assert isinstance(self.layout, MessageLayout)
         return self.layout.from_messages(self.payloads)
 
-    def size(self) -> int:
-        if self.path is None:
-            return sum(map(len, self.payloads))
-        return sum(map(os.path.getsize, (self.path, *self.more)))
-
 
 class StepResult(msgspec.Struct, frozen=True):
-    """What comes of one step; with a batch comes its table. text: why a file is unreadable. is_spent: whether it left
-    so much behind in memory that the next one needs a new process. errno: of the system."""
+    """What comes of one step; after a batch comes its table. is_spent: whether the next file needs a new process."""
 
     kind: Literal["batch", "end", "unreadable", "system"]
     refused: dict[str, int] = {}
@@ -72,8 +64,7 @@ class StepResult(msgspec.Struct, frozen=True):
 
 
 def serve() -> None:
-    """Answers requests on standard input until it is closed, on standard output. Nothing that is written there, or to
-    standard error, is seen: a crash would be described with what it crashed on."""
+    """Answers requests on standard input until it is closed. What decoders print, which may hold rows, goes nowhere."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its decoder
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
@@ -138,7 +129,8 @@ def _refusal(rule: str) -> StepResult:
 
 def _within_time(work: DecoderTask) -> Iterator[RawBatch]:
     """Has the system end this process when it has used too much processor time for one batch, or for all so far."""
-    allowed = time.process_time() + work.step_cpu_s + BYTE_CPU_S * work.size()
+    sizes = map(len, work.payloads) if work.path is None else map(os.path.getsize, (work.path, *work.more))
+    allowed = time.process_time() + work.step_cpu_s + BYTE_CPU_S * sum(sizes)
     batches = work.batches()
     while True:
         until = min(allowed, time.process_time() + work.step_cpu_s)
@@ -151,18 +143,14 @@ def _within_time(work: DecoderTask) -> Iterator[RawBatch]:
 
 
 def _check(table: pa.RecordBatch) -> None:
-    """Raises UnreadableFile for a batch that is too big for whoever asked, and pa.ArrowInvalid for a column that would
-    crash who looks at its values. Texts need not be UTF-8."""
+    """Raises UnreadableFile for a batch that is too big, pa.ArrowInvalid for a column that would crash its reader."""
     if table.nbytes > BATCH_BYTES:
         raise UnreadableFile("", f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")
-    for column in chain.from_iterable(map(_parts, table.columns)):
-        if pa.types.is_dictionary(column.type):
-            column = pa.DictionaryArray.from_arrays(column.indices, _as_bytes(column.dictionary))
-        _as_bytes(column).validate(full=True)
-
-
-def _parts(column: Any) -> list[Any]:
-    return column.flatten() if pa.types.is_struct(column.type) else [column]
+    for whole in table.columns:
+        for column in whole.flatten() if pa.types.is_struct(whole.type) else [whole]:
+            if pa.types.is_dictionary(column.type):
+                column = pa.DictionaryArray.from_arrays(column.indices, _as_bytes(column.dictionary))
+            _as_bytes(column).validate(full=True)  # texts need not be UTF-8
 
 
 def _as_bytes(column: Any) -> Any:

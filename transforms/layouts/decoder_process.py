@@ -17,17 +17,8 @@ from contextlib import suppress
 import msgspec
 import pyarrow as pa
 
-from transforms.layouts.base import (
-    FIELDS,
-    WHOLE,
-    Layout,
-    MessageLayout,
-    RawBatch,
-    Share,
-    UnreadableFile,
-    joined,
-    raw_batch,
-)
+from transforms.layouts import base
+from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, UnreadableFile
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.jsonl import JsonLines
@@ -70,8 +61,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """Reads as `layout.read` does: raises UnreadableFile or OSError. share: of a file of a layout that can be read in
-    shares."""
+    """Reads a file, or its share, as `layout.read` does: raises UnreadableFile or OSError."""
     if isinstance(layout, _LINE_BY_LINE):
         for inside in files_in(path):
             yield from layout.read(inside)
@@ -88,7 +78,7 @@ def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
     """Reads small files as if they were one; None where one cannot be read, so that each is to be read alone."""
     try:
         if isinstance(layout, _LINE_BY_LINE):
-            return list(joined(batch for path in paths for batch in read_apart(layout, path)))
+            return list(base.joined(batch for path in paths for batch in read_apart(layout, path)))
         first, *more = map(os.path.abspath, paths)
         return list(_answers(DecoderTask(layout, first, more=more)))
     except (_Refusal, UnreadableFile, OSError):
@@ -100,11 +90,16 @@ def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator
     if isinstance(layout, _LINE_BY_LINE):
         yield from layout.from_messages(payloads)
         return
-    try:
-        yield from _together(layout, payloads)
+    try:  # all of them or none
+        batches: list[RawBatch] = []
+        for batch in _answers(DecoderTask(layout, None, payloads, step_cpu_s=STEP_CPU_S)):
+            batches.append(batch)
+            if sum(part.rows for part in batches) > MESSAGE_ROWS:
+                raise _Refusal(f"more than {MESSAGE_ROWS:,} rows", "too-long")
+        yield from batches
     except _Refusal as error:
         if len(payloads) == 1:
-            yield raw_batch({name: pa.nulls(0) for name in FIELDS}, {error.reason: 1})
+            yield base.raw_batch({name: pa.nulls(0) for name in base.FIELDS}, {error.reason: 1})
             return
         for payload in payloads:
             yield from messages_apart(layout, [payload])
@@ -116,18 +111,6 @@ class _Refusal(Exception):
     def __init__(self, text: str, reason: str = "malformed") -> None:
         super().__init__(text)
         self.reason = reason
-
-
-def _together(layout: MessageLayout, payloads: Sequence[bytes]) -> list[RawBatch]:
-    """Decodes all of the payloads or none."""
-    batches: list[RawBatch] = []
-    rows = 0
-    for batch in _answers(DecoderTask(layout, None, payloads, step_cpu_s=STEP_CPU_S)):
-        rows += batch.rows
-        if rows > MESSAGE_ROWS:
-            raise _Refusal(f"more than {MESSAGE_ROWS:,} rows", "too-long")
-        batches.append(batch)
-    return batches
 
 
 def _answers(work: DecoderTask) -> Iterator[RawBatch]:
@@ -199,11 +182,7 @@ class _Decoder:
         try:
             answer = msgspec.json.decode(head, type=StepResult)
             table = unpacked(body) if answer.kind == "batch" else None
-        except (
-            msgspec.MsgspecError,
-            ValueError,
-            pa.ArrowException,
-        ):  # it ended within a word, or it is out of its mind
+        except (msgspec.MsgspecError, ValueError, pa.ArrowException):  # truncated or corrupt reply
             raise self._lost() from None
         if table is None:
             return answer, None

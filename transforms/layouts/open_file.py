@@ -84,16 +84,10 @@ def unpacked(path: str) -> bytes | None:
 def _without_damage(path: str) -> Iterator[None]:
     try:
         yield
-    except _DAMAGE:
-        raise _damaged(path) from None
-    except OSError as error:
-        if error.errno not in _NO_ERRORS_OF_A_SYSTEM:
+    except (*_DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_ERRORS_OF_A_SYSTEM:
             raise
-        raise _damaged(path) from None
-
-
-def _damaged(path: str) -> UnreadableFile:
-    return UnreadableFile(path, "the compressed file is damaged or cut short")
+        raise UnreadableFile(path, "the compressed file is damaged or cut short") from None
 
 
 def _open(path: str, stack: ExitStack) -> BinaryIO:

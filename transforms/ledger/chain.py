@@ -107,8 +107,12 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
         return
     _, sequence, before = tip(db)
     account = new[0]["account"]
-    if signature and sequence and new[0]["kind"] != "account" and (news := _signed_from_here(db, account, sequence)):
-        new = ({"kind": "signed", "account": account, "body": msgspec.json.encode(news).decode()}, *new)
+    if signature and sequence and new[0]["kind"] != "account":
+        signed: dict[str, Any] = {"entries before": sequence} if signed_since(db, account) is None else {}
+        if not head_is_signed(of_accounts(db, ENTRY.c.account == account), {account}):
+            signed |= HEAD_IS_SIGNED
+        if signed:  # what is signed from the account's next entry on, and was not before
+            new = ({"kind": "signed", "account": account, "body": msgspec.json.encode(signed).decode()}, *new)
     time = datetime.now(UTC).isoformat(timespec="seconds")
     rows = []
     for seq, values in enumerate(new, sequence + 1):
@@ -120,12 +124,6 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
         rows.append(entry | {"hash": before})
     db.execute(ENTRY.insert(), rows)
     _check_written(db, rows)
-
-
-def _signed_from_here(db: sa.Connection, account: str, entries_before: int) -> Mapping[str, Any]:
-    """Tells what is signed from an account's next entry on, and was not before."""
-    entries = {"entries before": entries_before} if signed_since(db, account) is None else {}
-    return entries | ({} if head_is_signed(of_accounts(db, ENTRY.c.account == account), {account}) else HEAD_IS_SIGNED)
 
 
 def _check_written(db: sa.Connection, rows: list[dict[str, Any]]) -> None:
@@ -216,8 +214,7 @@ def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
 
 
 def check(entry: Mapping[str, Any], since: int | None, signature: Signature | None, told: bytes | None = None) -> None:
-    """Refuses an entry that somebody without the key has written. since: the account's first signed entry. told: what
-    `_told` says of the entry, where that was asked before."""
+    """Refuses an entry written without the key. since: the account's first signed entry. told: `_told` of the entry."""
     if since is None or entry["seq"] < since:
         return
     plain, _, sign = entry["hash"].partition(".")

@@ -14,7 +14,7 @@ from dpops.accountant import Accountant, most_of
 from dpops.claims import ZERO, Claim, PureDP
 from dpops.mechanism import Plan, claim_told
 from transforms.ledger.head import LedgerError
-from transforms.recorded.units import DebitGroup, HatUnit, LiveUnit, Released, StageUnit, Unit
+from transforms.recorded.units import DebitGroup, HatUnit, Unit
 
 FREE = PureDP(ZERO)
 """Of a plan by which nothing is drawn."""
@@ -27,7 +27,7 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
     """Raises LedgerError for the first slot or period whose debit is below what its plans claim.
 
     units: all of each slot, or of each period that was planned as a whole. counted: what the plans of one vehicle's
-    HATs claim together at most, where it is known which HATs these are.
+    HATs claim together at most, where known.
     """
     groups: dict[DebitGroup, _Claimed] = defaultdict(_Claimed)
     for unit in units:
@@ -106,15 +106,13 @@ class ClaimedUnit(NamedTuple):
 def claims_of(unit: Unit) -> ClaimedUnit:
     """Reads every plan's claim; plans that say the same are looked at once. Raises LedgerError, or PlanError."""
     try:
-        return _claims_of_hats(unit) if isinstance(unit, HatUnit) else _claim_of_vector(unit)
+        if isinstance(unit, HatUnit):
+            return _claims_of_hats(unit)
+        from transforms.recorded.stage_plan import numbers_of  # a release of HATs needs nothing of it
+
+        return ClaimedUnit(unit, [(numbers_of(unit).claim,)], {"": 0})
     except (TypeError, AttributeError, ArithmeticError, msgspec.MsgspecError):  # of values that no plan has: not shown
         raise LedgerError(f"period {unit.period}: a plan of {unit.spec_id} cannot be read") from None
-
-
-def _claim_of_vector(unit: StageUnit | LiveUnit) -> ClaimedUnit:
-    from transforms.recorded.stage_plan import numbers_of  # a release of HATs needs nothing of it
-
-    return ClaimedUnit(unit, [(numbers_of(unit).claim,)], {"": 0})
 
 
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
@@ -123,9 +121,13 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     told: Sequence[_Told] = Plan.told([plan for plan in plans if plan is not None])
     numbers = {item: code for code, item in enumerate(dict.fromkeys(told))}
     codes = list(map(numbers.__getitem__, told))
-    claims = [_claim(number) for number in numbers]
+    claims = [claim_told(*item) if isinstance(item, tuple) else item for item in numbers]
     free = {code for item, code in numbers.items() if isinstance(item, tuple) and claims[code] == FREE}
-    _check_constants(compress(drawn, [code in free for code in codes]) if free else ())
+    for released in compress(drawn, [code in free for code in codes]) if free else ():
+        if released.plan is None or released.integers != [released.plan["facts"].get("constant")]:
+            raise LedgerError(
+                f"a plan of {released.mechanism} claims nothing, but its constant is not what was released"
+            )
     by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([item.cell for item in unit.released], ())
     if len(by_cell) == len(codes) == len(unit.released):
         return ClaimedUnit(unit, [(claim,) for claim in claims], dict(zip(by_cell, codes, strict=True)))
@@ -137,19 +139,6 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
         for codes_of_cell in dict.fromkeys(by_cell.values())
     }
     return ClaimedUnit(unit, list(kinds), dict(zip(by_cell, map(kind_of.__getitem__, by_cell.values()), strict=True)))
-
-
-def _claim(told: _Told) -> Claim:
-    return claim_told(*told) if isinstance(told, tuple) else told
-
-
-def _check_constants(drawn: Iterable[Released]) -> None:
-    """Refuses what was released of plans that claim nothing, but for their constants."""
-    for released in drawn:
-        if released.plan is None or released.integers != [released.plan["facts"].get("constant")]:
-            raise LedgerError(
-                f"a plan of {released.mechanism} claims nothing, but its constant is not what was released"
-            )
 
 
 def _said(sum_: Accountant) -> str:

@@ -70,30 +70,22 @@ def database_of(url: str) -> Database:
             "the ledger's URL is not one; sqlite:///path/to/ledger.sqlite and postgresql://user@host:port/db are"
         ) from None
     if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
-        return _file(parsed)
-    if parsed.drivername in ("postgresql", "postgresql+psycopg"):
-        return _server(parsed)
-    raise LedgerError(
-        f"a ledger on {parsed.drivername!r} is not supported; use sqlite:///path or postgresql://user@host:port/db"
-    )
-
-
-def _file(url: sa.URL) -> "SqliteFile":
-    if not url.database or url.database == ":memory:":
-        raise LedgerError("a ledger must be a file that outlives the process")
-    return SqliteFile(Path(url.database))
-
-
-def _server(url: sa.URL) -> "PostgresServer":
+        if not parsed.database or parsed.database == ":memory:":
+            raise LedgerError("a ledger must be a file that outlives the process")
+        return SqliteFile(Path(parsed.database))
+    if parsed.drivername not in ("postgresql", "postgresql+psycopg"):
+        raise LedgerError(
+            f"a ledger on {parsed.drivername!r} is not supported; use sqlite:///path or postgresql://user@host:port/db"
+        )
     require("psycopg")
-    if not url.database:
+    if not parsed.database:
         raise LedgerError("the ledger's URL names no database: postgresql://user@host:port/db does")
-    if "@" in (url.host or "") or any("password" in option for option in url.query):
+    if "@" in (parsed.host or "") or any("password" in option for option in parsed.query):
         raise LedgerError(
             "the ledger's URL holds a password where it would be shown: keep it in ~/.pgpass, or write it before the @ "
             "with its special characters as %XX"
         )
-    return PostgresServer(url.set(drivername="postgresql+psycopg"))
+    return PostgresServer(parsed.set(drivername="postgresql+psycopg"))
 
 
 @dataclass(frozen=True)

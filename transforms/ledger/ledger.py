@@ -273,10 +273,7 @@ class Ledger:
         return None if body is None else decode(body).digest
 
     def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
-        """Finds (slot, shard) of a specification's releases for slots that start in [from_s, to_s), but for live ones.
-
-        Of a period's stages: (its first slot, stage).
-        """
+        """Finds (slot, shard) of releases of slots that start in [from_s, to_s), but for live ones; of stages too."""
         return self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard != LIVE_COLUMN)
 
     def sealed_live(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[int]:
@@ -286,14 +283,9 @@ class Ledger:
     def _sealed(
         self, account: str, spec_id: str, from_s: int, to_s: int, which: sa.ColumnElement[bool]
     ) -> set[tuple[int, int]]:
-        query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(
-            ENTRY.c.account == account,
-            ENTRY.c.kind == "release",
-            ENTRY.c.spec_id == spec_id,
-            ENTRY.c.slot_s >= from_s,
-            ENTRY.c.slot_s < to_s,
-            which,
-        )
+        of_release = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
+        in_range = (ENTRY.c.slot_s >= from_s, ENTRY.c.slot_s < to_s)
+        query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(*of_release, *in_range, which)
 
         def find(db: sa.Connection) -> set[tuple[int, int]]:
             known_account(db, account)
@@ -311,8 +303,14 @@ class Ledger:
 
         Raises LedgerError where something is amiss.
         """
+
+        def check_all_claims(db: sa.Connection) -> None:
+            query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
+            with closing(db.execution_options(yield_per=100).execute(query)) as rows:
+                check_claims(claims_of(decode(row.body)) for row in rows)
+
         walked = self.verify_chain()
-        self._run(_check_all_claims)
+        self._run(check_all_claims)
         self.check_head()
         return walked
 
@@ -366,12 +364,10 @@ class Ledger:
         """
         for wait_s in databases.RETRY_WAITS_S:
             try:
-                return self._try(work)
+                with self._transaction() as db:
+                    return work(db)
             except _Passing:
                 time.sleep(wait_s)
-        return self._try(work)
-
-    def _try(self, work: Callable[[sa.Connection], Found]) -> Found:
         with self._transaction() as db:
             return work(db)
 
@@ -387,10 +383,3 @@ class Ledger:
             raise kind(f"the ledger {name} is not usable: {self._database.reason(error)}") from None
         except (msgspec.MsgspecError, KeyError, ValueError):  # of an entry's text; it is not shown
             raise LedgerError(f"the ledger {name} is damaged: it holds an entry that cannot be read") from None
-
-
-def _check_all_claims(db: sa.Connection) -> None:
-    """Checks all that was ever recorded as `check_claims` does. Raises LedgerError."""
-    query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
-    with closing(db.execution_options(yield_per=100).execute(query)) as rows:
-        check_claims(claims_of(decode(row.body)) for row in rows)

@@ -1,6 +1,6 @@
 """Releases: each slot of every specification is written once, and what later runs met instead is an audit event."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,8 +17,7 @@ from transforms.recorded.units import Unit, UnitKey
 class Recorded(NamedTuple):
     """What the ledger returned for a period. changed: units whose input or code now differs from what was released.
 
-    redrawn: units whose noise was drawn once more, in vain: what was recorded first stands. sequences: of the entry of
-    each sealed unit; what is computed from earlier entries can be computed again from those below it.
+    redrawn: units whose noise was drawn once more, in vain. sequences: of the entry of each sealed unit.
     """
 
     sealed: list[Unit]
@@ -57,25 +56,25 @@ def seal_missing(
     redrawn = [unit for unit, recorded in pairs if recorded and recorded != unit]
     if any(unit.group.is_live for unit in missing):
         _check_open(db, spec_id, period)
-    _check_claims(stored.values(), missing)
+    groups = {unit.group for unit in missing}
+    check_claims(map(claims_of, [*(unit for unit in stored.values() if unit.group in groups), *missing]))
     new: list[Entry] = []
     if not _knows_spec(db, account, spec_id):
         text = json_of({"name": spec_name, "spec": spec_text})
         new.append({"kind": "spec", "account": account, "spec_id": spec_id, "body": text})
     new += [_release(account, unit, text) for unit, text in encoded if unit.key not in stored]
     new += _changes(db, account, spec_id, period, differing)
-    new += _redraws(account, redrawn)
+    if redrawn:  # one audit event for all that one attempt drew again; the same draw offered twice is none
+        where = _place(redrawn[0]) if len(redrawn) == 1 else {"spec_id": spec_id, "period": period}
+        new.append({"kind": "redrawn", "account": account, **where, "body": json_of({"units": len(redrawn)})})
     chain.append(db, signature, *new)
     sealed = [recorded or unit for unit, recorded in pairs]
-    sequences = _sequences(db, spec_id, period)
+    query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(
+        ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
+    )
+    sequences = {key_of(spec_id, row.slot_s, row.shard): row.seq for row in db.execute(query)}
     entries = [sequences[unit.key] for unit in units]
     return Recorded(sealed, len(missing), len(differing), len(redrawn), entries)
-
-
-def _check_claims(stored: Iterable[Unit], missing: Sequence[Unit]) -> None:
-    """Checks claims together with what is recorded of the same slots, or of a period that was planned as a whole."""
-    touched = {unit.group for unit in missing}
-    check_claims(map(claims_of, [*(unit for unit in stored if unit.group in touched), *missing]))
 
 
 def _check_open(db: sa.Connection, spec_id: str, period: str) -> None:
@@ -83,14 +82,6 @@ def _check_open(db: sa.Connection, spec_id: str, period: str) -> None:
     of_period = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     if db.execute(sa.select(ENTRY.c.seq).where(*of_period, ENTRY.c.shard != LIVE_COLUMN)).first() is not None:
         raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
-
-
-def _sequences(db: sa.Connection, spec_id: str, period: str) -> dict[UnitKey, int]:
-    """Finds where in the chain each unit of a period stands."""
-    query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(
-        ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
-    )
-    return {key_of(spec_id, row.slot_s, row.shard): row.seq for row in db.execute(query)}
 
 
 def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:
@@ -105,7 +96,7 @@ def _release(account: str, unit: Unit, text: bytes) -> Entry:
         **_place(unit),
         "epsilon": str(unit.debit),
         "body": text.decode(),
-        "release_id": _release_id(unit),
+        "release_id": f"{unit.spec_id}/{unit.slot_s}/{column_of(unit.key)}",
     }
 
 
@@ -159,14 +150,6 @@ def _changes(
     ]
 
 
-def _redraws(account: str, units: Sequence[Unit]) -> list[Entry]:
-    """Makes one audit event for all that one attempt drew again. The same draw offered twice is none."""
-    if not units:
-        return []
-    where = _place(units[0]) if len(units) == 1 else {"spec_id": units[0].spec_id, "period": units[0].period}
-    return [{"kind": "redrawn", "account": account, **where, "body": json_of({"units": len(units)})}]
-
-
 def stored_units(
     db: sa.Connection, signature: Signature | None, spec_id: str, period: str, slots: tuple[int, int] | None = None
 ) -> dict[UnitKey, Unit]:
@@ -188,10 +171,6 @@ def stopped_by(
         entry = {"kind": "stopped", "account": account, "spec_id": spec_id, "period": period, "body": json_of(run)}
         chain.append(db, signature, entry)
     return not kept or msgspec.json.decode(kept[0]["body"]) == run
-
-
-def _release_id(unit: Unit) -> str:
-    return f"{unit.spec_id}/{unit.slot_s}/{column_of(unit.key)}"
 
 
 def json_of(value: Any) -> str:

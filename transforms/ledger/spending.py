@@ -1,6 +1,6 @@
 """Spending: the debits of a period, whether new ones fit the limit, and what each specification has debited."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
@@ -97,8 +97,7 @@ def check_match(recorded: Account, asked: Account) -> None:
 
 
 class Spent(NamedTuple):
-    """What one specification has debited in one period. slots: that it is about. units: debits, one for each slot, or
-    for all of them where a period is planned as a whole."""
+    """What one specification has debited in one period. units: debits, one a slot or one for a period as a whole."""
 
     period: str
     spec_id: str
@@ -186,17 +185,17 @@ class SpanUse(NamedTuple):
 def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse]:
     """Tells how full each span of several days is, from the first day debited until no day counts any more."""
     sums = debited(db, account) if limit.spans[-1].days > 1 else {}
-    return [use for span in limit.spans if sums and span.days > 1 for use in _uses(sums, span)]
-
-
-def _uses(sums: dict[str, Accountant], span: Span) -> Iterator[SpanUse]:
-    """Yields the stretches of days of which the fullest span is equally full. sums: by day, sorted."""
-    parts = [span.limit.part(spent) for spent in windows(sums, span.days).values()]
-    fullest = [max(parts[start : start + span.days]) for start in range(len(parts))]
-    first = date.fromisoformat(next(iter(sums)))
-    for part, group in groupby(range(len(fullest)), key=fullest.__getitem__):
-        alike = [(first + timedelta(days=index)).isoformat() for index in group]
-        yield SpanUse(span.days, alike[0], alike[-1], part)
+    uses = []
+    for span in limit.spans:
+        if not sums or span.days == 1:
+            continue
+        parts = [span.limit.part(spent) for spent in windows(sums, span.days).values()]
+        fullest = [max(parts[start : start + span.days]) for start in range(len(parts))]
+        first = date.fromisoformat(next(iter(sums)))
+        for part, group in groupby(range(len(fullest)), key=fullest.__getitem__):
+            days = [(first + timedelta(days=index)).isoformat() for index in group]
+            uses.append(SpanUse(span.days, days[0], days[-1], part))
+    return uses
 
 
 def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
@@ -211,11 +210,7 @@ def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
 
 def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Accountant]:
     """Adds up the debit per (specification, slot) of a period; the shards of a slot share one."""
-    return debits_by_slot(_debits(db, account, period))
-
-
-def _debits(db: sa.Connection, account: str, period: str) -> list[Debit]:
-    return _debits_of(db, account, [period])[period]
+    return debits_by_slot(_debits_of(db, account, [period])[period])
 
 
 def debited(db: sa.Connection, account: str) -> dict[str, Accountant]:
@@ -271,11 +266,11 @@ class _SlotMinutes(msgspec.Struct):
     minutes: int
 
 
-class _Text(msgspec.Struct):
+class _SpecText(msgspec.Struct):
     slot: _SlotMinutes
 
 
-class _Span(msgspec.Struct):
+class _SlotSpan(msgspec.Struct):
     slot_start: datetime
     slot_end: datetime
 
@@ -286,8 +281,8 @@ def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str,
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
     )
     try:
-        span = msgspec.json.decode(db.execute(query.order_by(ENTRY.c.seq.desc()).limit(1)).scalar_one(), type=_Span)
-        minutes = msgspec.json.decode(spec.spec, type=_Text).slot.minutes
+        span = msgspec.json.decode(db.execute(query.order_by(ENTRY.c.seq.desc()).limit(1)).scalar_one(), type=_SlotSpan)
+        minutes = msgspec.json.decode(spec.spec, type=_SpecText).slot.minutes
     except msgspec.MsgspecError:
         return 0
     return round((span.slot_end - span.slot_start).total_seconds() / 60 / minutes)

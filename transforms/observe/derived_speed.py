@@ -106,8 +106,7 @@ class HeadingLimits:
 def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
     """Finds which way the vehicle of each row goes, whole degrees in the middle of a sector, or NO_HEADING.
 
-    It is the way from the vehicle's row before where that is far enough; else the vehicle still looks where it went
-    before. Nothing is known before it went anywhere, nor again after a gap.
+    It is the way from its row before, or where that is near, the last way; unknown at first, and after a gap.
     """
     near = follows(positions, limits.max_gap_s)
     rows = np.flatnonzero(near)

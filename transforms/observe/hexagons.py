@@ -63,9 +63,7 @@ class _SquareSize(NamedTuple):
 
 
 def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Lookup) -> Int64s:
-    """Finds each position's cell, int64 (rows,): what `ask` says, which is asked for positions near the edges of cells
-    and in squares where few positions are.
-    """
+    """Finds each position's cell, int64 (rows,); `ask` is asked near cells' edges and in squares of few positions."""
     if lat_e7.size < FEW:
         return ask(lat_e7, lon_e7)
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
@@ -93,18 +91,13 @@ def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
 
 def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
     """Finds cells of positions whose square lies in one; _NO_CELL for others. Learns the squares that hold many."""
-    key = _keys(size, lat_e7, lon_e7)
+    row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
+    key = (row << 32) | column  # never below 0
     cell, is_known = _look(size, key)
     unknown = np.flatnonzero(~is_known)
     if unknown.size and _learn(size, key[unknown], ask):
         cell[unknown] = _look(size, key[unknown])[0]
     return cell
-
-
-def _keys(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
-    """Numbers each square, never below 0."""
-    row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
-    return (row << 32) | column
 
 
 def _slots(key: Int64s) -> Int64s:

@@ -50,13 +50,12 @@ TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides acceptance. grid: of the value. bbox: west, south, east, north in degrees, inclusive.
+    """What decides acceptance.
 
-    A box whose west is greater than its east crosses the antimeridian. derived: limits of speeds that are derived from
-    positions; then no row needs a value, what it has is not looked at, and all values are 0 until they are derived.
-    turning: limits of headings that are derived; then no row has one until they are. vehicle_form: of ids. lower: where
-    the grid begins. keys: rows name one of them, and have no position. no_value: in the input's unit, what stands where
-    a value is unknown.
+    bbox: west, south, east, north in degrees, inclusive; one whose west is greater than its east crosses the
+    antimeridian. derived, turning: limits of speeds and headings derived from positions; what rows have is not looked
+    at. lower: where the grid begins. keys: rows name one of them, and have no position. no_value: in the input's unit,
+    what stands where a value is unknown.
     """
 
     grid: Grid
@@ -97,13 +96,13 @@ class RowVerdicts:
 def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, int]]:
     """Keeps the observations of accepted rows, in their order, and counts the rows that were refused for each reason.
 
-    table: the columns of `RawBatch.table`. table.num_rows == observations + sum of the counts, whatever the table
-    holds. Whether a row is accepted never depends on which finite value it has, nor on a heading; but for values that
-    the specification declares, in public, to be none.
+    Whether a row is accepted never depends on which finite value it has, nor on a heading; but for values that the
+    specification declares, in public, to be none.
     """
     vehicles = vehicle_ids(table.column("vehicle"), rules.vehicle_form)
     time = rules.units.instants(table.column("time"))
-    value = rules.units.numbers(_zeros(table.num_rows) if rules.derived is not None else table.column(NAME))
+    zeros = pa.array(np.zeros(table.num_rows, np.int64))
+    value = rules.units.numbers(zeros if rules.derived is not None else table.column(NAME))
     where = rules.calendar.locate(time.us)
 
     verdict = RowVerdicts(table.num_rows, REASONS)
@@ -138,10 +137,6 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         observations, period, code = observations.take(kept), period[kept], code[kept]
     hashes = _hashes(rules.vehicle_key, where.periods, period, code, vehicles.ids)
     return observations._replace(vehicle=hashes), verdict.refused()
-
-
-def _zeros(rows: int) -> pa.Array:
-    return pa.array(np.zeros(rows, np.int64))
 
 
 def _check_keys(verdict: RowVerdicts, table: pa.RecordBatch, keys: Keys) -> Int64s:

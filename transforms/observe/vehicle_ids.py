@@ -42,10 +42,7 @@ class Secret:
 
 
 def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
-    """Hashes each pair (period, id) by HMAC-SHA-256, truncated to 63 bits: int64 (pairs,).
-
-    The period is prefixed by its length, so that no two pairs share one message.
-    """
+    """Hashes each pair (period, id) by HMAC-SHA-256, truncated to 63 bits; no two pairs share a message."""
     return np.fromiter(map(_hash, repeat(key), periods, ids), np.int64, len(ids))
 
 

@@ -21,8 +21,7 @@ BLOCK = 8
 
 @dataclass(frozen=True)
 class Keys(Sequence[int]):
-    """Keys numbered from 0, which are counted as cells are. names: of each. groups: names of what lies above them;
-    parents: which of these each key lies in.
+    """Keys numbered from 0, counted as cells are. groups: names of what lies above them; parents: that of each key.
 
     >>> Keys.of(["1", "2"], ["north", "south"]).names
     ('1|north', '1|south', '2|north', '2|south')
@@ -35,10 +34,7 @@ class Keys(Sequence[int]):
 
     @classmethod
     def of(cls, keys: Sequence[str], inner: Sequence[str] | None = None) -> "Keys":
-        """Makes keys of one list in its order, or all pairs of two, which lie in those of the first.
-
-        Raises ValueError for a list that is empty, holds a key twice, or one that no row could have.
-        """
+        """Makes keys of one list, or all pairs of two, which lie in those of the first. Raises ValueError."""
         for listed in (keys, *([] if inner is None else [inner])):
             if not listed or len(set(listed)) < len(listed):
                 raise ValueError("keys must be there, each once")
@@ -115,9 +111,8 @@ class Hexagons:
 
 
 class Places(NamedTuple):
-    """Public places, numbered from 0.
+    """Public places, numbered from 0. cell: int64 (places,), which of the region's cells holds most of it.
 
-    names: of each; unique. cell: int64 (places,), which of the region's cells holds most of it.
     geometries: GeoJSON of each; none where a place is the H3 cell of its name. visits: public numbers of vehicles that
     come to each on a day, roughly, above 0; none where nobody says.
     """
@@ -129,10 +124,10 @@ class Places(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """Fine cells in which it depends on a report's heading which place it belongs to.
+    """Fine cells in which a report's heading decides its place.
 
-    of: int64 (fine cells,), which row each has, or NOWHERE where the heading decides nothing. place: int64
-    (rows, SECTORS), the place, or NOWHERE, of a heading in each sector: the first is around north, clockwise.
+    of: int64 (fine cells,), the row of each, or NOWHERE where the heading decides nothing. place: int64
+    (rows, SECTORS), the place, or NOWHERE, of a heading in each sector, clockwise from north.
     """
 
     of: Int64s
@@ -148,12 +143,9 @@ def sector_of(heading: Int64s) -> Int64s:
 class Pieces:
     """A region cut by places: a piece is what one cell of the region has of one place, or of none.
 
-    resolution: of the fine H3 cells that are looked up. coarse: of the region's cells; a fine cell belongs to the one
-    that is its ancestor. fine, piece: sorted fine cells that lie in a place, and the piece of each; what is in the
-    region besides is a cell's rest. cell, place: int64 (pieces,), indices into the region and the places, or NOWHERE;
-    the rests come first, in the order of the region. turn: of each fine cell, which row of by_heading it has, or
-    NOWHERE. by_heading: int64 (rows, SECTORS), the piece of a report with a heading in each sector; `piece` is that of
-    one without.
+    resolution, coarse: of the fine H3 cells that are looked up, and of the region's. fine, piece: sorted fine cells
+    that lie in a place, and the piece of each without a heading. cell, place: int64 (pieces,), indices into the region
+    and the places, or NOWHERE; the rests of cells come first. turn, by_heading: see `Turns`, of pieces.
     """
 
     resolution: int
@@ -176,11 +168,9 @@ class Pieces:
         places: Places,
         turns: Turns | None = None,
     ) -> "Pieces":
-        """Cuts a region into pieces by the places in it. fine: cells of `resolution`, each once; those outside of the
-        region are left out. place: of each.
+        """Cuts a region, sorted, by the places of fine cells; those outside are left out.
 
-        region: sorted. turns: where the place of a report with a heading is another. Raises ValueError for a resolution
-        that is not finer than the region's.
+        turns: where a heading decides. Raises ValueError for a resolution that is not finer than the region's.
         """
         coarse = _finer_than(region, resolution)
         cells = np.array(region, np.int64)
@@ -225,8 +215,10 @@ class Pieces:
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
-    """Gives each cell its own row of turns where fine cells of several cells share one: the cell of each row, the
-    row of each fine cell, or NOWHERE, and the rows. cell: of each fine cell; order: which of the turns' cells it is."""
+    """Gives each cell rows of turns of its own: the cell of each row, the row of each fine cell, and the rows.
+
+    cell: of each fine cell; order: which of the turns' cells it is.
+    """
     if turns is None or not len(turns.place):
         return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
     pairs, own = np.unique(cell * (len(turns.place) + 1) + turns.of[order] + 1, return_inverse=True)
@@ -237,20 +229,14 @@ def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[I
 
 
 def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Numbers the pieces: cell and place of each, first the rests of all cells; and which piece each pair of both is.
-
-    place: NOWHERE is the cell's rest.
-    """
+    """Numbers the pieces: cell and place of each, first the rests of all cells; and the piece of each pair of both."""
     inside = place != NOWHERE
     pairs, number = np.unique(cell[inside] * max(places, 1) + place[inside], return_inverse=True)
     of_cell, of_place = np.divmod(pairs, max(places, 1))
     piece = cell.copy()
     piece[inside] = cells + number
-    return (
-        np.concatenate([np.arange(cells), of_cell]),
-        np.concatenate([np.full(cells, NOWHERE), of_place]),
-        piece,
-    )
+    nowhere = np.full(cells, NOWHERE)
+    return np.concatenate([np.arange(cells), of_cell]), np.concatenate([nowhere, of_place]), piece
 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:
@@ -260,10 +246,7 @@ def ancestors(cells: Int64s, resolution: int) -> Int64s:
 
 
 def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
-    """Makes a place of every H3 cell of a finer resolution whose ancestor is in the region.
-
-    region: sorted. Raises ValueError for a resolution that is not finer than the region's.
-    """
+    """Makes a place of every finer H3 cell in a region, sorted. Raises ValueError for a resolution not finer."""
     _finer_than(region, resolution)
     children = [
         (index, child) for index, cell in enumerate(region) for child in h3_int.cell_to_children(cell, resolution)

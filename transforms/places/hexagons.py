@@ -57,8 +57,7 @@ def _hexadecimal(name: str) -> str:
 
 
 def _bounds(rings: Rings) -> tuple[float, float, float, float]:
-    """Finds west, south, east and north of a polygon. One that is wider than half the earth lies across the
-    antimeridian, as H3 has it; its longitudes go on beyond 180."""
+    """Finds west, south, east and north of a polygon; one of over 180 degrees crosses the antimeridian, as in H3."""
     lons, lats = ([position[axis] for position in rings[0]] for axis in (0, 1))
     if max(lons) - min(lons) > 180:
         lons = [longitude % 360 for longitude in lons]
@@ -72,8 +71,7 @@ def _sides_km(bounds: Float64s) -> tuple[Float64s, Float64s]:
 
 
 def room_of(bounds: Float64s, resolution: int) -> Float64s:
-    """Computes for how many cells H3 takes room to fill a polygon in each rectangle: of a long, narrow one for far more
-    than it holds. bounds: as of `_sides_km`.
+    """Computes for how many cells H3 takes room to fill each rectangle: far more than a long, narrow one holds.
 
     Source: bboxHexEstimate of H3 4.5.
     """
@@ -85,10 +83,9 @@ def room_of(bounds: Float64s, resolution: int) -> Float64s:
 
 
 def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ...]:
-    """Finds the cells whose centre lies in a GeoJSON polygon, multipolygon, feature or collection; sorted.
+    """Finds the cells whose centre lies in a GeoJSON area, sorted. Raises ValueError.
 
-    Raises ValueError for anything that is not an area, and for longitudes beyond 180 degrees, whose cells H3 leaves
-    out without a word.
+    Longitudes beyond 180 degrees are refused: H3 leaves their cells out without a word.
     """
     polygons = list(_polygons(document))
     for longitude, *_ in (position for rings in polygons for ring in rings for position in ring):
@@ -128,17 +125,15 @@ def _polygons(document: Any) -> Iterator[Rings]:
     elif kind == "Feature":
         yield from _polygons(document.get("geometry") or {})
     elif kind == "MultiPolygon":
-        yield from map(_ringed, document["coordinates"])
+        for rings in document["coordinates"]:
+            yield from _polygons({"type": "Polygon", "coordinates": rings})
     elif kind == "Polygon":
-        yield _ringed(document["coordinates"])
+        rings = document["coordinates"]
+        if not rings or len(rings[0]) < 3:
+            raise ValueError("a polygon needs a ring of at least three positions")
+        yield rings
     else:
         raise ValueError(f"a region needs polygons, not {kind!r}")
-
-
-def _ringed(rings: Rings) -> Rings:
-    if not rings or len(rings[0]) < 3:
-        raise ValueError("a polygon needs a ring of at least three positions")
-    return rings
 
 
 _HALVES = (-540, -180, 180, 540)

@@ -49,10 +49,9 @@ def bearings(way: Float64s) -> Int64s:
 
 
 def shared(near: Near) -> Shared:
-    """Finds each fine cell's place, by heading where it has lines of one direction.
+    """Finds each fine cell's place: of a report the nearest that its heading fits.
 
-    A report belongs to the nearest of the places that its heading fits. Without a heading it belongs to none that is
-    of one direction: standing vehicles would be taken for those that come the other way.
+    Without a heading it belongs to no line of one direction: it could stand there and have come the other way.
     """
     every = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))
     cell = near.cell[every]
@@ -77,9 +76,9 @@ def shared(near: Near) -> Shared:
 
 
 def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Pairs cells of a region with places, and counts how many fine cells both have in common, by whatever heading.
+    """Pairs cells of a region with places, and counts the fine cells that both share, by whatever heading.
 
-    region_cell: int64 (fine cells,), which cell of a region each lies in; NOWHERE outside.
+    region_cell: int64 (fine cells,), the region's cell of each; NOWHERE outside.
     """
     inside = region_cell != NOWHERE
     of, table = shared.turns
@@ -111,10 +110,7 @@ def fine_cells_of(pieces: Pieces) -> Int64s:
 
 
 def pairs_of(one: Int64s, other: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
-    """Lists the pairs of two columns, each once, sorted by the one, then by the other; and counts each.
-
-    Numbers are from NOWHERE to 2^31. times: how often each row counts, if not once.
-    """
+    """Lists the distinct pairs of two columns, sorted, and counts each. Numbers are from NOWHERE to 2^31."""
     code, number = np.unique((one - NOWHERE) << 32 | (other - NOWHERE), return_inverse=True)
     count = np.bincount(number, times, code.size).astype(np.int64)
     return (code >> 32) + NOWHERE, (code & 0xFFFFFFFF) + NOWHERE, count
@@ -166,9 +162,8 @@ Report = Callable[[int, int], None]
 class Shapes(NamedTuple):
     """Lines and areas on planes of metres, an entry each.
 
-    line: what distances are from. area: where fine cells belong to it: with what lies near a line. scale: float64
-    (shapes, 2), metres of a degree of longitude and latitude on its plane. reach_m: how far from a line its area goes;
-    0 of areas. is_directed: whether a line is of those alone who drive in the order of its positions.
+    area: of a line, with what lies within reach_m of it, which is 0 of areas. scale: float64 (shapes, 2), metres of a
+    degree of longitude and latitude. is_directed: whether a line is of who drives in the order of its positions.
     """
 
     line: Geometries
@@ -187,10 +182,7 @@ def unheard(_done: int, _whole: int) -> None:
 
 
 def near(shapes: Shapes, report: Report = unheard) -> Near:
-    """Finds the fine cells whose centres lie in each shape's area; those of several by distance, then in their order.
-
-    Distances are in whole metres.
-    """
+    """Finds the fine cells whose centres lie in each shape's area, by cell, distance in whole metres and order."""
     twin = _twins(shapes)
     order = np.argsort(twin, kind="stable")
     parts = []
@@ -230,10 +222,7 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
 
 
 class Nearest(NamedTuple):
-    """How far points are from shapes, pair by pair, float64 (pairs,), and which way lines run there, (pairs, 2).
-
-    way: metres to the east and north; zeros where a line turns back, and of what has no direction.
-    """
+    """Metres between points and shapes, (pairs,), and the way of lines there, east and north, (pairs, 2), or 0."""
 
     apart_m: Float64s
     way: Float64s
@@ -242,11 +231,8 @@ class Nearest(NamedTuple):
 def nearest(shapes: Geometries, is_directed: NDArray[np.bool_], row: Int64s, metres: Float64s) -> Nearest:
     """Measures how far each pair's point is from its shape, and finds the way of a line there.
 
-    shapes: lines and areas on planes of metres. is_directed: of each, whether its way is asked for: a LineString's.
-    row, metres: of each pair its shape and its point.
-
-    A line's way is that from ALONG_M before the nearest position, the first of several, to as far behind it; less at
-    its ends, and of a line that is short.
+    row, metres: of each pair its shape and its point. A line's way leads from ALONG_M before the nearest position, the
+    first of several, to as far behind it; less at its ends, and of a line that is short.
     """
     import shapely
 
@@ -264,10 +250,7 @@ def nearest(shapes: Geometries, is_directed: NDArray[np.bool_], row: Int64s, met
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
-    """Pairs fine cells with shapes: of areas those inside, by H3; of a line more than lie near it. Twins share them.
-
-    twin: of each shape; equal ones lie together.
-    """
+    """Pairs fine cells with shapes: of areas those inside, of a line more than lie near it. Twins lie together."""
     import shapely
 
     is_first = np.diff(twin, prepend=-1) != 0

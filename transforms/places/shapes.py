@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Any
 import h3
 import numpy as np
 
-from dpops.types import Float64s, Int64s
+from dpops.types import Int64s
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
-from transforms.places.hexagons import (
-    KM_PER_DEGREE,
-    MOST_ROOM,
-    MOST_ROOM_IN_ALL,
-    cell_text,
-    check_looks,
-    room_of,
-)
+from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_looks, room_of
 from transforms.places.near import FINE, Near, Report, Shapes, Shared, cells_by_place, near, pairs_of, shared, unheard
 
 if TYPE_CHECKING:
@@ -36,12 +29,11 @@ _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
 def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M, report: Report = unheard) -> Pieces:
-    """Cuts a region by the features of a GeoJSON collection. region: sorted cells.
+    """Cuts a region, sorted, by the features of a GeoJSON collection. Raises ValueError, which names the feature.
 
-    A feature is an area, or a line with all that lies within `buffer_m` of it (or of its own property buffer_m). Each
-    needs a property `name` of its own. What lies in several belongs to the nearest, and to the one that is first
-    in the file where two are equally near. A line with the property `directed` is of vehicles that drive along it, in
-    the order of its positions: see `directions.shared`. Raises ValueError, which names the feature.
+    A feature is an area, or a line with what lies within `buffer_m`, or its own property buffer_m, of it. What lies in
+    several belongs to the nearest, of equals to the first. A line with the property `directed` is of vehicles that
+    drive along it, in the order of its positions: see `near.shared`.
     """
     features, names, fine_cells, main = _parts(document, region, buffer_m, report)
     for name in _lacking(names, main):
@@ -65,24 +57,21 @@ def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
 def _parts(
     document: Any, region: Sequence[int], buffer_m: float, report: Report = unheard
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
-    """Reads a collection: its features, and of each the name, the fine cells and the cell that holds most of them."""
+    """Reads a collection: its features, and of each the name, the fine cells and the cell that holds most of them.
+
+    That is the first of several cells, and NOWHERE for a place without any.
+    """
     features = _features(document)
     names, fine_cells = _names(features), shared(_near(features, buffer_m, report))
-    return features, names, fine_cells, _main_cells(fine_cells, region, len(names))
-
-
-def _main_cells(fine_cells: Shared, region: Sequence[int], places: int) -> Int64s:
-    """Finds for each place which cell holds most of its fine cells; the first of several; NOWHERE for a place without
-    any."""
     above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))
     where = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
     inside = np.array(region, np.int64)[where] == above
     cell, place, count = cells_by_place(fine_cells, np.where(inside, where, NOWHERE))
     place, cell, whole = pairs_of(place, cell, count)
     order = np.lexsort((-cell, whole))  # the largest last, and of equals the first cell
-    main = np.full(places, NOWHERE, np.int64)
+    main = np.full(len(names), NOWHERE, np.int64)
     main[place[order]] = cell[order]
-    return main
+    return features, names, fine_cells, main
 
 
 def _features(document: Any) -> list[dict[str, Any]]:
@@ -116,22 +105,15 @@ def _near(features: Sequence[dict[str, Any]], buffer_m: float, report: Report) -
     area_m2 = shapely.area(shapes.area)
     if area_m2.sum() > MOST_KM2 * 1e6:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
-    _check_room(shapes)
-    fine_m2 = h3.average_hexagon_area(FINE, "m^2")
-    check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
-    return near(shapes, report)
-
-
-def _check_room(shapes: Shapes) -> None:
-    """Refuses what reaches so far that H3 would take much memory or minutes to fill it."""
-    import shapely
-
     parts, of = shapely.get_parts(shapes.area, return_index=True)
     room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[of], 2), FINE)
-    for row in np.flatnonzero(room > MOST_ROOM)[:1]:
+    for row in np.flatnonzero(room > MOST_ROOM)[:1]:  # H3 would take much memory or minutes to fill it
         raise ValueError(f"feature {of[row] + 1} reaches too far: is a position wrong? Else cut it into parts")
     if room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("places reach too far in all: cut long ones into parts")
+    fine_m2 = h3.average_hexagon_area(FINE, "m^2")
+    check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
+    return near(shapes, report)
 
 
 def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
@@ -143,7 +125,8 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
     on_earth = (west >= -180) & (west <= east) & (east <= 180) & (south >= -85) & (south <= north) & (north <= 85)
     for number in _first(~on_earth):
         raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
-    scale = np.array([_metres_per_degree(middle) for middle in ((south + north) / 2).tolist()])
+    middle = ((south + north) / 2).tolist()
+    scale = 1_000 * KM_PER_DEGREE * np.array([[math.cos(math.radians(latitude)), 1.0] for latitude in middle])
     positions, of = shapely.get_coordinates(degrees, return_index=True)
     line = shapely.set_coordinates(degrees.copy(), positions * scale[of])
     for number in _first(~shapely.is_valid(line)):
@@ -228,8 +211,3 @@ def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
     if not isinstance(own, int | float) or not LEAST_BUFFER_M <= own <= MOST_BUFFER_M:
         raise ValueError(f"feature {number}: buffer_m must be {LEAST_BUFFER_M:g} to {MOST_BUFFER_M:g} metres")
     return float(own)
-
-
-def _metres_per_degree(latitude: float) -> Float64s:
-    """Computes the metres of a degree of longitude and of latitude, float64 (2,)."""
-    return 1_000 * KM_PER_DEGREE * np.array([math.cos(math.radians(latitude)), 1.0])

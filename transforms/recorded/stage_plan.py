@@ -58,12 +58,21 @@ def as_stored(stage: Stage) -> dict[str, Any]:
     least_norm = {"least_norm": stage.least_norm} if stage.least_norm else {}
     classes = {"classes": list(stage.classes)} if stage.classes else {}
     accounting = {"accounting": stage.accounting} if stage.accounting != "zcdp" else {}
+    places: dict[str, Any] = {}
+    if around.differences is not None:
+        kept = _KeptDifferences(
+            differences=_packed(around.differences.steps.astype("<i2").tobytes()),
+            lowest=around.differences.lowest,
+            highest=around.differences.highest,
+            slot_weights=list(around.differences.slot_weights),
+        )
+        places = {"places": msgspec.to_builtins(kept)}
     return (
         accounting
         | counting
         | least_norm
         | classes
-        | _places_as_stored(around.differences)
+        | places
         | {
             "kind": stage.kind,
             "stage": stage.number,
@@ -81,18 +90,6 @@ def as_stored(stage: Stage) -> dict[str, Any]:
             "centres": pack_centres(around.of_cells),
         }
     )
-
-
-def _places_as_stored(differences: Differences | None) -> dict[str, Any]:
-    if differences is None:
-        return {}
-    kept = _KeptDifferences(
-        differences=_packed(differences.steps.astype("<i2").tobytes()),
-        lowest=differences.lowest,
-        highest=differences.highest,
-        slot_weights=list(differences.slot_weights),
-    )
-    return {"places": msgspec.to_builtins(kept)}
 
 
 def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:

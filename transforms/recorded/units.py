@@ -49,10 +49,9 @@ class DebitGroup(NamedTuple):
 
 
 class _Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that every unit has.
+    """The facts that every unit has. slot_start, slot_end: ISO 8601 with the zone's offset.
 
-    slot_start, slot_end: ISO 8601 with the zone's offset. unit: of the values. digest: keyed, of the input, for the
-    operator alone. debit: what the account is debited. total: what the specification gives a vehicle in the whole
+    digest: keyed, of the input, for the operator alone. total: what the specification gives a vehicle in the whole
     period, where it gives a total. stands_for_period: whether it is recorded for all slots of its period.
     """
 
@@ -69,11 +68,9 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HatUnit(_Unit, frozen=True, kw_only=True):
-    """All HATs of one slot and release shard.
+    """All HATs of one slot and release shard. spent: the most that any vehicle spends in the slot.
 
-    per_hat: what each HAT was given. spent: the most that any vehicle spends in the slot.
-    is_of_whole_period: whether it was planned, and is debited and sealed, together with all slots of its period; the
-    first of them is debited for all.
+    is_of_whole_period: planned, debited and sealed with all slots of its period; the first is debited for all.
     """
 
     shard: int
@@ -199,11 +196,10 @@ LiveEntry = Sequenced[LiveUnit]
 
 
 def counted(entries: Sequence[StageEntry]) -> dict[EntryNumber, int]:
-    """Counts for each sequence number the place of its entry among a specification's stages: 1, 2, .. ; of 0, no entry,
-    0.
+    """Counts the place of each entry among all stages of a specification, from 1; 0 stands for no entry.
 
-    entries: all of the specification, in the order of the ledger. Sequence numbers count audit events too, which say
-    whether an input is the same as before: places are public, sequence numbers are for the operator alone.
+    Sequence numbers count audit events too, which say whether an input is the same as before: places are public,
+    sequence numbers are for the operator alone.
     """
     return {EntryNumber(0): 0} | {entry.sequence: index for index, entry in enumerate(entries, 1)}
 

@@ -42,19 +42,17 @@ _AVRO = {
     pa.int64(): "long",
     pa.list_(pa.float64()): {"type": "array", "items": "double"},
 }
-
-
-def _avro_type(column: pa.Field) -> Any:
-    """Gives a column's type in Avro; an instant has no zone there."""
-    is_instant = pa.types.is_timestamp(column.type)
-    kind = {"type": "long", "logicalType": "timestamp-micros"} if is_instant else _AVRO[column.type]
-    return ["null", kind] if column.nullable else kind
+_AVRO_INSTANT = {"type": "long", "logicalType": "timestamp-micros"}  # without a zone
 
 
 def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
     import fastavro
 
-    fields = [{"name": field.name, "type": _avro_type(field)} for field in schema]
+    kinds = [_AVRO_INSTANT if pa.types.is_timestamp(field.type) else _AVRO[field.type] for field in schema]
+    fields = [
+        {"name": field.name, "type": ["null", kind] if field.nullable else kind}
+        for field, kind in zip(schema, kinds, strict=True)
+    ]
     parsed = fastavro.parse_schema({"type": "record", "name": "HatStatistic", "fields": fields})
     sink = io.BytesIO()
     # The sync marker is random by default; the same release must give the same bytes.
@@ -69,18 +67,14 @@ def _csv(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(schema.names)
-    writer.writerows(zip(*(_told(columns[field.name], field.type) for field in schema), strict=True))
+    writer.writerows(zip(*(_cells(columns[field.name], field.type) for field in schema), strict=True))
     return sink.getvalue().encode()
 
 
-def _told(column: Sequence[Any], kind: pa.DataType) -> Iterable[Any]:
+def _cells(column: Sequence[Any], kind: pa.DataType) -> Iterable[Any]:
     if pa.types.is_list(kind):
-        return map(_text, column)
+        return (None if numbers is None else msgspec.json.encode(numbers).decode() for numbers in column)
     return (time.isoformat() for time in column) if pa.types.is_timestamp(kind) else column
-
-
-def _text(numbers: list[float] | None) -> str | None:
-    return None if numbers is None else msgspec.json.encode(numbers).decode()
 
 
 def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:

@@ -28,8 +28,7 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 class Message(NamedTuple):
-    """key: the release id `spec_id/slot start/cell/statistic`, of live rows with `/live` behind it, of coarser
-    products with their names. value: the row as a line of the format jsonl has it."""
+    """key: `spec_id/slot start/cell/statistic`, and `/live` or a product's name. value: the row as a line of jsonl."""
 
     key: bytes
     value: bytes
@@ -93,13 +92,17 @@ class Outbox:
     def __init__(self, topic: Topic) -> None:
         settings = {**_DEFAULTS, **topic.settings, **_OURS, "bootstrap.servers": topic.brokers}
         self._name, self._refused = topic.name, list[KafkaError]()
-        self._producer = Producer({**settings, "error_cb": _pass_over})
+        self._producer = Producer({**settings, "error_cb": lambda _: None})  # errors that matter arrive with messages
 
     def put(self, messages: Iterable[Message]) -> None:
         """Hands messages over; waits where too many are on their way."""
         for message in messages:
-            while not self._taken(message):
-                self._producer.poll(_FULL_WAIT_S)  # ends: what is on its way arrives, or is given up after DELIVERY_S
+            while True:
+                try:
+                    self._producer.produce(self._name, message.value, message.key, on_delivery=self._note)
+                    break
+                except BufferError:  # ends: what is on its way arrives, or is given up after DELIVERY_S
+                    self._producer.poll(_FULL_WAIT_S)
 
     def wait(self) -> None:
         """Waits until all are confirmed, or one is not and the rest is given up."""
@@ -107,17 +110,6 @@ class Outbox:
         if self._refused:
             raise KafkaException(self._refused[0])
 
-    def _taken(self, message: Message) -> bool:
-        try:
-            self._producer.produce(self._name, message.value, message.key, on_delivery=self._note)
-        except BufferError:
-            return False
-        return True
-
     def _note(self, error: KafkaError | None, _message: Sent) -> None:
         if error is not None:
             self._refused.append(error)
-
-
-def _pass_over(_error: KafkaError) -> None:
-    """Ignores an error: those that matter arrive with the messages."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dpops import statistics
 from dpops.statistics import Output
@@ -34,12 +33,11 @@ Columns = Mapping[str, Sequence[Fact]]
 
 @dataclass(frozen=True)
 class Shape:
-    """What rows and files have on request; without it they are as they always were.
+    """Optional columns and layout of files; none by default.
 
-    zone: of the columns slot_start_at and slot_end_at, which are instants; None: there are no such columns. counts:
-    the columns vehicles and reports, for specifications whose counts are public. by_date: files lie in folders
-    date=2026-05-13, so that the output folder is one dataset. traffic: the columns TRAFFIC of estimates.
-    value_means: what the column `value` is, in words, which Parquet files say in its description.
+    zone: of the columns slot_start_at and slot_end_at; None: none. counts: columns vehicles and reports, where counts
+    are public. by_date: files lie in folders date=2026-05-13. traffic: the columns TRAFFIC. value_means: what
+    `value` is, in words, for its description in Parquet.
     """
 
     zone: str | None = None
@@ -141,24 +139,19 @@ def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
     for output in extras:
         places = [(is_of[statistic.name], statistic.place(output)) for statistic in asked if output in statistic.extras]
         if output.is_list:
-            columns[output.name] = _lists(hats, places)
+            shares: list[list[float] | None] = [None] * len(hats.cell)
+            for hat, place in places:
+                lists = hats.estimates.list_of(place)
+                for row in np.flatnonzero(hat).tolist():
+                    numbers = lists[row]
+                    shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
+            columns[output.name] = shares
         else:
             three = np.full((3, len(hats.cell)), np.nan)
             for hat, place in places:
                 three[:, hat] = hats.estimates.number(place)[:, hat]
             columns |= zip(_names(output), map(rounded, three), strict=True)
     return columns
-
-
-def _lists(hats: "HatColumns", places: Sequence[tuple[NDArray[np.bool_], int]]) -> list[list[float] | None]:
-    """Collects the lists of some statistics. places: the HATs of each, and which of its lists it is."""
-    shares: list[list[float] | None] = [None] * len(hats.cell)
-    for hat, place in places:
-        lists = hats.estimates.list_of(place)
-        for row in np.flatnonzero(hat).tolist():
-            numbers = lists[row]
-            shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
-    return shares
 
 
 def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:

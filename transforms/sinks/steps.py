@@ -15,7 +15,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from transforms.records import SlotEstimates
 from transforms.sinks.files import publish_recorded
-from transforms.sinks.rows import PLAIN, Row, Shape, rows_of
+from transforms.sinks.rows import PLAIN, Shape, rows_of
 from transforms.sources.topic import Topic
 
 
@@ -71,11 +71,9 @@ class _Send(beam.DoFn):
 class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     """Estimates of slots -> their rows, each with the last instant of its slot as event time.
 
-    That instant is the greatest of a window that ends with the slot, as Beam has it: a window of the slot, of its hour
-    or of its day holds the row. schema: rows are NamedTuples of these columns; None: they are dicts.
-    columns: of the table, by the names that the schema has for them where they are others.
-    may_be_late: else a row has the time of the element that it is made of, where that is later. An engine would take
-    an earlier one for late.
+    A window of the slot, of its hour or of its day holds the row. schema: rows are NamedTuples of these columns; None:
+    dicts. columns: of the table, by other names in the schema. may_be_late: else a row has the time of its element
+    where that is later: an engine would take an earlier one for late.
     """
 
     shape: Shape
@@ -90,11 +88,11 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     def _rows(self, slot: SlotEstimates, kind: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         for row in rows_of(slot, self.shape):
             end = Timestamp.from_rfc3339(row["slot_end"]).predecessor()
-            typed = row if self.schema is None else self._typed(row, kind, self.schema)
+            typed: Any = row
+            if self.schema is not None:
+                values = (row.get(self.columns.get(name, name)) for name in self.schema.names)
+                typed = kind.user_type(*map(_beam_value, values))
             yield TimestampedValue(typed, end if self.may_be_late else max(end, time))
-
-    def _typed(self, row: Row, kind: Any, schema: pa.Schema) -> Any:
-        return kind.user_type(*(_beam_value(row.get(self.columns.get(name, name))) for name in schema.names))
 
 
 def row_type_of(schema: pa.Schema) -> RowTypeConstraint:

@@ -42,12 +42,10 @@ MOST_OWN = 20
 class ReadElements(Parting[PCollection[Any]]):
     """PCollection[dict, Beam Row or NamedTuple] -> main: RawBatch; refused: Refused. Windows and triggers are left.
 
-    names: the key of each of the fields, in their order. start_s: None: the PCollection is bounded and whole, and Beam
-    timestamps say nothing. Else it is a stream from then on, in seconds since 1970 UTC, and an element's Beam timestamp
-    is the time at which its transport took it, which decides whether its row is late. A row's own time in its place is
-    an error: an engine drops what is behind the watermark without a word, so what is late would not be known. raises:
-    whether many of them end the pipeline, and one that was taken at the end of time, as a grouping in the global window
-    says; else, where counts are secret, each such row is refused by itself.
+    names: the key of each field. start_s: None of a bounded PCollection; else a stream from then on, in seconds since
+    1970 UTC, and an element's Beam timestamp, at which its transport took it, decides whether its row is late. A row's
+    own time in its place is an error: an engine drops what is behind the watermark unseen. raises: whether many such
+    rows, or one at the end of time, end the pipeline; else, where counts are secret, each is refused by itself.
     """
 
     units: Units
@@ -199,23 +197,15 @@ def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
 
     names: of the fields that a report must have; dots may lead into them.
     """
-    fields = _fields_of(kind)
-    if fields is not None:
+    own_fields = getattr(kind, "_fields", None)
+    if isinstance(own_fields, tuple):  # of a NamedTuple, or with their types of a Beam Row
+        fields = [field if isinstance(field, str) else field[0] for field in own_fields]
         missing = [name for name in names if name not in fields and name.split(".")[0] not in fields]
         return f"have no field {missing[0]!r}; they have {', '.join(fields)}" if missing else None
     if isinstance(kind, type):
-        return None if kind is object or _may_be_read(kind) else f"are of type {kind.__qualname__}"
+        is_mapping = kind is object or issubclass(kind, Mapping) or hasattr(kind, "as_dict") or hasattr(kind, "_asdict")
+        return None if is_mapping else f"are of type {kind.__qualname__}"
     return f"are of type {kind}" if isinstance(kind, _NO_REPORTS) else None
-
-
-def _fields_of(kind: Any) -> list[str] | None:
-    """Lists the names in a NamedTuple or in a Beam Row; None where the type tells none."""
-    fields = getattr(kind, "_fields", None)
-    return [field if isinstance(field, str) else field[0] for field in fields] if isinstance(fields, tuple) else None
-
-
-def _may_be_read(kind: type) -> bool:
-    return issubclass(kind, Mapping) or hasattr(kind, "as_dict") or hasattr(kind, "_asdict")
 
 
 Kind = Literal["nothing", "bad", "whole", "number", "text", "instant", "clock"]

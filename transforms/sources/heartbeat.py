@@ -32,10 +32,8 @@ PAUSE_S = 1.0
 class Heartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
     """((slot, release shard), b"") for every slot of service in [start_s, end_s) that is over, in its slot's window.
 
-    Until then it holds the watermark: so no window of a slot that is not over fires, though all sources have ended.
-    A drain ends it as it is: windows that fire then have no beat, and are not sealed.
-    start_s, end_s: seconds since 1970 UTC. shards: of releases. lag_s: so long a slot waits for its reports after its
-    end, within a look of this: then it is over.
+    Until then it holds the watermark: no window of a slot that is not over fires, though all sources have ended.
+    Windows that a drain fires have no beat, and are not sealed. lag_s: so long a slot waits for reports after its end.
     """
 
     timetable: Timetable
@@ -66,12 +64,7 @@ class _Beat(beam.DoFn):
         self._wait_s = timetable.slot_s + max(0, lag_s - int(PAUSE_S))
 
     @beam.DoFn.unbounded_per_element()
-    def process(
-        self,
-        element: tuple[int, int],
-        tracker: Any = _SLOTS,
-        estimator: Any = PROMISE,
-    ) -> Iterator[Any]:
+    def process(self, element: tuple[int, int], tracker: Any = _SLOTS, estimator: Any = PROMISE) -> Iterator[Any]:
         end_s = element[1]
         until_s = int(time.time()) - self._wait_s + 1
         slots, next_s = due(self._timetable, tracker.current_restriction().start, end_s, until_s)
@@ -111,10 +104,9 @@ def script_of(elements: PCollection[Any]) -> TestStream | None:
 
 @dataclass
 class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
-    """What `Heartbeat` gives, of slots that are over: by the script's own watermarks; or, where its elements reach them
-    and it then ends, by our clock.
+    """What `Heartbeat` gives, of slots that are over: by the script's own watermarks, or by our clock at its end.
 
-    All are there from the beginning, and the script's watermark alone decides when they end. now_s: seconds since 1970.
+    All are there from the beginning, and the script's watermark alone decides when they end.
     """
 
     script: TestStream
@@ -131,7 +123,11 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
 
     def slots(self) -> Iterator[int]:
         slot_s = self.timetable.slot_s
-        promised_s, reached_s = (max(times, default=0) for times in (_promises(self.script), _reached(self.script)))
+        watermarks = [event.new_watermark for event in self.script._events if isinstance(event, WatermarkEvent)]
+        promised_s = max((_seconds(time) for time in watermarks if time < MAX_TIMESTAMP), default=0)
+        added = [event for event in self.script._events if isinstance(event, ElementEvent)]
+        times = (element.timestamp for event in added for element in event.timestamped_values)
+        reached_s = max(map(_seconds, times), default=0)
         last_s = max(promised_s - slot_s, min(reached_s, self.now_s - slot_s))
         return slots_from(self.timetable, self.start_s, min(self.end_s, last_s + 1))
 
@@ -139,19 +135,6 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
 def _beats(slot_s: int, shards: int) -> Iterator[Any]:
     for shard in range(shards):
         yield TimestampedValue(((slot_s, shard), TallyBytes(b"")), slot_s)
-
-
-def _promises(script: TestStream) -> Iterator[int]:
-    """Yields the watermarks of a script but for the end of time, in seconds since 1970 UTC."""
-    moves = (event.new_watermark for event in script._events if isinstance(event, WatermarkEvent))
-    return (_seconds(time) for time in moves if time < MAX_TIMESTAMP)
-
-
-def _reached(script: TestStream) -> Iterator[int]:
-    """Yields the times of a script's elements, in seconds since 1970 UTC."""
-    for event in script._events:
-        if isinstance(event, ElementEvent):
-            yield from (_seconds(element.timestamp) for element in event.timestamped_values)
 
 
 def _seconds(time: Timestamp) -> int:

@@ -38,8 +38,7 @@ PAUSE_S = 1.0
 class ReadKafka(Parting[PBegin]):
     """A topic -> main: RawBatch; refused: Refused. Each batch's Beam timestamp is its partition's watermark before it.
 
-    starts: the partitions to read, from `kafka_partition.starts`, so that a topic that is not there is noticed before
-    a job is submitted, and a job that starts again begins where it began.
+    starts: from `kafka_partition.starts`, before a job is submitted: one that starts again begins where it began.
     """
 
     topic: Topic
@@ -171,14 +170,14 @@ def check_clock(topic: Topic) -> None:
 
 def _setting(topic: Topic) -> str | None:
     """Asks for SETTING; None where it is not told. Raises KafkaSourceError if no broker answers, or knows the topic."""
-    asked = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
     settings: dict[str, Any] = {"log_level": 2, **topic.settings, "bootstrap.servers": topic.brokers}
     admin = AdminClient(settings)  # one that is let go drops what it was asked for
     try:
-        told = admin.describe_configs([asked], request_timeout=START_S)[asked].result()
+        config = admin.describe_configs([resource], request_timeout=START_S)[resource].result()
     except KafkaException as error:
         if error.args[0].code() not in _NOT_TOLD:
             raise KafkaSourceError(f"{topic}: {error.args[0].name()}") from None
         LOG.warning("%s: the broker does not tell its %s; each message's own type decides", topic, SETTING)
         return None
-    return told[SETTING].value
+    return config[SETTING].value

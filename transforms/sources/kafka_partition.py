@@ -74,12 +74,10 @@ class PartitionStart(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What one poll brought. timestamps_ms: Kafka's, of each payload; -1 where it has none. by_broker: bool, of each,
-    whether the broker stamped it. position: the next offset.
+    """What one poll brought. timestamps_ms: Kafka's, of each payload; -1 where it has none. position: the next offset.
 
-    removed: offsets that retention removed before they were read. at_ms: wall clock when the poll began. idle: nothing
-    came for a while, and nothing lay unread at `at_ms`. outage_over: none ended so lately that what it held up may
-    still come.
+    by_broker: whether the broker stamped it. removed: offsets that retention removed unread. at_ms: wall clock when the
+    poll began. idle: nothing came for a while or lay unread then. outage_over: what was held up has come by now.
     """
 
     payloads: list[bytes]
@@ -205,22 +203,17 @@ class Partition:
 
     def _refuse_gone(self, code: int, now_s: float) -> None:
         """Refuses a topic that stays gone: waiting brings none back, but a broker that just started may not know it."""
-        if code not in _GONE or not self._is_gone():
-            self._gone_since_s = None
-            return
-        self._gone_since_s = self._gone_since_s or now_s
-        if now_s - self._gone_since_s > GONE_S:
+        is_gone = False
+        if code in _GONE:  # which the client says of every topic while no broker answers: a broker itself is asked
+            try:
+                _partitions(self._consumer, self._topic, ASK_S)
+            except KafkaSourceError:
+                is_gone = True
+            except KafkaException:
+                pass
+        self._gone_since_s = (self._gone_since_s or now_s) if is_gone else None
+        if self._gone_since_s is not None and now_s - self._gone_since_s > GONE_S:
             raise KafkaSourceError(f"{self}: it does not exist any more")
-
-    def _is_gone(self) -> bool:
-        """Asks a broker itself whether the topic is gone: the client says so of every topic while no broker answers."""
-        try:
-            _partitions(self._consumer, self._topic, ASK_S)
-        except KafkaSourceError:
-            return True
-        except KafkaException:
-            return False
-        return False
 
     def _earliest(self, position: int) -> int:
         """Finds where to go on if retention removed `position`; raises KafkaSourceError if the topic ends before."""

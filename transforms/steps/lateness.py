@@ -11,14 +11,7 @@ from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from numpy.typing import NDArray
 
-from transforms.records import (
-    REFUSED,
-    KeyedPane,
-    KeyedPartial,
-    Observations,
-    PackedEvents,
-    Refused,
-)
+from transforms.records import REFUSED, KeyedPane, KeyedPartial, Observations, PackedEvents, Refused
 from transforms.steps.metrics import Parting, Refusal
 
 LATE: Final = "late"
@@ -31,9 +24,7 @@ _S_US = 1_000_000
 def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
     """Marks events whose slot ended before `promised_us`, their partition's watermark when they were handed over.
 
-    length_s: of a slot; or of a pane, where that decides; the first of a slot begins with it. more_s: so much longer
-    they are taken. Engines count milliseconds, and close a window of which the watermark has reached the last one: so
-    does this.
+    length_s: of a slot, or of a pane. more_s: so much longer they are taken. As engines do, it counts milliseconds.
     """
     length_us = length_s * _S_US
     start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % length_us
@@ -70,8 +61,7 @@ class RefuseLate(Parting[PCollection[Observations]]):
 class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane]]):
     """PackedEvents -> ((slot, vehicle shard), pane), packed events, each in its pane's window, which fires once.
 
-    pane_s: length of a pane, which divides a slot. offset_s: start of any slot, in seconds since 1970 UTC: zones need
-    not lie on whole hours. more_s: so much later its window lies, to fire later.
+    pane_s: divides a slot. offset_s: start of any slot: zones need not lie on whole hours. more_s: it fires later.
     """
 
     pane_s: int

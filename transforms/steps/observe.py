@@ -16,12 +16,7 @@ from transforms.observe import hexagons
 from transforms.observe.events import locate
 from transforms.observe.parse import Rules, parse
 from transforms.places.ground import Ground
-from transforms.records import (
-    REFUSED,
-    Observations,
-    PackedEvents,
-    Refused,
-)
+from transforms.records import REFUSED, Observations, PackedEvents, Refused
 from transforms.steps.metrics import Parting, Refusal, count, dead_letters
 
 
@@ -102,8 +97,7 @@ class CountRefused(beam.PTransform[PCollection[Refused], PCollection[None]]):
     """Dead letters -> counters `refused/<stage>/<reason>`; nothing else of them is kept."""
 
     def expand(self, refused: PCollection[Refused]) -> PCollection[None]:
-        return refused | "count" >> beam.FlatMap(_count_refused)
+        return refused | "count" >> beam.FlatMap(self._count)
 
-
-def _count_refused(refused: Refused) -> None:
-    count(counters.refused(refused.stage, refused.reason), refused.rows)
+    def _count(self, refused: Refused) -> None:
+        count(counters.refused(refused.stage, refused.reason), refused.rows)

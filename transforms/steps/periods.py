@@ -39,12 +39,10 @@ STOPPED_HERE = (
 
 @dataclass
 class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTally]]):
-    """Moves ((slot, 0), packed Tally or heartbeat) to the first slot of its period, in one window for the period.
+    """Moves ((slot, 0), packed Tally or heartbeat) to the first slot of its period, in one window `more_s` after it.
 
-    The window ends `more_s` after the period.
-
-    Periods have no fixed length (days of 23 and 25 hours, weeks), windows have: all of a period is given one time, its
-    end. Left out are periods that began before the stream, `start_s`: it has not seen them whole.
+    Periods have no fixed length (days of 23 and 25 hours), windows have: all of a period is given one time, its end.
+    Left out are periods that began before the stream, `start_s`: it has not seen them whole.
     """
 
     periods: Mapping[int, SlotFacts]
@@ -128,8 +126,7 @@ class ReleaseInOrder(
 ):
     """Releases as `ReleasePeriod` does, but all periods of a closed range, and only where there is a consent.
 
-    One worker does it, the oldest period first: each rests on those that were recorded before it. kept: holds the
-    tallies meanwhile, in a file; else they are grouped themselves. Shards are read one after another.
+    One worker does it, the oldest period first: each rests on those before it. kept: holds the tallies meanwhile.
     """
 
     account: LedgerAccount

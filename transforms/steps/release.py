@@ -41,9 +41,10 @@ DRAW_BYTES = 1 << 20
 
 @dataclass
 class ByHexagon(Parting[PCollection[KeyedTally]]):
-    """Tallies and heartbeats of ((plan, release shard), packed Tally or b"") -> main: (key, encoded Unit);
-    demand: what is asked of the account, and what vehicles spend. The key says what is recorded together. kept: holds
-    the units until they are recorded."""
+    """((plan, release shard), packed Tally or heartbeat b"") -> main: (key, encoded Unit); demand: what vehicles spend.
+
+    The key says what is recorded together. kept: holds the units until they are recorded.
+    """
 
     release: ReleaseKind
     transaction: Transaction
@@ -108,8 +109,7 @@ def _of_range(element: Any) -> WindowedValue:
 
 
 def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
-    """Says whether the beats of all slots are among the parts of a tally; else the source was ended or drained before
-    they were over, and what it gave of them is no release. That is counted."""
+    """Says whether the beats of all slots are among a tally's parts; else it was drained before, which is counted."""
     if parts.count(TallyBytes(b"")) >= slots:
         return True
     count(counters.NOT_OVER)
@@ -120,9 +120,8 @@ def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
 class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
     """(key, encoded Unit) -> RecordedSlot, as the ledger returned it. One transaction a key, and a period of it.
 
-    needs_rows: a key of which no HAT has data, which a wrong input makes, is an error and is not recorded.
-    may_lose: what the account's limit refuses is counted and left out; else it is an error.
-    needs_consent: a key is recorded only if CONSENT is among its units. kept: holds the units.
+    needs_rows: a key without data, which a wrong input makes, is an error. may_lose: what the limit refuses is left
+    out, else an error. needs_consent: a key is recorded only if CONSENT is among its units.
     """
 
     account: LedgerAccount

@@ -227,13 +227,10 @@ class Calendar:
         return tuple(dict.fromkeys(slot.period for slot in self.slots))
 
     @cached_property
-    def _starts_us(self) -> Int64s:
-        return np.array([slot.start_s for slot in self.slots], np.int64) * 1_000_000
-
-    @cached_property
-    def _period_index(self) -> Int64s:
+    def _starts_and_periods(self) -> tuple[Int64s, Int64s]:
         index = {period: i for i, period in enumerate(self.periods)}
-        return np.array([index[slot.period] for slot in self.slots], np.int64)
+        starts_us = np.array([slot.start_s for slot in self.slots], np.int64) * 1_000_000
+        return starts_us, np.array([index[slot.period] for slot in self.slots], np.int64)
 
     def locate(self, event_us: Int64s) -> Where:
         """Finds slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
@@ -241,10 +238,11 @@ class Calendar:
         if not self.slots:
             nothing = np.zeros(event_us.size, np.int64)
             return Where(nothing, nothing, in_range, np.zeros(event_us.size, np.bool_), self.periods)
-        place = np.maximum(np.searchsorted(self._starts_us, event_us, side="right") - 1, 0)
-        start = self._starts_us[place]
+        starts_us, periods = self._starts_and_periods
+        place = np.maximum(np.searchsorted(starts_us, event_us, side="right") - 1, 0)
+        start = starts_us[place]
         inside = (event_us >= start) & (event_us < start + self.slot_s * 1_000_000)
-        return Where(start, self._period_index[place], in_range, in_range & inside, self.periods)
+        return Where(start, periods[place], in_range, in_range & inside, self.periods)
 
 
 def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
@@ -281,9 +279,8 @@ MOST_AHEAD_S = DAY_S
 class StreamCalendar:
     """Finds slots as `Calendar` does, from `from_s` on; the clock, and at last `to_s`, end the range.
 
-    edge_s: where a slot begins. from_s, to_s: seconds since 1970 UTC. Slots are counted from the edge, as windows are,
-    so that an event of any day costs the same: before the edge, where it is late in any case, its slot may lie across a
-    change of the clock.
+    edge_s: where a slot begins, from which they are counted, as windows are. Before it, where an event is late in any
+    case, a slot may lie across a change of the clock.
     """
 
     timetable: Timetable
@@ -299,17 +296,13 @@ class StreamCalendar:
         found_us = np.where(in_range, event_us, edge_us)
         start_us = found_us - (found_us - edge_us) % slot_us
         starts_us, place = np.unique(start_us, return_inverse=True)
-        names, in_service = self._places(starts_us // 1_000_000)
+        zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
+        local = [datetime.fromtimestamp(start_s, zone) for start_s in (starts_us // 1_000_000).tolist()]
+        in_service = np.array([timetable.is_in_service(at.hour * 60 + at.minute) for at in local], np.bool_)
+        names = [timetable.period_of(at.date()) for at in local]
         index = {name: i for i, name in enumerate(dict.fromkeys(names))}
         period = np.array([index[name] for name in names], np.int64)
         return Where(start_us, period[place], in_range, in_range & in_service[place], tuple(index))
-
-    def _places(self, starts_s: Int64s) -> tuple[list[str], NDArray[np.bool_]]:
-        """Finds the period of each slot, and whether it is one of service."""
-        zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
-        local = [datetime.fromtimestamp(start_s, zone) for start_s in starts_s.tolist()]
-        in_service = np.array([timetable.is_in_service(at.hour * 60 + at.minute) for at in local], np.bool_)
-        return [timetable.period_of(start_s.date()) for start_s in local], in_service
 
 
 @lru_cache(maxsize=512)

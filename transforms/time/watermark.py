@@ -26,10 +26,9 @@ CLOCK_ERROR_S = 300
 class Watermark:
     """The rule of one partition or folder. lag_s: the specification's allowed lateness, in seconds, at least 0.
 
-    start_s: what a stream promises from its beginning, in seconds since 1970 UTC: that it leaves alone the slots that
-    end before. It belongs to the estimator's state, so that it is asked for once, however often the stream starts.
-    by_own_times: whether a report is late by its event's time and its own transport's time alone, see `own_times`; else
-    by what its partition promised, which other vehicles' reports move.
+    start_s: a stream leaves alone the slots that end before, in seconds since 1970 UTC. by_own_times: a report is late
+    by its event's time and its own transport's time alone, see `own_times`; else by what its partition promised, which
+    other vehicles' reports move.
     """
 
     lag_s: int
@@ -51,10 +50,9 @@ class Watermark:
         return self.lag_s + (GUARD_S if self.by_own_times else 0)
 
     def after(self, promised: Timestamp | None, newest_ms: int | None, now_ms: int, idle: bool) -> Timestamp | None:
-        """Makes the promise that holds after a poll; `promised` where nothing moves it. Times in ms since 1970 UTC.
+        """Makes the promise that holds after a poll; `promised` where nothing moves it.
 
-        newest_ms: the newest plausible timestamp of the poll, None if it had none. idle: nothing came for a while and
-        nothing lay unread at `now_ms`, which was read before that was asked.
+        newest_ms: the newest plausible timestamp of the poll. idle: nothing came for a while or lay unread at `now_ms`.
         """
         newest_ms = now_ms if idle else newest_ms
         if newest_ms is None:
@@ -63,14 +61,12 @@ class Watermark:
         return watermark if promised is None or watermark > promised else promised
 
     def own_times(self, received_ms: Int64s) -> Int64s:
-        """Finds when what was received then stops to be in time, in microseconds since 1970 UTC: an event of a pane
-        that ended before it is late. Whatever else a partition holds decides nothing."""
+        """Finds up to when panes must last for events received then not to be late, whatever else a partition holds."""
         step_ms = 1_000 * RECEIVED_S
         return 1_000 * (np.clip(received_ms, 0, _LAST_MS) // step_ms * step_ms - 1_000 * self.lag_s)
 
     def is_behind(self, promised: Timestamp | None, own_us: Int64s) -> NDArray[np.bool_]:
-        """Marks what came when its own time was promised away already, for an engine may drop it: the clock of the
-        transport went back, for times by which a topic is read are the broker's, in the order of its messages."""
+        """Marks what came when its own time was promised away, as if a clock went back: engines may drop it."""
         if promised is None or promised == self.first:
             return np.zeros(own_us.size, np.bool_)
         return own_us < promised.micros
@@ -82,11 +78,7 @@ def is_ahead(timestamps_ms: Int64s, now_ms: int) -> NDArray[np.bool_]:
 
 
 def newest_plausible_ms(timestamps_ms: Int64s, now_ms: int) -> int | None:
-    """Finds the newest timestamp that is not absurd; None if there is none.
-
-    timestamps_ms: milliseconds since 1970 UTC, any value; not above 0 where the transport has none. One that is
-    absurdly old is older than others, and so moves nothing.
-    """
+    """Finds the newest timestamp that is not absurdly far ahead. timestamps_ms: not above 0 where there is none."""
     plausible = timestamps_ms[(timestamps_ms > 0) & ~is_ahead(timestamps_ms, now_ms)]
     return int(plausible.max()) if plausible.size else None
 

@@ -107,7 +107,7 @@ def test_a_plan_that_claims_nothing_and_is_no_constant_is_refused_and_found(ledg
 )
 def test_a_forged_plan_with_values_that_no_plan_has_is_found_and_named(ledger, change, monkeypatch):
     forged = with_cells(unit(), [[PLAN], [{**PLAN, **change}]])
-    monkeypatch.setattr(releases, "_check_claims", lambda *_: None)
+    monkeypatch.setattr(releases, "check_claims", lambda *_: None)
     record(ledger, forged)
     with pytest.raises(LedgerError, match=r"a plan of .* cannot be read"):
         ledger.verify()
@@ -132,7 +132,7 @@ def test_a_forged_stage_with_values_that_no_stage_has_is_refused_and_found_and_n
     forged = structs.replace(honest, plan=honest.plan | change)
     with pytest.raises(LedgerError, match="period day 1: a plan of a cannot be read"):
         record(ledger, forged)
-    monkeypatch.setattr(releases, "_check_claims", lambda *_: None)
+    monkeypatch.setattr(releases, "check_claims", lambda *_: None)
     record(ledger, forged)
     with pytest.raises(LedgerError, match="period day 1: a plan of a cannot be read"):
         ledger.verify()

@@ -131,11 +131,9 @@ def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str,
             column_types={str(place): pa.binary() for place in header.places},
         ),
     ).combine_chunks()
-    return {name: _one(table.column(str(place))) for name, place in zip(fields, header.places, strict=True)}
-
-
-def _one(column: Any) -> Any:
-    return column.chunk(0) if column.num_chunks else pa.array([], pa.binary())
+    columns = [table.column(str(place)) for place in header.places]
+    arrays = (column.chunk(0) if column.num_chunks else pa.array([], pa.binary()) for column in columns)
+    return dict(zip(fields, arrays, strict=True))
 
 
 def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]:

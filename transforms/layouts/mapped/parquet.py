@@ -53,8 +53,12 @@ class ParquetTable(MappedLayout):
             try:
                 parquet = _open(path, file, self.columns, self.units.zone)
                 _refuse_bomb(path, parquet, self.columns)
-                groups = share.among(parquet.metadata.num_row_groups)
-                yield from _batches(parquet, groups, self.columns, self.fields)
+                places = [_place(column, parquet.schema_arrow) for column in self.columns]
+                needed = list(dict.fromkeys(map(_stored, self.columns, places)))
+                groups = list(share.among(parquet.metadata.num_row_groups))
+                for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=needed, use_threads=False):
+                    arrays = (values_at(batch.column(head), steps) for head, steps in places)
+                    yield raw_batch(dict(zip(self.fields, arrays, strict=True)), {})
             except (pa.ArrowException, OSError, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
 
@@ -70,17 +74,6 @@ class ParquetFooter:
     def read(self, path: str) -> Iterator[RawBatch]:
         with _source(path) as file:
             yield raw_batch({"rows": pa.array([pq.read_metadata(file).num_rows])}, {})
-
-
-def _batches(
-    parquet: pq.ParquetFile, groups: range, columns: tuple[str, ...], fields: tuple[str, ...]
-) -> Iterator[RawBatch]:
-    schema = parquet.schema_arrow
-    places = [_place(column, schema) for column in columns]
-    needed = list(dict.fromkeys(map(_stored, columns, places)))
-    for batch in parquet.iter_batches(BATCH_ROWS, row_groups=list(groups), columns=needed, use_threads=False):
-        arrays = (values_at(batch.column(head), steps) for head, steps in places)
-        yield raw_batch(dict(zip(fields, arrays, strict=True)), {})
 
 
 def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
@@ -150,21 +143,16 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
     if max(metadata.num_rows, sum(rows)) > FILE_ROWS:
         raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
     *others, speed = columns
-    most = SPEED_BYTES // _width(parquet, speed)
+    kind = parquet.schema.column(_leaves(parquet, {speed})[0])
+    is_fixed = kind.physical_type == "FIXED_LEN_BYTE_ARRAY"
+    width = max(int(kind.length), 1) if is_fixed else _WIDTHS.get(kind.physical_type, _TEXT_WIDTH)
+    most = SPEED_BYTES // width
     if max(rows, default=0) > most:
         raise UnreadableFile(path, f"a row group of more than {most} rows: write smaller ones")
     if any(
         sum(chunk.total_uncompressed_size for chunk in group) > GROUP_BYTES for group in _groups(parquet, {*others})
     ):
         raise UnreadableFile(path, f"a row group expands to more than {GROUP_BYTES >> 20} MiB: write smaller ones")
-
-
-def _width(parquet: pq.ParquetFile, column: str) -> int:
-    """Finds how many bytes a value takes, or for a text would usually take."""
-    kind = parquet.schema.column(_leaves(parquet, {column})[0])
-    if kind.physical_type == "FIXED_LEN_BYTE_ARRAY":
-        return max(int(kind.length), 1)
-    return _WIDTHS.get(kind.physical_type, _TEXT_WIDTH)
 
 
 def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:

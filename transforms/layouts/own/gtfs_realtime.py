@@ -13,16 +13,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.transit import gtfs_realtime_pb2
 
-from transforms.layouts.base import (
-    FIELDS,
-    HEADING,
-    OwnLayout,
-    RawBatch,
-    Units,
-    UnreadableFile,
-    raw_batch,
-    with_heading,
-)
+from transforms.layouts.base import FIELDS, HEADING, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_heading
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
 from transforms.value import PER_UNIT
@@ -89,7 +80,7 @@ class GtfsRealtime:
             raise UnreadableFile(path, "not a GTFS-realtime feed message") from None
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        rows = (row for payload in payloads for row in _message_rows(payload, self.columns))
+        rows = (row for payload in payloads for row in _rows_of_message(payload, self.columns))
         while part := list(islice(rows, BATCH_ROWS)):
             yield _batch(part, self.fields)
 
@@ -106,12 +97,10 @@ class _TooManyFields(DecodeError):  # type: ignore[misc]
     """A message of more than FEED_FIELDS."""
 
 
-def _message_rows(data: bytes, columns: Sequence[str]) -> list[_Row | str]:
+def _rows_of_message(data: bytes, columns: Sequence[str]) -> list[_Row | str]:
     """Gives the rows that `_rows` does, but a damaged feed is one refused row."""
-    if len(data) > FEED_BYTES:
-        return ["too-long"]
     try:
-        return list(_rows(data, columns))
+        return list(_rows(data, columns)) if len(data) <= FEED_BYTES else ["too-long"]
     except _TooManyFields:
         return ["too-long"]
     except (DecodeError, IndexError):
@@ -120,9 +109,13 @@ def _message_rows(data: bytes, columns: Sequence[str]) -> list[_Row | str]:
 
 def _rows(data: bytes, columns: Sequence[str]) -> Iterator[_Row | str]:
     """Yields the rows of the entities that have a vehicle, and a reason for each that is refused."""
-    parts, header_s = _messages(data), _header_s(data)
+    parts, header_s = _messages(data), None
+    for field, start, end in _fields(data, *parts[0]):  # the first header may stand behind its entities
+        if field == _HEADER:
+            header_s = _time_of_header(data[start:end])
+            break
     read, has_header = [_READ[column] for column in columns], False
-    for number, (field, start, end) in enumerate(found for part in parts for found in _fields(data, *part)):
+    for number, (field, start, end) in enumerate(it for part in parts for it in _fields(data, *part)):
         if number > FEED_FIELDS:
             raise _TooManyFields
         if field == _HEADER:
@@ -142,7 +135,7 @@ def _rows(data: bytes, columns: Sequence[str]) -> Iterator[_Row | str]:
 
 def _messages(data: bytes) -> list[tuple[int, int]]:
     """Finds where messages begin and end of which each has its length before it; else all is one."""
-    found, place = [], 0
+    messages, place = [], 0
     while place < len(data):
         try:
             size, place = _varint(data, place)
@@ -150,18 +143,9 @@ def _messages(data: bytes) -> list[tuple[int, int]]:
             break
         if place + size > len(data) or data[place : place + 1] != _FIRST_TAG:
             break
-        found.append((place, place + size))
+        messages.append((place, place + size))
         place += size
-    return found if found and place == len(data) else [(0, len(data))]
-
-
-def _header_s(data: bytes) -> int | None:
-    """Finds the time of the first header, which may stand behind its entities."""
-    for part in _messages(data)[:1]:
-        for field, start, end in _fields(data, *part):
-            if field == _HEADER:
-                return _time_of_header(data[start:end])
-    return None
+    return messages if messages and place == len(data) else [(0, len(data))]
 
 
 def _time_of_header(data: bytes) -> int | None:
@@ -202,7 +186,6 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 def _batch(decoded: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
     rows = [row for row in decoded if not isinstance(row, str)]
     columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
-    types = (_TYPES[name.partition(".")[0]] for name in fields)
-    pairs = zip(fields, columns, types, strict=True)
-    arrays = {name: pa.array(values, kind) for name, values, kind in pairs}
+    pairs = zip(fields, columns, strict=True)
+    arrays = {name: pa.array(values, _TYPES[name.partition(".")[0]]) for name, values in pairs}
     return raw_batch(arrays, {reason: decoded.count(reason) for reason in _REASONS})

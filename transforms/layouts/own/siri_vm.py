@@ -12,15 +12,7 @@ import pyarrow as pa
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import XMLParser
 
-from transforms.layouts.base import (
-    FIELDS,
-    OwnLayout,
-    RawBatch,
-    Units,
-    UnreadableFile,
-    raw_batch,
-    with_heading,
-)
+from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_heading
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
 from transforms.value import PER_UNIT
@@ -76,7 +68,13 @@ class SiriVm:
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         for payload in payloads:
-            yield from _of_message(payload, self)
+            pieces = (payload[index : index + _PIECE_BYTES] for index in range(0, len(payload), _PIECE_BYTES))
+            try:
+                yield from list(_Feed(self).batches(pieces))
+            except _TooMuch:
+                yield _batch([], self, {"too-long": 1})
+            except _DAMAGE:  # a damaged document is one refused row
+                yield _batch([], self, {"malformed": 1})
 
 
 LAYOUT = OwnLayout(
@@ -88,17 +86,6 @@ LAYOUT = OwnLayout(
         "time": ("RecordedAtTime", _RESPONSE),
     },
 )
-
-
-def _of_message(payload: bytes, layout: SiriVm) -> list[RawBatch]:
-    """Reads one message; a damaged document is one refused row."""
-    pieces = (payload[index : index + _PIECE_BYTES] for index in range(0, len(payload), _PIECE_BYTES))
-    try:
-        return list(_Feed(layout).batches(pieces))
-    except _TooMuch:
-        return [_batch([], layout, {"too-long": 1})]
-    except _DAMAGE:
-        return [_batch([], layout, {"malformed": 1})]
 
 
 class _TooMuch(Exception):
