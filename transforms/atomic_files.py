@@ -12,8 +12,7 @@ from typing import BinaryIO
 
 from transforms.failpoints import failpoint
 
-LOCK_S = 60.0
-"""Whoever may read a folder may lock it: so long we wait for others. A writer holds it for one file."""
+LOCK_S = 60.0  # whoever may read a folder may lock it: so long we wait for others. A writer holds it for one file
 _LOOK_EVERY_S = 0.02
 
 

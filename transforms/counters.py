@@ -15,10 +15,8 @@ OVERTAKEN = "messages behind the watermark"
 REMOVED = "messages removed unread"
 AHEAD = "timestamps ahead"
 REFUSED = "refused/"
-UNREADABLE_FILE, VANISHED_FILE = "unreadable-file", "vanished-file"
-"""The reasons of a dead letter that is a whole file."""
-LEFT_OUT = "left out/"
-"""Of a scheduled job: the file, and why it cannot be decoded."""
+UNREADABLE_FILE, VANISHED_FILE = "unreadable-file", "vanished-file"  # the reasons of a dead letter that is a whole file
+LEFT_OUT = "left out/"  # of a scheduled job: the file, and why it cannot be decoded
 NEW = "new/"
 STOPPED = "stopped/"
 

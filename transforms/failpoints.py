@@ -14,19 +14,8 @@ FILE_VARIABLE = "HATSTREAM_FAILPOINT_FILE"
 the place of one that was killed, and it must happen once."""
 
 NAMES = (
-    "read",
-    "parse",
-    "assign",
-    "tally",
-    "before-noise",
-    "after-noise",
-    "before-record",
-    "before-commit",
-    "after-commit",
-    "before-publish",
-    "mid-file",
-    "before-rename",
-    "after-publish",
+    *("read", "parse", "assign", "tally", "before-noise", "after-noise", "before-record", "before-commit"),
+    *("after-commit", "before-publish", "mid-file", "before-rename", "after-publish"),
 )
 
 Action = Callable[[str, int], object]

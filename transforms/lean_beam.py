@@ -16,8 +16,7 @@ CONNECTORS = (
     "apache_beam.io.hadoopfilesystem",
     "pymongo",
 )
-_HTTP = "httplib2"
-"""Beam imports it to download artifacts; here it is imported if it is ever used."""
+_HTTP = "httplib2"  # Beam imports it to download artifacts; here it is imported if it is ever used
 
 
 def _postpone(name: str) -> None:

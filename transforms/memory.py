@@ -5,8 +5,7 @@ from contextlib import suppress
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, see malloc.h of glibc
 _KEPT_BYTES = 256 << 20
-_LARGEST_BYTES = 32 << 20
-"""The most that glibc takes; larger arrays are given back at once."""
+_LARGEST_BYTES = 32 << 20  # the most that glibc takes; larger arrays are given back at once
 
 
 def keep_freed_memory() -> None:

@@ -8,12 +8,10 @@ from numpy.typing import NDArray
 
 from dpops.types import Float64s, Int64s
 
-NARROW = 1 << 38
-"""A column of a smaller range, such as microseconds within a day, is packed as it is."""
+NARROW = 1 << 38  # a column of a smaller range, such as microseconds within a day, is packed as it is
 _ROOMY = 16
 """Pairs that could be there, for each entry, up to which a table with room for all of them is cheaper than a sort."""
-_DIGIT_BITS = 16
-"""Of unsigned integers that numpy sorts by counting when the sort must be stable."""
+_DIGIT_BITS = 16  # of unsigned integers that numpy sorts by counting when the sort must be stable
 
 
 class DistinctValues(NamedTuple):
@@ -65,10 +63,7 @@ def by_both(first: DistinctValues, second: Int64s) -> Int64s:
 
 
 def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
-    """Makes one key an entry, (entries,): equal where both columns are, and in the order of the first, then the second.
-
-    Holds for any second column beside up to 2^25 distinct values of the first, and for up to 2^31 entries.
-    """
+    """Makes keys in the order of both columns, of up to 2^31 entries and 2^25 distinct values of the first."""
     if not second.size:
         return np.zeros(0, np.int64)
     major = first if isinstance(first, DistinctValues) else places(first)

@@ -28,14 +28,12 @@ SlotShard = tuple[int, int]
 a release shard."""
 
 
-KeyedEvents = tuple[SlotShard, EventBytes]
-"""Packed `Events` of a slot, by vehicle shard."""
+KeyedEvents = tuple[SlotShard, EventBytes]  # packed `Events` of a slot, by vehicle shard
 
 PaneShard = tuple[SlotShard, int]
 """A group-by key: slot and vehicle shard, and the start of a pane of the slot in seconds since 1970 UTC."""
 
-KeyedPane = tuple[PaneShard, EventBytes]
-"""Packed `Events` of a pane."""
+KeyedPane = tuple[PaneShard, EventBytes]  # packed `Events` of a pane
 
 KeyedPartial = tuple[SlotShard, PartialBytes]
 """A packed `Partial`, by slot and vehicle shard: of one of the slot's panes, or of what came late for them."""
@@ -43,29 +41,23 @@ KeyedPartial = tuple[SlotShard, PartialBytes]
 KeyedTally = tuple[SlotShard, TallyBytes]
 """A packed `Tally` by release shard and the first slot of its plan; a heartbeat has no bytes."""
 
-KeyedUnit = tuple[str, UnitBytes]
-"""An encoded `Unit` by what the ledger records in one transaction: a period or a slot."""
+KeyedUnit = tuple[str, UnitBytes]  # an encoded `Unit` by what the ledger records in one transaction: a period or a slot
 
 
-SEALED, EXPOSED = 0, 1
-"""Kinds of what is drawn of a slot: its encoded unit, and what vehicles spend in it."""
+SEALED, EXPOSED = 0, 1  # kinds of what is drawn of a slot: its encoded unit, and what vehicles spend in it
 KeyedDemand = tuple[str, tuple[SlotShard, bytes]]
 """By period: (slot, SEALED or EXPOSED) and the encoded Spending or packed Exposure."""
 
 
 class Messages(NamedTuple):
-    """One poll of one partition of a topic. timestamps_ms: Kafka's, of each message, -1 where it has none.
-
-    refused: so many further messages, unread, have their producer's time where only the broker's may decide.
-    """
+    """One poll of a partition. timestamps_ms: -1 where none. refused: further messages with a producer's time."""
 
     payloads: list[bytes]
     timestamps_ms: Int64s
     refused: int = 0
 
 
-NO_HEADING: Final = -1
-"""In the place of a heading, where a row does not say which way its vehicle goes."""
+NO_HEADING: Final = -1  # in the place of a heading, where a row does not say which way its vehicle goes
 
 
 class Observations(NamedTuple):

@@ -28,8 +28,7 @@ from transforms.recorded.codec import DrawnUnits
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import Before, DrawnUnit, ReleaseKind, Stopped, Tallies, release_group
 
-Count = Callable[[str, int], object]
-"""Called with the name of a counter, and how much is added to it."""
+Count = Callable[[str, int], object]  # called with the name of a counter, and how much is added to it
 
 
 def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
@@ -85,10 +84,7 @@ def capped(table: wire.Tally, count: Count) -> wire.Tally:
 def derived(
     slots: Mapping[int, Iterable[bytes]], rules: Rules, ground: Ground, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
-    """Tallies a period, or a part of its vehicles, with what is derived: the first slot of the period, and a tally.
-
-    slots: packed events by the start of their slot.
-    """
+    """Tallies packed events of a period by slot, with what is derived: the period's first slot, and a tally."""
     tallies = derived_tallies(
         {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, ground, release.columns
     )

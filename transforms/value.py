@@ -9,8 +9,7 @@ from dpops.types import Float64s, Grid
 
 Number = TypeVar("Number", float, Float64s)
 
-STEPS = 6_500
-"""Of the grid between the bounds of a value."""
+STEPS = 6_500  # of the grid between the bounds of a value
 NAME = "speed"
 UNIT = "km/h"
 PER_UNIT: Mapping[str, Fraction] = {
@@ -22,8 +21,7 @@ PER_UNIT: Mapping[str, Fraction] = {
 """How much of UNIT one of each unit is that an input may have."""
 
 
-STANDARD_WIDTH = 65
-"""What learns knows values from 0 to this: bus speeds in km/h, for which its constants are."""
+STANDARD_WIDTH = 65  # what learns knows values from 0 to this: bus speeds in km/h, for which its constants are
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-Column = str | Sequence[str]
-"""The name of a column, or those of several that hold a field together."""
+Column = str | Sequence[str]  # the name of a column, or those of several that hold a field together
 
 
 class _Registered(Mapping[str, T], Generic[T]):

@@ -25,14 +25,12 @@ LISTED = ("vehicle", "time", "lat", "lon")
 
 The further ones are read as fields of their own, `vehicle.1`, and `raw_batch` puts them together in a struct."""
 
-OPEN = "?"
-"""Stands in a draft for a column that somebody has to name."""
+OPEN = "?"  # stands in a draft for a column that somebody has to name
 
 HEADING = "heading"
 """A further field, in degrees, where public places differ by direction. It stands before the last one."""
 
-KEY = "key"
-"""Begins the names of fields that say under which public key a row is counted, in the place of a position."""
+KEY = "key"  # begins the names of fields that say under which public key a row is counted, in the place of a position
 
 BATCH_ROWS = 131_072
 
@@ -157,8 +155,7 @@ class MessageLayout(Layout, Protocol):
         ...
 
 
-LINES, WHOLE_ARRAY = None, ""
-"""Where JSON has its objects: one on each line, or the file is their array."""
+LINES, WHOLE_ARRAY = None, ""  # where JSON has its objects: one on each line, or the file is their array
 Form = Literal["csv", "json", "xml", "binary"]
 
 

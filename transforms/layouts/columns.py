@@ -19,8 +19,7 @@ DecimalMark = Literal[".", ","]
 # Plain decimal or exponent notation: no nan, inf, hexadecimal, underscore or blank inside.
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001, "excel": 86_400_000_000}
-_EXCEL_US = 25_569 * 86_400_000_000
-"""From the day 0 of spreadsheets, 1899-12-30, to 1970."""
+_EXCEL_US = 25_569 * 86_400_000_000  # from the day 0 of spreadsheets, 1899-12-30, to 1970
 _DOT_NET = r"^/Date\((?P<number>-?[0-9]+)(?:[+-][0-9]{4})?\)/$"
 NO_NUMBERS = ("null", "none", "\\n", "-", "--", "n/a", "na")
 """What exports write where there is no number, in small letters."""
@@ -29,8 +28,7 @@ _TEXTS = {pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.larg
 _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FAR_US = 2**62
 _DECIMAL_DIGITS = 76
-_FLOATS_APART = 2.0**53
-"""Below, every whole number has a float of its own."""
+_FLOATS_APART = 2.0**53  # below, every whole number has a float of its own
 _LARGEST = np.finfo(np.float64).max
 
 _ISO_SHORTEST = len("2000-01-01T00:00")
@@ -46,11 +44,7 @@ class Numbers(NamedTuple):
 
 
 class Instants(NamedTuple):
-    """One entry per row. us: int64 microseconds since 1970 UTC, held inside +-2**62, 0 where not valid.
-
-    no_offset: not valid for want of an offset alone. clock_change: not valid because the local clock shows this time
-    twice or never.
-    """
+    """One entry per row. us: int64 microseconds since 1970 UTC, 0 where not valid. clock_change: it is shown twice or never."""
 
     us: Int64s
     valid: Bools
@@ -107,8 +101,7 @@ def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
     return Numbers(np.where(valid, np.where(minus, -degrees.values, degrees.values), 0.0), valid, degrees.missing)
 
 
-OfTexts = Callable[[pa.Array, str | None], Instants]
-"""Reads a column of texts; the zone is of those that say no offset."""
+OfTexts = Callable[[pa.Array, str | None], Instants]  # reads a column of texts; the zone is of those that say no offset
 
 
 def instants(

@@ -24,8 +24,7 @@ from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.jsonl import JsonLines
 from transforms.layouts.open_file import files_in
 
-MESSAGE_ROWS = 1 << 20
-"""Most rows of one message; those of a poll are held together until all of it is decoded."""
+MESSAGE_ROWS = 1 << 20  # most rows of one message; those of a poll are held together until all of it is decoded
 PIPE_BYTES = 1 << 20
 
 _LINE_BY_LINE = (CsvTable, JsonLines)  # of bounded lines: they are decoded here

@@ -103,8 +103,7 @@ def _days_of_months() -> tuple[Int64s, Int64s]:
     return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))
 
 
-_STEP_S = 900
-"""Clocks change on quarters of an hour: within one, all local times have the same offset."""
+_STEP_S = 900  # clocks change on quarters of an hour: within one, all local times have the same offset
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799 - 86_400  # years 1 to 9999, as datetime has them
 

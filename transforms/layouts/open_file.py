@@ -20,11 +20,9 @@ from transforms.atomic_files import is_skipped
 from transforms.errors import StepError, advice
 from transforms.layouts.base import Layout, RawBatch, Units, UnreadableFile
 
-INSIDE = "\0"
-"""Between the path of an archive and the name of what is in it: no path has it."""
+INSIDE = "\0"  # between the path of an archive and the name of what is in it: no path has it
 MEMBERS = 100_000
-WHOLE_BYTES = 256 << 20
-"""Most bytes of a compressed file of a form that is not read from its beginning on."""
+WHOLE_BYTES = 256 << 20  # most bytes of a compressed file of a form that is not read from its beginning on
 _CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -50,10 +48,7 @@ def files_in(path: str) -> list[str]:
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """Opens a file, or one of `files_in`, decompressed as it is read.
-
-    Raises UnreadableFile where it is damaged, or OSError.
-    """
+    """Opens a file, or one of `files_in`, decompressed as it is read. Raises UnreadableFile or OSError."""
     with ExitStack() as stack, _without_damage(path):
         yield _open(path, stack)
 
@@ -110,8 +105,7 @@ def _kind(file: BinaryIO) -> str | None:
     return next((codec for mark, codec in _CODECS.items() if start.startswith(mark)), None)
 
 
-FILE = "{file}"
-"""Stands where a column of vehicles would be named."""
+FILE = "{file}"  # stands where a column of vehicles would be named
 
 _COMPRESSED = (b".gz", b".zst", b".zip")
 

@@ -24,17 +24,13 @@ __all__ = [
     "Spent",
 ]
 
-_WHERE = {
-    "Account": "spending",
-    "AccountRefusal": "spending",
-    "Audit": "releases",
-    "Ledger": "ledger",
-    "LedgerError": "head",
-    "LimitExceeded": "spending",
-    "PeriodClosed": "spending",
-    "Recorded": "releases",
-    "Spent": "spending",
+_NAMES = {
+    "head": "LedgerError",
+    "ledger": "Ledger",
+    "releases": "Audit Recorded",
+    "spending": "Account AccountRefusal LimitExceeded PeriodClosed Spent",
 }
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -48,8 +48,7 @@ _FIELDS = ("seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard
 Entry = Mapping[str, Any]
 """Columns of an entry that is to be appended; the rest is empty or follows from its place in the chain."""
 
-Tip = tuple[str, int, str]
-"""Hash of the first entry, last sequence number, last hash."""
+Tip = tuple[str, int, str]  # hash of the first entry, last sequence number, last hash
 
 
 @dataclass(frozen=True)
@@ -152,10 +151,7 @@ def put_back(db: sa.Connection, entries_of_copy: Iterator[Mapping[str, Any]]) ->
 
 
 def walk(db: sa.Connection, signature: Signature | None) -> Walked:
-    """Checks every hash, and the signatures of accounts with this key.
-
-    Raises LedgerError at the first entry that does not fit.
-    """
+    """Checks every hash, and signatures of accounts with this key. Raises LedgerError at the first that is wrong."""
     before, expected, signed, checked = "", 1, 0, 0
     since: dict[str, int] = {}  # by account: the first signed entry
     own: set[str] = set()

@@ -16,11 +16,9 @@ from dpops.mechanism import Plan, claim_told
 from transforms.ledger.head import LedgerError
 from transforms.recorded.units import DebitGroup, HatUnit, Unit
 
-FREE = PureDP(ZERO)
-"""Of a plan by which nothing is drawn."""
+FREE = PureDP(ZERO)  # of a plan by which nothing is drawn
 
-_Told = Claim | tuple[str, str, int]
-"""What a stored plan says of its claim: see `Plan.told`."""
+_Told = Claim | tuple[str, str, int]  # what a stored plan says of its claim: see `Plan.told`
 
 
 def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> None:

@@ -27,10 +27,7 @@ HEAD_BYTES = 64 << 20
 
 
 class RememberedHead(TypedDict):
-    """What is remembered of one ledger: its newest entry, and the accounts in it.
-
-    is_unsigned: nobody with the key vouched for it yet: it is of an older version.
-    """
+    """The newest entry of a ledger, and its accounts. is_unsigned: of an older version, without a signature."""
 
     sequence: int
     hash: str

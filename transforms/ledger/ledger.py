@@ -299,10 +299,7 @@ class Ledger:
             yield from chain.entries(db)
 
     def verify(self) -> Walked:
-        """Walks the chain, adds up what all stored plans claim, and compares debits and head.
-
-        Raises LedgerError where something is amiss.
-        """
+        """Walks the chain, adds up what stored plans claim, compares debits and head. Raises LedgerError."""
 
         def check_all_claims(db: sa.Connection) -> None:
             query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
@@ -343,10 +340,7 @@ class Ledger:
         return home
 
     def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
-        """Does `work` in one transaction; then the head file remembers the newest entry.
-
-        A head of an older version is signed before: an entry that says it is signed may follow.
-        """
+        """Does `work` in one transaction; then the head file, signed if it is old, remembers the newest entry."""
         if self._signature and self._head.has_unsigned() and self._run(lambda db: witness.is_unsigned(db, self._head)):
             self.check_head()
             self._head.vouch(self._run(chain.genesis) or "")

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LedgerAccount:
-    """Where and under which account a specification's slots are recorded.
-
-    unattended: whether a period that stopped a run stops this one too: only a run that somebody looks at goes on.
-    """
+    """Where slots are recorded. unattended: a period that stopped a run stops this one too, for nobody looks at it."""
 
     url: str = field(repr=False)  # may hold a password
     head: Path

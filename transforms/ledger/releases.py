@@ -1,6 +1,6 @@
 """Releases: each slot of every specification is written once, and what later runs met instead is an audit event."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -49,69 +49,46 @@ def seal_missing(
     slots = [unit.slot_s for unit in units]
     is_whole = units[0].group.slot_s is None
     stored = stored_units(db, signature, spec_id, period, None if is_whole else (min(slots), max(slots)))
-    _check_whole(stored, units)
+    if is_whole and stored and stored.keys() != {unit.key for unit in units}:
+        raise AccountRefusal(
+            f"period {period} was planned and sealed as a whole with {len(stored)} slots; "
+            f"a release of {len(units)} slots of it is another one"
+        )
     pairs = [(unit, stored.get(unit.key)) for unit in units]
     missing = [unit for unit, recorded in pairs if recorded is None]
     differing = [(unit, what) for unit, recorded in pairs if recorded and (what := _differs(recorded, unit))]
     redrawn = [unit for unit, recorded in pairs if recorded and recorded != unit]
-    if any(unit.group.is_live for unit in missing):
-        _check_open(db, spec_id, period)
+    of_release = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+    stage = sa.select(ENTRY.c.seq).where(*of_release, ENTRY.c.shard != LIVE_COLUMN)  # the first one closes the period
+    if any(unit.group.is_live for unit in missing) and db.execute(stage).first() is not None:
+        raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
     groups = {unit.group for unit in missing}
     check_claims(map(claims_of, [*(unit for unit in stored.values() if unit.group in groups), *missing]))
     new: list[Entry] = []
-    if not _knows_spec(db, account, spec_id):
+    specs = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
+    if db.execute(specs.where(ENTRY.c.account == account)).first() is None:
         text = json_of({"name": spec_name, "spec": spec_text})
         new.append({"kind": "spec", "account": account, "spec_id": spec_id, "body": text})
-    new += [_release(account, unit, text) for unit, text in encoded if unit.key not in stored]
+    new += [
+        {"kind": "release", "account": account, **_place(unit), "epsilon": str(unit.debit), "body": text.decode()}
+        | {"release_id": f"{spec_id}/{unit.slot_s}/{column_of(unit.key)}"}
+        for unit, text in encoded
+        if unit.key not in stored
+    ]
     new += _changes(db, account, spec_id, period, differing)
     if redrawn:  # one audit event for all that one attempt drew again; the same draw offered twice is none
         where = _place(redrawn[0]) if len(redrawn) == 1 else {"spec_id": spec_id, "period": period}
         new.append({"kind": "redrawn", "account": account, **where, "body": json_of({"units": len(redrawn)})})
     chain.append(db, signature, *new)
     sealed = [recorded or unit for unit, recorded in pairs]
-    query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(
-        ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
-    )
+    query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(*of_release)
     sequences = {key_of(spec_id, row.slot_s, row.shard): row.seq for row in db.execute(query)}
     entries = [sequences[unit.key] for unit in units]
     return Recorded(sealed, len(missing), len(differing), len(redrawn), entries)
 
 
-def _check_open(db: sa.Connection, spec_id: str, period: str) -> None:
-    """Refuses live slots of a period with a recorded stage: the transaction of the first sealed the rest as missed."""
-    of_period = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-    if db.execute(sa.select(ENTRY.c.seq).where(*of_period, ENTRY.c.shard != LIVE_COLUMN)).first() is not None:
-        raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
-
-
-def _knows_spec(db: sa.Connection, account: str, spec_id: str) -> bool:
-    entries = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
-    return db.execute(entries.where(ENTRY.c.account == account)).first() is not None
-
-
-def _release(account: str, unit: Unit, text: bytes) -> Entry:
-    return {
-        "kind": "release",
-        "account": account,
-        **_place(unit),
-        "epsilon": str(unit.debit),
-        "body": text.decode(),
-        "release_id": f"{unit.spec_id}/{unit.slot_s}/{column_of(unit.key)}",
-    }
-
-
 def _place(unit: Unit) -> Entry:
     return {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": column_of(unit.key)}
-
-
-def _check_whole(stored: Mapping[UnitKey, Unit], units: Sequence[Unit]) -> None:
-    """Refuses to seal again what was planned for a whole period: no slot is added to it, and no part released again."""
-    asked = {unit.key for unit in units}
-    if units[0].group.slot_s is None and stored and stored.keys() != asked:
-        raise AccountRefusal(
-            f"period {units[0].period} was planned and sealed as a whole with {len(stored)} slots; "
-            f"a release of {len(asked)} slots of it is another one"
-        )
 
 
 def _differs(before: Unit, now: Unit) -> str | None:

@@ -115,10 +115,7 @@ class Spent(NamedTuple):
 
 
 def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
-    """Lists the periods of which what is not recorded yet would exceed the limit, in any of its spans.
-
-    wanted: in the order in which they are to be recorded; what fits counts against those after it.
-    """
+    """Lists the periods whose wanted debits exceed a limit, in any span; what fits counts against those after it."""
     longest = limit.spans[-1].days
     debits = _debits_of(db, account, _around(wanted, longest))
     refused = []

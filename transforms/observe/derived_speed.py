@@ -81,10 +81,7 @@ def _same_vehicle(positions: Positions) -> NDArray[np.bool_]:
 
 
 def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Measures the way from the row before to each of these rows, on the plane that touches the Earth between them.
-
-    To the east and to the north, in ten-millionths of a degree of a great circle.
-    """
+    """Measures the ways from the rows before, east and north, in ten-millionths of a degree of a great circle."""
     lat, lon = positions.lat_e7, positions.lon_e7
     middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)
     east = lon[rows] - lon[rows - 1]

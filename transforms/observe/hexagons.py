@@ -31,11 +31,9 @@ def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
     return cells_by_squares(lat_e7, lon_e7, resolution, ask)
 
 
-Lookup = Callable[[Int64s, Int64s], Int64s]
-"""lat_e7, lon_e7 -> H3 cells, by H3 itself."""
+Lookup = Callable[[Int64s, Int64s], Int64s]  # lat_e7, lon_e7 -> H3 cells, by H3 itself
 
-FEW = 256
-"""So few positions are not worth a look."""
+FEW = 256  # so few positions are not worth a look
 OFTEN = 3
 """A square is learnt, which asks H3 for four corners, when so many positions have been in it or another of its slot."""
 SLOTS_BITS = 19
@@ -44,8 +42,7 @@ KM_PER_E7 = 1.112e-5
 COARSE, MIDDLE, FINE = 3, 12, 48
 """Squares that fit so often along the edge of a cell: few of the first hold most positions, the others most of those
 along its edges."""
-MOST_BITS = 22
-"""Of a side, 47 km: of larger squares parallels would stray too far."""
+MOST_BITS = 22  # of a side, 47 km: of larger squares parallels would stray too far
 
 _SHIFT_E7 = 1 << 32  # makes every coordinate positive; sides are of 4 steps at least, so a key is below 2^63
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -12,8 +12,7 @@ import numpy as np
 from dpops.types import Int64s
 from transforms.places.hexagons import cell_text
 
-BETWEEN = "|"
-"""Stands between the two parts of a pair's name."""
+BETWEEN = "|"  # stands between the two parts of a pair's name
 MOST_KEYS, MOST_LETTERS = 200_000, 256
 BLOCK = 8
 """So many keys of one list, as they stand in it, are a group above them: those next to one another differ less."""
@@ -69,11 +68,9 @@ class Keys(Sequence[int]):
         return len(self.names)
 
 
-NOWHERE = -1
-"""In the place of a key, where a position is outside; in the place of a place, where a piece lies in none."""
+NOWHERE = -1  # in the place of a key, where a position is outside; in the place of a place, where a piece lies in none
 
-SECTORS = 16
-"""Headings are told apart by 22.5 degrees."""
+SECTORS = 16  # headings are told apart by 22.5 degrees
 
 _DIGIT_BITS, _RESOLUTION_SHIFT = 3, 52
 _RESOLUTION_MASK = 15 << _RESOLUTION_SHIFT
@@ -215,10 +212,7 @@ class Pieces:
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
-    """Gives each cell rows of turns of its own: the cell of each row, the row of each fine cell, and the rows.
-
-    cell: of each fine cell; order: which of the turns' cells it is.
-    """
+    """Gives each cell rows of turns of its own: the cell of each row, the row of each fine cell, and the rows."""
     if turns is None or not len(turns.place):
         return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
     pairs, own = np.unique(cell * (len(turns.place) + 1) + turns.of[order] + 1, return_inverse=True)

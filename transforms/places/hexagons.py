@@ -11,10 +11,8 @@ import numpy as np
 
 from dpops.types import Float64s, Int64s
 
-MOST_CELLS, MOST_KM2 = 5_000_000, 20_000_000
-"""Of a region: more would not fit into memory."""
-MOST_LOOKS = 3 * 10**10
-"""Cells times positions of the polygons that they are looked for in: H3 takes 3 ns for each."""
+MOST_CELLS, MOST_KM2 = 5_000_000, 20_000_000  # of a region: more would not fit into memory
+MOST_LOOKS = 3 * 10**10  # cells times positions of the polygons that they are looked for in: H3 takes 3 ns for each
 MOST_ROOM, MOST_ROOM_IN_ALL = 40_000_000, 400_000_000
 """Cells that H3 takes room for, 20 bytes each, to fill one polygon and one after the other: see `room_of`."""
 KM_PER_DEGREE = 111.2
@@ -71,10 +69,7 @@ def _sides_km(bounds: Float64s) -> tuple[Float64s, Float64s]:
 
 
 def room_of(bounds: Float64s, resolution: int) -> Float64s:
-    """Computes for how many cells H3 takes room to fill each rectangle: far more than a long, narrow one holds.
-
-    Source: bboxHexEstimate of H3 4.5.
-    """
+    """Computes the cells that H3 takes room for to fill each rectangle (its bboxHexEstimate, 4.5)."""
     degrees = np.maximum(np.stack([bounds[:, 2] - bounds[:, 0], bounds[:, 3] - bounds[:, 1]]), 1e-9)
     width_km, height_km = _sides_km(bounds)
     km2 = (width_km**2 + height_km**2) / np.minimum(degrees.max(axis=0) / degrees.min(axis=0), 3)

@@ -16,13 +16,10 @@ from transforms.places.hexagons import cell_text, cell_texts
 if TYPE_CHECKING:
     from dpops.learning import Design
 
-PARENT, GRANDPARENT = 1, 2
-"""How many resolutions coarser."""
-CITY = "city"
-"""In the place of a cell, where a row is about the whole region."""
+PARENT, GRANDPARENT = 1, 2  # how many resolutions coarser
+CITY = "city"  # in the place of a cell, where a row is about the whole region
 
-SMALL = 8
-"""From this resolution on cells are smaller than what differs little inside."""
+SMALL = 8  # from this resolution on cells are smaller than what differs little inside
 
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:

@@ -12,22 +12,15 @@ from numpy.typing import NDArray
 from dpops.types import Float64s, Int64s
 from transforms.places.ground import NOWHERE, SECTORS, Pieces, Turns
 
-ANY_WAY = -1
-"""In the place of a bearing, where a place is of all headings."""
-NO_WAY = -2
-"""Likewise, where a line turns back on itself: it is of no heading there."""
-FITS_DEGREES = 60
-"""A heading fits a line whose own direction differs by at most so much."""
-ALONG_M = 10.0
-"""A line's direction is that between points so far before and behind."""
+ANY_WAY = -1  # in the place of a bearing, where a place is of all headings
+NO_WAY = -2  # likewise, where a line turns back on itself: it is of no heading there
+FITS_DEGREES = 60  # a heading fits a line whose own direction differs by at most so much
+ALONG_M = 10.0  # a line's direction is that between points so far before and behind
 _EVERY = (1 << SECTORS) - 1
 
 
 class Near(NamedTuple):
-    """Which places lie near fine cells: int64 (pairs,) each, by cell, the nearest place first.
-
-    bearing: which way the place runs there, whole degrees clockwise from north, or ANY_WAY or NO_WAY.
-    """
+    """Pairs of fine cells and places, the nearest first. bearing: degrees from north, ANY_WAY or NO_WAY."""
 
     cell: Int64s
     place: Int64s
@@ -76,10 +69,7 @@ def shared(near: Near) -> Shared:
 
 
 def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Pairs cells of a region with places, and counts the fine cells that both share, by whatever heading.
-
-    region_cell: int64 (fine cells,), the region's cell of each; NOWHERE outside.
-    """
+    """Pairs cells of a region, or NOWHERE, with places, and counts the fine cells that both share."""
     inside = region_cell != NOWHERE
     of, table = shared.turns
     row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
@@ -145,10 +135,8 @@ def _codes(cell: Int64s, value: Int64s) -> Int64s:
     return code
 
 
-FINE = 12
-"""Resolution of the cells that a file's places are made of: edges of 9 m."""
-AT_ONCE = 4_000
-"""Shapes: of more, what H3 finds for them would take much memory."""
+FINE = 12  # resolution of the cells that a file's places are made of: edges of 9 m
+AT_ONCE = 4_000  # shapes: of more, what H3 finds for them would take much memory
 _CORNERS, _WIDER = 3, 1.15
 """Of a quarter of a circle; an outline of so few, whose chords span 45 degrees at most, is made so much wider to hold
 all that lies near a line."""

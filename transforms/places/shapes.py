@@ -15,16 +15,13 @@ from transforms.places.near import FINE, Near, Report, Shapes, Shared, cells_by_
 if TYPE_CHECKING:
     import shapely
 
-BUFFER_M = 25.0
-"""What belongs to a line: so far from it, in metres, where a file says nothing else."""
+BUFFER_M = 25.0  # what belongs to a line: so far from it, in metres, where a file says nothing else
 MOST_PLACES, MOST_KM2 = 200_000, 5_000
 LEAST_BUFFER_M, MOST_BUFFER_M = 1.0, 1_000.0
 MOST_MEETINGS = 200_000
 """Of pairs of a line's segments that lie within reach of each other: what lies near the line takes 30 us for each."""
-_CORNERS = 16
-"""Of a quarter of a circle, around the ends of lines: a place's fine cells and digest follow from it."""
-_SAMPLED, _FEW = 50, 600
-"""So few positions meet less often: of n segments there are n^2 / 2 pairs."""
+_CORNERS = 16  # of a quarter of a circle, around the ends of lines: a place's fine cells and digest follow from it
+_SAMPLED, _FEW = 50, 600  # so few positions meet less often: of n segments there are n^2 / 2 pairs
 _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
@@ -57,10 +54,7 @@ def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
 def _parts(
     document: Any, region: Sequence[int], buffer_m: float, report: Report = unheard
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
-    """Reads a collection: its features, and of each the name, the fine cells and the cell that holds most of them.
-
-    That is the first of several cells, and NOWHERE for a place without any.
-    """
+    """Reads features, their names and fine cells, and the cell that holds most of each: the first, or NOWHERE."""
     features = _features(document)
     names, fine_cells = _names(features), shared(_near(features, buffer_m, report))
     above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))

@@ -12,8 +12,7 @@ import msgspec
 from dpops.claims import Claim, PureDP, claim_of
 from transforms.recorded.units import VECTOR, Debit, HatUnit, LiveUnit, Released, StageUnit, Unit, UnitKey, UnitScope
 
-LIVE_COLUMN = -1
-"""Stands in the ledger's column of shards where a slot is released live."""
+LIVE_COLUMN = -1  # stands in the ledger's column of shards where a slot is released live
 _ALIKE = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")
 
 
@@ -118,8 +117,7 @@ class Encoded(NamedTuple):
         return cls(decode(text), text)
 
 
-DrawnUnits = Sequence[Unit | Encoded]
-"""Of one transaction."""
+DrawnUnits = Sequence[Unit | Encoded]  # of one transaction
 
 
 def encode(unit: Unit) -> bytes:

@@ -126,10 +126,7 @@ def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
 
 
 def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> Stage:
-    """Decodes a recorded stage, laid on a region's cells, or on the places that it is about.
-
-    Raises msgspec.ValidationError; ValueError for a stage of places without them.
-    """
+    """Decodes a recorded stage, laid on cells or places. Raises ValidationError, or ValueError without places."""
     kept, stage = msgspec.convert(unit.plan, _Kept), numbers_of(unit)
     hats = hats_under(stage, region, kept.hours, places)
     differences = None if kept.places is None or places is None else kept.places.on(places)

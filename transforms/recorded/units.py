@@ -11,14 +11,12 @@ from dpops.claims import Claim, PureDP
 from dpops.types import Scope
 from transforms.public import EntryNumber
 
-Transaction = Literal["range", "period", "slot"]
-"""What the ledger records in one transaction."""
+Transaction = Literal["range", "period", "slot"]  # what the ledger records in one transaction
 
 
 UnitScope = Scope | Literal["stage", "live"]
 """What was planned at once: HATs of a slot or of a whole period, a stage of a period, or a slot that is live."""
-VECTOR = "levels"
-"""The mechanism of stages and live slots."""
+VECTOR = "levels"  # the mechanism of stages and live slots
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
@@ -68,10 +66,7 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HatUnit(_Unit, frozen=True, kw_only=True):
-    """All HATs of one slot and release shard. spent: the most that any vehicle spends in the slot.
-
-    is_of_whole_period: planned, debited and sealed with all slots of its period; the first is debited for all.
-    """
+    """All HATs of a slot and shard. is_of_whole_period: the first slot of its period is debited for all."""
 
     shard: int
     per_hat: PureDP

@@ -84,10 +84,7 @@ def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
 def _geojson(
     columns: Columns, _schema: pa.Schema, _name: str, geometries: Mapping[str, Mapping[str, Any]] | None = None
 ) -> bytes:
-    """Writes a feature each row: the hexagon or what `geometries` has, none of a city's, and the row as properties.
-
-    Source: RFC 7946 (rings run counter-clockwise).
-    """
+    """Writes a feature each row, counter-clockwise (RFC 7946): the hexagon or what `geometries` has, or none."""
     shapes = geometries or {}
     features = [
         {"type": "Feature", "geometry": shapes.get(row["cell"]) or hexagon_of(row["cell"]), "properties": row}

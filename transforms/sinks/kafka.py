@@ -15,8 +15,7 @@ from transforms.sinks.rows import Row, Shape, json_of, rows_of
 from transforms.sources.kafka_partition import KafkaSourceError, starts
 from transforms.sources.topic import Topic
 
-DELIVERY_S = 30.0
-"""A row that no broker has confirmed for so long is given up; the next attempt sends all rows again."""
+DELIVERY_S = 30.0  # a row that no broker has confirmed for so long is given up; the next attempt sends all rows again
 
 _FULL_WAIT_S: Final = 0.1
 _OURS: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}

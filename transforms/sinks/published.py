@@ -12,16 +12,13 @@ import pyarrow.parquet as pq
 
 from transforms.sinks.columns import EXTRAS, SCHEMA, TYPES
 
-SAME = 2e-6
-"""Values are published with six digits after the point."""
+SAME = 2e-6  # values are published with six digits after the point
 
-DATES = "date=*"
-"""The folders that a dataset has, as a pattern."""
+DATES = "date=*"  # the folders that a dataset has, as a pattern
 
 _NAME, _LIVE_NAME = "hats-{}-", "live-{}-"
 
-Values = dict[tuple[str, str, str], float | None]
-"""What was published, by cell, statistic and start."""
+Values = dict[tuple[str, str, str], float | None]  # what was published, by cell, statistic and start
 _KEYS = ("cell", "statistic", "slot_start")
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 TRAFFIC = ("traffic_lower95", "traffic_upper95")
 """Bounds of the mean that very many vehicles would have had in a row's place and time; on request alone."""
 
-_TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}
-"""Instants, and the texts that they are made of."""
+_TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}  # instants, and the texts that they are made of
 _COUNTS = ("vehicles", "reports")
 
 Row = dict[str, Any]

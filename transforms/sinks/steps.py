@@ -34,10 +34,7 @@ class PublishFiles(beam.PTransform[PCollection[SlotEstimates], PCollection[None]
 
 @dataclass
 class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[None]]):
-    """The estimates of a slot -> one message per row; all are confirmed before the bundle ends.
-
-    Raises ValueError for settings of the topic that sending safely depends on.
-    """
+    """The estimates of a slot -> one message per row, confirmed before the bundle ends. Raises ValueError."""
 
     topic: Topic
     shape: Shape = PLAIN
@@ -91,7 +88,12 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
             typed: Any = row
             if self.schema is not None:
                 values = (row.get(self.columns.get(name, name)) for name in self.schema.names)
-                typed = kind.user_type(*map(_beam_value, values))
+                typed = kind.user_type(
+                    *(
+                        Timestamp.from_utc_datetime(value.astimezone(UTC)) if isinstance(value, datetime) else value
+                        for value in values
+                    )
+                )
             yield TimestampedValue(typed, end if self.may_be_late else max(end, time))
 
 
@@ -108,8 +110,3 @@ def _type_of(field: pa.Field) -> Any:
     else:
         kind = {pa.string(): str, pa.float64(): float, pa.int64(): int}[field.type]
     return kind | None if field.nullable else kind
-
-
-def _beam_value(value: Any) -> Any:
-    """Converts instants to Beam's own; all else stays as rows have it."""
-    return Timestamp.from_utc_datetime(value.astimezone(UTC)) if isinstance(value, datetime) else value

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.typehints import typehints
@@ -24,18 +23,16 @@ from transforms import counters
 from transforms.errors import StepError
 from transforms.layouts.base import BATCH_ROWS, FIELDS, RawBatch, Units, raw_batch
 from transforms.records import REFUSED
-from transforms.steps.metrics import Parting, Refusal, dead_letters
+from transforms.steps.metrics import Parting, Refusal, count, dead_letters
 
 OWN_TIME: Final = "own-time"
-_NOWHERE = object()
-"""What a step finds in a value that has no parts: of a type that no field has."""
+_NOWHERE = object()  # what a step finds in a value that has no parts: of a type that no field has
 _END = GlobalWindow().max_timestamp()
 END_OF_TIME: Final = (
     "an element's Beam timestamp is the end of time, as beam.BatchElements and groupings in the global window give it: "
     "every row would be late. Do without them, or in windows: the transport's timestamps decide what is late"
 )
-MOST_OWN = 20
-"""So many rows one after another whose Beam timestamp is their own time are no accident."""
+MOST_OWN = 20  # so many rows one after another whose Beam timestamp is their own time are no accident
 
 
 @dataclass
@@ -133,7 +130,7 @@ def _batches(
 ) -> Iterator[RawBatch | Refusal]:
     """Batches rows whose values are of the same kinds, so that none decides how another one is read."""
     rows = [row for element in elements if (row := _mapping(element)) is not None]
-    Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(len(elements))
+    count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
     columns = [[told(value) for value in _values(rows, name)] for name in names]
     alike: dict[tuple[Kind, ...], list[int]] = {}
@@ -193,10 +190,7 @@ _NO_REPORTS = (
 
 
 def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
-    """Tells why elements of a Beam type are no reports; None where they may be: types say little of dicts and Any.
-
-    names: of the fields that a report must have; dots may lead into them.
-    """
+    """Tells why elements of a Beam type are no reports; None where they may be. Dots may lead into the names."""
     own_fields = getattr(kind, "_fields", None)
     if isinstance(own_fields, tuple):  # of a NamedTuple, or with their types of a Beam Row
         fields = [field if isinstance(field, str) else field[0] for field in own_fields]
@@ -210,8 +204,7 @@ def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
 
 Kind = Literal["nothing", "bad", "whole", "number", "text", "instant", "clock"]
 """bad: a type that no field has, such as a truth value or a date. clock: a time that names no zone."""
-Told = tuple[Kind, Any]
-"""The kind of a value, and the value as a column of that kind holds it."""
+Told = tuple[Kind, Any]  # the kind of a value, and the value as a column of that kind holds it
 
 TYPES: Mapping[Kind, pa.DataType] = {
     "nothing": pa.null(),
@@ -223,8 +216,7 @@ TYPES: Mapping[Kind, pa.DataType] = {
     "clock": pa.timestamp("us"),
 }
 
-TEXT_BYTES = 1_024
-"""A longer text is bad: 131,072 of them must fit into one column."""
+TEXT_BYTES = 1_024  # a longer text is bad: 131,072 of them must fit into one column
 
 BAD: Told = ("bad", True)
 _NOTHING: Told = ("nothing", None)

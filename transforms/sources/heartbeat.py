@@ -23,8 +23,7 @@ from transforms.sources.unbounded import PROMISE, KnownElements, UnboundedProvid
 from transforms.steps.lateness import windows
 from transforms.time.calendar import Timetable, slots_from
 
-MOST = 1_000
-"""Slots a call: a stream that begins in the past has many to catch up with."""
+MOST = 1_000  # slots a call: a stream that begins in the past has many to catch up with
 PAUSE_S = 1.0
 
 
@@ -104,10 +103,7 @@ def script_of(elements: PCollection[Any]) -> TestStream | None:
 
 @dataclass
 class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
-    """What `Heartbeat` gives, of slots that are over: by the script's own watermarks, or by our clock at its end.
-
-    All are there from the beginning, and the script's watermark alone decides when they end.
-    """
+    """What `Heartbeat` gives, of slots that are over by the script's own watermarks, or by our clock at its end."""
 
     script: TestStream
     timetable: Timetable

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 import apache_beam as beam
 import numpy as np
 from apache_beam.io.restriction_trackers import OffsetRange
-from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import DoOutputsTuple, PBegin, TaggedOutput
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
@@ -26,7 +25,7 @@ from transforms.records import REFUSED, Messages, Refused
 from transforms.sources.kafka_partition import POLL_MESSAGES, START_S, KafkaSourceError, Partition, PartitionStart, Poll
 from transforms.sources.topic import Topic
 from transforms.sources.unbounded import NO_END, PROMISE, KnownElements, UnboundedProvider, late_from, move, promised_by
-from transforms.steps.metrics import Parting, Refusal
+from transforms.steps.metrics import Parting, Refusal, count
 from transforms.steps.observe import counted
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
 
@@ -36,10 +35,7 @@ PAUSE_S = 1.0
 
 @dataclass
 class ReadKafka(Parting[PBegin]):
-    """A topic -> main: RawBatch; refused: Refused. Each batch's Beam timestamp is its partition's watermark before it.
-
-    starts: from `kafka_partition.starts`, before a job is submitted: one that starts again begins where it began.
-    """
+    """A topic -> main: RawBatch, at its partition's watermark before it; refused: Refused. starts: see there."""
 
     topic: Topic
     starts: Sequence[PartitionStart]
@@ -85,18 +81,18 @@ class _ReadPartition(beam.DoFn):
             partition.close()
 
     @beam.DoFn.unbounded_per_element()
-    def process(
-        self,
-        element: PartitionStart,
-        tracker: Any = _OFFSETS,
-        estimator: Any = PROMISE,
-    ) -> Iterator[Any]:
+    def process(self, element: PartitionStart, tracker: Any = _OFFSETS, estimator: Any = PROMISE) -> Iterator[Any]:
         start = PartitionStart(*element)
         position = tracker.current_restriction().start
-        poll = self._partition(start).poll(position, self._most)
+        if start.partition not in self._open:
+            self._open[start.partition] = Partition(self._topic, start.partition, start.partitions)
+        poll = self._open[start.partition].poll(position, self._most)
         if poll.position > position and not tracker.try_claim(poll.position - 1):
             return
-        _count(poll)
+        ahead = int(np.count_nonzero(is_ahead(poll.timestamps_ms, poll.at_ms)))
+        for name, number in ((counters.REMOVED, poll.removed), (counters.AHEAD, ahead)):
+            if number:
+                count(name, number)
         pause_s = 0 if len(poll.payloads) >= self._most else PAUSE_S
         poll, refused = _stamped_by_broker(poll) if self._watermark.by_own_times else (poll, 0)
         yield from self._handed_over(poll, estimator)
@@ -116,11 +112,6 @@ class _ReadPartition(beam.DoFn):
             payloads = [poll.payloads[i] for i in chosen.tolist()]
             yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
 
-    def _partition(self, start: PartitionStart) -> Partition:
-        if start.partition not in self._open:
-            self._open[start.partition] = Partition(self._topic, start.partition, start.partitions)
-        return self._open[start.partition]
-
 
 def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
     """Drops from a poll the messages that their producers stamped, and counts them: they move no watermark either."""
@@ -130,17 +121,10 @@ def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
     return kept, poll.by_broker.size - chosen.size
 
 
-def _count(poll: Poll) -> None:
-    if poll.removed:
-        Metrics.counter(counters.NAMESPACE, counters.REMOVED).inc(poll.removed)
-    if ahead := int(np.count_nonzero(is_ahead(poll.timestamps_ms, poll.at_ms))):
-        Metrics.counter(counters.NAMESPACE, counters.AHEAD).inc(ahead)
-
-
 def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refusal]:
     """Yields the batches of a poll, and what was refused of it."""
     if polled.refused:
-        Metrics.counter(counters.NAMESPACE, counters.ROWS).inc(polled.refused)
+        count(counters.ROWS, polled.refused)
         yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, polled.refused))
     yield from counted(messages_apart(layout, polled.payloads))
 
@@ -155,10 +139,7 @@ _NOT_TOLD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZA
 
 
 def check_clock(topic: Topic) -> None:
-    """Raises KafkaSourceError unless the topic's messages are stamped by the broker that appends them.
-
-    Where the broker does not tell, each message's own type decides alone.
-    """
+    """Raises KafkaSourceError unless the broker stamps messages; if it does not tell, each message's type decides."""
     setting = _setting(topic)
     if setting not in (None, BROKERS):
         raise KafkaSourceError(

@@ -28,14 +28,12 @@ LOG = logging.getLogger("hatstream.kafka")
 
 POLL_MESSAGES = 20_000
 POLL_WAIT_S = 0.05
-IDLE_S = 1.0
-"""A partition that brought nothing for so long is asked whether it is read to its end."""
+IDLE_S = 1.0  # a partition that brought nothing for so long is asked whether it is read to its end
 RETURN_S = 15.0
 """So long after an outage nothing is promised: producers were cut off too, look for the broker again every 10 s at the
 latest (librdkafka), and then send what they kept."""
 PARTITIONS_EVERY_S = 60.0
-GONE_S = 30.0
-"""So long a broker may say that a topic does not exist before it is believed."""
+GONE_S = 30.0  # so long a broker may say that a topic does not exist before it is believed
 ASK_S = 1.0
 START_S = 10.0
 
@@ -91,10 +89,7 @@ class Poll(NamedTuple):
 
 
 def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
-    """Finds each partition's first offset: of the first message of Kafka time `since_ms`, or the earliest there is.
-
-    Raises KafkaSourceError if the topic does not exist or no broker answers in START_S seconds.
-    """
+    """Finds each partition's first offset of Kafka time `since_ms`, or the earliest. Raises KafkaSourceError."""
     consumer = _consumer(topic)
     until_s = time.monotonic() + START_S
     try:

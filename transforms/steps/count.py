@@ -32,10 +32,7 @@ _LATE = counters.refused("lateness", LATE)
 
 @dataclass
 class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
-    """Tallies events, or partial tallies of panes, by (slot, vehicle shard) -> ((plan, release shard), packed Tally).
-
-    fetch: of events, see `InPanes`. keeps_shard: whether tallies keep their vehicle shard, and have no release shard.
-    """
+    """Events or partial tallies by (slot, vehicle shard) -> ((plan, release shard or that), packed Tally)."""
 
     release: ReleaseKind
     in_panes: bool = False

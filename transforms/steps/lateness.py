@@ -22,10 +22,7 @@ _S_US = 1_000_000
 
 
 def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
-    """Marks events whose slot ended before `promised_us`, their partition's watermark when they were handed over.
-
-    length_s: of a slot, or of a pane. more_s: so much longer they are taken. As engines do, it counts milliseconds.
-    """
+    """Marks events whose slot or pane ended, and `more_s` passed, before `promised_us`, in ms as engines count."""
     length_us = length_s * _S_US
     start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % length_us
     return start_us + (length_us - _MS_US) + more_s * _S_US <= promised_us
@@ -59,10 +56,7 @@ class RefuseLate(Parting[PCollection[Observations]]):
 
 @dataclass
 class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane]]):
-    """PackedEvents -> ((slot, vehicle shard), pane), packed events, each in its pane's window, which fires once.
-
-    pane_s: divides a slot. offset_s: start of any slot: zones need not lie on whole hours. more_s: it fires later.
-    """
+    """PackedEvents -> ((slot, vehicle shard), pane), packed events, in its pane's window, fired `more_s` later."""
 
     pane_s: int
     offset_s: int

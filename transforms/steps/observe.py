@@ -71,10 +71,7 @@ class Parse(Parting[PCollection[RawBatch]]):
 
 @dataclass
 class Assign(Parting[PCollection[Observations]]):
-    """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard); refused: Refused.
-
-    pane_s: length of a pane; None: a slot is one.
-    """
+    """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard), in panes if any; refused: Refused."""
 
     ground: Ground
     vehicle_shards: int

@@ -35,8 +35,7 @@ from transforms.records import (
 from transforms.releases.base import Before, ReleaseKind
 from transforms.steps.metrics import Demanded, Parting, Shelf, count, passed
 
-DRAW_BYTES = 1 << 20
-"""Of packed tallies that are drawn at a time."""
+DRAW_BYTES = 1 << 20  # of packed tallies that are drawn at a time
 
 
 @dataclass
@@ -159,10 +158,7 @@ def beyond_the_limit(account: LedgerAccount, period: str) -> StepError:
 
 @dataclass
 class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstimates]]):
-    """RecordedSlot -> its estimates: a function of the entries up to its own, whenever and wherever it is made.
-
-    name: of the step inside, by which a savepoint finds it.
-    """
+    """RecordedSlot -> its estimates from the entries up to its own. name: of the step, which savepoints know."""
 
     release: ReleaseKind
     account: LedgerAccount

@@ -21,11 +21,9 @@ Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 DAY_MINUTES = 24 * 60
-Interval = tuple[int, int]
-"""Local minutes of a day: start and end, the end not included."""
+Interval = tuple[int, int]  # local minutes of a day: start and end, the end not included
 LOOKED_AHEAD_DAYS = 366
-SUGGESTED = 4
-"""How many slot lengths an error suggests."""
+SUGGESTED = 4  # how many slot lengths an error suggests
 
 
 class FirstDays(NamedTuple):
@@ -78,10 +76,7 @@ class CalendarError(ValueError):
 
 @dataclass(frozen=True)
 class Timetable:
-    """The public rule of slots: length, hours and weekdays of service, the unit of a period, the time zone.
-
-    service: local minutes of a calendar day, ascending, apart from each other.
-    """
+    """The public rule of slots. service: local minutes of a day, ascending, apart from each other."""
 
     zone: str
     unit: Unit
@@ -121,10 +116,7 @@ class Timetable:
         return "ever"
 
     def day_slots(self, day: date) -> list[int]:
-        """Starts of the day's slots of service, in seconds since 1970 UTC; none on a weekday without service.
-
-        Raises CalendarError where the zone changes its clock by a step that these slots cannot follow.
-        """
+        """Lists the starts of a day's slots of service. Raises CalendarError where slots cannot follow the clock."""
         if not self.serves(day):
             return []
         minutes = self._cut(day, self.slot_minutes)
@@ -160,10 +152,7 @@ class Timetable:
         return int(self.heaviest(days, dict.fromkeys(WEEKDAYS, Fraction(1))))
 
     def heaviest(self, days: int, weights: Mapping[Weekday, Fraction], first: FirstDays | None = None) -> Fraction:
-        """Finds what the days of service among so many consecutive ones weigh at most, whichever the first one is.
-
-        first: days that weigh more than their weekday, or less.
-        """
+        """Finds the most that so many consecutive days of service weigh. first: days of another weight."""
         served = {weekday: weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS}
         weeks, rest = divmod(days, len(served))
         twice = [*served.values()] * 2
@@ -246,10 +235,7 @@ class Calendar:
 
 
 def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
-    """Makes the calendar of [start, end), both aware and on the edges of slots.
-
-    Raises CalendarError for an empty range or one that would cut a slot in two (half a slot would be sealed).
-    """
+    """Makes the calendar of [start, end), both aware. Raises CalendarError if it is empty or would cut a slot."""
     from_s, to_s = int(start.timestamp()), int(end.timestamp())
     if from_s >= to_s:
         raise CalendarError(f"the range is empty: {start.isoformat()} to {end.isoformat()}")

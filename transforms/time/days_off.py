@@ -16,12 +16,7 @@ def hours_of(slots: Sequence[int], zone: str) -> list[int]:
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
-    """Lists a recorded unit's hours. start, end: of its first and last slot, as text. hours: of its slots, on the
-    clock.
-
-    Days of a longer period begin where the hour falls. Where that does not tell them apart (one slot a day), each has
-    as many slots.
-    """
+    """Lists the hours of a unit's slots; days begin where the hour falls, or have as many slots each."""
     first, last = (datetime.fromisoformat(edge) for edge in (start, end))
     days = ((last - timedelta(seconds=1)).date() - first.date()).days + 1
     number, numbers = 0, [0]

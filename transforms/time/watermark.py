@@ -18,8 +18,7 @@ GUARD_S = 30
 """So much longer a watermark then lags, so that what the rule lets in has open windows: for steps and for clocks that
 differ, or producers' times that are out of order."""
 _LAST_MS = 253_402_300_799_000  # of the year 9999
-CLOCK_ERROR_S = 300
-"""A timestamp further ahead of the wall clock than this is no clock's error: it moves nothing."""
+CLOCK_ERROR_S = 300  # a timestamp further ahead of the wall clock than this is no clock's error: it moves nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ DELIMITERS = (",", ";", "\t", "|", BLANK)
 
 _BLANKS = re.compile(rb"^ ++| ++(?=\r?$)|(?<= ) ++", re.MULTILINE)
 """At either end of a line, and those that follow another."""
-_SEPARATOR = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[Ss]ep=.[,;|\t]*\r?\n")
-"""What spreadsheets write before the header."""
+_SEPARATOR = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[Ss]ep=.[,;|\t]*\r?\n")  # what spreadsheets write before the header
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from transforms.layouts.open_file import unpacked
 from transforms.layouts.paths import Path, kind_at, refuse_steps, steps_of, values_at
 
 FILE_ROWS = 1 << 28
-SPEED_BYTES = 128 << 20
-"""Most bytes of a row group's speeds as they are in memory, which their number says alone."""
+SPEED_BYTES = 128 << 20  # most bytes of a row group's speeds as they are in memory, which their number says alone
 GROUP_BYTES = 256 << 20
 """Most bytes of a row group's vehicles, times and places before they are compressed, as the footer says them."""
 VALUE_BYTES = 256
@@ -92,10 +91,7 @@ def _stored(column: str, place: tuple[str, Path]) -> str:
 
 
 def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
-    """Opens a file. Texts stay dictionaries, so that a short file cannot repeat a long value in memory.
-
-    Not where Arrow cannot make one: in pages of lengths and bytes.
-    """
+    """Opens a file. Texts stay dictionaries where Arrow can, so that a short file cannot repeat a long value."""
     parquet = pq.ParquetFile(file, pre_buffer=False)
     schema = parquet.schema_arrow
     for column in columns:

@@ -20,8 +20,7 @@ from transforms.value import PER_UNIT
 
 UNITS = Units("s", PER_UNIT["m/s"])
 FEED_BYTES = 64 << 20
-FEED_FIELDS = 1 << 20
-"""Most fields of a feed message, which are its entities."""
+FEED_FIELDS = 1 << 20  # most fields of a feed message, which are its entities
 BATCH_ROWS = 16_384  # of rows that are made one by one
 
 _HEADER, _ENTITY = 1, 2
@@ -56,10 +55,7 @@ HEADED = (*COLUMNS[:4], "bearing", *COLUMNS[4:])
 
 @dataclass(frozen=True)
 class GtfsRealtime:
-    """vehicle.vehicle.id, timestamp in seconds, position in degrees, position.speed in metres per second.
-
-    columns, fields: those that are kept; with a heading, position.bearing. A deleted entity is no report.
-    """
+    """Reads vehicle.id, timestamp in seconds, position in degrees, speed in m/s; a deleted entity is no report."""
 
     units: Units = UNITS
     columns: tuple[str, ...] = COLUMNS

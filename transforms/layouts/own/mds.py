@@ -31,10 +31,7 @@ UNITS = Units("ms", PER_UNIT["m/s"])
 
 @dataclass(frozen=True)
 class MdsTelemetry:
-    """device_id, timestamp, location.lat, location.lng, and location.speed where a vehicle knows it.
-
-    columns, fields: with location.heading where that is needed.
-    """
+    """Reads device_id, timestamp, location.lat, location.lng, and location.speed where a vehicle knows it."""
 
     units: Units = UNITS
     columns: tuple[str, ...] = COLUMNS
