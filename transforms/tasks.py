@@ -13,7 +13,7 @@ import numpy as np
 from dpops.noise import Noise
 from dpops.types import Int64s
 from transforms import counters, wire
-from transforms.count.tally import derived_tallies, tally
+from transforms.count.tally import tally
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
 from transforms.layouts.base import WHOLE, Layout, RawBatch, Share, UnreadableFile
@@ -21,8 +21,7 @@ from transforms.layouts.decoder_process import joined_apart, read_apart
 from transforms.layouts.open_file import fetched, is_remote
 from transforms.ledger.recording import LedgerAccount, record_units
 from transforms.observe import hexagons
-from transforms.observe.events import Located, locate
-from transforms.observe.parse import Rules, parse
+from transforms.observe.parse import Located, Rules, locate, parse
 from transforms.places.ground import Ground
 from transforms.recorded.codec import DrawnUnits
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
@@ -85,14 +84,15 @@ def derived(
     slots: Mapping[int, Iterable[bytes]], rules: Rules, ground: Ground, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
     """Tallies packed events of a period by slot, with what is derived: the period's first slot, and a tally."""
-    tallies = derived_tallies(
-        {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, ground, release.columns
+    ordered, without = derived_events(
+        {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, ground
     )
-    count(counters.DUPLICATES, tallies.duplicates)
-    for reason, rows in tallies.without.items():
+    count(counters.DUPLICATES, ordered.duplicates)
+    for reason, rows in without.items():
         count(counters.refused("derive", reason), rows)
+    tallies = [tally(events, slot_s, None, release.columns).tally for slot_s, events in ordered.by_slot().items()]
     failpoint("tally")
-    return ((release.group(int(table.slot_s[0])), table) for table in tallies.tallies)
+    return ((release.group(int(table.slot_s[0])), table) for table in tallies)
 
 
 def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]:

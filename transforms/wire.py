@@ -242,15 +242,13 @@ def unpack_events(parts: Iterable[bytes]) -> Events:
 
 def unpack_tally(parts: Iterable[bytes], columns: Sequence[Column]) -> Tally:
     """Unpacks tallies. columns: those that the parts were packed with."""
-    whole = [_unpacked(part, columns) for part in parts]
     nothing = np.zeros(0, np.int64)
-    return joined([Tally(*[nothing] * 5, sums={c.name: c.add_up(nothing, nothing, 0) for c in columns}), *whole])
-
-
-def _unpacked(part: bytes, columns: Sequence[Column]) -> Tally:
-    batch = pa.ipc.open_stream(part, options=_UNPACKING).read_next_batch()
-    sums = {column.name: _numbers(batch.column(f"sum of {column.name}")) for column in columns}
-    return Tally(*(_numbers(batch.column(name)) for name in _KEYS), sums=sums)
+    tallies = [Tally(*[nothing] * 5, sums={c.name: c.add_up(nothing, nothing, 0) for c in columns})]
+    for part in parts:
+        batch = pa.ipc.open_stream(part, options=_UNPACKING).read_next_batch()
+        sums = {column.name: _numbers(batch.column(f"sum of {column.name}")) for column in columns}
+        tallies.append(Tally(*(_numbers(batch.column(name)) for name in _KEYS), sums=sums))
+    return joined(tallies)
 
 
 def unpack_exposure(parts: Iterable[bytes], statistics: int) -> Exposure:

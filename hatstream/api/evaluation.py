@@ -28,8 +28,7 @@ from transforms import wire
 from transforms.count.tally import derived_events, tally
 from transforms.ledger import Ledger
 from transforms.ledger.recording import LedgerAccount
-from transforms.observe.events import events_of
-from transforms.observe.parse import FROM_US, TO_US
+from transforms.observe.parse import FROM_US, TO_US, events_of
 from transforms.observe.vehicle_ids import Secret
 from transforms.places.hexagons import cell_text
 from transforms.public import EntryNumber

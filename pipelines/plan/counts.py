@@ -29,8 +29,7 @@ from transforms.layouts import UnreadableFile
 from transforms.layouts.base import FIELDS, Units
 from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
-from transforms.observe.events import events_of, locate
-from transforms.observe.parse import FROM_US, TO_US, Rules, parse
+from transforms.observe.parse import FROM_US, TO_US, Rules, events_of, locate, parse
 from transforms.places.ground import Hexagons
 from transforms.records import Observations
 from transforms.time.calendar import CalendarError, StreamCalendar, Timetable, calendar

@@ -31,8 +31,7 @@ from transforms import wire
 from transforms.count.tally import tally
 from transforms.layouts import Layout
 from transforms.layouts.base import RawBatch
-from transforms.observe.events import locate
-from transforms.observe.parse import parse
+from transforms.observe.parse import locate, parse
 from transforms.observe.vehicle_ids import Secret
 from transforms.public import EntryNumber
 from transforms.releases.periods.release import PeriodRelease

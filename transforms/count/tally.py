@@ -192,14 +192,6 @@ def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
     return Samples(vehicle[lowest], cell[lowest], rank[lowest], value[lowest])
 
 
-class DerivedTallies(NamedTuple):
-    """tallies: one of each slot that has events. without: how many rows have no speed, by reason."""
-
-    tallies: list[Tally]
-    without: dict[str, int]
-    duplicates: int
-
-
 class Ordered(NamedTuple):
     """All events of a period, or of some of its vehicles, each (vehicle, event time) once, in ascending order of these.
 
@@ -227,15 +219,6 @@ class WithSpeeds(NamedTuple):
 
     ordered: Ordered
     without: dict[str, int]
-
-
-def derived_tallies(
-    slots: Mapping[int, Events], rules: Rules, ground: Ground, columns: Sequence[Column]
-) -> DerivedTallies:
-    """Tallies events of a period. slots, ground: as of `derived_events`."""
-    ordered, without = derived_events(slots, rules, ground)
-    tallies = [tally(events, slot_s, None, columns).tally for slot_s, events in ordered.by_slot().items()]
-    return DerivedTallies(tallies, without, ordered.duplicates)
 
 
 def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> WithSpeeds:

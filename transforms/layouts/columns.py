@@ -44,7 +44,7 @@ class Numbers(NamedTuple):
 
 
 class Instants(NamedTuple):
-    """One entry per row. us: int64 microseconds since 1970 UTC, 0 where not valid. clock_change: it is shown twice or never."""
+    """One entry per row. us: int64 microseconds since 1970 UTC, 0 if not valid. clock_change: shown twice or never."""
 
     us: Int64s
     valid: Bools

@@ -12,10 +12,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from transforms.layouts.base import FIELDS, RawBatch, raw_batch
+from transforms.layouts.base import FIELDS, Path, RawBatch, raw_batch, refuse_steps, steps_of
 from transforms.layouts.columns import numbers, whole_number_texts
 from transforms.layouts.lines import LINE_BYTES, is_utf8
-from transforms.layouts.paths import Path, refuse_steps, steps_of
 from transforms.value import NAME
 
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -122,7 +121,9 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBa
         if not types <= {*_ID_TYPES, type(None)}:
             is_id = np.fromiter((value is None or type(value) in _ID_TYPES for value in ids), np.bool_, len(ids))
     arrays = {
-        name: values if isinstance(values, pa.Array) else _converter(name)(values)
+        name: values
+        if isinstance(values, pa.Array)
+        else (_CONVERT.get(name) or _CONVERT[name.partition(".")[0]])(values)
         for name, values in {**columns, first: ids}.items()
     }
     if is_id.all():
@@ -211,14 +212,9 @@ def _texts(values: Sequence[Any]) -> Any:
     return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())
 
 
-def _converter(name: str) -> Callable[[Sequence[Any]], Any]:
-    """Finds what reads a field; the second columns of degrees say N, E, S or W."""
-    field, is_part, _ = name.partition(".")
-    return _texts if is_part and field in ("lat", "lon") else _CONVERT[field]
-
-
 _CONVERT: dict[str, Callable[[Sequence[Any]], Any]] = {
     **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell", "key", "key_within"), _texts),
     "time": _times,
     **dict.fromkeys(("lat", "lon", "heading", NAME, "epsilon", "report"), _numbers),
+    **dict.fromkeys(("lat.1", "lon.1"), _texts),  # N, E, S or W
 }

@@ -11,14 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
-from transforms.records import Observations
 
 OUTSIDE_REGION = "outside-region"
-
-
-def cells_of(observations: Observations, resolution: int) -> Int64s:
-    """Finds the H3 cell of each position, int64 (rows,)."""
-    return cells_at(observations.lat_e7, observations.lon_e7, resolution)
 
 
 def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:

@@ -1,8 +1,9 @@
 """Strict checks on raw columns: which rows become observations, and for what one reason each other row is refused."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +11,13 @@ from numpy.typing import NDArray
 
 from dpops.types import Grid, Int64s
 from transforms import arrow_compute as pc
+from transforms import wire
 from transforms.layouts.base import HEADING, KEY, Units
 from transforms.layouts.columns import Bools, Floats, Numbers
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
+from transforms.observe.hexagons import cells_at
 from transforms.observe.vehicle_ids import VehicleForm, used_places, vehicle_hashes, vehicle_ids
-from transforms.places.ground import BETWEEN, Keys
+from transforms.places.ground import BETWEEN, NOWHERE, Ground, Keys
 from transforms.records import NO_HEADING, Observations
 from transforms.time.calendar import Locator
 from transforms.value import NAME
@@ -207,3 +210,32 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
     names = [periods[i] for i in (pairs // len(ids)).tolist()]
     vehicles = [ids[i] for i in (pairs % len(ids)).tolist()]
     return vehicle_hashes(key, names, vehicles)[place]
+
+
+class Located(NamedTuple):
+    """Observations with what each is counted under, as `cell`; outside: how many lay outside of the ground."""
+
+    observations: Observations
+    cell: Int64s
+    outside: int
+
+
+def locate(observations: Observations, ground: Ground) -> Located:
+    """Finds what each observation is counted under: its key, or one H3 lookup and one in the ground's public table."""
+    resolution = ground.resolution
+    cells = lat_e7 = observations.lat_e7
+    if resolution is not None:
+        cells = cells_at(lat_e7, observations.lon_e7, resolution)
+    key = ground.keys(cells, observations.heading)
+    inside = key != NOWHERE
+    if inside.all():
+        return Located(observations, key, 0)
+    return Located(observations.take(inside), key[inside], int((~inside).sum()))
+
+
+def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
+    """Packs the accepted rows of a batch as events, with the start of their slot in seconds since 1970 UTC."""
+    observations, _ = parse(table, rules)
+    located = locate(observations, ground)
+    for part in wire.split(located.observations, located.cell, 1):
+        yield part.slot_s, part.data

@@ -100,10 +100,10 @@ class Hexagons:
     region: tuple[int, ...] | None
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:  # noqa: ARG002 - of the interface
-        return cells if self.region is None else np.where(np.isin(cells, self._known), cells, NOWHERE)
+        return cells if self.region is None else np.where(np.isin(cells, self._region_cells), cells, NOWHERE)
 
     @cached_property
-    def _known(self) -> Int64s:
+    def _region_cells(self) -> Int64s:
         return np.array(self.region, np.int64)
 
 

@@ -140,25 +140,19 @@ _NOT_TOLD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZA
 
 def check_clock(topic: Topic) -> None:
     """Raises KafkaSourceError unless the broker stamps messages; if it does not tell, each message's type decides."""
-    setting = _setting(topic)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
+    settings: dict[str, Any] = {"log_level": 2, **topic.settings, "bootstrap.servers": topic.brokers}
+    admin = AdminClient(settings)  # one that is let go drops what it was asked for
+    try:
+        setting = admin.describe_configs([resource], request_timeout=START_S)[resource].result()[SETTING].value
+    except KafkaException as error:
+        if error.args[0].code() not in _NOT_TOLD:
+            raise KafkaSourceError(f"{topic}: {error.args[0].name()}") from None
+        LOG.warning("%s: the broker does not tell its %s; each message's own type decides", topic, SETTING)
+        return
     if setting not in (None, BROKERS):
         raise KafkaSourceError(
             f"{topic} has {SETTING}={setting}: messages carry their producers' times, and where counts are secret the "
             "reports of others would decide whether one that was held up counts. Set "
             f"{SETTING}={BROKERS} on the topic; messages that it holds already will be refused as read/{PRODUCER_TIME}"
         )
-
-
-def _setting(topic: Topic) -> str | None:
-    """Asks for SETTING; None where it is not told. Raises KafkaSourceError if no broker answers, or knows the topic."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
-    settings: dict[str, Any] = {"log_level": 2, **topic.settings, "bootstrap.servers": topic.brokers}
-    admin = AdminClient(settings)  # one that is let go drops what it was asked for
-    try:
-        config = admin.describe_configs([resource], request_timeout=START_S)[resource].result()
-    except KafkaException as error:
-        if error.args[0].code() not in _NOT_TOLD:
-            raise KafkaSourceError(f"{topic}: {error.args[0].name()}") from None
-        LOG.warning("%s: the broker does not tell its %s; each message's own type decides", topic, SETTING)
-        return None
-    return config[SETTING].value

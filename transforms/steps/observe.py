@@ -13,8 +13,7 @@ from transforms.failpoints import failpoint
 from transforms.layouts import Layout, UnreadableFile
 from transforms.layouts.base import RawBatch
 from transforms.observe import hexagons
-from transforms.observe.events import locate
-from transforms.observe.parse import Rules, parse
+from transforms.observe.parse import Rules, locate, parse
 from transforms.places.ground import Ground
 from transforms.records import REFUSED, Observations, PackedEvents, Refused
 from transforms.steps.metrics import Parting, Refusal, count, dead_letters

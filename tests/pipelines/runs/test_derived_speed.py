@@ -12,8 +12,7 @@ from pipelines.outcome import Outcome, count_in
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from transforms import tasks, wire
-from transforms.observe.events import locate
-from transforms.observe.parse import parse
+from transforms.observe.parse import locate, parse
 from transforms.observe.vehicle_ids import Secret
 
 DERIVED = "derived_speed = { max_gap_s = 300, max_kmh = 100 }\n"

@@ -19,7 +19,7 @@ from tests.transforms.observe.consecutive import (
     positions,
     rows,
 )
-from transforms.count.tally import derived_tallies, in_order, with_derived_headings
+from transforms.count.tally import derived_events, in_order, tally, with_derived_headings
 from transforms.observe.derived_speed import HeadingLimits, Positions, derived_headings, sectors
 from transforms.places.ground import SECTORS, sector_of
 from transforms.places.shapes import shape_pieces
@@ -97,7 +97,8 @@ def test_a_way_from_another_vehicles_row_is_caught(monkeypatch) -> None:
 
 def test_of_two_who_meet_in_a_street_each_is_counted_in_its_own_direction() -> None:
     both = [(1, 600 * step, step, 2) for step in range(6)] + [(2, 600 * step, 6 - step, 2) for step in range(6)]
-    tallies = derived_tallies(events_of(both), replace(rules(), turning=LIMITS), GROUND, ()).tallies
+    ordered, _ = derived_events(events_of(both), replace(rules(), turning=LIMITS), GROUND)
+    tallies = [tally(events, slot_s, None, ()).tally for slot_s, events in ordered.by_slot().items()]
     names = {
         (vehicle, GROUND.places.names[place])
         for tally in tallies

@@ -12,9 +12,8 @@ import fastavro
 import pyarrow as pa
 from fastavro.read import BLOCK_READERS
 
-from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile, without_zone
+from transforms.layouts.base import MappedLayout, Path, RawBatch, UnreadableFile, steps_of, without_zone
 from transforms.layouts.open_file import unpacked
-from transforms.layouts.paths import Path, steps_of
 from transforms.layouts.records import typed_batch, walk
 
 BLOCK_BYTES, FILE_ROWS = 64 << 20, 1 << 26

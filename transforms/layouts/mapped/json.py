@@ -7,11 +7,20 @@ from typing import Any, Self
 
 import msgspec
 
-from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile
+from transforms.layouts.base import (
+    ANY,
+    EACH,
+    MappedLayout,
+    Path,
+    RawBatch,
+    Units,
+    UnreadableFile,
+    steps_of,
+    steps_of_records,
+)
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import read_json_lines
 from transforms.layouts.open_file import opened, opened_text
-from transforms.layouts.paths import ANY, EACH, Path, steps_of, steps_of_records
 from transforms.layouts.records import Paths, refuse_indexed_objects, table_of_records
 
 MESSAGE_BYTES = 64 << 20

@@ -13,16 +13,20 @@ from transforms.layouts.base import (
     BATCH_ROWS,
     WHOLE,
     MappedLayout,
+    Path,
     RawBatch,
     Share,
     Units,
     UnreadableFile,
+    kind_at,
     raw_batch,
+    refuse_steps,
+    steps_of,
+    values_at,
     without_zone,
 )
 from transforms.layouts.columns import is_text
 from transforms.layouts.open_file import unpacked
-from transforms.layouts.paths import Path, kind_at, refuse_steps, steps_of, values_at
 
 FILE_ROWS = 1 << 28
 SPEED_BYTES = 128 << 20  # most bytes of a row group's speeds as they are in memory, which their number says alone
