@@ -13,7 +13,7 @@ import numpy as np
 from dpops.noise import Noise
 from dpops.types import Int64s
 from transforms import counters, wire
-from transforms.count.tally import tally
+from transforms.count.tally import derived_events, tally
 from transforms.errors import StepError, reason_of
 from transforms.failpoints import failpoint
 from transforms.layouts.base import WHOLE, Layout, RawBatch, Share, UnreadableFile
