@@ -16,11 +16,8 @@ NEWLINE, RETURN, QUOTE = ord("\n"), ord("\r"), ord('"')
 BOM = b"\xef\xbb\xbf"
 
 
-class Chunk(NamedTuple):
-    """Whole lines, the last one possibly without its line end; and how many lines were left out as too long."""
-
-    data: bytes
-    too_long: int
+Chunk = tuple[bytes, int]
+"""Whole lines, the last one possibly without its line end; and how many lines were left out as too long."""
 
 
 class TextLines(NamedTuple):
@@ -79,8 +76,8 @@ def _without_long_lines(data: bytes, skipped: int) -> Chunk:
     lines = lines_of(data)
     long = lines.end - lines.start > LINE_BYTES
     if not long.any():
-        return Chunk(data, skipped)
-    return Chunk(without(data, lines, long), skipped + int(np.count_nonzero(long)))
+        return data, skipped
+    return without(data, lines, long), skipped + int(np.count_nonzero(long))
 
 
 def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str, Any], int]:

@@ -122,16 +122,20 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
     for period, asked in wanted.items():
         debited = {debit.unit for debit in debits[period]}
         after = {**debits, period: debits[period] + [debit for debit in asked if debit.unit not in debited]}
-        fits = all(  # every span of periods that holds this one
-            span.limit.fits(window)
-            for span in limit.spans
-            for window in sums_over([_sum(after[day]) for day in _around([period], span.days)], span.days)
-        )
-        if _sum(after[period]) != _sum(debits[period]) and not fits:
+        if _sum(after[period]) != _sum(debits[period]) and not _fits(after, limit, period):
             refused.append(period)
         else:
             debits = after
     return refused
+
+
+def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> bool:
+    """Says whether every span of periods that holds this one is within its limit. debits: of all of these periods."""
+    return all(
+        span.limit.fits(window)
+        for span in limit.spans
+        for window in sums_over([_sum(debits[day]) for day in _around([period], span.days)], span.days)
+    )
 
 
 def _around(periods: Iterable[str], days: int) -> list[str]:

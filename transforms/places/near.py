@@ -209,15 +209,10 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
     return cell, row, np.rint(apart_m).astype(np.int16), bearing.astype(np.int16)
 
 
-class Nearest(NamedTuple):
-    """Metres between points and shapes, (pairs,), and the way of lines there, east and north, (pairs, 2), or 0."""
-
-    apart_m: Float64s
-    way: Float64s
-
-
-def nearest(shapes: Geometries, is_directed: NDArray[np.bool_], row: Int64s, metres: Float64s) -> Nearest:
-    """Measures how far each pair's point is from its shape, and finds the way of a line there.
+def nearest(
+    shapes: Geometries, is_directed: NDArray[np.bool_], row: Int64s, metres: Float64s
+) -> tuple[Float64s, Float64s]:
+    """Measures how far each pair's point is from its shape, and the way of a line there, east and north, or 0.
 
     row, metres: of each pair its shape and its point. A line's way leads from ALONG_M before the nearest position, the
     first of several, to as far behind it; less at its ends, and of a line that is short.
@@ -234,7 +229,7 @@ def nearest(shapes: Geometries, is_directed: NDArray[np.bool_], row: Int64s, met
         for step in (-step_m, step_m)
     )
     way[ways] = behind - before
-    return Nearest(shapely.distance(points, line), way)
+    return shapely.distance(points, line), way
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
