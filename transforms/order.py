@@ -80,9 +80,9 @@ def ascending(key: Int64s, first: DistinctValues) -> Int64s:
 
 def _narrow(column: Int64s) -> tuple[Int64s, int]:
     """Numbers a column's values from 0 in their order, and finds a bound above the numbers."""
-    least, most = int(column.min()), int(column.max())
-    if most - least < NARROW:
-        return column - least, most - least + 1
+    lowest, highest = int(column.min()), int(column.max())
+    if highest - lowest < NARROW:
+        return column - lowest, highest - lowest + 1
     ranked = places(column)
     return ranked.of, ranked.values.size
 

@@ -108,10 +108,10 @@ def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, bef
 
 def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[RecordedSlot]:
     """Records units of one transaction and lists what the ledger returns, by slot; nothing where it refuses them."""
-    done = record_units(units, account)
-    for name, number in done.counts.items():
+    record = record_units(units, account)
+    for name, number in record.counts.items():
         count(name, number)
-    return done.slots
+    return record.slots
 
 
 def released(
@@ -119,8 +119,8 @@ def released(
 ) -> Iterator[SlotEstimates]:
     """Draws, records and estimates group after group, until one must stop the run: that is counted."""
     for group, tallies in groups:
-        done = release_group(release, group, tallies, account, lambda units: recorded(units, account, count))
-        if isinstance(done, Stopped):
-            count(counters.stopped(done.period), 1)
+        estimates = release_group(release, group, tallies, account, lambda units: recorded(units, account, count))
+        if isinstance(estimates, Stopped):
+            count(counters.stopped(estimates.period), 1)
             return
-        yield from done
+        yield from estimates

@@ -293,9 +293,9 @@ def _coded(column: Int64s) -> pa.Array:
 def _narrow(column: Int64s) -> "np.typing.NDArray[np.integer]":
     """Narrows the column to the smallest integer type that holds it."""
     if column.size:
-        least, most = int(column.min()), int(column.max())
+        lowest, highest = int(column.min()), int(column.max())
         for kind in (np.uint8, np.uint16, np.int32, np.uint32):
             bounds = np.iinfo(kind)
-            if bounds.min <= least and most <= bounds.max:
+            if bounds.min <= lowest and highest <= bounds.max:
                 return column.astype(kind)
     return column

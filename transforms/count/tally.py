@@ -76,13 +76,13 @@ def merge_panes(
 ) -> Tally:
     """Tallies a slot and vehicle shard from its panes, at least one: the same however it was cut into panes."""
     rows = _added_up(partials)
-    sums, kept = rows.sums, rows.reported
+    sums, samples = rows.sums, rows.reported
     if cap is not None:
         row, values = _capped(rows, slot_start_s, cap)
         sums = {column.name: column.add_up(values, row, rows.vehicle.size) for column in columns}
-        kept = np.bincount(row, minlength=rows.vehicle.size).astype(np.int64)
+        samples = np.bincount(row, minlength=rows.vehicle.size).astype(np.int64)
     slot_s = np.full(rows.vehicle.size, slot_start_s, np.int64)
-    return Tally(slot_s, rows.vehicle, rows.cell, kept, rows.reported - kept, sums=sums)
+    return Tally(slot_s, rows.vehicle, rows.cell, samples, rows.reported - samples, sums=sums)
 
 
 def heard(events: Events) -> Heard:
@@ -115,10 +115,10 @@ def _within_heard(partials: Sequence[Partial], late: Events) -> NDArray[np.bool_
     )
     key = packed_keys(np.concatenate([heard_of, late.vehicle]), np.concatenate([first_us, late.offset_us]))
     order = np.argsort(key[: heard_of.size])
-    before = np.searchsorted(key[order], key[heard_of.size :], side="right") - 1
+    place = np.searchsorted(key[order], key[heard_of.size :], side="right") - 1
     within = np.zeros(late.vehicle.size, np.bool_)
-    rows = np.flatnonzero(before >= 0)
-    earlier = order[before[rows]]
+    rows = np.flatnonzero(place >= 0)
+    earlier = order[place[rows]]
     within[rows] = (heard_of[earlier] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[earlier])
     return within
 
@@ -133,8 +133,8 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     first = np.flatnonzero(changes(vehicle, cell))
 
     def added(columns: Iterable[Int64s]) -> Int64s:
-        whole = np.concatenate(list(columns))[order]
-        return np.add.reduceat(whole, first) if first.size else whole
+        column = np.concatenate(list(columns))[order]
+        return np.add.reduceat(column, first) if first.size else column
 
     sums = {name: added(partial.sums[name] for partial in partials) for name in partials[0].sums}
     samples = Samples(*(np.concatenate(parts) for parts in zip(*(p.samples for p in partials), strict=True)))
@@ -241,9 +241,9 @@ def in_order(slots: Mapping[int, Events]) -> Ordered:
         nothing = np.zeros(0, np.int64)
         return Ordered(Events(*[nothing] * len(Events._fields)), nothing, 0)
     slot_s = np.concatenate([np.full(events.vehicle.size, start_s) for start_s, (events, _) in by_slot.items()])
-    whole = Events(*map(np.concatenate, zip(*(events for events, _ in by_slot.values()), strict=True)))
-    order = np.lexsort((slot_s * S_US + whole.offset_us, whole.vehicle))
-    events = Events(*(column[order] for column in whole))
+    joined = Events(*map(np.concatenate, zip(*(events for events, _ in by_slot.values()), strict=True)))
+    order = np.lexsort((slot_s * S_US + joined.offset_us, joined.vehicle))
+    events = Events(*(column[order] for column in joined))
     return Ordered(events, slot_s[order], sum(duplicates for _, duplicates in by_slot.values()))
 
 

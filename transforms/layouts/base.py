@@ -276,7 +276,7 @@ def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
     """Joins small batches that follow one another, where their columns are of the same types."""
     waiting: list[RawBatch] = []
     for batch in batches:
-        rows = sum(other.rows for other in waiting) + batch.rows
+        rows = sum(part.rows for part in waiting) + batch.rows
         if waiting and (rows > BATCH_ROWS // 2 or waiting[0].table.schema != batch.table.schema):
             yield _as_one(waiting)
             waiting = []

@@ -29,22 +29,22 @@ class TextLines(NamedTuple):
 
 def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
     """Reads chunks of about CHUNK_BYTES. A line of more than LINE_BYTES is passed over without being kept."""
-    rest, skipping = file.read(len(BOM)).removeprefix(BOM), False
+    remainder, skipping = file.read(len(BOM)).removeprefix(BOM), False
     while block := file.read(CHUNK_BYTES):
         if skipping:
             after_line = block.find(b"\n") + 1
             if not after_line:
                 continue
             block, skipping = block[after_line:], False
-        data = rest + block
+        data = remainder + block
         cut = data.rfind(b"\n") + 1
-        rest = data[cut:]
-        skipping = len(rest) > LINE_BYTES + 1  # one more, for this may end in \r
+        remainder = data[cut:]
+        skipping = len(remainder) > LINE_BYTES + 1  # one more, for this may end in \r
         if skipping:
-            rest = b""
+            remainder = b""
         yield _without_long_lines(data[:cut], int(skipping))
-    if rest:
-        yield _without_long_lines(rest, 0)
+    if remainder:
+        yield _without_long_lines(remainder, 0)
 
 
 def lines_of(data: bytes) -> TextLines:
@@ -85,11 +85,11 @@ def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str
     if is_utf8(source):
         return dict(columns), 0
     rows = len(next(iter(columns.values())))
-    kept = np.ones(rows, np.bool_)
+    is_utf8_row = np.ones(rows, np.bool_)
     for column in columns.values():
-        kept &= np.fromiter((value is None or is_utf8(value) for value in column.to_pylist()), np.bool_, rows)
-    mask = pa.array(kept)
-    return {name: column.filter(mask) for name, column in columns.items()}, rows - int(np.count_nonzero(kept))
+        is_utf8_row &= np.fromiter((value is None or is_utf8(value) for value in column.to_pylist()), np.bool_, rows)
+    mask = pa.array(is_utf8_row)
+    return {name: column.filter(mask) for name, column in columns.items()}, rows - int(np.count_nonzero(is_utf8_row))
 
 
 def is_utf8(data: bytes) -> bool:

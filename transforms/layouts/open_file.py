@@ -40,10 +40,10 @@ def files_in(path: str) -> list[str]:
         if file.read(4) not in _ZIP:
             return [path]
         names = [info.filename for info in zipfile.ZipFile(file).infolist() if not info.is_dir()]
-    kept = [name for name in names if not is_skipped(name)]
-    if not kept or len(kept) > MEMBERS or any(INSIDE in name for name in kept):
+    members = [name for name in names if not is_skipped(name)]
+    if not members or len(members) > MEMBERS or any(INSIDE in name for name in members):
         raise UnreadableFile(path, f"a zip must hold 1 to {MEMBERS:,} files")
-    return [f"{path}{INSIDE}{name}" for name in sorted(kept)]
+    return [f"{path}{INSIDE}{name}" for name in sorted(members)]
 
 
 @contextmanager

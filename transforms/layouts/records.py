@@ -177,8 +177,8 @@ def _read_texts(values: Sequence[Any]) -> Sequence[Any]:
     is_text = [type(value) is str for value in values]
     read = numbers(pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string()))
     pairs = zip(np.where(read.valid, read.values, np.nan).tolist(), read.missing.tolist(), strict=True)
-    told = iter([None if is_missing else number for number, is_missing in pairs])
-    return [next(told) if text else value for value, text in zip(values, is_text, strict=True)]
+    numbers_read = iter([None if is_missing else number for number, is_missing in pairs])
+    return [next(numbers_read) if text else value for value, text in zip(values, is_text, strict=True)]
 
 
 def _as_float(value: float) -> float:

@@ -104,7 +104,7 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
     """Continues the chain by these entries, in one statement. The caller has waited for all other writers."""
     if not new:
         return
-    _, sequence, before = tip(db)
+    _, sequence, last_hash = tip(db)
     account = new[0]["account"]
     if signature and sequence and new[0]["kind"] != "account":
         signed: dict[str, Any] = {"entries before": sequence} if signed_since(db, account) is None else {}
@@ -116,11 +116,11 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
     rows = []
     for seq, values in enumerate(new, sequence + 1):
         entry = {name: values.get(name) for name in _FIELDS} | {"seq": seq, "at": time}
-        told = _told(entry)
-        before = _hash(before, told)
+        content = _told(entry)
+        last_hash = _hash(last_hash, content)
         if signature:
-            before = f"{before}.{signature.of(before, told)}"
-        rows.append(entry | {"hash": before})
+            last_hash = f"{last_hash}.{signature.of(last_hash, content)}"
+        rows.append(entry | {"hash": last_hash})
     db.execute(ENTRY.insert(), rows)
     _check_written(db, rows)
 
@@ -152,23 +152,23 @@ def put_back(db: sa.Connection, entries_of_copy: Iterator[Mapping[str, Any]]) ->
 
 def walk(db: sa.Connection, signature: Signature | None) -> Walked:
     """Checks every hash, and signatures of accounts with this key. Raises LedgerError at the first that is wrong."""
-    before, expected, signed, checked = "", 1, 0, 0
+    last_hash, expected, signed, checked = "", 1, 0, 0
     since: dict[str, int] = {}  # by account: the first signed entry
-    own: set[str] = set()
+    own_accounts: set[str] = set()
     with closing(entries(db)) as rows:
         for entry in rows:
             plain, dot, _ = entry["hash"].partition(".")
             account = entry["account"]
             if entry["kind"] == "account" and signature and f'"{signature.key_check}"' in entry["body"]:
-                own.add(account)
+                own_accounts.add(account)
             if dot:
                 since.setdefault(account, expected)
-            told = _told(entry)
-            if entry["seq"] != expected or plain != _hash(before, told):
+            content = _told(entry)
+            if entry["seq"] != expected or plain != _hash(last_hash, content):
                 raise LedgerError(f"entry {expected} of the ledger is not what was written: it was tampered with")
-            check(entry, since.get(account), signature if account in own else None, told)
-            before, expected, signed = entry["hash"], expected + 1, signed + bool(dot)
-            checked += bool(dot) and account in own
+            check(entry, since.get(account), signature if account in own_accounts else None, content)
+            last_hash, expected, signed = entry["hash"], expected + 1, signed + bool(dot)
+            checked += bool(dot) and account in own_accounts
     return Walked(expected - 1, signed, checked)
 
 
@@ -238,12 +238,12 @@ def _told(entry: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode([entry[name] for name in _FIELDS])[1:]
 
 
-def _begun(before: str) -> bytes:
+def _begun(last_hash: str) -> bytes:
     """Encodes the beginning of a signed list: the hash before the entry."""
-    return b"[" + msgspec.json.encode(before) + b","
+    return b"[" + msgspec.json.encode(last_hash) + b","
 
 
-def _hash(before: str, told: bytes) -> str:
-    digest = hashlib.sha256(_begun(before))
-    digest.update(told)
+def _hash(last_hash: str, content: bytes) -> str:
+    digest = hashlib.sha256(_begun(last_hash))
+    digest.update(content)
     return digest.hexdigest()

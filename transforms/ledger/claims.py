@@ -31,16 +31,16 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
     for unit in units:
         groups[unit.unit.group].add(unit)
     for (spec_id, period, slot_s, _), claimed in groups.items():
-        where = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
+        place = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
         claim = claimed.claim().largest(Accountant(pure=counted))
         if not claimed.debited.covers(claim):
             raise LedgerError(
-                f"{where}: the plans of {spec_id} claim more than the account was debited for them "
+                f"{place}: the plans of {spec_id} claim more than the account was debited for them "
                 f"({_said(claim)} above {_said(claimed.debited)})"
             )
         if claimed.rate and claimed.dearest > claimed.rate:
             raise LedgerError(
-                f"{where}: the plans of {spec_id} claim more of a HAT than it was given "
+                f"{place}: the plans of {spec_id} claim more of a HAT than it was given "
                 f"({claimed.dearest} above {claimed.rate})"
             )
 

@@ -173,14 +173,14 @@ class PostgresServer:
         )
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
-        said, password = _said(error), self.url.password
-        return said.replace(str(password), "***") if password else said
+        text, password = _said(error), self.url.password
+        return text.replace(str(password), "***") if password else text
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
         state = getattr(getattr(error, "orig", None), "sqlstate", None)
         if state is None:  # of a connection that was lost or refused
-            said = self.reason(error)
-            return isinstance(error, sa.exc.OperationalError) and not any(word in said for word in _HOPELESS)
+            text = self.reason(error)
+            return isinstance(error, sa.exc.OperationalError) and not any(word in text for word in _HOPELESS)
         return state in _PASSING_STATES or state.startswith("08")
 
 
@@ -194,6 +194,6 @@ def _beginning_with(statement: str, engine: sa.Engine) -> sa.Engine:
 
 def _said(error: sa.exc.SQLAlchemyError) -> str:
     """Tells the driver's main message on one line: the rest of it may quote a row."""
-    said = getattr(error, "orig", None)
-    main = getattr(getattr(said, "diag", None), "message_primary", None)
-    return " ".join(str(main or said or type(error).__name__).split())
+    original = getattr(error, "orig", None)
+    main = getattr(getattr(original, "diag", None), "message_primary", None)
+    return " ".join(str(main or original or type(error).__name__).split())

@@ -52,7 +52,7 @@ def record_units(units: DrawnUnits, account: LedgerAccount) -> Recording:
     from transforms.ledger import LimitExceeded, PeriodClosed  # who records nothing needs no database
 
     try:
-        done = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
+        record = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
     except LimitExceeded:
         return Recording([], {counters.UNITS_LOST: len(units)})
     except PeriodClosed:
@@ -60,10 +60,10 @@ def record_units(units: DrawnUnits, account: LedgerAccount) -> Recording:
     except OSError as error:  # only the head file is written without the database, and after it
         raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
     by_slot: dict[int, RecordedSlot] = {}
-    for unit, sequence in zip(done.sealed, done.sequences, strict=True):
+    for unit, sequence in zip(record.sealed, record.sequences, strict=True):
         slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
         slot.units.append(unit)
         slot.sequences.append(sequence)
-    counts = {counters.new(done.sealed[0].period): done.new}
-    counts |= {counters.UNITS_CHANGED: done.changed, counters.UNITS_REDRAWN: done.redrawn}
+    counts = {counters.new(record.sealed[0].period): record.new}
+    counts |= {counters.UNITS_CHANGED: record.changed, counters.UNITS_REDRAWN: record.redrawn}
     return Recording(list(by_slot.values()), counts)

@@ -77,8 +77,8 @@ def seal_missing(
     ]
     new += _changes(db, account, spec_id, period, differing)
     if redrawn:  # one audit event for all that one attempt drew again; the same draw offered twice is none
-        where = _place(redrawn[0]) if len(redrawn) == 1 else {"spec_id": spec_id, "period": period}
-        new.append({"kind": "redrawn", "account": account, **where, "body": json_of({"units": len(redrawn)})})
+        place = _place(redrawn[0]) if len(redrawn) == 1 else {"spec_id": spec_id, "period": period}
+        new.append({"kind": "redrawn", "account": account, **place, "body": json_of({"units": len(redrawn)})})
     chain.append(db, signature, *new)
     sealed = [recorded or unit for unit, recorded in pairs]
     query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(*of_release)
@@ -143,11 +143,11 @@ def stopped_by(
 ) -> bool:
     """Says whether a run stops at a period: the first one that asks, which is kept; no other ever after."""
     of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-    kept = chain.checked(db, signature, ENTRY.c.kind == "stopped", *of_period)
-    if not kept:
+    entries = chain.checked(db, signature, ENTRY.c.kind == "stopped", *of_period)
+    if not entries:
         entry = {"kind": "stopped", "account": account, "spec_id": spec_id, "period": period, "body": json_of(run)}
         chain.append(db, signature, entry)
-    return not kept or msgspec.json.decode(kept[0]["body"]) == run
+    return not entries or msgspec.json.decode(entries[0]["body"]) == run
 
 
 def json_of(value: Any) -> str:

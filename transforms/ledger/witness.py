@@ -35,8 +35,8 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
 
 def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], signature: Signature | None) -> None:
     """Refuses a head of an older version where the ledger's entries say that it was signed since."""
-    own = chain.own_accounts(of_accounts, signature) if signature else set()
-    if remembered.get("is_unsigned") and chain.head_is_signed(of_accounts, {*remembered["accounts"], *own}):
+    accounts = chain.own_accounts(of_accounts, signature) if signature else set()
+    if remembered.get("is_unsigned") and chain.head_is_signed(of_accounts, {*remembered["accounts"], *accounts}):
         raise LedgerError(
             f"{_UNSIGNED}and the ledger says that its head is signed: it is forged, or from before. {_RESTORE}"
         )
@@ -52,8 +52,8 @@ def must_know(db: sa.Connection, signature: Signature | None) -> bool:
     """Says whether more than openings of accounts was written with this key: its head file knew the ledger then."""
     if signature is None:
         return False
-    own = ENTRY.c.account.in_(chain.own_accounts(chain.of_accounts(db), signature))
-    return db.execute(sa.select(ENTRY.c.seq).where(own, ENTRY.c.kind != "account").limit(1)).first() is not None
+    is_own = ENTRY.c.account.in_(chain.own_accounts(chain.of_accounts(db), signature))
+    return db.execute(sa.select(ENTRY.c.seq).where(is_own, ENTRY.c.kind != "account").limit(1)).first() is not None
 
 
 def said(db: sa.Connection, head: Head, signature: Signature | None) -> str:

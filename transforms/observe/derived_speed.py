@@ -75,9 +75,9 @@ def follows(positions: Positions, max_gap_s: int) -> NDArray[np.bool_]:
 
 def _same_vehicle(positions: Positions) -> NDArray[np.bool_]:
     """Says which rows are of the same vehicle as the row before."""
-    same = np.zeros(positions.vehicle.size, np.bool_)
-    same[1:] = positions.vehicle[1:] == positions.vehicle[:-1]
-    return same
+    is_same = np.zeros(positions.vehicle.size, np.bool_)
+    is_same[1:] = positions.vehicle[1:] == positions.vehicle[:-1]
+    return is_same
 
 
 def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -58,13 +58,13 @@ def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Looku
     if lat_e7.size < FEW:
         return ask(lat_e7, lon_e7)
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
-    rest: slice | Int64s = slice(None)  # all
+    rows: slice | Int64s = slice(None)  # all
     for size in _sizes(resolution):
-        cells[rest] = _remembered(size, lat_e7[rest], lon_e7[rest], ask)
-        rest = np.flatnonzero(cells == _NO_CELL)
-        if rest.size == 0:
+        cells[rows] = _remembered(size, lat_e7[rows], lon_e7[rows], ask)
+        rows = np.flatnonzero(cells == _NO_CELL)
+        if rows.size == 0:
             return cells
-    cells[rest] = ask(lat_e7[rest], lon_e7[rest])
+    cells[rows] = ask(lat_e7[rows], lon_e7[rows])
     return cells
 
 
@@ -125,8 +125,8 @@ def _cell_around(size: _SquareSize, squares: Int64s, ask: Lookup) -> Int64s:
     south = ((squares >> 32) << size.bits) - _SHIFT_E7 - high
     west = ((squares & 0xFFFFFFFF) << size.bits) - _SHIFT_E7 - wide
     north, east = south + side + 2 * high, west + side + 2 * wide
-    usual = (south >= -FARTHEST_E7) & (north <= FARTHEST_E7) & (west >= -WIDEST_E7) & (east <= WIDEST_E7)
+    is_regular = (south >= -FARTHEST_E7) & (north <= FARTHEST_E7) & (west >= -WIDEST_E7) & (east <= WIDEST_E7)
     corners = [(south, west), (south, east), (north, west), (north, east)]
-    cells = [ask(np.where(usual, lat, 0), np.where(usual, lon, 0)) for lat, lon in corners]
-    alike = usual & np.logical_and.reduce([other == cells[0] for other in cells[1:]])
-    return np.where(alike, cells[0], _NO_CELL)
+    cells = [ask(np.where(is_regular, lat, 0), np.where(is_regular, lon, 0)) for lat, lon in corners]
+    is_in_one = is_regular & np.logical_and.reduce([corner == cells[0] for corner in cells[1:]])
+    return np.where(is_in_one, cells[0], _NO_CELL)

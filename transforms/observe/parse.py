@@ -106,7 +106,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     time = rules.units.instants(table.column("time"))
     zeros = pa.array(np.zeros(table.num_rows, np.int64))
     value = rules.units.numbers(zeros if rules.derived is not None else table.column(NAME))
-    where = rules.calendar.locate(time.us)
+    slot = rules.calendar.locate(time.us)
 
     verdict = RowVerdicts(table.num_rows, REASONS)
     verdict.refuse("missing-vehicle", vehicles.missing)
@@ -116,8 +116,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     verdict.refuse("clock-change", time.clock_change)
     verdict.refuse("bad-time", ~time.valid)
     verdict.refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
-    verdict.refuse("outside-range", ~where.in_range)
-    verdict.refuse("outside-service", ~where.in_service)
+    verdict.refuse("outside-range", ~slot.in_range)
+    verdict.refuse("outside-service", ~slot.in_service)
     if rules.keys is None:
         lat, lon = rules.units.numbers(table.column("lat")), rules.units.longitudes(table.column("lon"))
         lat_e7, lon_e7 = _check_positions(verdict, lat, lon, rules.bbox)
@@ -126,19 +126,19 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         time = time._replace(us=time.us // MS_US * MS_US + lat_e7 % MS_US)
     if rules.no_value:
         with np.errstate(over="ignore"):  # what a float32 cannot hold is none of them
-            said = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
-        value = value._replace(missing=value.missing | (value.valid & said))
+            is_no_value = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
+        value = value._replace(missing=value.missing | (value.valid & is_no_value))
     verdict.refuse(MISSING_VALUE, value.missing)
     verdict.refuse(BAD_VALUE, ~value.valid)
 
     steps, heading = _steps(value.values, rules), _headings(table, rules.units)
-    observations = Observations(time.us, time.us, where.slot_start_us, lat_e7, lon_e7, steps, heading)
-    period, code = where.period, vehicles.code
+    observations = Observations(time.us, time.us, slot.slot_start_us, lat_e7, lon_e7, steps, heading)
+    period, code = slot.period, vehicles.code
     accepted = verdict.code == 0
     if not accepted.all():
-        kept = np.flatnonzero(accepted)
-        observations, period, code = observations.take(kept), period[kept], code[kept]
-    hashes = _hashes(rules.vehicle_key, where.periods, period, code, vehicles.ids)
+        rows = np.flatnonzero(accepted)
+        observations, period, code = observations.take(rows), period[rows], code[rows]
+    hashes = _hashes(rules.vehicle_key, slot.periods, period, code, vehicles.ids)
     return observations._replace(vehicle=hashes), verdict.refused()
 
 
@@ -173,8 +173,8 @@ def _check_positions(
 def in_box(lat_e7: Int64s, lon_e7: Int64s, bbox: tuple[float, float, float, float]) -> NDArray[np.bool_]:
     """Marks positions, in units of 1e-7 degrees, that lie in a box; see `Rules`."""
     west, south, east, north = (round(edge * E7) for edge in bbox)
-    after, before = lon_e7 >= west, lon_e7 <= east
-    return (after & before if west <= east else after | before) & (lat_e7 >= south) & (lat_e7 <= north)
+    is_east, is_west = lon_e7 >= west, lon_e7 <= east
+    return (is_east & is_west if west <= east else is_east | is_west) & (lat_e7 >= south) & (lat_e7 <= north)
 
 
 def _snap(degrees: Floats, bound: float) -> Int64s:
@@ -197,9 +197,9 @@ def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
     """
     if HEADING not in table.schema.names:
         return np.broadcast_to(np.int64(NO_HEADING), table.num_rows)
-    said = units.numbers(table.column(HEADING))
-    has_heading = said.valid & (said.values > 0) & (said.values <= 360)
-    return np.where(has_heading, np.rint(said.values) % 360, NO_HEADING).astype(np.int64)
+    degrees = units.numbers(table.column(HEADING))
+    has_heading = degrees.valid & (degrees.values > 0) & (degrees.values <= 360)
+    return np.where(has_heading, np.rint(degrees.values) % 360, NO_HEADING).astype(np.int64)
 
 
 def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np.integer], ids: list[bytes]) -> Int64s:

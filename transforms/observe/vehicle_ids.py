@@ -146,9 +146,9 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
 
 def _together(parts: Sequence[VehicleIds]) -> VehicleIds:
     """Makes one id of several, apart by a letter that no list of vehicles has."""
-    first, *rest = parts
+    first, *others = parts
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
-    for part in rest:
+    for part in others:
         pairs, code = np.unique(code * max(len(part.ids), 1) + part.code, return_inverse=True)
         size = max(len(part.ids), 1)
         both = ((ids or [b""])[pair // size] + _BETWEEN + (part.ids or [b""])[pair % size] for pair in pairs.tolist())

@@ -174,17 +174,17 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     west, _, east, _ = shapely.geometry.shape(geometry).bounds
     if west >= -180 and east <= 180:
         return dict(geometry)
-    whole, parts = shapely.geometry.shape(geometry), []
+    shape, parts = shapely.geometry.shape(geometry), []
     for start, end in pairwise(_HALVES):
-        inside = whole.intersection(shapely.box(start, -90, end, 90))
+        inside = shape.intersection(shapely.box(start, -90, end, 90))
         shifted = shapely.affinity.translate(inside, -(start + end) / 2)
-        parts += [part for part in shapely.get_parts(shifted) if part.geom_type == _single(whole) and part.length]
+        parts += [part for part in shapely.get_parts(shifted) if part.geom_type == _single(shape) and part.length]
     oriented = [shapely.geometry.polygon.orient(part) if part.geom_type == "Polygon" else part for part in parts]
-    multi = {"Polygon": shapely.MultiPolygon, "LineString": shapely.MultiLineString}[_single(whole)]
+    multi = {"Polygon": shapely.MultiPolygon, "LineString": shapely.MultiLineString}[_single(shape)]
     joined = oriented[0] if len(oriented) == 1 else multi(oriented)
     cut: dict[str, Any] = shapely.geometry.mapping(shapely.set_precision(joined, 1e-6, mode="pointwise"))
     return cut
 
 
-def _single(whole: Any) -> str:
-    return str(whole.geom_type).removeprefix("Multi")
+def _single(shape: Any) -> str:
+    return str(shape.geom_type).removeprefix("Multi")

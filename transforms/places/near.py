@@ -99,9 +99,9 @@ def fine_cells_of(pieces: Pieces) -> Int64s:
     return np.maximum(cells.astype(np.int64), 1)
 
 
-def pairs_of(one: Int64s, other: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
+def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
     """Lists the distinct pairs of two columns, sorted, and counts each. Numbers are from NOWHERE to 2^31."""
-    code, number = np.unique((one - NOWHERE) << 32 | (other - NOWHERE), return_inverse=True)
+    code, number = np.unique((first - NOWHERE) << 32 | (second - NOWHERE), return_inverse=True)
     count = np.bincount(number, times, code.size).astype(np.int64)
     return (code >> 32) + NOWHERE, (code & 0xFFFFFFFF) + NOWHERE, count
 
@@ -127,10 +127,10 @@ def _codes(cell: Int64s, value: Int64s) -> Int64s:
     size = np.diff(first, append=cell.size)
     code, used = np.zeros(first.size, np.int64), 1
     for number in range(int(size.max(initial=0))):
-        more = np.flatnonzero(size > number)
-        longer = code[more] * (label.size + 1) + label[first[more] + number]
+        rows = np.flatnonzero(size > number)
+        longer = code[rows] * (label.size + 1) + label[first[rows] + number]
         again = np.unique(longer, return_inverse=True)[1]
-        code[more] = used + again
+        code[rows] = used + again
         used += again.size
     return code
 
@@ -224,11 +224,11 @@ def nearest(
     lines = line[ways]
     at_m, length_m = shapely.line_locate_point(lines, points[ways]), shapely.length(lines)
     step_m = np.minimum(ALONG_M, length_m / 4)
-    before, behind = (
+    start, behind = (
         shapely.get_coordinates(shapely.line_interpolate_point(lines, np.clip(at_m + step, 0, length_m)))
         for step in (-step_m, step_m)
     )
-    way[ways] = behind - before
+    way[ways] = behind - start
     return shapely.distance(points, line), way
 
 

@@ -58,11 +58,11 @@ def _parts(
     features = _features(document)
     names, fine_cells = _names(features), shared(_near(features, buffer_m, report))
     above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))
-    where = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
-    inside = np.array(region, np.int64)[where] == above
-    cell, place, count = cells_by_place(fine_cells, np.where(inside, where, NOWHERE))
-    place, cell, whole = pairs_of(place, cell, count)
-    order = np.lexsort((-cell, whole))  # the largest last, and of equals the first cell
+    number = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
+    inside = np.array(region, np.int64)[number] == above
+    cell, place, count = cells_by_place(fine_cells, np.where(inside, number, NOWHERE))
+    place, cell, size = pairs_of(place, cell, count)
+    order = np.lexsort((-cell, size))  # the largest last, and of equals the first cell
     main = np.full(len(names), NOWHERE, np.int64)
     main[place[order]] = cell[order]
     return features, names, fine_cells, main
@@ -171,18 +171,18 @@ def _are_numbers(coordinates: object, depth: int = 4) -> bool:
 
 def _property(feature: dict[str, Any], name: str, default: Any) -> Any:
     """Reads a property; null, as maps write what was left empty, is none."""
-    own = (feature.get("properties") or {}).get(name)
-    return default if own is None else own
+    value = (feature.get("properties") or {}).get(name)
+    return default if value is None else value
 
 
 def _is_directed(feature: dict[str, Any], number: int) -> bool:
     kind = feature["geometry"]["type"]
-    said = _property(feature, "directed", False)
-    if not isinstance(said, bool):
+    is_directed = _property(feature, "directed", False)
+    if not isinstance(is_directed, bool):
         raise ValueError(f"feature {number}: directed must be true or false")
-    if said and kind != "LineString":
+    if is_directed and kind != "LineString":
         raise ValueError(f"feature {number}: directed goes with a LineString; it is {kind!r}")
-    return said
+    return is_directed
 
 
 def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
@@ -201,7 +201,7 @@ def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
     """Reads how near to a line lies what belongs to it, in metres; 0 of an area."""
     if feature["geometry"]["type"] in _AREAS:
         return 0.0
-    own = _property(feature, "buffer_m", buffer_m)
-    if not isinstance(own, int | float) or not LEAST_BUFFER_M <= own <= MOST_BUFFER_M:
+    reach_m = _property(feature, "buffer_m", buffer_m)
+    if not isinstance(reach_m, int | float) or not LEAST_BUFFER_M <= reach_m <= MOST_BUFFER_M:
         raise ValueError(f"feature {number}: buffer_m must be {LEAST_BUFFER_M:g} to {MOST_BUFFER_M:g} metres")
-    return float(own)
+    return float(reach_m)

@@ -120,9 +120,9 @@ def is_of_classes(unit: StageUnit | LiveUnit) -> bool:
 def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
     """Decodes a recorded stage without the HATs that it is laid on. Raises msgspec.ValidationError."""
     renamed = {"number": "stage", "stages": "stages", "parts": "levels"}
-    kept = unit.plan | {name: unit.plan.get(stored) for name, stored in renamed.items()}
-    kept.pop("around", None)
-    return msgspec.convert(kept, Stage, dec_hook=_rational)
+    plan = unit.plan | {name: unit.plan.get(stored) for name, stored in renamed.items()}
+    plan.pop("around", None)
+    return msgspec.convert(plan, Stage, dec_hook=_rational)
 
 
 def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> Stage:

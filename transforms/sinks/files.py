@@ -126,11 +126,11 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
     for kind in formats:
         path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, prefix)
         path.parent.mkdir(exist_ok=True)
-        made = FORMATS[kind](columns, schema, stem)
+        data = FORMATS[kind](columns, schema, stem)
         if kind == "geojson" and slot.hats.geometries:
-            made = _geojson(columns, schema, stem, slot.hats.geometries)
+            data = _geojson(columns, schema, stem, slot.hats.geometries)
         check = partial(refuse_other_values, path, columns) if columns["cell"] else None
-        write_whole(path, made, check)
+        write_whole(path, data, check)
         written.append(path)
     failpoint("after-publish")
     return written

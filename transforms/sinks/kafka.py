@@ -35,8 +35,8 @@ class Message(NamedTuple):
 
 def message_of(row: Row, *, is_live: bool = False) -> Message:
     """Makes the message of a published row; equal rows have equal messages."""
-    of = row.get("product") or ("live" if is_live else "")
-    parts = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *([of] if of else []))
+    ending = row.get("product") or ("live" if is_live else "")
+    parts = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *([ending] if ending else []))
     release_id = "/".join(parts)
     return Message(release_id.encode(), json_of(row))
 

@@ -58,8 +58,8 @@ def schema_of(asked: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] =
     fields = [*SCHEMA, *extras, *times, *counts, *(pa.field(name, NOTES[name]) for name in notes)]
     if not shape.value_means:
         return pa.schema(fields)
-    said = {"description": shape.value_means}
-    return pa.schema([field.with_metadata(said) if field.name == "value" else field for field in fields])
+    metadata = {"description": shape.value_means}
+    return pa.schema([field.with_metadata(metadata) if field.name == "value" else field for field in fields])
 
 
 def _fields(output: Output) -> list[pa.Field]:

@@ -52,9 +52,9 @@ class ReadElements(Parting[PCollection[Any]]):
     fields: tuple[str, ...] = FIELDS
 
     def expand(self, elements: PCollection[Any]) -> DoOutputsTuple:
-        whole = elements | "in one window" >> beam.WindowInto(GlobalWindows())
+        elements_in_window = elements | "in one window" >> beam.WindowInto(GlobalWindows())
         fn = _Whole(self.names, self.fields) if self.start_s is None else _AsTheyCome(self)
-        return whole | "into batches" >> beam.ParDo(fn).with_outputs(REFUSED, main="batches")
+        return elements_in_window | "into batches" >> beam.ParDo(fn).with_outputs(REFUSED, main="batches")
 
 
 class _Whole(beam.DoFn):
@@ -110,8 +110,8 @@ class _AsTheyCome(beam.DoFn):
                 yield _at(time, batch)
         self._rows = {}
 
-    def _refuse_own_times(self, batch: RawBatch, taken: Timestamp) -> None:
-        for own in self._own_times(batch, taken).tolist():
+    def _refuse_own_times(self, batch: RawBatch, timestamp: Timestamp) -> None:
+        for own in self._own_times(batch, timestamp).tolist():
             self._own = self._own + 1 if own else 0
         if self._own >= MOST_OWN:
             raise StepError(
@@ -119,10 +119,10 @@ class _AsTheyCome(beam.DoFn):
                 "known. Read with the transport's timestamps (of Kafka: LogAppendTime), which decide what is late"
             )
 
-    def _own_times(self, batch: RawBatch, taken: Timestamp) -> NDArray[np.bool_]:
+    def _own_times(self, batch: RawBatch, timestamp: Timestamp) -> NDArray[np.bool_]:
         """Marks the rows that have their own time as their Beam timestamp."""
         time = self._units.instants(batch.table.column("time"))
-        return time.valid & (time.us // 1_000 == taken.micros // 1_000)
+        return time.valid & (time.us // 1_000 == timestamp.micros // 1_000)
 
 
 def _batches(
@@ -133,10 +133,10 @@ def _batches(
     count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
     columns = [[told(value) for value in _values(rows, name)] for name in names]
-    alike: dict[tuple[Kind, ...], list[int]] = {}
+    rows_of_kinds: dict[tuple[Kind, ...], list[int]] = {}
     for index, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
-        alike.setdefault(kinds, []).append(index)
-    for kinds, chosen in alike.items():
+        rows_of_kinds.setdefault(kinds, []).append(index)
+    for kinds, chosen in rows_of_kinds.items():
         values_of = [[column[number][1] for number in chosen] for column in columns]
         arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, values_of, strict=True)]
         yield raw_batch(dict(zip(fields, arrays, strict=True)), {})
@@ -230,11 +230,11 @@ _LARGEST = sys.float_info.max
 
 def told(value: Any) -> Told:
     """Tells what a value is, whatever stands beside it. It never raises, and never shows the value."""
-    how = _HOW.get(type(value))
-    if how is None:
-        how = next((how for kind, how in _HOW.items() if isinstance(value, kind)), _bad)
+    converter = _HOW.get(type(value))
+    if converter is None:
+        converter = next((converter for kind, converter in _HOW.items() if isinstance(value, kind)), _bad)
     try:
-        return how(value)
+        return converter(value)
     except (ValueError, TypeError, ArithmeticError):
         return BAD
 

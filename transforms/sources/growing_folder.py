@@ -87,8 +87,8 @@ class _WatchFolder(beam.DoFn):
             return
         self.is_away = False
         unread = sorted((at_ms, name) for name, at_ms in came.items() if at_ms is not None)
-        new, kept = unread[:POLL_FILES], read.intersection(there) if len(read) > KEPT_NAMES else read
-        if new and not tracker.try_claim(kept.union(name for _, name in new)):
+        new, names = unread[:POLL_FILES], read.intersection(there) if len(read) > KEPT_NAMES else read
+        if new and not tracker.try_claim(names.union(name for _, name in new)):
             return
         times_ms = np.array([at_ms for at_ms, _ in new], np.int64)
         for (_, name), late_us in zip(new, late_from(rule, estimator, times_ms).tolist(), strict=True):

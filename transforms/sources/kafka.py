@@ -45,8 +45,8 @@ class ReadKafka(Parting[PBegin]):
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
         starts = begin | "partitions" >> KnownElements(self.starts)
-        spread = starts | "spread" >> beam.Reshuffle()
-        polled = spread | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
+        shuffled = starts | "spread" >> beam.Reshuffle()
+        polled = shuffled | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
         return polled | "decode" >> beam.FlatMap(_Polls(self.layout).decoded).with_outputs(REFUSED, main="batches")
 
 
@@ -117,8 +117,8 @@ def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
     """Drops from a poll the messages that their producers stamped, and counts them: they move no watermark either."""
     chosen = np.flatnonzero(poll.by_broker)
     payloads, times = [poll.payloads[number] for number in chosen.tolist()], poll.timestamps_ms[chosen]
-    kept = poll._replace(payloads=payloads, timestamps_ms=times, by_broker=poll.by_broker[chosen])
-    return kept, poll.by_broker.size - chosen.size
+    messages = poll._replace(payloads=payloads, timestamps_ms=times, by_broker=poll.by_broker[chosen])
+    return messages, poll.by_broker.size - chosen.size
 
 
 def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refusal]:

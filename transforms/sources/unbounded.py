@@ -89,8 +89,8 @@ class NamesTracker(RestrictionTracker):
     def try_split(self, fraction_of_remainder: float) -> tuple[NamesRead, NamesRead] | None:
         if fraction_of_remainder != 0 or self._restriction.closed:
             return None
-        rest, self._restriction = self._restriction, self._restriction._replace(closed=True)
-        return self._restriction, rest
+        remainder, self._restriction = self._restriction, self._restriction._replace(closed=True)
+        return self._restriction, remainder
 
     def check_done(self) -> None:
         if not self._restriction.closed:

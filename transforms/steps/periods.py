@@ -84,13 +84,13 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         if self.in_stream and not is_over(parts, len(self.release.slots[first_s].plan)):
             return
         table = unpack_tally(filter(None, parts), self.release.columns)
-        done = release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
-        if not isinstance(done, Stopped):
-            yield from done
+        estimates = release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
+        if not isinstance(estimates, Stopped):
+            yield from estimates
         elif self.in_stream:
-            count(counters.stopped(done.period), 1)
+            count(counters.stopped(estimates.period), 1)
         else:
-            raise StepError(STOPPED_HERE.format(done.period))
+            raise StepError(STOPPED_HERE.format(estimates.period))
 
     def _recorded(self, units: Sequence[Unit]) -> Sequence[RecordedSlot]:
         done = recorded(units, self.account, count)

@@ -144,10 +144,10 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
                 f"of the input no row is of {units[0].unit.period}: nothing was recorded and nothing was spent"
             )
         for period, together in groupby(units, key=lambda read: read.unit.period):
-            done = tasks.recorded(list(together), self.account, count)
-            if not done and not self.may_lose:
+            slots = tasks.recorded(list(together), self.account, count)
+            if not slots and not self.may_lose:
                 raise beyond_the_limit(self.account, period)
-            yield from done
+            yield from slots
             passed("recorded", period)
 
 

@@ -154,18 +154,18 @@ class Timetable:
     def heaviest(self, days: int, weights: Mapping[Weekday, Fraction], first: FirstDays | None = None) -> Fraction:
         """Finds the most that so many consecutive days of service weigh. first: days of another weight."""
         served = {weekday: weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS}
-        weeks, rest = divmod(days, len(served))
+        weeks, days_left = divmod(days, len(served))
         twice = [*served.values()] * 2
-        fullest = max(sum(twice[begin : begin + rest], Fraction(0)) for begin in range(len(served)))
-        usual = weeks * sum(served.values(), Fraction(0)) + fullest
+        fullest = max(sum(twice[begin : begin + days_left], Fraction(0)) for begin in range(len(served)))
+        heaviest_weight = weeks * sum(served.values(), Fraction(0)) + fullest
         if first is None:
-            return usual
+            return heaviest_weight
         around = [
             served[first.weekday(number)] * (first.times if 0 <= number < first.days else 1)
             for number in range(-days, first.days + days)
         ]
         until = list(accumulate(around, initial=Fraction(0)))
-        return max(usual, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
+        return max(heaviest_weight, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
         """Cuts a local day into slots, start of each -> its local minute; None where it cannot be cut so."""
@@ -284,8 +284,10 @@ class StreamCalendar:
         starts_us, place = np.unique(start_us, return_inverse=True)
         zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
         local = [datetime.fromtimestamp(start_s, zone) for start_s in (starts_us // 1_000_000).tolist()]
-        in_service = np.array([timetable.is_in_service(at.hour * 60 + at.minute) for at in local], np.bool_)
-        names = [timetable.period_of(at.date()) for at in local]
+        in_service = np.array(
+            [timetable.is_in_service(time_of_day.hour * 60 + time_of_day.minute) for time_of_day in local], np.bool_
+        )
+        names = [timetable.period_of(time_of_day.date()) for time_of_day in local]
         index = {name: i for i, name in enumerate(dict.fromkeys(names))}
         period = np.array([index[name] for name in names], np.int64)
         return Where(start_us, period[place], in_range, in_range & in_service[place], tuple(index))

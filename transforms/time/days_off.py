@@ -20,8 +20,8 @@ def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
     first, last = (datetime.fromisoformat(edge) for edge in (start, end))
     days = ((last - timedelta(seconds=1)).date() - first.date()).days + 1
     number, numbers = 0, [0]
-    for before, hour in pairwise(hours):
-        number += hour < before
+    for last_hour, hour in pairwise(hours):
+        number += hour < last_hour
         numbers.append(number)
     if number + 1 < days:
         numbers = [index * days // len(hours) for index in range(len(hours))]

@@ -165,12 +165,12 @@ def _quotes_before(places: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
 def _misquoted(letters: NDArray[np.uint8], quotes: Int64s, lines: TextLines, mark: int) -> NDArray[np.bool_]:
     line = np.searchsorted(lines.start, quotes, side="right") - 1
     opening = _quotes_before(quotes, quotes, lines) % 2 == 0
-    before = letters[np.maximum(quotes - 1, 0)]
-    after = letters[np.minimum(quotes + 1, len(letters) - 1)]
+    previous_letter = letters[np.maximum(quotes - 1, 0)]
+    next_letter = letters[np.minimum(quotes + 1, len(letters) - 1)]
     fine = np.where(
         opening,
-        (quotes == lines.start[line]) | (before == mark) | (before == QUOTE),
-        (quotes + 1 == lines.end[line]) | (after == mark) | (after == QUOTE),
+        (quotes == lines.start[line]) | (previous_letter == mark) | (previous_letter == QUOTE),
+        (quotes + 1 == lines.end[line]) | (next_letter == mark) | (next_letter == QUOTE),
     )
     broken: NDArray[np.bool_] = np.bincount(line, minlength=len(lines.start)) % 2 == 1
     broken[line[~fine]] = True

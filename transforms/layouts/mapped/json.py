@@ -187,8 +187,8 @@ def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | 
 def _with_key(record: bytes, key: str) -> bytes:
     if not record.startswith(b"{"):
         return record
-    rest = record[1:].lstrip()
-    return b'{"*":' + msgspec.json.encode(key) + (b"" if rest.startswith(b"}") else b",") + rest
+    members = record[1:].lstrip()
+    return b'{"*":' + msgspec.json.encode(key) + (b"" if members.startswith(b"}") else b",") + members
 
 
 @cache

@@ -90,8 +90,8 @@ def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
 def _stored(column: str, place: tuple[str, Path]) -> str:
     """Names what is read for it: in structs the one part, of a list or a point all."""
     head, steps = place
-    kept = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
-    return ".".join((head, *steps[:kept])) if steps else column
+    length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
+    return ".".join((head, *steps[:length])) if steps else column
 
 
 def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
@@ -146,9 +146,9 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
     kind = parquet.schema.column(_leaves(parquet, {speed})[0])
     is_fixed = kind.physical_type == "FIXED_LEN_BYTE_ARRAY"
     width = max(int(kind.length), 1) if is_fixed else _WIDTHS.get(kind.physical_type, _TEXT_WIDTH)
-    most = SPEED_BYTES // width
-    if max(rows, default=0) > most:
-        raise UnreadableFile(path, f"a row group of more than {most} rows: write smaller ones")
+    most_rows = SPEED_BYTES // width
+    if max(rows, default=0) > most_rows:
+        raise UnreadableFile(path, f"a row group of more than {most_rows} rows: write smaller ones")
     if any(
         sum(chunk.total_uncompressed_size for chunk in group) > GROUP_BYTES for group in _groups(parquet, {*others})
     ):
