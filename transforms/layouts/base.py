@@ -67,7 +67,13 @@ def values_at(column: Any, steps: Path) -> Any:
         if pa.types.is_struct(column.type):
             column = pc.struct_field(column, step)
         elif _is_list(column.type):
-            column = _element(column, int(step))
+            number, sizes = int(step), pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+            if pa.types.is_fixed_size_list(column.type):
+                starts = (np.arange(len(column)) + column.offset) * column.type.list_size
+            else:
+                starts = column.offsets.to_numpy(zero_copy_only=False)[: len(column)]
+            has = sizes > number
+            column = column.values.take(pa.array(np.where(has, starts + number, 0), pa.int64(), mask=~has))
         else:  # points in well-known binary; null for what is none
             import shapely
 
@@ -79,16 +85,6 @@ def values_at(column: Any, steps: Path) -> Any:
 
 def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def _element(column: Any, number: int) -> Any:
-    sizes = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-    if pa.types.is_fixed_size_list(column.type):
-        starts = (np.arange(len(column)) + column.offset) * column.type.list_size
-    else:
-        starts = column.offsets.to_numpy(zero_copy_only=False)[: len(column)]
-    has = sizes > number
-    return column.values.take(pa.array(np.where(has, starts + number, 0), pa.int64(), mask=~has))
 
 
 if TYPE_CHECKING:

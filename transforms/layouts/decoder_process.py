@@ -114,7 +114,14 @@ class _Refusal(Exception):
 
 def _answers(work: DecoderTask) -> Iterator[RawBatch]:
     """Raises _Refusal or OSError."""
-    decoder, is_done = _idle(), False
+    decoder, is_done = None, False
+    with _LOCK:
+        while _IDLE and decoder is None:
+            decoder = _IDLE.pop()
+            if not decoder.is_alive:
+                decoder.end()
+                decoder = None
+    decoder = decoder or _Decoder()
     try:
         decoder.ask(work)
         while True:
@@ -134,16 +141,6 @@ def _answers(work: DecoderTask) -> Iterator[RawBatch]:
                 _IDLE.append(decoder)
         else:
             decoder.end()
-
-
-def _idle() -> "_Decoder":
-    with _LOCK:
-        while _IDLE:
-            decoder = _IDLE.pop()
-            if decoder.is_alive:
-                return decoder
-            decoder.end()
-    return _Decoder()
 
 
 class _Decoder:

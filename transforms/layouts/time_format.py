@@ -126,19 +126,15 @@ def _us(parts: pa.StructArray, *, two_digits: bool, named_months: bool) -> tuple
         digits = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), 9, "0"), 0, 6)
         us += _whole(digits)
     if "offset" in names:
-        offset_s, is_known = _offsets_s(pc.struct_field(parts, "offset"))
-        us, valid = us - offset_s * 1_000_000, valid & is_known
+        offset = pc.replace_substring_regex(pc.struct_field(parts, "offset"), "Z|UTC|GMT", "+0000")
+        plain = pc.replace_substring(offset, ":", "")
+        off_hour, off_minute = (_whole(pc.utf8_slice_codeunits(plain, start, start + 2)) for start in (1, 3))
+        is_west = pc.equal(pc.utf8_slice_codeunits(plain, 0, 1), "-").fill_null(False).to_numpy(zero_copy_only=False)
+        us -= np.where(is_west, -1_000_000, 1_000_000) * (off_hour * 3_600 + off_minute * 60)
+        valid &= (off_hour <= 23) & (off_minute <= 59)
     return us, valid
 
 
 def _whole(digits: pa.Array) -> Int64s:
     numbers: Int64s = digits.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return numbers
-
-
-def _offsets_s(offset: pa.Array) -> tuple[Int64s, Bools]:
-    plain = pc.replace_substring(pc.replace_substring_regex(offset, "Z|UTC|GMT", "+0000"), ":", "")
-    hour, minute = (_whole(pc.utf8_slice_codeunits(plain, start, start + 2)) for start in (1, 3))
-    sign = pc.equal(pc.utf8_slice_codeunits(plain, 0, 1), "-").fill_null(False).to_numpy(zero_copy_only=False)
-    seconds = hour * 3_600 + minute * 60
-    return np.where(sign, -seconds, seconds), (hour <= 23) & (minute <= 59)

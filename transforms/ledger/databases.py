@@ -7,7 +7,7 @@ import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -39,27 +39,7 @@ _HOPELESS = ("authentication failed", "does not exist", "pg_hba.conf", "no passw
 """In a refused connection, which has no code. Where the server speaks another language, waiting only takes longer."""
 
 
-class Database(Protocol):
-    """Where a ledger lives. path: of a file, or None for a server."""
-
-    @property
-    def path(self) -> Path | None: ...
-
-    @property
-    def shown(self) -> str:
-        """For messages and output: a path, or a URL without its password and options."""
-
-    def engine(self, *, read_only: bool) -> sa.Engine:
-        """Makes an engine whose transactions see one state of the ledger; those that may write queue as they begin."""
-
-    def reason(self, error: sa.exc.SQLAlchemyError) -> str:
-        """Tells what the database says of an error, without statement, parameters, rows or password."""
-
-    def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
-        """Says whether the same transaction, begun anew, may succeed."""
-
-
-def database_of(url: str) -> Database:
+def database_of(url: str) -> "Database":
     """Finds the database of a ledger's URL. Raises LedgerError, which never shows the URL, for what cannot be one."""
     try:
         parsed = sa.make_url(url)
@@ -97,12 +77,14 @@ class SqliteFile:
         return str(self.path)
 
     def engine(self, *, read_only: bool) -> sa.Engine:
+        """Makes an engine whose transactions see one state of the ledger; those that may write queue as they begin."""
         connect = self._connect_to_read if read_only else self._connect
         engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
         begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"  # writers queue here, not in the middle of a transaction
         return _beginning_with(begin, engine)
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
+        """Tells what the database says of an error, without statement, parameters, rows or password."""
         return _said(error)
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:  # noqa: ARG002 - a busy file was waited for already
@@ -177,11 +159,15 @@ class PostgresServer:
         return text.replace(str(password), "***") if password else text
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
+        """Says whether the same transaction, begun anew, may succeed."""
         state = getattr(getattr(error, "orig", None), "sqlstate", None)
         if state is None:  # of a connection that was lost or refused
             text = self.reason(error)
             return isinstance(error, sa.exc.OperationalError) and not any(word in text for word in _HOPELESS)
         return state in _PASSING_STATES or state.startswith("08")
+
+
+Database = SqliteFile | PostgresServer
 
 
 def _beginning_with(statement: str, engine: sa.Engine) -> sa.Engine:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import h3
 import h3.api.basic_int as h3_int
@@ -76,22 +76,6 @@ _DIGIT_BITS, _RESOLUTION_SHIFT = 3, 52
 _RESOLUTION_MASK = 15 << _RESOLUTION_SHIFT
 
 
-class Ground(Protocol):
-    """How positions are told apart: one H3 lookup, and one in a public table."""
-
-    @property
-    def resolution(self) -> int | None:
-        """Resolution of the H3 cells that are looked up; None where a row names its key itself."""
-        ...
-
-    def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
-        """Finds what each H3 cell of that resolution is counted under, int64 (cells,); NOWHERE for those outside.
-
-        heading: of the report in each, as `Observations` has it.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class Hexagons:
     """H3 cells, counted under their own index. region: the only ones that are released, sorted, or None for all."""
@@ -100,6 +84,7 @@ class Hexagons:
     region: tuple[int, ...] | None
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:  # noqa: ARG002 - of the interface
+        """Finds what each H3 cell of the resolution is counted under, int64 (cells,); NOWHERE for those outside."""
         return cells if self.region is None else np.where(np.isin(cells, self._region_cells), cells, NOWHERE)
 
     @cached_property
@@ -209,6 +194,10 @@ class Pieces:
             rows, turn = rows[turn != NOWHERE], turn[turn != NOWHERE]
             pieces[rows] = self.by_heading[turn, sector_of(heading[rows])]
         return pieces
+
+
+Ground = Hexagons | Pieces | Keys
+"""How positions are told apart: one H3 lookup, and one in a public table."""
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:

@@ -55,7 +55,12 @@ def _parts(
     document: Any, region: Sequence[int], buffer_m: float, report: Report = unheard
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
     """Reads features, their names and fine cells, and the cell that holds most of each: the first, or NOWHERE."""
-    features = _features(document)
+    kind = document.get("type") if isinstance(document, dict) else None
+    features = document.get("features") if kind == "FeatureCollection" else None
+    if not isinstance(features, list) or not features:
+        raise ValueError(f"places are the features of a GeoJSON FeatureCollection, at least one; it is {kind!r}")
+    if len(features) > MOST_PLACES:
+        raise ValueError(f"there are at most {MOST_PLACES:,} places; it has {len(features):,}")
     names, fine_cells = _names(features), shared(_near(features, buffer_m, report))
     above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))
     number = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
@@ -66,16 +71,6 @@ def _parts(
     main = np.full(len(names), NOWHERE, np.int64)
     main[place[order]] = cell[order]
     return features, names, fine_cells, main
-
-
-def _features(document: Any) -> list[dict[str, Any]]:
-    kind = document.get("type") if isinstance(document, dict) else None
-    features = document.get("features") if kind == "FeatureCollection" else None
-    if not isinstance(features, list) or not features:
-        raise ValueError(f"places are the features of a GeoJSON FeatureCollection, at least one; it is {kind!r}")
-    if len(features) > MOST_PLACES:
-        raise ValueError(f"there are at most {MOST_PLACES:,} places; it has {len(features):,}")
-    return features
 
 
 def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:

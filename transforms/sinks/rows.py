@@ -51,7 +51,11 @@ PLAIN = Shape()
 
 def schema_of(asked: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
     """Lists the columns of a specification's rows, by its statistics' names: the same for every slot of one kind."""
-    extras = [field for output in statistics.extras_of(asked) for field in _fields(output)]
+    extras = [
+        pa.field(name, pa.list_(pa.float64()) if output.is_list else pa.float64())
+        for output in statistics.extras_of(asked)
+        for name in ((output.name,) if output.is_list else _names(output))
+    ]
     instant = pa.timestamp("us", shape.zone or "UTC")
     times = [pa.field(name, instant, nullable=False) for name in _TIMES] if shape.zone else []
     counts = [pa.field(name, pa.int64()) for name in _COUNTS] if shape.counts else []
@@ -60,12 +64,6 @@ def schema_of(asked: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] =
         return pa.schema(fields)
     metadata = {"description": shape.value_means}
     return pa.schema([field.with_metadata(metadata) if field.name == "value" else field for field in fields])
-
-
-def _fields(output: Output) -> list[pa.Field]:
-    if output.is_list:
-        return [pa.field(output.name, pa.list_(pa.float64()))]
-    return [pa.field(name, pa.float64()) for name in _names(output)]
 
 
 def _names(output: Output) -> tuple[str, str, str]:
