@@ -1,4 +1,4 @@
-"""Files written whole or not at all, by one writer at a time."""
+"""Files written whole or not at all, by one writer at a time; and an operator's small files, read whole."""
 
 import errno
 import fcntl

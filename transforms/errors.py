@@ -1,4 +1,4 @@
-"""Errors of the road: why a step cannot go on, in words that show nothing of its input."""
+"""Errors of the road, in words that show nothing of its input; and which extra brings a package that is missing."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""Places of values among the distinct ones and in their group, and one key for two columns of integers."""
+"""Places of values among the distinct ones, one key for two columns of integers, and choices that follow no order."""
 
 from typing import Any, NamedTuple
 

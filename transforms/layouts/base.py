@@ -1,4 +1,4 @@
-"""What every layout has in common: declared units, one way to read, one error for a file that cannot be read."""
+"""What every layout has in common: units, a way to read, paths into nested data, an error for what cannot be read."""
 
 import re
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""ISO 8601 texts of one length, read as one matrix of bytes; and seconds from what clocks show."""
+"""ISO 8601 texts of one length, read as one matrix of bytes; and what clocks show, placed in UTC by a zone's rules."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache

@@ -1,4 +1,4 @@
-"""The lines of a file of any size, in constant memory: chunks of whole lines, without the too long ones."""
+"""Lines of a file of any size, in constant memory: those that are too long or no UTF-8 are refused one by one."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple

@@ -1,4 +1,4 @@
-"""Opens input files: plain, compressed (gzip, Zstandard), or what an archive (zip) holds, as their first bytes say."""
+"""Opens input files: plain, compressed (gzip, Zstandard), in an archive (zip), or fetched from an object store."""
 
 import errno
 import lzma
@@ -171,7 +171,10 @@ def matching(pattern: str) -> list[str]:
 
 @contextmanager
 def fetched(path: str) -> Iterator[str]:
-    """Fetches a file to a path of this machine, which ends as the file's name does. Raises StepError."""
+    """Fetches a file to a path of this machine, which ends as the file's name does. Raises StepError.
+
+    It has no name of its own, as a spool has none: nothing of it is left on disk, however the process ends.
+    """
     systems = _systems()
     from apache_beam.io.filesystem import CompressionTypes
 

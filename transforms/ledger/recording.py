@@ -1,4 +1,4 @@
-"""Sealed units to the ledger: the slots that it returned, and what there is to count of that."""
+"""The ledger that a release uses, and sealed units put into it: the slots that it returned, and what to count."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

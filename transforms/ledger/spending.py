@@ -1,4 +1,4 @@
-"""Spending: the debits of a period, whether new ones fit the limit, and what each specification has debited."""
+"""Accounts and spending: the limit in force, whether new debits fit it, and what each specification has debited."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Speeds of feeds that have none: from a vehicle's consecutive positions, within public limits.
+"""Speeds and headings of feeds that have none: from a vehicle's consecutive positions, within public limits.
 
 Exact: whole numbers, and floating point with + - * / and square roots alone, which round an entry alike wherever it
 stands in an array. So what a vehicle's rows give depends on its own rows, not on other vehicles, shards or batches.

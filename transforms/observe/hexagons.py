@@ -1,4 +1,13 @@
-"""H3 cells of positions, and the cells of a region."""
+"""Which H3 cell a position is in, mostly without asking H3: small squares that lie wholly in one cell are remembered.
+
+A square of 2^k by 2^k steps of 1e-7 degrees counts as inside a cell if the four corners of a larger one do, half as
+wide again from south to north, twice as wide from west to east. That is enough. The edges of a cell are arcs of great
+circles, and it is convex but where they cross an edge of H3's icosahedron: there they turn by 22.7 degrees at most, so
+that what lies outside fills an angle of 157 degrees or more, seen from the turn. Up to 70 degrees of latitude, two
+neighbouring corners are less than 155 degrees apart, seen from any point of the square: a turn inside it would show at
+a corner. (A parallel is no great circle, but strays from one by less than a hundredth of the side.) All that is nearer
+to a pole or at the 180th meridian is left to H3.
+"""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,4 +1,4 @@
-"""Strict checks on raw columns: which rows become observations, and for what one reason each other row is refused."""
+"""Strict checks on raw columns: which rows become observations, for what reason others are refused, and which cell."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

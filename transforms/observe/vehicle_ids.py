@@ -1,4 +1,4 @@
-"""Which vehicle a row names: the one text of an id, whatever layout, type or white space it came in."""
+"""Which vehicle a row names: the one text of an id, whatever layout or type it came in, and its keyed hash."""
 
 import hmac
 from collections.abc import Sequence

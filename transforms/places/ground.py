@@ -1,4 +1,4 @@
-"""What a position is counted under: an H3 cell, or a piece of one that lies in a public place."""
+"""What a report is counted under: an H3 cell, a piece of one that lies in a public place, or a public key."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Names of H3 cells, and the cells of a region."""
+"""Names and shapes of H3 cells, cut at the antimeridian, and the cells of a region."""
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence

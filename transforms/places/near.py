@@ -1,4 +1,4 @@
-"""Which fine cells lie in public shapes, how far from their lines, and which way these run there."""
+"""Which fine cells lie in public shapes, and which place a report belongs to by where it is and by its own heading."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise

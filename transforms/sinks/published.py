@@ -1,4 +1,4 @@
-"""What a folder holds already of a release: slots that were published, and values that are never overwritten."""
+"""What a folder holds already of a release, read back: published slots, and values that are never overwritten."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The PTransforms that hand released rows on: to files, and to a Kafka topic."""
+"""The PTransforms that hand released rows on: to files, to a Kafka topic, and as typed rows of Beam."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

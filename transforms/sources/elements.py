@@ -1,4 +1,4 @@
-"""A PCollection of dicts or Beam Rows as a source: what library users have in place of files and topics."""
+"""A PCollection of dicts or Beam Rows as a source, and its values, each read by itself: what library users have."""
 
 import math
 import sys
@@ -229,7 +229,10 @@ _LARGEST = sys.float_info.max
 
 
 def told(value: Any) -> Told:
-    """Tells what a value is, whatever stands beside it. It never raises, and never shows the value."""
+    """Tells what a value is; it never raises, and never shows it.
+
+    Arrow would infer one type for a whole column, so that one vehicle's row could change or refuse all others.
+    """
     converter = _HOW.get(type(value))
     if converter is None:
         converter = next((converter for kind, converter in _HOW.items() if isinstance(value, kind)), _bad)

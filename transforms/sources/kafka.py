@@ -139,7 +139,11 @@ _NOT_TOLD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZA
 
 
 def check_clock(topic: Topic) -> None:
-    """Raises KafkaSourceError unless the broker stamps messages; if it does not tell, each message's type decides."""
+    """Raises KafkaSourceError unless the broker stamps messages; if it does not tell, each message's type decides.
+
+    A producer's time may be long past when its message is appended: then the watermark, which everybody's messages have
+    moved meanwhile, would decide what becomes of its reports.
+    """
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
     settings: dict[str, Any] = {"log_level": 2, **topic.settings, "bootstrap.servers": topic.brokers}
     admin = AdminClient(settings)  # one that is let go drops what it was asked for

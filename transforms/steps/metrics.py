@@ -1,4 +1,4 @@
-"""The road's counters as metrics of an engine, and how far it is, for whoever listens in this process."""
+"""What steps tell beside their main output: counters, progress, dead letters, and what vehicles spend."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

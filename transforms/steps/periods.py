@@ -1,4 +1,4 @@
-"""The end of a period in a stream: what its vehicles did, brought together at one time, and released stage by stage."""
+"""Whole periods: brought together at their end in a stream, or in a closed range, and released one after another."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Slots and periods: which stretches of time a job releases, on the clock of the account's time zone."""
+"""Slots and periods: which stretches of time a job or a stream releases, on the clock of the account's time zone."""
 
 import time
 from collections.abc import Iterator, Mapping
