@@ -92,7 +92,7 @@ def layout(
     vehicle: Column | None = None,
     time: str | None = None,
 ) -> Layout:
-    """Makes the layout of that name: how files hold rows, and in which units.
+    """Makes the layout of that name; its `units` read columns of numbers, longitudes and instants value by value.
 
     Args:
         columns: Which column of the input holds each field, or for vehicle `{file}`; several are parts of an id, date
@@ -100,9 +100,6 @@ def layout(
         vehicle, time: Of a layout with columns of its own, what it takes instead.
         records: Of JSON, the path of what holds the objects.
         fields: Of rows that are no positions of vehicles: the first is an id, the last a number.
-
-    Returns:
-        The layout; its `units` read columns of numbers, longitudes and instants, each value valid or not by itself.
 
     Raises:
         ValueError: The message names the argument, the rule and the value.
@@ -114,10 +111,7 @@ def layout(
     """
     options = dict[str, object](delimiter=delimiter, header=header, records=records)
     if name in FIXED and fields is None:
-        own_columns = {"columns": columns, "time_format": time_format, "decimal": decimal}
-        for field, value in (own_columns | options).items():
-            if value is not None:
-                raise ValueError(f"{field}: layout {name!r} has its own columns, got {value!r}")
+        _refuse_options(name, {"columns": columns, "time_format": time_format, "decimal": decimal} | options)
         own = _with_choices(name, headed, {"vehicle": vehicle, "time": time})
         chosen: Layout = replace(own, units=_units(time_unit, speed_unit, time_zone, None, own.units))
         return chosen
@@ -129,11 +123,7 @@ def layout(
             raise ValueError(f"{option}: goes with a layout with columns of its own, here write columns.{option}")
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
-    kind = MAPPED[name]
-    for option, value in options.items():
-        if value is not None and option not in kind.OPTIONS:
-            owner = next(layout for layout in MAPPED if option in MAPPED[layout].OPTIONS)
-            raise ValueError(f"{option}: goes with layout {owner!r} only, got {value!r}")
+    kind, kind_options = MAPPED[name], _own_options(name, options)
     units = _units(time_unit, speed_unit, time_zone, time_format)
     if (decimal := decimal or ".") not in (marks := get_args(DecimalMark)):
         raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
@@ -141,10 +131,25 @@ def layout(
     positions = FIELDS if with_value else FIELDS[:-1]
     row_fields = fields or (with_heading(positions) if headed else positions)
     names_of, row_fields = _parted(_column_names(name, columns, row_fields), row_fields)
-    kind_options = {option: options[option] for option in kind.OPTIONS}
     if fields is None and names_of[0] == FILE:
         return ByFile(kind.of(units, names_of[1:], row_fields[1:], kind_options))
     return kind.of(units, names_of, row_fields, kind_options)
+
+
+def _refuse_options(name: str, options: Mapping[str, object]) -> None:
+    for field, value in options.items():
+        if value is not None:
+            raise ValueError(f"{field}: layout {name!r} has its own columns, got {value!r}")
+
+
+def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
+    """Picks the options that a mapped layout takes. Raises ValueError for another one that has a value."""
+    own_names = MAPPED[name].OPTIONS
+    for option, value in options.items():
+        if value is not None and option not in own_names:
+            owner = next(layout for layout in MAPPED if option in MAPPED[layout].OPTIONS)
+            raise ValueError(f"{option}: goes with layout {owner!r} only, got {value!r}")
+    return {option: options[option] for option in own_names}
 
 
 def _with_choices(name: str, headed: bool, given: Mapping[str, Column | None]) -> Any:

@@ -86,5 +86,5 @@ def test_a_file_of_this_kind_is_read_whole(tmp_path):
     assert (observed.lat_e7.tolist(), observed.value.tolist()) == ([302_500_000], [1_250])
     with pytest.raises(ValueError, match="time_unit: goes without time_format"):
         layout("csv", MAP, "iso", None, time_format="%d.%m.%Y %H:%M")
-    with pytest.raises(ValueError, match="decimal: goes with layout 'csv' only"):
-        layout("jsonl", MAP, None, None, decimal=",")
+    with pytest.raises(ValueError, match=r"decimal: must be '\.' or ','"):
+        layout("jsonl", MAP, None, None, decimal=";")
