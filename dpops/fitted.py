@@ -80,7 +80,7 @@ STANDS_KMH, MISWEIGHED = 6.0, 0.5
 they may weigh adds so much to all other variance. In a made-up city with a depot 1 of 96 hours is `ok`; in Austin
 nothing changes."""
 
-# What a plan expects (`dpops.levels.strategy`, `dpops.learning.expected`, `dpops.learning.half_widths`).
+# What a plan expects (`dpops.levels.strategy`, `dpops.learning.expected`, `dpops.learning.expected`).
 CITY_SPREAD, GRANDPARENTS, PARENTS, CELLS, HOURS, PARENT_PARTS = 5.0, 3.8, 4.1, 4.1, 2.5, 1.5
 """Guessed for any city: standard deviations of the parts that describe a HAT before any release, km/h; estimates begin
 with the first around 20 km/h. Places lie 7 km/h around their city."""

@@ -4,16 +4,12 @@ Post-processing: it looks at released values and public facts alone, so it costs
 day (`taken_in`), is fitted when asked (`learned`), and never needs the data again.
 """
 
-from dpops.learning.belief import Learned, learned
+from dpops.learning.belief import Learned, Live, learned, live
 from dpops.learning.coarser import SOURCES, Shown, around_day, coarser, with_coarser
-from dpops.learning.design import Design
-from dpops.learning.field import Field
-from dpops.learning.folding import taken_in
-from dpops.learning.groups import Groups
-from dpops.learning.interval import PublishedNumbers, Status, published
-from dpops.learning.releases import DayValues, LevelValues, StageValues
+from dpops.learning.field import Field, PublishedNumbers, Status, published
+from dpops.learning.fit import taken_in
+from dpops.learning.releases import DayValues, Design, Groups, LevelValues, StageValues
 from dpops.learning.state import Facts, State
-from dpops.learning.today import Live, live
 
 __all__ = [
     "SOURCES",

@@ -7,8 +7,8 @@ import numpy as np
 import scipy.sparse as sparse
 
 from dpops import fitted
-from dpops.learning.design import BLOCK_H, BLOCKS, HOURS, Design
 from dpops.learning.effects import Block, EffectLayout
+from dpops.learning.releases import BLOCK_H, BLOCKS, HOURS, Design
 from dpops.types import Int64s
 
 Keys = Callable[[Int64s], Int64s]

@@ -7,11 +7,9 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.belief import Learned
-from dpops.learning.chances import NODES, remaining_variances
 from dpops.learning.effects import Item
-from dpops.learning.field import Field
-from dpops.learning.groups import Groups
-from dpops.learning.interval import PublishedNumbers, Status, published
+from dpops.learning.field import NODES, Field, PublishedNumbers, Status, published, remaining_variances
+from dpops.learning.releases import Groups
 from dpops.learning.state import Facts
 from dpops.types import Float64s, Int64s
 

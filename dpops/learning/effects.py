@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-from dpops.learning.design import HABITS
-from dpops.learning.groups import Groups
+from dpops.learning.releases import HABITS, Groups
 from dpops.types import Float64s, Int64s
 
 Strengths = Mapping[str, Float64s]

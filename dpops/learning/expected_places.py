@@ -12,8 +12,8 @@ from statistics import NormalDist
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.half_widths import speed_noise, weight_noise
-from dpops.learning.interval import Z95
+from dpops.learning.expected import speed_noise, weight_noise
+from dpops.learning.field import Z95
 from dpops.levels.defaults import Fleet, weight_at_places
 from dpops.levels.stages import Stage
 from dpops.types import Float64s

@@ -1,9 +1,13 @@
-"""Belief about a day's HATs, or about groups of them, as values."""
+"""Belief about a day's HATs or groups of them, how far their means may lie from it, and what is published of it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from statistics import NormalDist
 
 import numpy as np
+from scipy.special import ndtr
 
 from dpops import fitted
 from dpops.spread import VehicleSpread
@@ -79,3 +83,130 @@ class Field:
     gate: Gate
     repeats: Float64s | float = 1.0
     is_misweighed: "np.typing.NDArray[np.bool_] | bool" = False
+
+
+NODES = 8
+"""Equally likely numbers of vehicles that stand for all, for each HAT."""
+CAUTIOUS = 2
+"""The node that counts as how many there are: there are at least so many with a probability of two thirds."""
+_STEPS = 8
+_QUANTILES = np.array([NormalDist().inv_cdf((node + 0.5) / NODES) for node in range(NODES)])
+_QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))
+
+
+def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
+    """Computes equally likely numbers of vehicles of a lognormal law; (.., NODES).
+
+    Args:
+        vehicles: expected, (..).
+        log_variances: of the logarithm of what is expected; vehicles are there by chance, which adds 1 / n.
+    """
+    sd = np.sqrt(log_variances + 1 / np.maximum(vehicles, 1.0))
+    numbers: Float64s = vehicles[..., None] * np.exp(sd[..., None] * _QUANTILES)
+    return numbers
+
+
+def remaining_variances(deviations: Float64s, precisions: Float64s) -> Float64s:
+    """Computes what a release of single HATs leaves of deviations, (.., NODES). precisions: what it says, (..)."""
+    variances: Float64s = 1 / (1 / deviations + precisions[..., None])
+    return variances
+
+
+def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) -> Float64s:
+    """Computes the variance of very many vehicles' mean around the value, beside the field's; (.., NODES).
+
+    Args:
+        deviations: of the vehicles' mean that were there, of which the floor is what all have in common.
+        precisions: what a release of single HATs says, (..): the value followed it, and with it those vehicles.
+        floor: variance of very many vehicles' mean around the field.
+    """
+    followed = deviations * precisions[..., None] / (1 + deviations * precisions[..., None])
+    variances: Float64s = (
+        (1 - followed) ** 2 * floor + followed**2 * (deviations - floor) + followed * (1 - followed) * deviations
+    )
+    return variances
+
+
+def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
+    """Finds how far around the mean a mixture of normals of these variances, (.., NODES), holds this share."""
+    sds = np.sqrt(variances)
+    # The share grows ever more slowly with the width, so Newton's steps from below never overshoot.
+    width: Float64s = NormalDist().inv_cdf((1 + share) / 2) * sds.min(axis=-1)
+    for _ in range(_STEPS):
+        scores = width[..., None] / sds
+        missing = share - (2 * ndtr(scores) - 1).mean(axis=-1)
+        slope = (np.exp(-(scores**2) / 2) / sds).mean(axis=-1) * math.sqrt(2 / math.pi)
+        width = width + np.maximum(missing, 0.0) / np.maximum(slope, 1e-9)
+    return width
+
+
+STEP_KMH = 0.01
+"""Everything is rounded to this before it leaves: last digits of floating point differ between machines."""
+Z95 = 1.96
+LEAST_VEHICLES = 4.0
+"""Below so many expected vehicles an honest interval is as wide as all speeds: the value is unreliable."""
+
+
+class Status(IntEnum):
+    """What a published value is. Held back: the account knows too little of the whole city. Parent: too
+    little is known of the HAT, but a coarser group is known, whose value stands beside."""
+
+    OK = 0
+    UNRELIABLE = 1
+    HELD_BACK = 2
+    FORECAST = 3
+    PARENT = 4
+
+
+STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
+"""As rows say them, by number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedNumbers:
+    """Published numbers, (cells, slots) each, in km/h and rounded.
+
+    Attributes:
+        lower95, upper95: of the mean of the vehicles that were there.
+        traffic_lower95, traffic_upper95: of the mean that very many would have had.
+        vehicles: cautiously expected.
+        status: int64, of `Status`.
+    """
+
+    values: Float64s
+    sd: Float64s
+    lower95: Float64s
+    upper95: Float64s
+    traffic_lower95: Float64s
+    traffic_upper95: Float64s
+    vehicles: Float64s
+    status: Int64s
+
+
+def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:
+    """Clamps into [0, upper_kmh], rounds, and says what is not known: a HAT, or the whole city.
+
+    An interval is the middle 95 % of the mixture over the numbers of vehicles that there may be.
+    """
+    variances = field.variances[..., None] + np.minimum(field.deviations, upper_kmh**2)
+    half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
+    traffic = half_widths(field.variances[..., None] + np.minimum(field.traffic_deviations, upper_kmh**2))
+    is_reliable = (vehicles >= LEAST_VEHICLES * field.repeats) & np.logical_not(field.is_misweighed)
+    status = np.where(is_reliable, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
+    if not field.gate.is_open:
+        status = np.full(field.values.shape, Status.HELD_BACK)
+    return PublishedNumbers(
+        values=rounded(np.clip(field.values, 0, upper_kmh)),
+        sd=rounded(np.sqrt(variances.mean(axis=-1))),
+        lower95=rounded(np.clip(field.values - half, 0, upper_kmh)),
+        upper95=rounded(np.clip(field.values + half, 0, upper_kmh)),
+        traffic_lower95=rounded(np.clip(field.values - traffic, 0, upper_kmh)),
+        traffic_upper95=rounded(np.clip(field.values + traffic, 0, upper_kmh)),
+        vehicles=rounded(vehicles),
+        status=status.astype(np.int64),
+    )
+
+
+def rounded(values: Float64s) -> Float64s:
+    """Rounds to the nearest step, as the closest float of that decimal."""
+    return np.round(np.asarray(values, np.float64) / STEP_KMH) / round(1 / STEP_KMH)

@@ -12,8 +12,8 @@ import scipy.sparse as sparse
 from scipy.sparse.linalg import SuperLU, splu
 
 from dpops import fitted
-from dpops.learning.design import HABITS
 from dpops.learning.effects import Block, EffectLayout, EffectRows, Effects, Strengths
+from dpops.learning.releases import HABITS
 from dpops.types import Float64s, Int64s
 
 EXACT = 1_500

@@ -1,12 +1,89 @@
-"""One day's releases as they are learned from: noisy sums of groups around public centres."""
+"""One day's releases as they are learned from: noisy sums of groups on a public grid, around public centres."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from dpops.learning.design import HABITS
-from dpops.learning.groups import Groups
 from dpops.types import Float64s, Int64s
+
+HOURS = 24
+HABITS = 2 * HOURS
+"""The hours of a working day, then those of a day off: each kind has its own habits."""
+BLOCK_H = 4
+"""Hours of a part of the day: a parent's own effect lasts that long."""
+BLOCKS = HOURS // BLOCK_H
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What is public about a city before any release. Hours are 0 to 23 on working days, 24 to 47 on days off.
+
+    Attributes:
+        parents: int64 (cells,), the coarser cell that each cell belongs to, numbered from 0.
+        neighbours: int64 (pairs, 2), cells that touch; each pair once.
+        are_small: see `dpops.levels.stages.PublicHats`.
+    """
+
+    parents: Int64s
+    neighbours: Int64s
+    are_small: bool = False
+
+    def __post_init__(self) -> None:
+        pairs = np.asarray(self.neighbours, np.int64).reshape(-1, 2)
+        parents = np.asarray(self.parents, np.int64)
+        if parents.size == 0 or parents.min() < 0:
+            raise ValueError("a design needs at least one cell, and parents numbered from 0")
+        if pairs.size and (pairs.min() < 0 or pairs.max() >= parents.size or np.any(pairs[:, 0] == pairs[:, 1])):
+            raise ValueError("neighbours must be pairs of two different cells of the region")
+        object.__setattr__(self, "parents", parents)
+        object.__setattr__(self, "neighbours", pairs)
+
+    @property
+    def cells(self) -> int:
+        return int(self.parents.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """Groups of HATs.
+
+    Attributes:
+        cells: int64 (cells,), the group that each cell is in, from 0.
+        slots: int64 (slots,), likewise.
+    """
+
+    cells: Int64s
+    slots: Int64s
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.cells.max()) + 1, int(self.slots.max()) + 1
+
+    @cached_property
+    def key(self) -> bytes:
+        """Bytes that are equal for equal groups."""
+        return self.cells.tobytes() + b"/" + self.slots.tobytes() + b"/"
+
+    @cached_property
+    def _index(self) -> Int64s:
+        return (self.cells[:, None] * self.shape[1] + self.slots).ravel()
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether each group has many of the cells."""
+        return self.shape[0] < max(2, self.cells.size // 200)
+
+    def totals(self, hats: Float64s) -> Float64s:
+        """Sums over each group, (cell groups, slot groups), of one number per HAT, (cells, slots)."""
+        rows, columns = self.shape
+        sums = np.bincount(self._index, hats.ravel(), rows * columns)
+        return sums.astype(np.float64, copy=False).reshape(rows, columns)
+
+    def to_hats(self, groups: Float64s) -> Float64s:
+        """Gives each HAT its group's number, (cells, slots)."""
+        hats: Float64s = groups[self.cells[:, None], self.slots]
+        return hats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

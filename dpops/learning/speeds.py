@@ -9,10 +9,9 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.effects import EffectLayout, Item
-from dpops.learning.groups import Groups
 from dpops.learning.posterior import LinearData, Posterior
-from dpops.learning.releases import DayValues
-from dpops.learning.start import Start
+from dpops.learning.releases import DayValues, Groups
+from dpops.learning.state import Start
 from dpops.spread import VehicleSpread, growth
 from dpops.types import Float64s
 

@@ -1,13 +1,26 @@
-"""What is kept of an account's releases to learn from, and what is public about its fleet."""
+"""What is kept of an account's releases to learn from, also as plain arrays, and what is public about its fleet."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpops.learning.city import speed_layout, weight_layout
-from dpops.learning.design import Design
-from dpops.learning.effects import EffectLayout
-from dpops.learning.releases import DayValues
-from dpops.learning.start import Start
+from dpops.learning.effects import EffectLayout, Effects, Strengths
+from dpops.learning.releases import DayValues, Design
+from dpops.spread import VehicleSpread
+
+
+class Start(NamedTuple):
+    """Where fits begin: lasting effects of weights, and strengths of both fields."""
+
+    effects: Effects
+    weights: Strengths
+    speeds: Strengths
+    spread: VehicleSpread
+
 
 RECENT = 2
 """Days that are kept as they were released, at least; older ones are folded into their mean day."""
@@ -65,3 +78,60 @@ class State:
         """Makes the state before the first day."""
         layouts = Layouts(weight_layout(design), speed_layout(design))
         return State(design=design, layouts=layouts, facts=facts, least_recent=least_recent)
+
+
+Arrays = Mapping[str, NDArray[Any]]
+
+VERSION = 15
+"""Of the model: of what arrays mean, and of how they are made of releases. Those of another one are not taken up."""
+
+
+def arrays_of(state: State) -> dict[str, NDArray[Any]]:
+    """Writes into arrays what a state keeps of days that are folded in."""
+    return dict(_flattened("older", state.older)) | dict(_flattened("start", state.start))
+
+
+def _flattened(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yields each array and number of nested values, named by its way there."""
+    if isinstance(value, np.ndarray | float | bool):
+        yield name, np.asarray(value)
+    elif value is not None:
+        parts = value if isinstance(value, Mapping) else dict(enumerate(value)) if type(value) is tuple else None
+        for part, inner in (parts if parts is not None else _fields(value)).items():
+            yield from _flattened(f"{name}.{part}", inner)
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field: getattr(value, field) for field in get_type_hints(type(value))}
+
+
+def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
+    """Restores the state after so many days that gave these arrays.
+
+    Args:
+        new: before the first day.
+        recent: the last days as released.
+
+    Raises:
+        KeyError, ValueError: for arrays that are none of a state.
+    """
+    older = _restored("older", tuple[DayValues, ...], arrays)
+    start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None
+    if start is not None:
+        shapes = [part.shape for part in new.layouts.weights.zeros(0)]
+        if [part.shape for part in start.effects] != shapes:
+            raise ValueError("the effects are of another city")
+    return replace(new, days=days, recent=recent, older=older, start=start)
+
+
+def _restored(name: str, kind: Any, arrays: Arrays) -> Any:
+    """Builds a value of this type from arrays, as `_flattened` names them."""
+    if get_origin(kind) is tuple:
+        parts = {key.split(".")[name.count(".") + 1] for key in arrays if key.startswith(f"{name}.")}
+        return tuple(_restored(f"{name}.{part}", get_args(kind)[0], arrays) for part in range(len(parts)))
+    if get_origin(kind) is Mapping:
+        return {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        hints = get_type_hints(kind)
+        return kind(**{part: _restored(f"{name}.{part}", inner, arrays) for part, inner in hints.items()})
+    return kind(arrays[name]) if kind in (float, bool) else arrays[name]

@@ -11,8 +11,8 @@ import numpy as np
 
 from dpops import fitted
 from dpops.claims import NOISE_CLAIMS
-from dpops.learning.half_widths import hat_half_widths, place_half_widths, place_level
-from dpops.learning.interval import Z95
+from dpops.learning.expected import hat_half_widths, place_half_widths, place_level
+from dpops.learning.field import Z95
 from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
 from dpops.levels.stages import Stage, level
 from dpops.levels.strategy import ranked

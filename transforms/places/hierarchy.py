@@ -39,7 +39,7 @@ def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
 
 def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:
     """Takes from hours the 24 that tell a day off."""
-    from dpops.learning.design import HOURS  # who learns nothing begins sooner without it
+    from dpops.learning.releases import HOURS  # who learns nothing begins sooner without it
 
     return tuple(hour % HOURS for hour in hours)
 

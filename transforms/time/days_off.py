@@ -5,7 +5,7 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from dpops.learning.design import HOURS
+from dpops.learning.releases import HOURS
 
 SATURDAY = 5
 

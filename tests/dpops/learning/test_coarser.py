@@ -7,8 +7,8 @@ import pytest
 
 from dpops import fitted
 from dpops.learning import Field, Groups, Learned, Status, around_day, coarser, learned, published, with_coarser
-from dpops.learning.chances import NODES
 from dpops.learning.effects import Item
+from dpops.learning.field import NODES
 from tests.dpops.learning.city import HOURS, after, design
 
 OF = design()

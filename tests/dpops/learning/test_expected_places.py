@@ -7,6 +7,7 @@ import pytest
 
 from dpops import fitted
 from dpops.claims import rho_within
+from dpops.learning.expected import speed_noise, weight_noise
 from dpops.learning.expected_places import (
     APART_VARIANCE,
     CAUTIOUS,
@@ -18,8 +19,7 @@ from dpops.learning.expected_places import (
     ExpectedMap,
     expected_maps,
 )
-from dpops.learning.half_widths import speed_noise, weight_noise
-from dpops.learning.interval import Z95
+from dpops.learning.field import Z95
 from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, whole_weight
 from dpops.levels.defaults import Fleet, spread_of, weight_at_places
 from dpops.levels.place_stage import with_places

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.learning.half_widths import _weight, hat_half_widths, place_half_widths, place_level, speed_noise
+from dpops.learning.expected import _weight, hat_half_widths, place_half_widths, place_level, speed_noise
 from dpops.levels.bounded import Rows, read, sum_up
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, recipe
 from dpops.levels.stages import FIRST_CENTRE, PublicHats, level

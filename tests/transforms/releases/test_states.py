@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpops.learning import state_arrays
+from dpops.learning import state as state_module
 from dpops.learning.state import RECENT
 from dpops.levels.bounded import sum_up
 from dpops.levels.count_check import count_stage, counted_first
@@ -185,7 +185,7 @@ def test_a_file_of_another_version_is_made_anew(
 ) -> None:
     how = replace(HOW, kept=file)
     with monkeypatch.context() as patch:
-        patch.setattr(state_arrays, "VERSION", 0)
+        patch.setattr(state_module, "VERSION", 0)
         estimated(many, how)
     before = file.path.read_bytes()
     assert estimated(many, how) == plain

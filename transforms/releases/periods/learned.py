@@ -22,7 +22,7 @@ from dpops.learning import (
     with_coarser,
 )
 from dpops.learning import live as today
-from dpops.learning.interval import STATUS_NAMES, rounded
+from dpops.learning.field import STATUS_NAMES, rounded
 from dpops.levels.stages import centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_texts

@@ -16,7 +16,7 @@ from dpops.learning.classes import (
     quantiles,
     tilted,
 )
-from dpops.learning.interval import LEAST_VEHICLES, STATUS_NAMES, rounded
+from dpops.learning.field import LEAST_VEHICLES, STATUS_NAMES, rounded
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.class_stage import MOVING, times_of
 from dpops.levels.defaults import Fleet

@@ -7,7 +7,7 @@ import numpy as np
 
 from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
 from dpops.learning.expected_places import CAUTIOUS, LEAST_VEHICLES, MOST_HALF_WIDTH_KMH
-from dpops.learning.interval import STATUS_NAMES, Z95, rounded
+from dpops.learning.field import STATUS_NAMES, Z95, rounded
 from dpops.learning.places import AT_LEAST
 from dpops.spread import TYPICAL
 from dpops.types import Float64s, Int64s

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpops.learning import DayValues, Facts, Groups, Learned, LevelValues, StageValues, State, learned, taken_in
 from dpops.learning.state import RECENT
-from dpops.learning.state_arrays import arrays_of, taken_up
+from dpops.learning.state import arrays_of, taken_up
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.count_check import is_too_few
 from dpops.levels.defaults import Fleet, kept_more, standing, vehicle_weight
@@ -106,7 +106,7 @@ class StateFile:
         """Writes the file whole or not at all; of two writers one wins. Where it cannot be written, nothing is lost."""
         if self.key is None or not self.path.parent.is_dir():
             return
-        from dpops.learning.state_arrays import VERSION  # who learns nothing begins sooner without it
+        from dpops.learning.state import VERSION  # who learns nothing begins sooner without it
 
         content = io.BytesIO()
         names: Mapping[str, NDArray[Any]] = {
@@ -124,7 +124,7 @@ class StateFile:
 
 
 def _kept(data: bytes) -> Kept | None:
-    from dpops.learning.state_arrays import VERSION
+    from dpops.learning.state import VERSION
 
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         if int(stored[" version"]) != VERSION:
