@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.learning import DayValues, Facts, Groups, Learned, LevelValues, StageValues, State, learned, taken_in
-from dpops.learning.state import RECENT
-from dpops.learning.state import arrays_of, taken_up
+from dpops.learning.state import RECENT, arrays_of, taken_up
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.count_check import is_too_few
 from dpops.levels.defaults import Fleet, kept_more, standing, vehicle_weight
