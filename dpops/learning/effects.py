@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from dpops.learning.releases import HABITS, Groups
+from dpops.spread import VehicleSpread
 from dpops.types import Float64s, Int64s
 
 Strengths = Mapping[str, Float64s]
@@ -72,6 +73,15 @@ class Effects(NamedTuple):
 
     local: Float64s
     border: Float64s
+
+
+class Start(NamedTuple):
+    """Where fits begin: lasting effects of weights, and strengths of both fields."""
+
+    effects: Effects
+    weights: Strengths
+    speeds: Strengths
+    spread: VehicleSpread
 
 
 @dataclass(frozen=True, slots=True)

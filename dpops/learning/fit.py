@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.effects import Effects
+from dpops.learning.effects import Effects, Start
 from dpops.learning.releases import HOURS, DayValues, LevelValues, StageValues
 from dpops.learning.speeds import DayWeights, SpeedField, SpeedSums
-from dpops.learning.state import Start, State
+from dpops.learning.state import State
 from dpops.learning.weights import VehicleNumber, WeightField, WeightSums
 from dpops.types import Float64s
 

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.effects import EffectLayout, Item
+from dpops.learning.effects import EffectLayout, Item, Start
 from dpops.learning.posterior import LinearData, Posterior
 from dpops.learning.releases import DayValues, Groups
-from dpops.learning.state import Start
 from dpops.spread import VehicleSpread, growth
 from dpops.types import Float64s
 

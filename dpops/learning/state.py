@@ -8,19 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.learning.city import speed_layout, weight_layout
-from dpops.learning.effects import EffectLayout, Effects, Strengths
+from dpops.learning.effects import EffectLayout, Start
 from dpops.learning.releases import DayValues, Design
-from dpops.spread import VehicleSpread
-
-
-class Start(NamedTuple):
-    """Where fits begin: lasting effects of weights, and strengths of both fields."""
-
-    effects: Effects
-    weights: Strengths
-    speeds: Strengths
-    spread: VehicleSpread
-
 
 RECENT = 2
 """Days that are kept as they were released, at least; older ones are folded into their mean day."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.effects import EffectLayout, Effects, Item
+from dpops.learning.effects import EffectLayout, Effects, Item, Start
 from dpops.learning.posterior import LinearData, Posterior
 from dpops.learning.releases import BLOCK_H, HOURS, DayValues, Groups
-from dpops.learning.state import Start
 from dpops.types import Float64s, Int64s
 
 MAX_LOG_STEP = 1.5
