@@ -23,7 +23,7 @@ MOST_S = 300
 
 @pytest.fixture
 def counters(monkeypatch):
-    return Counters(monkeypatch, "transforms.sources.kafka").counts
+    return Counters(monkeypatch, "transforms.steps.metrics").counts
 
 
 @pytest.fixture

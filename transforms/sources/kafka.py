@@ -84,9 +84,7 @@ class _ReadPartition(beam.DoFn):
     def process(self, element: PartitionStart, tracker: Any = _OFFSETS, estimator: Any = PROMISE) -> Iterator[Any]:
         start = PartitionStart(*element)
         position = tracker.current_restriction().start
-        if start.partition not in self._open:
-            self._open[start.partition] = Partition(self._topic, start.partition, start.partitions)
-        poll = self._open[start.partition].poll(position, self._most)
+        poll = self._partition(start).poll(position, self._most)
         if poll.position > position and not tracker.try_claim(poll.position - 1):
             return
         ahead = int(np.count_nonzero(is_ahead(poll.timestamps_ms, poll.at_ms)))
@@ -103,6 +101,11 @@ class _ReadPartition(beam.DoFn):
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms) if poll.outage_over else None
         move(estimator, self._watermark, newest_ms, poll.at_ms, idle=poll.idle and poll.outage_over)
         tracker.defer_remainder(Duration(seconds=pause_s))
+
+    def _partition(self, start: PartitionStart) -> Partition:
+        if start.partition not in self._open:
+            self._open[start.partition] = Partition(self._topic, start.partition, start.partitions)
+        return self._open[start.partition]
 
     def _handed_over(self, poll: Poll, estimator: Any) -> Iterator[Any]:
         """Yields a poll's messages and from when on their events are late: one time for all, or each with its own."""

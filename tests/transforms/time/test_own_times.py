@@ -88,7 +88,7 @@ def test_messages_that_their_producers_stamped_are_refused_and_decide_nothing_fo
 
 
 def test_a_refused_message_is_a_dead_letter_of_its_own_kind(monkeypatch):
-    counts = Counters(monkeypatch, "transforms.sources.kafka").counts
+    counts = Counters(monkeypatch, "transforms.steps.metrics").counts
     element = Messages([], np.zeros(0, np.int64), refused=3)
     assert [out.value for out in decode(element, FIXED["gtfs-realtime"].layout)] == [
         Refused("read", "producer-time", 3)
