@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from transforms.layouts.base import FIELDS, Path, RawBatch, raw_batch, refuse_steps, steps_of
-from transforms.layouts.columns import numbers, whole_number_texts
+from transforms.layouts.base import Path, RawBatch, raw_batch, refuse_steps, steps_of
+from transforms.layouts.columns import DecimalMark, numbers, whole_number_texts
 from transforms.layouts.lines import LINE_BYTES, is_utf8
 from transforms.value import NAME
 
@@ -29,14 +29,15 @@ _ID_FIELDS = ("vehicle", "user")
 
 
 class Paths(NamedTuple):
-    """Where each field is in a record: keys, and numbers that index arrays."""
+    """Where each field is in a record: keys, and numbers that index arrays. decimal: of numbers in texts."""
 
     fields: tuple[str, ...]
     places: tuple[Path, ...]
+    decimal: DecimalMark = "."
 
     @classmethod
-    def dotted(cls, names: Sequence[str], fields: tuple[str, ...] = FIELDS) -> "Paths":
-        return cls(fields, tuple(map(steps_of, names)))
+    def dotted(cls, names: Sequence[str], fields: tuple[str, ...], decimal: DecimalMark = ".") -> "Paths":
+        return cls(fields, tuple(map(steps_of, names)), decimal)
 
 
 def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> None:
@@ -103,13 +104,15 @@ def _first_keys(paths: Paths) -> list[str]:
 def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatch:
     keys = _first_keys(paths)
     tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, records), strict=True), strict=True)) if records else {}
-    columns = {name: walk(tops.get(path[0], ()), path[1:]) for name, path in zip(*paths, strict=True)}
-    return typed_batch(columns, refused)
+    columns = {
+        name: walk(tops.get(path[0], ()), path[1:]) for name, path in zip(paths.fields, paths.places, strict=True)
+    }
+    return typed_batch(columns, refused, paths.decimal)
 
 
-def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
+def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal: DecimalMark = ".") -> RawBatch:
     """Makes a batch. columns: for each field, an id first if there is one, its Python values, or an Arrow array, taken
-    as it is."""
+    as it is. decimal: of numbers in texts, so that no other row decides how one is read."""
     first = next(iter(columns))
     ids = columns[first]
     is_id = np.ones(len(ids), np.bool_)
@@ -123,7 +126,7 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBa
     arrays = {
         name: values
         if isinstance(values, pa.Array)
-        else (_CONVERT.get(name) or _CONVERT[name.partition(".")[0]])(values)
+        else (_CONVERT.get(name) or _CONVERT[name.partition(".")[0]])(values, decimal)
         for name, values in {**columns, first: ids}.items()
     }
     if is_id.all():
@@ -157,13 +160,11 @@ def _careful_step(value: Any, part: str) -> Any:
     return _BAD
 
 
-def _numbers(values: Sequence[Any]) -> Any:
-    """Reads numbers, also those in texts, as float64; anything else is NaN. Texts with commas are left to the units."""
+def _numbers(values: Sequence[Any], decimal: DecimalMark = ".") -> Any:
+    """Reads numbers, also those in texts, as float64; anything else is NaN, which no number in JSON can be."""
     types = set(map(type, values))
-    if str in types and types <= {str, type(None)} and any(value and "," in value for value in values):
-        return pa.array(values, pa.string())
     if str in types:
-        values = _read_texts(values)
+        values = _read_texts(values, decimal)
     if not types <= {float, int, str, type(None)}:
         values = [value if type(value) in (float, int) or value is None else float("nan") for value in values]
     try:
@@ -172,10 +173,11 @@ def _numbers(values: Sequence[Any]) -> Any:
         return pa.array([None if value is None else _as_float(value) for value in values], pa.float64())
 
 
-def _read_texts(values: Sequence[Any]) -> Sequence[Any]:
+def _read_texts(values: Sequence[Any], decimal: DecimalMark) -> Sequence[Any]:
     """Puts a number for each text that is one, as `columns.numbers` reads it."""
     is_text = [type(value) is str for value in values]
-    read = numbers(pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string()))
+    texts = pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string())
+    read = numbers(texts, decimal)
     pairs = zip(np.where(read.valid, read.values, np.nan).tolist(), read.missing.tolist(), strict=True)
     numbers_read = iter([None if is_missing else number for number, is_missing in pairs])
     return [next(numbers_read) if text else value for value, text in zip(values, is_text, strict=True)]
@@ -188,7 +190,7 @@ def _as_float(value: float) -> float:
         return _LARGEST if value > 0 else -_LARGEST
 
 
-def _times(values: Sequence[Any]) -> Any:
+def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:
     types = set(map(type, values)) - {type(None)}
     if types <= {str}:
         return pa.array(values, pa.string())
@@ -205,14 +207,14 @@ def _times(values: Sequence[Any]) -> Any:
     return pa.array(texts, pa.string())
 
 
-def _texts(values: Sequence[Any]) -> Any:
+def _texts(values: Sequence[Any], _decimal: DecimalMark) -> Any:
     """Reads texts, integers as their text; null where a row has a value of another type."""
     if set(map(type, values)) <= {str, type(None)}:
         return pa.array(values, pa.string())
     return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())
 
 
-_CONVERT: dict[str, Callable[[Sequence[Any]], Any]] = {
+_CONVERT: dict[str, Callable[[Sequence[Any], DecimalMark], Any]] = {
     **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell", "key", "key_within"), _texts),
     "time": _times,
     **dict.fromkeys(("lat", "lon", "heading", NAME, "epsilon", "report"), _numbers),

@@ -63,6 +63,17 @@ def test_numbers_of_json_may_be_texts_each_told_by_itself(tmp_path):
     assert told.valid.tolist() == [True] * 5 + [False] * 6
 
 
+@pytest.mark.parametrize("others", [[], [30.5], ["30.5", None]])
+def test_how_a_decimal_comma_is_read_is_decided_by_no_other_row(others, tmp_path):
+    lines = [json.dumps({**ROWS[0], "lat": value}) for value in ["30,5", *others]]
+    (tmp_path / "feed.jsonl").write_text("\n".join(lines))
+    for mark, valid in ((",", True), (".", False)):
+        found = layout("jsonl", BY_NAME, decimal=mark)
+        batches = read_apart(found, str(tmp_path / "feed.jsonl"))
+        lat = pa.concat_arrays([batch.table["lat"] for batch in batches])
+        assert found.units.numbers(lat).valid[0] == valid
+
+
 def compressed(path, data):
     if path.suffix == ".gz":
         path.write_bytes(gzip.compress(data))

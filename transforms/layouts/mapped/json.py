@@ -48,7 +48,7 @@ class JsonRecords(MappedLayout):
         return cls(units, columns, fields, records)
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        paths = Paths.dotted(self.columns, self.fields)
+        paths = Paths.dotted(self.columns, self.fields, self.units.decimal)
         if self.records is not None:
             yield from read_document(path, (self.records,), paths)
             return
@@ -64,7 +64,7 @@ class JsonRecords(MappedLayout):
         yield from batches_of_records(elements, paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        paths = Paths.dotted(self.columns, self.fields)
+        paths = Paths.dotted(self.columns, self.fields, self.units.decimal)
         if self.records is None:
             yield table_of_records(payloads, paths, {})
         else:

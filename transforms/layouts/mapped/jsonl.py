@@ -19,10 +19,10 @@ class JsonLines(MappedLayout):
 
     def read(self, path: str) -> Iterator[RawBatch]:
         with opened_text(path) as file:
-            yield from read_json_lines(file, Paths.dotted(self.columns, self.fields))
+            yield from read_json_lines(file, Paths.dotted(self.columns, self.fields, self.units.decimal))
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        yield table_of_records(payloads, Paths.dotted(self.columns, self.fields), {})
+        yield table_of_records(payloads, Paths.dotted(self.columns, self.fields, self.units.decimal), {})
 
 
 LAYOUT = JsonLines
