@@ -6,6 +6,7 @@ Wood and Fasiolo (2017), equation 5, for the Fellner-Schall step.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sparse
@@ -40,6 +41,22 @@ class LinearData:
     values: Float64s
     precisions: Float64s
     wide: int
+
+
+class _CellTerms(NamedTuple):
+    """What a day's local effects add to variances of its HATs.
+
+    Attributes:
+        varying: the block whose effect changes over slots.
+        pulls: of cells by pulling vectors, (cells, vectors).
+        samples: of cells, given the border, (cells, columns).
+        parts: of each key of the varying block, variances (cells,) and pulls.
+    """
+
+    varying: Block
+    pulls: Float64s
+    samples: Float64s
+    parts: dict[int, tuple[Float64s, Float64s]]
 
 
 class Posterior:
@@ -84,6 +101,8 @@ class Posterior:
         shift = rows.adjoint(root * data.values)
         self.mean = self.solve(Effects(shift.local, prior.shift + shift.border))
         self.border_covariance: Float64s = self._schur[: self._border, : self._border]
+        self._inner_covariance: Float64s = self._coefficients @ self._schur @ self._coefficients.T
+        self._memory: dict[int, _CellTerms] = {}
         if len(self._pulls) <= EXACT and not is_rough:
             self._draw_exactly()
         else:
@@ -115,20 +134,21 @@ class Posterior:
         return Effects(local - self._solved_pulls @ (self._coefficients @ at_border), at_border[: self._border])
 
     def _draw(self, narrow: EffectRows, wide: EffectRows, columns: int) -> None:
-        """Draws samples by perturbation."""
+        """Draws samples by perturbation. conditional: of local effects, given those of the border."""
         noise = np.random.default_rng(1).normal(size=(narrow.local.shape[0] + wide.local.shape[0], columns))
         of_narrow, of_wide = noise[: narrow.local.shape[0]], noise[narrow.local.shape[0] :]
         drawn, shift = self.layout.prior_draws(self.strengths, self.days, columns), narrow.adjoint(of_narrow)
-        local = np.asarray(self._factor.solve(drawn.local + shift.local))
-        local += self._solved_pulls[:, self._of_wide] @ (self._wide_coefficients @ of_wide)
+        self.conditional = np.asarray(self._factor.solve(drawn.local + shift.local))
+        local = self.conditional + self._solved_pulls[:, self._of_wide] @ (self._wide_coefficients @ of_wide)
         border = drawn.border + shift.border + wide.adjoint(of_wide).border
         self.samples = self._with_border(local, border)
 
     def _draw_exactly(self) -> None:
         """Computes roots of covariances, scaled as samples are."""
         conditional = self._factor.solve(np.eye(len(self._pulls)))
+        self.conditional = _root(conditional)
         pulls = self._solved_pulls
-        covariance = conditional + pulls @ (self._coefficients @ self._schur @ self._coefficients.T) @ pulls.T
+        covariance = conditional + pulls @ self._inner_covariance @ pulls.T
         mixed = -pulls @ (self._coefficients @ self._schur[:, : self._border])
         root = _root(np.block([[covariance, mixed], [mixed.T, self.border_covariance]]))
         self.samples = Effects(root[: len(mixed)], root[len(mixed) :])
@@ -139,31 +159,56 @@ class Posterior:
         return variances
 
     def variances_of_hats(self, hours: Int64s, day: int, regressors: Mapping[str, Float64s] | None = None) -> Float64s:
-        """Computes variances of HATs' sums of effects, (cells, slots), by samples. Arguments as `EffectLayout.hats`."""
-        layout, samples = self.layout, Effects(*(part / np.sqrt(part.shape[1]) for part in self.samples))
-        places = layout.incidence([None] * day + [hours])[day * HABITS + hours]
-        at_border = np.asarray(places @ samples.border[: places.shape[1]])
-        (varying,) = (block for block in layout.local if block.slots > 1)
-        lasting = [block for block in layout.local if block.slots == 1]
-        fixed = sum(layout.part(samples, block, day)[block.cell_keys] for block in lasting)
-        of_parts = layout.part(samples, varying, day)
-        of_regressors = [
-            (regressors[block.regressor], layout.part(samples, block, day)[0])
-            for block in layout.blocks
-            if block.regressor is not None and regressors is not None and block.regressor in regressors
-        ]
-        total = np.empty((varying.cell_keys.size, hours.size))
+        """Computes variances of HATs' sums of effects, (cells, slots).
+
+        Exact but for what local effects vary by where the border is given: that part comes of samples. day,
+        regressors: as in `EffectLayout.hats`.
+        """
+        layout, terms = self.layout, self._terms(day)
+        of_days = [None] * day + [hours]
+        at_border = np.zeros((hours.size, len(self._schur)))
+        at_border[:, : layout.size(day + 1, border=True)] = layout.incidence(of_days)[day * HABITS + hours].toarray()
+        covariances = at_border @ self._schur
+        pulled = -(covariances @ self._coefficients.T).T
+        total = np.sum(covariances * at_border, axis=1) + 2 * terms.pulls @ pulled
+        varying = terms.varying
         keys = varying.slot_keys(hours)
         for key in np.unique(keys):
             chosen = np.flatnonzero(keys == key)
-            local, border = fixed + of_parts[varying.cell_keys * varying.slots + key], at_border[chosen]
-            squares = np.sum(local**2, axis=1)[:, None] + np.sum(border**2, axis=1)
-            total[:, chosen] = squares + 2 * local @ border.T
-            for factor, effect in of_regressors:
-                shared = (local @ effect)[:, None] + border @ effect
-                total[:, chosen] += factor[:, chosen] * (2 * shared + factor[:, chosen] * (effect @ effect))
+            if key not in terms.parts:
+                places = layout.span(varying, day).start + varying.cell_keys * varying.slots + key
+                moved = self._solved_pulls[places]
+                drawn = np.mean((terms.samples + self.conditional[places]) ** 2, axis=1)
+                both = terms.pulls + moved
+                terms.parts[key] = drawn + np.sum((both @ self._inner_covariance) * both, axis=1), moved
+            of_cells, moved = terms.parts[key]
+            total[:, chosen] += of_cells[:, None] + 2 * moved @ pulled[:, chosen]
+        for block in layout.blocks:
+            if block.regressor is not None and regressors is not None and block.regressor in regressors:
+                factor, place = regressors[block.regressor], layout.span(block, day).start
+                column = -self._solved_pulls @ (self._coefficients @ self._schur[:, place])
+                shared = sum(other.of_hats(column[layout.span(other, day)], hours) for other in layout.local)
+                total += 2 * factor * (shared + covariances[:, place])
+                total += factor**2 * self.border_covariance[place, place]
         variances: Float64s = np.maximum(total, 1e-9)
         return variances
+
+    def _terms(self, day: int) -> "_CellTerms":
+        """Computes what local effects that do not change over slots add to variances; once for days that share it."""
+        local = self.layout.local
+        key = day if any(block.is_daily for block in local) else 0
+        if key not in self._memory:
+            (varying,) = (block for block in local if block.slots > 1)
+            pulls, samples = (
+                np.sum([self._of_cells(table, block, day) for block in local if block is not varying], axis=0)
+                for table in (self._solved_pulls, self.conditional)
+            )
+            self._memory[key] = _CellTerms(varying, pulls, samples, {})
+        return self._memory[key]
+
+    def _of_cells(self, table: Float64s, block: Block, day: int) -> Float64s:
+        """Gives each cell its row of a table of local effects, (cells, columns)."""
+        return table[self.layout.span(block, day)][block.cell_keys]
 
     def stronger(self, effects: Effects | None = None) -> dict[str, Float64s]:
         """Takes a Fellner-Schall step of each learned strength, whose fixed point is that of REML.
