@@ -7,7 +7,7 @@ from fractions import Fraction
 from dpops import fitted
 from dpops.levels.stages import CITY, LEVELS, UNIT, Kind, PublicHats, Shares, Stage, alike, level, shares_of
 
-_USUAL_BOUND = 6.0
+_USUAL_BOUND = 6
 """Between the table's of a first day and of later ones."""
 
 _LEARNING_DAYS = 7
