@@ -129,7 +129,7 @@ def layout(
         raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
     units = replace(units, decimal=cast(DecimalMark, decimal))
     positions = FIELDS if with_value else FIELDS[:-1]
-    row_fields = fields or (with_heading(positions) if headed else positions)
+    row_fields = (with_heading(positions) if headed else positions) if fields is None else fields
     names_of, row_fields = _parted(_column_names(name, columns, row_fields), row_fields)
     if fields is None and names_of[0] == FILE:
         return ByFile(kind.of(units, names_of[1:], row_fields[1:], kind_options))
