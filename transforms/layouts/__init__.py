@@ -97,7 +97,7 @@ def layout(
     Args:
         columns: Which column of the input holds each field, or for vehicle `{file}`; several are parts of an id, date
             and clock, or degrees and their hemisphere.
-        vehicle, time: Of a layout with columns of its own, what it takes instead.
+        vehicle: Of a layout with columns of its own, what it takes instead; so with `time`.
         records: Of JSON, the path of what holds the objects.
         fields: Of rows that are no positions of vehicles: the first is an id, the last a number.
 
