@@ -53,7 +53,12 @@ class Cluster:
         self.rest = rest
 
     def jobs(self) -> Sequence[_Job]:
-        """Lists Flink's jobs. Raises OSError."""
+        """Lists Flink's jobs. Empty where nobody answers: a cluster may start and end with its job."""
+        with suppress(OSError):
+            return self._overview()
+        return []
+
+    def _overview(self) -> Sequence[_Job]:
         return self._asked("/jobs/overview", "jobs", list[_Job])
 
     def is_running(self, job_id: str) -> bool:
@@ -63,20 +68,16 @@ class Cluster:
         return False
 
     def job_named(self, name: str) -> str | None:
-        """Finds the id of the job of that name; None also before the first: a cluster may start with its job."""
-        with suppress(OSError):
-            return next((job.jid for job in self.jobs() if job.name == name), None)
-        return None
+        """Finds the id of the job of that name."""
+        return next((job.jid for job in self.jobs() if job.name == name), None)
 
     def state(self, job_id: str) -> str | None:
         """Tells the state: RUNNING, RESTARTING, FAILED ..; None where nobody answers or knows it."""
-        with suppress(OSError):
-            return next((job.state for job in self.jobs() if job.jid == job_id), None)
-        return None
+        return next((job.state for job in self.jobs() if job.jid == job_id), None)
 
     def has_ended(self, job_id: str) -> bool:
         """Says whether the job is over, or nobody knows it. Raises OSError where nobody answers."""
-        return not any(job.jid == job_id and job.state not in ENDED for job in self.jobs())
+        return not any(job.jid == job_id and job.state not in ENDED for job in self._overview())
 
     def cancel(self, job_id: str) -> None:
         """Cancels the job by Flink's REST: Beam's own `cancel` leaves the job of Flink running."""
