@@ -1,4 +1,4 @@
-// The page's data: what pipelines/pages/pack.py packed, as typed arrays.
+// The page's data: what hatstream_publish/pages/pack.py packed, as typed arrays.
 
 const NONE = 65535, NO_CODE = 255;
 
