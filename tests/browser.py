@@ -74,6 +74,11 @@ class Page:
         return [url for url in sent if not url.startswith(("file:", "data:", "blob:"))]
 
 
+def asked(page: Page, script: str, *values: Any) -> Any:
+    """What an expression of the page's program is."""
+    return page.driver.execute_script(f"return {script}", *values)
+
+
 @contextmanager
 def browser(*, width: int = 1280, height: int = 860) -> Iterator[Page]:
     """A browser that ends with the block."""

@@ -6,7 +6,7 @@ import math
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.browser import browser
+from tests.browser import asked, browser
 from tests.kit.results import CELLS, PARENT, known_of, row, write
 
 HOURS = (6, 7)
@@ -39,10 +39,6 @@ def opened(page, path, place_of_link=""):
     page.driver.get("about:blank")
     page.open(path, place_of_link)
     return page
-
-
-def asked(page, script, *values):
-    return page.driver.execute_script(f"return {script}", *values)
 
 
 def click_on(page, cell):

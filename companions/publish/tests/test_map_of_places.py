@@ -11,7 +11,7 @@ import pytest
 
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.places import NamedPlaces
-from tests.browser import browser
+from tests.browser import asked, browser
 from tests.kit.results import CELLS, PARENT, known_of, row
 from transforms.sinks.rows import NOTES, SCHEMA
 
@@ -71,10 +71,6 @@ def shown(page, hatstream, folder, files, link=""):
     assert (code, err) == (0, ""), out
     page.driver.get("about:blank")
     page.open(folder / "map.html", link)
-
-
-def asked(page, script):
-    return page.driver.execute_script(f"return {script}")
 
 
 def test_a_day_is_compared_with_what_is_usual_at_the_place_or_in_its_area(page, hatstream, folder):

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from tests import city
-from tests.browser import browser
+from tests.browser import asked, browser
 from tests.kit.results import CELLS, row, write
 
 MIDDLE = "((x, y) => [screenX(x), screenY(y)])(...middle(arguments[0]))"
@@ -26,10 +26,6 @@ def drawn(tmp_path, hatstream):
     )
     assert hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")[0] == 0
     return tmp_path / "map.html"
-
-
-def asked(page, script, *values):
-    return page.driver.execute_script(f"return {script}", *values)
 
 
 def sheets(page):
