@@ -57,6 +57,7 @@ class Messages(NamedTuple):
     refused: int = 0
 
 
+BY_KEY: Final = 1 << 30  # in the place of a latitude, beyond the poles: the longitude is the number of a public key
 NO_HEADING: Final = -1  # in the place of a heading, where a row does not say which way its vehicle goes
 
 

@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -17,6 +16,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 from dpops.statistics import COUNT
 from pipelines.account import location
 from pipelines.errors import UsageError
+from pipelines.inputs import instant_of
 from pipelines.specification import AccountTerms, load
 from pipelines.specification.checks import account_of
 from pipelines.specification.document import read_account
@@ -25,14 +25,13 @@ from transforms.records import Refused
 from transforms.sinks.rows import SCHEMA, Shape, schema_of
 from transforms.sinks.steps import ToRows
 from transforms.sources.elements import value_in
-from transforms.time.calendar import Timetable
 
 Extractor = str | Callable[[Any], Any]
 """The name of an element's field, or a function of the element. What raises an error counts as missing."""
 Total = float | tuple[float, float]
 """An epsilon, or an epsilon and a delta."""
 
-_DAY_S, _SPREAD_MS = 86_400, 82_800_000
+_DAY_S, _SPREAD_US = 86_400, 82_800_000_000
 _COLUMNS = {"key": "cell", "window_start": "slot_start_at", "window_end": "slot_end_at"}
 
 
@@ -133,7 +132,9 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         spec, place = load(self.tables(size_s)), self.account.location
         if self.time is None and not elements.is_bounded:
             raise UsageError("an unbounded PCollection needs time=: its Beam timestamps decide what is late")
-        first_s = None if self.start is None else _midnight_s(spec.timetable, self.start)
+        first_s = None
+        if self.start is not None:
+            first_s = int(instant_of(self.start[:10], spec.timetable, last=False).timestamp())
         offset_s = (first_s or 0) % size_s
         if isinstance(windows, FixedWindows) and (windows.offset.micros // 1_000_000 - offset_s) % size_s:
             raise UsageError(
@@ -287,10 +288,10 @@ class _Reports(beam.DoFn):
     """
 
     def __init__(self, of: PerKey, first_s: int | None) -> None:
-        self._of, self._first_s, self._next_ms = of, first_s, 0
+        self._of, self._first_s, self._next_us = of, first_s, 0
 
     def start_bundle(self) -> None:
-        self._next_ms = secrets.randbelow(_SPREAD_MS)
+        self._next_us = secrets.randbelow(_SPREAD_US)
 
     def process(self, element: Any, taken_at: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         of = self._of
@@ -309,8 +310,8 @@ class _Reports(beam.DoFn):
             return taken_at
         if self._first_s is None:
             return None
-        self._next_ms = (self._next_ms + 1) % _SPREAD_MS
-        return Timestamp(self._first_s) + Duration(micros=1_000 * self._next_ms)
+        self._next_us = (self._next_us + 1) % _SPREAD_US
+        return Timestamp(self._first_s) + Duration(micros=self._next_us)
 
 
 def part_of(extractor: Extractor, element: Any) -> Any:
@@ -335,10 +336,3 @@ def schema_by_key(name: str) -> pa.Schema:
 def _text(key: Hashable) -> str:
     """Names a key as rows and ledgers have it."""
     return BETWEEN.join(map(str, key)) if isinstance(key, tuple) else str(key)
-
-
-def _midnight_s(timetable: Timetable, day: str) -> int:
-    try:
-        return int(timetable.midnight(date.fromisoformat(day[:10])).timestamp())
-    except ValueError:
-        raise UsageError(f"start must be a date; it is {day!r}") from None

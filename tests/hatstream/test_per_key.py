@@ -4,7 +4,7 @@ import ast
 import random
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apache_beam as beam
@@ -140,6 +140,16 @@ def test_rows_without_a_timestamp_all_count(tmp_path):
     assert row["value"] == pytest.approx(2, abs=0.2)
 
 
+def test_reports_of_a_user_within_a_millisecond_all_count(tmp_path):
+    """Under keys that lie 1,000 apart, and under one key a microsecond apart."""
+    first = datetime(2022, 1, 1, 8, tzinfo=UTC)
+    given = [(0, first, 3), (1_000, first, 5), (1_000, first + timedelta(microseconds=1), 9), (1_000, first, 5)]
+    rows = [{"bus": "b1", "route": key, "when": when, "late": value} for key, when, value in given]
+    made = mean(account(10**6, hides="values"), time="when", keys=range(1_001), total=10**4)
+    values = {row["key"]: row["value"] for row in run(rows, made, tmp_path) if row["value"] is not None}
+    assert values == {"0": pytest.approx(3, abs=0.1), "1000": pytest.approx(7, abs=0.1)}
+
+
 def test_variances_and_quantiles_are_in_the_values_own_unit(tmp_path):
     of = account(10**6, hides="values")
     common = {
@@ -204,7 +214,7 @@ def test_a_stream_releases_each_window_once_it_is_over(tmp_path):
         ({"bounds": (3, 3)}, "must be below"),
         ({"total": (1.0, 1e-6)}, "an epsilon alone"),
         ({"start": None}, "needs start"),
-        ({"start": "soon"}, "start must be a date"),
+        ({"start": "soon"}, "neither a date"),
     ],
 )
 def test_wrong_arguments_are_told_when_the_pipeline_is_built(changed, told):

@@ -15,7 +15,8 @@ from transforms.observe.derived_speed import HeadingLimits, Positions, SpeedLimi
 from transforms.observe.hexagons import cells_at
 from transforms.observe.parse import Rules
 from transforms.order import DistinctValues, ascending, changes, packed_keys, pairs, places, rank_in_group, scatter
-from transforms.places.ground import Ground
+from transforms.places.ground import MOST_KEYS, Ground
+from transforms.records import BY_KEY
 from transforms.wire import NO_SAMPLES, S_US, Events, Heard, Partial, Samples, Tally
 
 
@@ -48,8 +49,9 @@ class Admitted(NamedTuple):
 def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]) -> Counted:
     """Tallies one slot and vehicle shard; the result is the same for every order, split and merge of the events.
 
-    An observation is identified by (vehicle, event time). Of several, the smallest position stays, of these the first
-    of the places that headings led to, and the value decides only then, so that no value decides a place or a count.
+    An observation is identified by (vehicle, event time), and by its public key if it has one. Of several, the smallest
+    position stays, of these the first of the places that headings led to, and the value decides only then, so that no
+    value decides a place or a count.
     """
     partial, duplicates = tally_pane(events, cap, columns)
     return Counted(merge_panes([partial], slot_start_s, cap, columns), duplicates)
@@ -165,7 +167,10 @@ def distinct(events: Events) -> tuple[Events, int]:
 
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
     """Marks the events that stay, and counts those that do not."""
-    key = packed_keys(vehicle, events.offset_us)
+    moment = events.offset_us
+    if (events.lat_e7[:1] == BY_KEY).any():  # of all events, or of none
+        moment = moment * MOST_KEYS + events.lon_e7
+    key = packed_keys(vehicle, moment)
     in_order = ascending(key, vehicle)
     again = in_order[1:][in_order[1:] == in_order[:-1]]
     if not again.size:

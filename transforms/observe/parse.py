@@ -18,7 +18,7 @@ from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.observe.hexagons import cells_at
 from transforms.observe.vehicle_ids import VehicleForm, used_places, vehicle_hashes, vehicle_ids
 from transforms.places.ground import BETWEEN, NOWHERE, Ground, Keys
-from transforms.records import NO_HEADING, Observations
+from transforms.records import BY_KEY, NO_HEADING, Observations
 from transforms.time.calendar import Locator
 from transforms.value import NAME
 
@@ -45,7 +45,7 @@ REASONS = (
     "missing-key",
     "unknown-key",
 )
-E7, MS_US = 10_000_000, 1_000
+E7 = 10_000_000
 
 FROM_US = 946_684_800_000_000  # 2000-01-01 UTC
 TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
@@ -122,8 +122,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         lat, lon = rules.units.numbers(table.column("lat")), rules.units.longitudes(table.column("lon"))
         lat_e7, lon_e7 = _check_positions(verdict, lat, lon, rules.bbox)
     else:
-        lat_e7 = lon_e7 = _check_keys(verdict, table, rules.keys)
-        time = time._replace(us=time.us // MS_US * MS_US + lat_e7 % MS_US)
+        lat_e7, lon_e7 = np.full(table.num_rows, BY_KEY), _check_keys(verdict, table, rules.keys)
     if rules.no_value:
         with np.errstate(over="ignore"):  # what a float32 cannot hold is none of them
             is_no_value = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
@@ -223,9 +222,9 @@ class Located(NamedTuple):
 def locate(observations: Observations, ground: Ground) -> Located:
     """Finds what each observation is counted under: its key, or one H3 lookup and one in the ground's public table."""
     resolution = ground.resolution
-    cells = lat_e7 = observations.lat_e7
+    cells = observations.lon_e7
     if resolution is not None:
-        cells = cells_at(lat_e7, observations.lon_e7, resolution)
+        cells = cells_at(observations.lat_e7, cells, resolution)
     key = ground.keys(cells, observations.heading)
     inside = key != NOWHERE
     if inside.all():

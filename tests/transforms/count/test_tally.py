@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
 from transforms.count.tally import ContributionBound, Counted, admit_late, heard, merge_panes, tally, tally_pane
-from transforms.records import Observations
+from transforms.records import BY_KEY, Observations
 from transforms.wire import (
     NO_EVENTS,
     S_US,
@@ -123,6 +123,14 @@ def test_of_rows_of_one_time_and_position_the_first_place_stays_whatever_their_s
     same = np.ones(4, np.int64)
     counted = tally(Events(same, same, same, same, cell, value), 0, None, COLUMNS)
     assert (counted.tally.cell.tolist(), counted.tally.sums["sums"].tolist(), counted.duplicates) == ([100], [9], 3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.sampled_from([0, 1, 1_000, 199_999])), max_size=40))
+def test_rows_by_key_are_copies_only_under_the_same_key_at_the_same_time(rows):
+    vehicle, offset_us, key = np.array(rows, np.int64).reshape(-1, 3).T
+    events = Events(vehicle, offset_us, np.full(len(rows), BY_KEY), key, key, np.zeros(len(rows), np.int64))
+    counted = tally(events, 0, None, COLUMNS)
+    assert (int(counted.tally.kept.sum()), counted.duplicates) == (len(set(rows)), len(rows) - len(set(rows)))
 
 
 @given(st.lists(ROW, max_size=40))
