@@ -51,7 +51,7 @@ def _child(number: int, report) -> None:
     before_mb, start = _peak_mb(), time.process_time()
     clipped = clip_user(hat, vehicle, counts, None, EPSILON, ERRORS)
     seconds = time.process_time() - start
-    shown = (hat.size, hats.size, int(hats.max()), clipped.most_hats, int((~clipped.kept).sum()))
+    shown = (hat.size, hats.size, int(hats.max()), clipped.most_hats, int((~clipped.is_kept).sum()))
     report.put((*(f"{value:,}" for value in shown), f"{seconds:.1f}", f"{before_mb:.0f}", f"{_peak_mb():.0f}"))
 
 

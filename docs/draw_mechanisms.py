@@ -17,7 +17,7 @@ from dpops.forecast import Float64s, Prior
 from dpops.means.arrays import array_means, length_of
 from dpops.means.forecasts import expected_quantiles
 from dpops.means.grouping import Grouping, best_fit, wrap_around
-from dpops.mechanism import Mechanism, Totals, forecast_of_one, plan_of_one
+from dpops.mechanism import Mechanism, Totals, forecast_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
@@ -69,7 +69,7 @@ def draw_baseline() -> Figure:
         noise = []
         for most in heaviest.tolist():
             counts = np.array([most] + [5] * 20)
-            plan = plan_of_one(mechanism, CountsKnown.all_of(counts), GRID, Fraction(1))
+            plan = mechanism.plan(CountsKnown.all_of(counts), GRID, Fraction(1))
             noise.append(float(plan.scale * plan.step))
         label = mechanism.name + ("" if mechanism.name == "baseline" else " (and a clipping bias)")
         axes.plot(heaviest, noise, label=label, color=COLOURS[mechanism.name], lw=2)
@@ -163,7 +163,7 @@ def draw_levy() -> Figure:
     totals = example(60, 120)
     epsilon = Fraction(1, 2)
     mechanism = Levy()
-    plan = plan_of_one(mechanism, CountsKnown.all_of(totals.counts), GRID, epsilon)
+    plan = mechanism.plan(CountsKnown.all_of(totals.counts), GRID, epsilon)
     unit = float(plan.step * plan.facts["arrays"])
     means = array_means([totals], [plan]).means * unit
     tau, bins = plan.facts["tau"] * unit, plan.facts["bins"]
@@ -195,7 +195,7 @@ def draw_fixed_quantile() -> Figure:
     figure = Figure(figsize=(7.2, 5), layout="constrained")
     rows: Sequence[Axes] = figure.subplots(2, 1, sharex=True)
     for axes, epsilon in zip(rows, (Fraction(1), Fraction(4)), strict=True):
-        plan = plan_of_one(mechanism, CountsKnown.all_of(totals.counts), GRID, epsilon)
+        plan = mechanism.plan(CountsKnown.all_of(totals.counts), GRID, epsilon)
         means = np.sort(array_means([totals], [plan]).means * float(plan.step * plan.facts["arrays"]))
         rank = float(mechanism.rank(means.size, epsilon))
         ends = np.unique(np.concatenate([[0.0], means, [float(UPPER)]]))
@@ -244,7 +244,7 @@ def _draw_clipping(axes: Axes, counts: Int64s) -> None:
     count = np.geomspace(1, 64, 200)
     shades = mpl.colormaps["Purples"]
     for depth, epsilon in enumerate(("2", "1", "0.5", "0.2")):
-        bound = plan_of_one(WorstCaseOptimal(), CountsKnown.all_of(counts), GRID, Fraction(epsilon)).facts["bound"]
+        bound = WorstCaseOptimal().plan(CountsKnown.all_of(counts), GRID, Fraction(epsilon)).facts["bound"]
         half = np.minimum(bound / 100 / count, UPPER) / 2
         name = f"epsilon {epsilon}: T = {bound // GRID.upper_steps} U"
         axes.fill_between(count, UPPER / 2 - half, UPPER / 2 + half, color=shades(0.25 + 0.2 * depth), label=name)

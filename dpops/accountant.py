@@ -58,30 +58,30 @@ class Accountant:
         claims += [GaussianDP(self.gaussian)] if self.gaussian else []
         return claims + ([ApproxDP(self.epsilon, self.delta)] if self.epsilon or self.delta else [])
 
-    def __add__(self, other: "Accountant") -> "Accountant":
-        return self.compose(other.claims())
+    def __add__(self, account: "Accountant") -> "Accountant":
+        return self.compose(account.claims())
 
-    def largest(self, other: "Accountant") -> "Accountant":
+    def largest(self, account: "Accountant") -> "Accountant":
         """Takes the larger of both, kind by kind: the least that covers both, where only one of the two is spent."""
-        return Accountant(*map(max, self._parts(), other._parts()))
+        return Accountant(*map(max, self._parts(), account._parts()))
 
-    def covers(self, other: "Accountant") -> bool:
+    def covers(self, account: "Accountant") -> bool:
         """Says whether this is at least as much as the other, kind by kind."""
-        return all(ours >= theirs for ours, theirs in zip(self._parts(), other._parts(), strict=True))
+        return all(ours >= theirs for ours, theirs in zip(self._parts(), account._parts(), strict=True))
 
     def _parts(self) -> tuple[Fraction, ...]:
         return self.pure, self.rho, self.epsilon, self.delta, self.gaussian
 
 
-def most_of(groups: Mapping[Accountant, int], most: int) -> Accountant:
+def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
     """Bounds the claims of a vehicle in at most so many groups. groups: numbers of groups by their claim."""
     columns = zip(*(group._parts() for group in groups), strict=True)
     totals = []
     for column in columns:
-        total, left = ZERO, most
+        total, remaining = ZERO, group_limit
         for value, number in sorted(zip(column, groups.values(), strict=True), reverse=True):
-            counted = min(number, left)
-            total, left = total + counted * value, left - counted
+            counted = min(number, remaining)
+            total, remaining = total + counted * value, remaining - counted
         totals.append(total)
     return Accountant(*totals)
 
@@ -144,7 +144,7 @@ class Limit(ABC):
             return " and ".join(map(str, spent.claims()))
 
     @abstractmethod
-    def lowers(self, other: "Limit") -> bool:
+    def lowers(self, limit: "Limit") -> bool:
         """Says whether an account with the other limit may have this one from now on."""
 
 
@@ -182,8 +182,8 @@ class PureLimit(Limit):
             raise ClaimError("the account's limit names no delta: only pure epsilon can be spent on it")
         return ApproxDP(spent.pure, ZERO)
 
-    def lowers(self, other: "Limit") -> bool:
-        return isinstance(other, PureLimit) and self.epsilon <= other.epsilon
+    def lowers(self, limit: "Limit") -> bool:
+        return isinstance(limit, PureLimit) and self.epsilon <= limit.epsilon
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,33 +220,33 @@ class DeltaLimit(Limit):
         return f"epsilon={self.epsilon},delta={self.delta}{pure}{accounting}"
 
     def said(self) -> str:
-        apart = "" if self.pure is None else f", {float(self.pure):g} of it for pure claims"
-        return f"{float(self.epsilon):g} at delta {float(self.delta):g}{apart}"
+        pure_text = "" if self.pure is None else f", {float(self.pure):g} of it for pure claims"
+        return f"{float(self.epsilon):g} at delta {float(self.delta):g}{pure_text}"
 
     @property
     def most(self) -> Accountant:
         """The most that fits: what is set apart in pure claims, and the rest in Gaussian noise."""
-        apart = self.pure or ZERO
-        noise = NOISE_CLAIMS[self.accounting].within(self.epsilon - apart, self.delta)
-        return Accountant(pure=apart).compose([noise])
+        pure = self.pure or ZERO
+        noise = NOISE_CLAIMS[self.accounting].within(self.epsilon - pure, self.delta)
+        return Accountant(pure=pure).compose([noise])
 
     def fits(self, spent: Accountant) -> bool:
-        apart = self.pure or ZERO
-        if not self.adds_up(spent) or spent.delta > self.delta or (self.pure is not None and spent.pure > apart):
+        pure = self.pure or ZERO
+        if not self.adds_up(spent) or spent.delta > self.delta or (self.pure is not None and spent.pure > pure):
             return False
-        noise, left = self._noise(spent), self.epsilon - apart - spent.epsilon
+        noise, epsilon = self._noise(spent), self.epsilon - pure - spent.epsilon
         if noise.rho == 0:
-            return left >= 0
-        return spent.delta < self.delta and noise.rho <= noise.within(left, self.delta - spent.delta).rho
+            return epsilon >= 0
+        return spent.delta < self.delta and noise.rho <= noise.within(epsilon, self.delta - spent.delta).rho
 
     def part(self, spent: Accountant) -> float:
         if not self.fits(spent):
             return 1.0
-        apart, noise = self.pure or ZERO, self._noise(spent)
-        whole = self.epsilon - apart
-        parts = [spent.epsilon / whole, spent.delta / self.delta, spent.pure / apart if apart else ZERO]
+        pure, noise = self.pure or ZERO, self._noise(spent)
+        epsilon = self.epsilon - pure
+        parts = [spent.epsilon / epsilon, spent.delta / self.delta, spent.pure / pure if pure else ZERO]
         if noise.rho:
-            parts.append(noise.rho / noise.within(whole - spent.epsilon, self.delta - spent.delta).rho)
+            parts.append(noise.rho / noise.within(epsilon - spent.epsilon, self.delta - spent.delta).rho)
         return float(max(parts))
 
     def shown(self, spent: Accountant) -> ApproxDP:
@@ -261,12 +261,12 @@ class DeltaLimit(Limit):
         rounded = Fraction(math.ceil(epsilon * _SHOWN_PARTS), _SHOWN_PARTS)
         return ApproxDP(min(rounded, self.epsilon) if epsilon <= self.epsilon else rounded, self.delta)
 
-    def lowers(self, other: "Limit") -> bool:
+    def lowers(self, limit: "Limit") -> bool:
         return (
-            isinstance(other, DeltaLimit)
-            and (self.pure, self.accounting) == (other.pure, other.accounting)
-            and self.epsilon <= other.epsilon
-            and self.delta <= other.delta
+            isinstance(limit, DeltaLimit)
+            and (self.pure, self.accounting) == (limit.pure, limit.accounting)
+            and self.epsilon <= limit.epsilon
+            and self.delta <= limit.delta
         )
 
     def adds_up(self, spent: Accountant) -> bool:
@@ -336,10 +336,10 @@ class SpanLimits(Limit):
         able = (span.limit for span in self.by_days if span.limit.adds_up(spent))
         return next(able, self.by_days[0].limit).shown(spent)
 
-    def lowers(self, other: Limit) -> bool:
+    def lowers(self, limit: Limit) -> bool:
         """Says whether spans are only added: none may be taken away or raised."""
         limits = {span.days: span.limit for span in self.by_days}
-        return all(span.days in limits and limits[span.days].lowers(span.limit) for span in other.spans)
+        return all(span.days in limits and limits[span.days].lowers(span.limit) for span in limit.spans)
 
 
 def limit_of(text: str) -> Limit:

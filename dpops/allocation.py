@@ -16,9 +16,9 @@ from dpops.types import Int64s, Per, Scope
 
 
 class PlanShare(NamedTuple):
-    """Rows of a plan that are kept, bool (rows,); the most HATs of a vehicle, 0 without rows; epsilon of each HAT."""
+    """Whether a plan keeps each row, bool (rows,); the most HATs of a vehicle, 0 without rows; epsilon of each HAT."""
 
-    kept: NDArray[np.bool_]
+    is_kept: NDArray[np.bool_]
     most_hats: int
     epsilon_hat: Fraction
 
@@ -84,18 +84,18 @@ class Allocation:
         One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (a row of 0 is not
         kept) and before. Suppression happens once, at the epsilon of HATs without it. Source: S2; algorithms 9.2.
         """
-        kept = counts > 0
+        is_kept = counts > 0
         if self.most_hats is not None:
-            return PlanShare(kept, self.most_hats if counts.size else 0, self.hat(max(self.most_hats, 1), plans))
-        some = np.flatnonzero(kept)
-        most_hats = int(np.bincount(vehicle[some]).max(initial=0))
+            return PlanShare(is_kept, self.most_hats if counts.size else 0, self.hat(max(self.most_hats, 1), plans))
+        rows = np.flatnonzero(is_kept)
+        most_hats = int(np.bincount(vehicle[rows]).max(initial=0))
         if self.suppress is not None and most_hats:
-            hats, hat_code = np.unique(hat[some], return_inverse=True)
-            vehicle_code = np.unique(vehicle[some], return_inverse=True)[1]
+            hats, hat_code = np.unique(hat[rows], return_inverse=True)
+            vehicle_code = np.unique(vehicle[rows], return_inverse=True)[1]
             samples = np.bincount(hat, reported).astype(np.int64)[hats]  # exact: below 2**53
             epsilon = self.hat(most_hats, plans)
-            kept[some], most_hats = clip_user(hat_code, vehicle_code, counts[some], samples, epsilon, self.suppress)
-        return PlanShare(kept, most_hats, self.hat(max(most_hats, 1), plans))
+            is_kept[rows], most_hats = clip_user(hat_code, vehicle_code, counts[rows], samples, epsilon, self.suppress)
+        return PlanShare(is_kept, most_hats, self.hat(max(most_hats, 1), plans))
 
     def debits(
         self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction

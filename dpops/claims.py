@@ -205,11 +205,11 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
     """
     if epsilon <= 0:
         return ZERO
-    most = _float_below(_checked_delta(delta))
-    if most < _LEAST_DELTA:
+    max_delta = math.nextafter(float(_checked_delta(delta)), 0.0)  # the float nearest to a delta near 1 is 1
+    if max_delta < _LEAST_DELTA:
         return rho_within(epsilon, delta)
     high = math.sqrt(2 * float(epsilon)) + 80  # where delta is 1
-    mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= most, high)
+    mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= max_delta, high)
     return _rounded(_decimal(Fraction(mu) ** 2 / 2) * (1 - 100 * _MARGIN), ROUND_FLOOR, _OF_FLOATS)
 
 
@@ -218,10 +218,10 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
     """Finds the least epsilon that Gaussian noise of this rho keeps with delta, rounded up."""
     if rho == 0:
         return ZERO
-    mu, most, worst = math.sqrt(2 * float(rho)), _float_below(delta), float(_epsilon_of(rho, delta))
-    if most < _LEAST_DELTA or mu == 0:
+    mu, max_delta, worst = math.sqrt(2 * float(rho)), math.nextafter(float(delta), 0.0), float(_epsilon_of(rho, delta))
+    if max_delta < _LEAST_DELTA or mu == 0:
         return _epsilon_of(rho, delta)
-    saved = _last_below(lambda saved: delta_of_gaussian(worst - saved, mu) <= most, worst)
+    saved = _last_below(lambda saved: delta_of_gaussian(worst - saved, mu) <= max_delta, worst)
     return _rounded(_decimal(Fraction(worst) - Fraction(saved)) * (1 + _MARGIN), ROUND_CEILING)
 
 
@@ -284,11 +284,6 @@ def _least_at(value: Callable[[float], float]) -> float:
 def _log(value: Fraction) -> float:
     """Computes the logarithm, also of what a float takes for 0. Of all else bit for bit as ever: ids rest on it."""
     return math.log(value) if float(value) else math.log(value.numerator) - math.log(value.denominator)
-
-
-def _float_below(value: Fraction) -> float:
-    """Takes a float below it: that nearest to a delta near 1 is 1, which any noise keeps."""
-    return math.nextafter(float(value), 0.0)
 
 
 def _decimal(value: Fraction) -> Decimal:

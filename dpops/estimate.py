@@ -49,8 +49,8 @@ class Estimates:
     def placed(cls, hats: int, parts: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
         """Puts parts together, each with the places of its HATs among so many; the others have no data."""
         numbers = np.full((max((len(part.numbers) for _, part in parts), default=0), 3, hats), np.nan)
-        most = max((len(part.lists) for _, part in parts), default=0)
-        lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(most)]
+        lists_of_part = max((len(part.lists) for _, part in parts), default=0)
+        lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(lists_of_part)]
         noise_std, bias_bound, epsilon = np.full((3, hats), np.nan)
         status = [NO_DATA] * hats
         for places, part in parts:
@@ -83,9 +83,9 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
     texts = list(map(_LAW, plans))
     number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    laws, of = [_law(*text, miss) for text in number], np.array([number[text] for text in texts])
-    noise, noise_std, upper, epsilon = np.array([floats for _, floats in laws]).T[:, of]
-    exact = _products(queries, [step for step, _ in laws], of)
+    laws, law_of_hat = [_law(*text, miss) for text in number], np.array([number[text] for text in texts])
+    noise, noise_std, upper, epsilon = np.array([floats for _, floats in laws]).T[:, law_of_hat]
+    exact = _products(queries, [step for step, _ in laws], law_of_hat)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
     for row in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means

@@ -30,13 +30,13 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
         return 1.0
     if spent.pure <= epsilon and not spent.concentrated:
         return 0.0
-    most, rho = float(epsilon), float(spent.concentrated + spent.pure**2 / 2)
-    concentrated = math.exp(-((most - rho) ** 2) / (4 * rho)) if most > rho else 1.0
-    left, rho = float(epsilon - spent.pure), float(spent.concentrated)
-    if left <= 0:
+    threshold, rho = float(epsilon), float(spent.concentrated + spent.pure**2 / 2)
+    concentrated = math.exp(-((threshold - rho) ** 2) / (4 * rho)) if threshold > rho else 1.0
+    margin, rho = float(epsilon - spent.pure), float(spent.concentrated)
+    if margin <= 0:
         return concentrated
-    spread = math.sqrt(2 * rho)
-    normal = upper_tail((left - rho) / spread)
+    sd = math.sqrt(2 * rho)
+    normal = upper_tail((margin - rho) / sd)
     if steered:
-        normal += math.exp(left + log_upper_tail((left + rho) / spread))
+        normal += math.exp(margin + log_upper_tail((margin + rho) / sd))
     return min(concentrated, normal, 1.0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,8 +71,8 @@ class Hats:
 
     def behind_one_another(self, *columns: Int64s) -> list[Int64s]:
         """Takes columns of the totals, int64 (users of these HATs,), in the order of the HATs."""
-        before = np.cumsum(self.users) - self.users
-        users = np.repeat(self.first - before, self.users) + np.arange(self.users.sum())
+        start = np.cumsum(self.users) - self.users
+        users = np.repeat(self.first - start, self.users) + np.arange(self.users.sum())
         return [column[users] for column in columns]
 
 
@@ -103,7 +103,7 @@ class Plan:
 
     >>> from dpops.mechanisms.baseline import Baseline
     >>> counts, grid = CountsKnown.all_of(np.array([5, 3, 1])), Grid(step=Fraction(1), upper_steps=65)
-    >>> plan_of_one(Baseline(), counts, grid, Fraction(1)).sensitivity
+    >>> Baseline().plan(counts, grid, Fraction(1)).sensitivity
     325
     """
 
@@ -189,12 +189,12 @@ class Plan:
 @lru_cache(maxsize=4096)
 def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
     """Computes the claim of plans that tell these: see `Plan.told`."""
-    asked, noise = Fraction(epsilon), Fraction(scale)
+    planned, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
-    if noise and not (asked or sensitivity):
+    if noise and not (planned or sensitivity):
         raise PlanError("a plan that claims nothing draws no noise")
-    return PureDP(max(asked, sensitivity / noise) if noise else asked)
+    return PureDP(max(planned, sensitivity / noise) if noise else planned)
 
 
 Integers = list[int]
@@ -247,9 +247,13 @@ class Mechanism(Protocol):
         """Lists the variants that `auto` compares."""
         return [cls()]
 
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        """Makes a HAT's public plan from its public counts; a mechanism has this or `plans`. Raises PlanError."""
+        return self.plans([hat], grid, epsilon)[0]
+
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """Makes each HAT's public plan: it may see counts, so it is for where they are public. Raises PlanError."""
-        ...
+        """Makes the plans of many HATs. Raises PlanError."""
+        return [self.plan(hat, grid, epsilon) for hat in hats]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors of published values in units, float64 (HATs,): from counts, U, epsilon, prior alone."""
@@ -264,8 +268,8 @@ class Mechanism(Protocol):
         totals = list(hats)
         keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
         counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
-        made = self.plans(list(counts.values()), grid, epsilon)  # equal counts have equal plans
-        planned = {key: (plan, plan.document()) for key, plan in zip(counts, made, strict=True)}
+        hat_plans = self.plans(list(counts.values()), grid, epsilon)  # equal counts have equal plans
+        planned = {key: (plan, plan.document()) for key, plan in zip(counts, hat_plans, strict=True)}
         plans = [planned[key] for key in keys]
         released = self.release(totals, [plan for plan, _ in plans], noise)
         return Drawn([plan.mechanism for plan, _ in plans], [stored for _, stored in plans], released)
@@ -282,14 +286,9 @@ class Mechanism(Protocol):
         plans: as `Plan.document` stores them.
         """
         if cls.chooses:
-            made = [Plan.from_public(cls.name, plan) for plan in plans]
-            plans = [cls.resolve(*pair).document() for pair in zip(released, made, strict=True)]
+            read_plans = [Plan.from_public(cls.name, plan) for plan in plans]
+            plans = [cls.resolve(*pair).document() for pair in zip(released, read_plans, strict=True)]
         return noisy_queries([integers[-1] for integers in released], plans, miss)
-
-
-def plan_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-    """Plans a HAT that stands alone. Raises PlanError."""
-    return mechanism.plans([hat], grid, epsilon)[0]
 
 
 def forecast_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
@@ -302,12 +301,22 @@ def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
 
     >>> from dpops.mechanisms.constant import Constant
     >>> hat, grid = CountsKnown.all_of(np.array([5])), Grid(step=Fraction(1), upper_steps=60)
-    >>> float(values_of([(60,)], [plan_of_one(Constant(), hat, grid, Fraction(1))])[0])
+    >>> float(values_of([(60,)], [Constant().plan(hat, grid, Fraction(1))])[0])
     30.0
     """
-    stored = {id(plan): plan.document() for plan in plans}
-    read = noisy_queries([integers[-1] for integers in released], [stored[id(plan)] for plan in plans], miss=1.0)
-    return read.number(0)[0]  # type: ignore[no-any-return]
+    documents = {id(plan): plan.document() for plan in plans}
+    queries = [integers[-1] for integers in released]
+    return noisy_queries(queries, [documents[id(plan)] for plan in plans], miss=1.0).number(0)[0]  # type: ignore[no-any-return]
+
+
+P = TypeVar("P", bound=Plan)
+
+
+def full_plan(plan: Plan, kind: type[P]) -> P:
+    """Checks that the plan has its fields that no ledger stores. Raises TypeError for one that was read back."""
+    if not isinstance(plan, kind):
+        raise TypeError("this needs the plan it made, not one read back")
+    return plan
 
 
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: "Noise") -> list[int]:

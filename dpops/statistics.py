@@ -69,8 +69,8 @@ class Classes:
     name: str = "classes"
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
-        of = np.searchsorted(np.array(self.edges, np.int64), steps, side="right")
-        return _counted(of, len(self.edges) + 1, group, groups)
+        class_of = np.searchsorted(np.array(self.edges, np.int64), steps, side="right")
+        return _counted(class_of, len(self.edges) + 1, group, groups)
 
 
 def _counted(bin_of: Int64s, bins: int, group: Int64s, groups: int) -> Int64s:
@@ -152,12 +152,12 @@ class Statistic:
         """Name of the statistic without options: what mechanisms call it."""
         return self.name.split(" ")[0]
 
-    def with_options(self, given: Mapping[str, Fraction]) -> "Statistic":
+    def with_options(self, options: Mapping[str, Fraction]) -> "Statistic":
         """Gives the statistic a value of each of its options. Raises ValueError where one is missing."""
         for option in self.options:
-            if option not in given:
+            if option not in options:
                 raise ValueError(f"{self.name} needs the option {option!r}, a number")
-        values = tuple(given[option] for option in self.options)
+        values = tuple(options[option] for option in self.options)
         words = [word for pair in zip(self.options, map(_decimal, values), strict=True) for word in pair]
         return replace(self, name=" ".join([self.name, *words]), values=values)
 
@@ -178,7 +178,7 @@ class Statistic:
 
     def place(self, output: Output) -> int:
         """Finds the place of an output among those of its kind, numbers or lists, as `dpops.estimate` has them."""
-        return [other for other in self.outputs if other.is_list == output.is_list].index(output)
+        return [same_kind for same_kind in self.outputs if same_kind.is_list == output.is_list].index(output)
 
 
 _ALL = (
@@ -224,8 +224,8 @@ def registered() -> dict[str, Statistic]:
 def named(name: str) -> Statistic:
     """Finds a statistic by its name with options, as in ledgers and result files: "mean", "share above 50"."""
     kind, *words = name.split(" ")
-    given = {option: Fraction(value) for option, value in zip(words[::2], words[1::2], strict=True)}
-    return (COUNT if kind == COUNT.name else registered()[kind]).with_options(given)
+    options = {option: Fraction(value) for option, value in zip(words[::2], words[1::2], strict=True)}
+    return (COUNT if kind == COUNT.name else registered()[kind]).with_options(options)
 
 
 def _decimal(value: Fraction) -> str:
@@ -262,10 +262,10 @@ class RequestedStatistic:
 
 def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
     """Raises ValueError for a mechanism that gives other outputs than the statistic has, or in another order."""
-    given, wanted = mechanism.outputs, tuple(output.name for output in statistic.extras)
-    if given != wanted:
-        said, asked = (", ".join(names) or "one number" for names in (given, wanted))
-        raise ValueError(f"{mechanism.name} gives {said}, but {statistic.name} puts out {asked}")
+    outputs, columns = mechanism.outputs, tuple(output.name for output in statistic.extras)
+    if outputs != columns:
+        output_text, column_text = (", ".join(names) or "one number" for names in (outputs, columns))
+        raise ValueError(f"{mechanism.name} gives {output_text}, but {statistic.name} puts out {column_text}")
 
 
 def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Column, ...]:

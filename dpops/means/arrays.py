@@ -1,6 +1,6 @@
 """Arrays (pseudo-users): what the mechanisms that average array means share; BestFit lays out many HATs in vectors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops.forecast import Float64s, transport_bias
 from dpops.means.grouping import Grouping, argmax, best_fit_arrays, convex, median, minimax, wrap_around
-from dpops.mechanism import Plan, Totals, check_plan_input, facts_of, stack
+from dpops.mechanism import Plan, Totals, check_plan_input, facts_of, full_plan, stack
 from dpops.types import CountsKnown, Grid, Int64s
 
 FINE = 1000
@@ -125,7 +125,7 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
 
     Exact integers: all divisions round down to fine steps. Raises TypeError for a plan that was read back.
     """
-    groups = [made(plan).grouping for plan in plans]
+    groups = [full_plan(plan, ArrayPlan).grouping for plan in plans]
     users = stack(totals, plans)
     if not groups:
         return ArrayMeans(users.sums, users.start)
@@ -142,13 +142,6 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
     return ArrayMeans(array_sum // fills, first_array)
 
 
-def made(plan: Plan) -> ArrayPlan:
-    """Checks that the plan has its grouping. Raises TypeError for a plan that was read back, which has none."""
-    if not isinstance(plan, ArrayPlan):
-        raise TypeError("this needs the plan it made, not one read back")
-    return plan
-
-
 FEW_HATS, MANY_USERS = 4, 96
 """Users of fewer HATs, or of HATs with more users, are put into arrays HAT by HAT: their matrices would cost more."""
 _ROOM = 1 << 20
@@ -160,14 +153,14 @@ USUAL = 1 << 30
 class ArrayLayout(NamedTuple):
     """The arrays of HATs by BestFit, HATs with more users first.
 
-    length: int64 (HATs,), m_UB. kept, array: int64 (users,), samples and array of each user, HATs one behind another.
+    length: int64 (HATs,), m_UB. samples, array: int64 (users,), of each user, HATs one behind another.
     fills: int64 (HATs, most users), samples in each array. arrays: int64 (HATs,). moved: int64 (HATs,), fine steps by
-    which one user moves the sum of array means. weight: float64 (users,). With equally many users in all HATs kept,
+    which one user moves the sum of array means. weight: float64 (users,). With equally many users in all HATs samples,
     array and weight may be matrices (HATs, users).
     """
 
     length: Int64s
-    kept: Int64s
+    samples: Int64s
     array: Int64s
     fills: Int64s
     arrays: Int64s
@@ -204,12 +197,12 @@ def calls_of(sizes: Int64s) -> list[Int64s]:
     All with few users are one call, of the others as many as there is room for. sizes: int64 (HATs,), each >= 1.
     """
     order = np.argsort(-sizes, kind="stable")
-    few = order[sizes[order] <= MANY_USERS]
-    calls, rest = ([few], order[: order.size - few.size]) if few.size >= FEW_HATS else ([], order)
-    while rest.size:
-        number = max(1, _ROOM // int(sizes[rest[0]]))
-        calls.append(rest[:number])
-        rest = rest[number:]
+    small = order[sizes[order] <= MANY_USERS]
+    calls, pending = ([small], order[: order.size - small.size]) if small.size >= FEW_HATS else ([], order)
+    while pending.size:
+        number = max(1, _ROOM // int(sizes[pending[0]]))
+        calls.append(pending[:number])
+        pending = pending[number:]
     return calls
 
 
@@ -220,11 +213,22 @@ def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction,
         check_plan_input(*hats[empty], grid.upper_steps * FINE, epsilon)
     arrays_at: dict[int, Arrays] = {}
     for places in calls_of(sizes):
-        some = [hats[place] for place in places.tolist()]
-        counts = np.concatenate([np.asarray(hat.counts, np.int64) for hat in some])
-        reported = np.array([hat.reported for hat in some], np.int64)
-        together = planned(counts, sizes[places], reported, grid, epsilon, m_ub)
-        arrays_at |= zip(places.tolist(), _arrays_of(together), strict=True)
+        call_hats = [hats[place] for place in places.tolist()]
+        counts = np.concatenate([np.asarray(hat.counts, np.int64) for hat in call_hats])
+        reported = np.array([hat.reported for hat in call_hats], np.int64)
+        plans = planned(counts, sizes[places], reported, grid, epsilon, m_ub)
+        place, laid = iter(places.tolist()), plans.layout
+        for block in blocks_of(plans.facts[0]):
+            array, samples, weight = map(block.of, (laid.array, laid.samples, laid.weight))
+            order, fills = np.argsort(array, axis=1, kind="stable"), laid.fills[block.hats]
+            pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (array, samples))
+            for shared in (weight, order, pieces, slots, fills):
+                shared.flags.writeable = False
+            columns = zip(named_facts(plans.facts[:, block.hats]), plans.bias[block.hats].tolist(), strict=True)
+            for hat, (facts, bias) in enumerate(columns):
+                moved = facts.pop("sensitivity")
+                group = Grouping(order[hat], pieces[hat], slots[hat], fills[hat, : facts["arrays"]])
+                arrays_at[next(place)] = Arrays(facts["m_ub"], group, weight[hat], moved, bias, facts)
     return [arrays_at[place] for place in range(len(hats))]
 
 
@@ -248,8 +252,8 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     """
     first = np.cumsum(users) - users
     samples = np.add.reduceat(counts, first)
-    usual = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
-    for hat in range(reported.size) if epsilon <= 0 else np.flatnonzero(~usual).tolist():
+    is_safe = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
+    for hat in range(reported.size) if epsilon <= 0 else np.flatnonzero(~is_safe).tolist():
         count = counts[first[hat] : first[hat] + users[hat]]
         check_plan_input(count, int(reported[hat]), grid.upper_steps * FINE, epsilon)
     laid = _lay_out(counts, users, grid, epsilon, m_ub)
@@ -266,21 +270,6 @@ def named_facts(facts: Int64s) -> list[dict[str, int]]:
     return [dict(zip(FACTS, row, strict=True)) for row in facts.T.tolist()]
 
 
-def _arrays_of(plans: PlannedHats) -> Iterator[Arrays]:
-    laid = plans.layout
-    for block in blocks_of(plans.facts[0]):
-        array, kept, weight, fills = *map(block.of, (laid.array, laid.kept, laid.weight)), laid.fills[block.hats]
-        order = np.argsort(array, axis=1, kind="stable")
-        pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (array, kept))
-        for shared in (weight, order, pieces, slots, fills):
-            shared.flags.writeable = False
-        columns = zip(named_facts(plans.facts[:, block.hats]), plans.bias[block.hats].tolist(), strict=True)
-        for hat, (facts, bias) in enumerate(columns):
-            moved = facts.pop("sensitivity")
-            group = Grouping(order[hat], pieces[hat], slots[hat], fills[hat, : facts["arrays"]])
-            yield Arrays(facts["m_ub"], group, weight[hat], moved, bias, facts)
-
-
 def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
     """Sums each HAT's array means in fine steps, int64 (HATs,). Raises ValueError for sums outside [0, count * U]."""
     if np.any(sums < 0) or np.any(sums > plans.counts * grid.upper_steps):
@@ -288,7 +277,7 @@ def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
     fills = plans.layout.fills
     held = np.zeros(fills.size, np.int64)
     place = np.repeat(np.arange(fills.shape[0]) * fills.shape[1], plans.facts[0]) + plans.layout.array
-    np.add.at(held, place, sums * FINE // plans.counts * plans.layout.kept)
+    np.add.at(held, place, sums * FINE // plans.counts * plans.layout.samples)
     means = held.reshape(fills.shape) // np.maximum(fills, 1)
     added: Int64s = means.sum(axis=1)
     return added
@@ -299,7 +288,7 @@ def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLa
     laid = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
     shape = counts.shape
     return laid._replace(
-        kept=laid.kept.reshape(shape), array=laid.array.reshape(shape), weight=laid.weight.reshape(shape)
+        samples=laid.samples.reshape(shape), array=laid.array.reshape(shape), weight=laid.weight.reshape(shape)
     )
 
 
@@ -309,36 +298,36 @@ def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub:
         raise ValueError("counts must be non-increasing vectors")
     length = np.concatenate([lengths_of(m_ub, block.of(counts), epsilon) for block in blocks_of(users)])
     is_small = users.size >= FEW_HATS and users[0] <= MANY_USERS
-    kept = np.minimum(counts, length[hat])
+    samples = np.minimum(counts, length[hat])
     if is_small:
-        array, fills = _best_fits(kept, users, length)
+        array, fills = _best_fits(samples, users, length)
     else:
         stretches = zip(first.tolist(), (first + users).tolist(), length.tolist(), strict=True)
-        array = np.concatenate([best_fit_arrays(kept[start:end], m_ub) for start, end, m_ub in stretches])
+        array = np.concatenate([best_fit_arrays(samples[start:end], m_ub) for start, end, m_ub in stretches])
         fills = np.zeros((users.size, int(users[0])), np.int64)
-        np.add.at(fills, (hat, array), kept)
+        np.add.at(fills, (hat, array), samples)
     arrays = np.count_nonzero(fills, axis=1)
     width = fills[hat, array]
-    moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * kept // width), first)
-    return ArrayLayout(length, kept, array, fills, arrays, moved, kept / width / arrays[hat])
+    moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * samples // width), first)
+    return ArrayLayout(length, samples, array, fills, arrays, moved, samples / width / arrays[hat])
 
 
-def _best_fits(kept: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
+def _best_fits(samples: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
     """Puts users in order into the fullest array with room, the lowest of equals.
 
-    Gives each user's array, and samples in each array (HATs, most users). kept: int64 (all users,). users, length:
+    Gives each user's array, and samples in each array (HATs, most users). samples: int64 (all users,). users, length:
     int64 (HATs,), users descending. The free slots of an array and its number are one integer each, so that the least
     of these is the array to take; an unopened array has all slots free.
     """
-    hats, most = users.size, int(users[0])
+    hats, max_users = users.size, int(users[0])
     first, every, too_full = np.cumsum(users) - users, np.arange(hats), np.iinfo(np.int64).max
-    room = length * most + np.arange(most)[:, None]
-    array = np.empty(kept.size, np.int64)
-    open_ = np.searchsorted(-users, -np.arange(most)).tolist()  # HATs with more users than have their array
+    room = length * max_users + np.arange(max_users)[:, None]
+    array = np.empty(samples.size, np.int64)
+    open_ = np.searchsorted(-users, -np.arange(max_users)).tolist()  # HATs with more users than have their array
     for user, hats_left in enumerate(open_):
-        here, size = first[:hats_left] + user, kept[first[:hats_left] + user] * most
+        here, size = first[:hats_left] + user, samples[first[:hats_left] + user] * max_users
         tried = room[: user + 1, :hats_left]
-        chosen = np.where(tried >= size, tried, too_full).min(axis=0) % most
+        chosen = np.where(tried >= size, tried, too_full).min(axis=0) % max_users
         array[here] = chosen
         room[chosen, every[:hats_left]] -= size
-    return array, length[:, None] - room.T // most
+    return array, length[:, None] - room.T // max_users

@@ -20,17 +20,17 @@ CapRule = Literal["none", "opt"] | int
 
 
 class CountCap(NamedTuple):
-    """One cap of one HAT. most: m, the largest count that is left. kept: K. whole: nobody is capped.
+    """One cap of one HAT. max_count: m, the largest count left. samples: K. is_uncapped: nobody is capped.
 
     moved: the weight that lies elsewhere than in the plain statistic of all reported samples, the sum over users of
     max(0, k / K - c / R), as an exact ratio; (R - n) / R where nobody is capped. As weights add up to 1 on either side,
     the weights k / K and the true ones agree but for this share (dpops.forecast.transport_bias).
     """
 
-    most: int
-    kept: int
+    max_count: int
+    samples: int
     moved: Ratio
-    whole: bool
+    is_uncapped: bool
 
     @property
     def share_moved(self) -> float:
@@ -38,7 +38,7 @@ class CountCap(NamedTuple):
 
     def facts(self) -> dict[str, int]:
         """Lists what a plan has to say of a cap: nothing if nobody is capped."""
-        return {} if self.whole else {"m_ub": self.most, "kept": self.kept}
+        return {} if self.is_uncapped else {"m_ub": self.max_count, "kept": self.samples}
 
 
 def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCap], float]) -> CountCap:
@@ -59,7 +59,7 @@ def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCa
 
 def _uncapped(counts: Int64s, reported: int) -> CountCap:
     samples = int(counts.sum())
-    return CountCap(int(counts.max()), samples, (reported - samples, reported), whole=True)
+    return CountCap(int(counts.max()), samples, (reported - samples, reported), is_uncapped=True)
 
 
 def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
@@ -68,22 +68,22 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
     users = np.concatenate([[0], np.cumsum(repeats)])
     samples = np.concatenate([[0], np.cumsum(values * repeats)])
     below = np.searchsorted(values, limits, side="right")
-    kept = samples[below] + limits * (counts.size - users[below])
+    samples_kept = samples[below] + limits * (counts.size - users[below])
     # Of the capped users those with c K < m R gain weight; of the others, all if samples were dropped before.
-    gaining = np.maximum(np.searchsorted(values, (limits * reported - 1) // kept, side="right"), below)
-    moved = limits * reported * (users[gaining] - users[below]) - kept * (samples[gaining] - samples[below])
-    moved += (reported - kept) * samples[below]
+    gaining = np.maximum(np.searchsorted(values, (limits * reported - 1) // samples_kept, side="right"), below)
+    moved = limits * reported * (users[gaining] - users[below]) - samples_kept * (samples[gaining] - samples[below])
+    moved += (reported - samples_kept) * samples[below]
     caps = [
-        CountCap(most, left, (mass, left * reported), whole=False)
-        for most, left, mass in zip(limits.tolist(), kept.tolist(), moved.tolist(), strict=True)
+        CountCap(limit, total, (mass, total * reported), is_uncapped=False)
+        for limit, total, mass in zip(limits.tolist(), samples_kept.tolist(), moved.tolist(), strict=True)
     ]
-    return [*caps[:-1], _uncapped(counts, reported)] if caps[-1].most == values[-1] else caps
+    return [*caps[:-1], _uncapped(counts, reported)] if caps[-1].max_count == values[-1] else caps
 
 
 def weights(plan: Plan, counts: Int64s) -> Float64s:
     """Computes each user's share k / K in the release, float64 (users,)."""
-    kept = plan.facts.get("kept", plan.facts["samples"])
-    return np.minimum(counts, plan.facts.get("m_ub", plan.facts["heaviest"])) / kept
+    samples = plan.facts.get("kept", plan.facts["samples"])
+    return np.minimum(counts, plan.facts.get("m_ub", plan.facts["heaviest"])) / samples
 
 
 class Retained(NamedTuple):
@@ -101,10 +101,10 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
     if not plans:
         return []
     number = np.diff(users.start, append=users.counts.size)
-    most = np.array([plan.facts.get("m_ub", plan.facts["heaviest"]) for plan in plans], np.int64)
-    kept = np.array([plan.facts.get("kept", plan.facts["samples"]) for plan in plans], np.int64)
-    limit = np.repeat(most, number)
-    if not np.array_equal(np.add.reduceat(np.minimum(users.counts, limit), users.start), kept):
+    limits = np.array([plan.facts.get("m_ub", plan.facts["heaviest"]) for plan in plans], np.int64)
+    planned = np.array([plan.facts.get("kept", plan.facts["samples"]) for plan in plans], np.int64)
+    limit = np.repeat(limits, number)
+    if not np.array_equal(np.add.reduceat(np.minimum(users.counts, limit), users.start), planned):
         raise ValueError("totals do not fit their plans: another number of samples is left by the cap")
     capped = users.counts > limit
     plain = [np.add.reduceat(np.where(capped, 0, column), users.start).tolist() for column in columns]
@@ -114,7 +114,7 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
         rows = first + np.flatnonzero(capped[first : first + int(number[hat])])
         counts = users.counts[rows].tolist()
         denominator = math.lcm(*counts)
-        shares = [int(most[hat]) * (denominator // count) for count in counts]
+        shares = [int(limits[hat]) * (denominator // count) for count in counts]
         scaled = [sum(map(int.__mul__, shares, column[rows].tolist())) for column in columns]
         totals = [denominator * a + b for a, b in zip(sums[hat].totals, scaled, strict=True)]
         sums[hat] = Retained(denominator, totals)

@@ -152,16 +152,16 @@ class QuantileInterval(ClippedArrays):
             drawn = [expected_quantiles(means, upper, order, quarter, _POINTS) for order in (rank, arrays - rank)]
             ends = [ends_of(means, order) for order in drawn]
             sensitivity = np.minimum(upper_steps, laid.moved)
-            for some in chunks(len(means), _POINTS**2):
-                low = Ends(*(column[some, :, None] for column in ends[0]))
-                high = Ends(*(column[some, None, :] for column in ends[1]))
+            for rows in chunks(len(means), _POINTS**2):
+                low = Ends(*(column[rows, :, None] for column in ends[0]))
+                high = Ends(*(column[rows, None, :] for column in ends[1]))
                 # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
                 clipped = np.minimum(low.moved_up, high.moved_up) + np.maximum(low.below, high.below)
                 clipped -= np.minimum(low.below, high.below)
                 clipped += np.where(low.places > high.places, low.moved_down, high.moved_down)
                 shape = len(clipped), _POINTS**2
                 width, clipped = np.abs(low.places - high.places).reshape(shape), clipped.reshape(shape)
-                errors[some] = interval_errors_of(hats, means[some], clipped, width, sensitivity[some]).mean(axis=1)
+                errors[rows] = interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows]).mean(axis=1)
             return errors
 
         return interval_forecasts(hats, self.m_ub, errors)

@@ -30,7 +30,7 @@ class LaidMany(NamedTuple):
     m_ub: Int64s
     arrays: Int64s
     moved: Int64s
-    spread: Float64s
+    grouping_sd: Float64s
     sd: Float64s
 
     def take(self, chosen: Int64s) -> "LaidMany":
@@ -42,24 +42,21 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
     if m_ub not in hats.remembered:
         columns = []
         for counts in hats.counts:
-            of = layout(counts, hats.grid, hats.epsilon, m_ub)
-            spread = hats.prior.spread(of.weight - counts / counts.sum(axis=1)[:, None], counts)
-            columns.append((of.length, of.arrays, of.moved, spread, _variances(of, hats.prior)))
-        m_ubs, arrays, moved, spread, variances = (np.concatenate(column) for column in zip(*columns, strict=True))
+            laid = layout(counts, hats.grid, hats.epsilon, m_ub)
+            sds = hats.prior.spread(laid.weight - counts / counts.sum(axis=1)[:, None], counts)
+            columns.append((laid.length, laid.arrays, laid.moved, sds, _variances(laid, hats.prior)))
+        m_ubs, arrays, moved, sds, variances = (np.concatenate(column) for column in zip(*columns, strict=True))
         first, means = np.cumsum(arrays) - arrays, np.zeros(arrays.size)  # of each HAT's arrays, behind one another
         for length, rows in groups_of(arrays):
             means[rows] = variances[first[rows, None] + np.arange(length)].mean(axis=1)
-        hats.remembered[m_ub] = LaidMany(m_ubs, arrays, moved, spread, hats.prior.sd * np.sqrt(means))
-    laid: LaidMany = hats.remembered[m_ub]
-    return laid
+        hats.remembered[m_ub] = LaidMany(m_ubs, arrays, moved, sds, hats.prior.sd * np.sqrt(means))
+    return hats.remembered[m_ub]  # type: ignore[no-any-return]
 
 
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
     """Says whether no mechanism refuses a plan, bool (HATs,), by bounds that are far below theirs."""
-    most = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
-    fits = (
-        hat.counts.size > 0 and hat.counts[-1] >= 1 and int(hat.counts.sum()) <= hat.reported <= most for hat in hats
-    )
+    limit = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
+    fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= limit for hat in hats)
     return np.fromiter(fits, np.bool_, len(hats))
 
 
@@ -82,20 +79,25 @@ def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Flo
     return np.array([a * top / (b * bottom) for a, b in pairs], np.float64)
 
 
-def errors_around(hats: HatCounts, spread: Float64s, scale: Float64s, points: int = 32) -> Float64s:
-    """Averages errors over a HAT's possible means, if the bias has that standard deviation and noise that scale."""
-    means, scores, mean_errors = hats.prior.hat_means(hats.upper)[:, None], normal_scores(points), np.zeros(spread.size)
-    for some in chunks(spread.size, means.size * points):
-        bias = spread[some, None, None] * scores
-        errors = clamped_errors(means, hats.upper, bias, scale[some, None, None])
-        mean_errors[some] = errors.reshape(errors.shape[0], -1).mean(axis=1)
+def errors_around(
+    hats: HatCounts, sd: Float64s, scale: Float64s, points: int = 32, offset: Float64s | float = 0.0
+) -> Float64s:
+    """Averages errors over a HAT's possible means, float64 (HATs,).
+
+    sd: of the bias, (HATs,), around an offset of each possible mean, (means, 1). scale: of the noise, (HATs,).
+    """
+    means, scores, mean_errors = hats.prior.hat_means(hats.upper)[:, None], normal_scores(points), np.zeros(sd.size)
+    for rows in chunks(sd.size, means.size * points):
+        bias = offset + sd[rows, None, None] * scores
+        errors = clamped_errors(means, hats.upper, bias, scale[rows, None, None])
+        mean_errors[rows] = errors.reshape(errors.shape[0], -1).mean(axis=1)
     return mean_errors
 
 
 def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Float64s]) -> Float64s:
     """Forecasts errors of planned HATs. moved: users' released weights less the true ones, of each HAT."""
-    spread = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
-    return errors_around(hats, np.array(spread), np.array([float(plan.scale * plan.step) for plan in plans]))
+    sds = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
+    return errors_around(hats, np.array(sds), np.array([float(plan.scale * plan.step) for plan in plans]))
 
 
 def chunks(hats: int, of_each: int) -> Iterator[slice]:
@@ -120,13 +122,13 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     for arrays, places in groups_of(distinct.arrays):
         # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
         centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW else [hats.prior.mean]
-        for rows in (places[some] for some in chunks(places.size, arrays)):
+        for rows in (places[rows_at_once] for rows_at_once in chunks(places.size, arrays)):
             around = distinct.sd[rows, None] * normal_scores(arrays)
             cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in centres]
             averages = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
             forecasts[rows] = averages
-    spread = math.sqrt(2 / math.pi) * laid.spread
-    return np.array([*map(math.hypot, forecasts[back].tolist(), spread.tolist())])
+    grouping_error = math.sqrt(2 / math.pi) * laid.grouping_sd
+    return np.array([*map(math.hypot, forecasts[back].tolist(), grouping_error.tolist())])
 
 
 def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
@@ -158,7 +160,7 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     np.cumsum(np.exp(log_weight - log_weight.max(axis=1)[:, None]), axis=1, out=reach[:, 1:])
     wanted = (np.arange(points) + 0.5) / points * reach[:, -1:]
     place = rank_below(reach, wanted, inclusive=True) - 1  # as numpy.interp finds it; never the last
-    low, high, start, stop = (_picked(rows, place + more) for rows in (ends, reach) for more in (0, 1))
+    low, high, start, stop = (_picked(rows, place + step) for rows in (ends, reach) for step in (0, 1))
     return (high - low) / (stop - start) * (wanted - start) + low
 
 
@@ -198,7 +200,7 @@ def interval_errors_of(
 
     clipped, width: (HATs, intervals), sums of means clipped to each interval, and its length. sensitivity: of plans.
     """
-    arrays, whole = means.shape[1], _running(means)[:, -1:]
+    arrays, total = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE)
     scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays
-    return clamped_errors(whole / arrays, hats.upper, (clipped - whole) / arrays, scale)
+    return clamped_errors(total / arrays, hats.upper, (clipped - total) / arrays, scale)

@@ -8,7 +8,6 @@ take int64 (HATs, users), each >= 1, non-increasing within a HAT, and return int
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,17 +34,17 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
 
     counts: int64 (users,), each >= 1, non-increasing. Raises ValueError if not even one array can be filled.
     """
-    kept = np.minimum(counts, _checked(counts, m_ub))
-    end = np.cumsum(kept)
+    samples = np.minimum(counts, _checked(counts, m_ub))
+    end = np.cumsum(samples)
     arrays = int(end[-1]) // m_ub
     if arrays == 0:
         raise ValueError(f"wrap-around: {int(end[-1])} samples cannot fill one array of m_ub={m_ub}")
-    start = end - kept
+    start = end - samples
     first, last = start // m_ub, (end - 1) // m_ub  # as kept <= m_ub, a user touches one array or two
     split = last > first
     user = np.concatenate([np.arange(counts.size), np.flatnonzero(split)])
     array = np.concatenate([first, last[split]])
-    head = np.where(split, last * m_ub - start, kept)
+    head = np.where(split, last * m_ub - start, samples)
     slots = np.concatenate([head, (end - last * m_ub)[split]])
     order = np.lexsort((user, array))
     order = order[array[order] < arrays]
@@ -57,20 +56,20 @@ def best_fit(counts: Int64s, m_ub: int) -> Grouping:
 
     counts: int64 (users,), each >= 1, non-increasing. Every user is in exactly one array; arrays may be partly filled.
     """
-    kept = np.minimum(counts, _checked(counts, m_ub))
-    of_user = best_fit_arrays(kept, m_ub)
+    samples = np.minimum(counts, _checked(counts, m_ub))
+    of_user = best_fit_arrays(samples, m_ub)
     order = np.argsort(of_user, kind="stable")
-    of_piece, slots = of_user[order], kept[order]
+    of_piece, slots = of_user[order], samples[order]
     first = np.flatnonzero(np.concatenate(([True], of_piece[1:] != of_piece[:-1])))
     return Grouping(order, of_piece, slots, np.add.reduceat(slots, first))
 
 
-def best_fit_arrays(kept: Int64s, m_ub: int) -> Int64s:
-    """Finds the array of each user by `best_fit`, int64 (users,). kept: capped counts, each >= 1, non-increasing."""
+def best_fit_arrays(samples: Int64s, m_ub: int) -> Int64s:
+    """Finds the array of each user by `best_fit`, int64 (users,). samples: capped counts, each >= 1, non-increasing."""
     arrays: list[int] = []
     room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest, then lowest
     opened = 0
-    for size in kept.tolist():
+    for size in samples.tolist():
         place = bisect_left(room, (size, 0))
         if place < len(room):
             free, array = room.pop(place)
@@ -106,10 +105,10 @@ def argmax(counts: Int64s) -> Int64s:
     Source: S0 and S1, Levy.
     """
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3)
-    kept = _kept_at(lengths)
-    best, best_kept = lengths[:, -1], kept[:, -1]
+    sums = _kept_at(lengths)
+    best, best_kept = lengths[:, -1], sums[:, -1]
     for user in _larger(counts):
-        m, now = lengths[:, user], kept[:, user]
+        m, now = lengths[:, user], sums[:, user]
         better = now * now * best > best_kept * best_kept * m
         best, best_kept = np.where(better, m, best), np.where(better, now, best_kept)
     return np.asarray(best, np.int64)
@@ -123,14 +122,14 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     """
     over, under = epsilon.numerator, epsilon.denominator
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * over * under)
-    kept = _kept_at(lengths)
+    sums = _kept_at(lengths)
     # -S / n + m under / (S over) over n, as a fraction (cost, kept) with a positive kept
-    cost = lengths * under * lengths.sum(axis=1)[:, None] - kept * kept * over
-    best, top, bottom = lengths[:, -1], cost[:, -1], kept[:, -1]
+    cost = lengths * under * lengths.sum(axis=1)[:, None] - sums * sums * over
+    best, top, bottom = lengths[:, -1], cost[:, -1], sums[:, -1]
     for user in _larger(counts):
-        better = cost[:, user] * bottom < top * kept[:, user]
+        better = cost[:, user] * bottom < top * sums[:, user]
         best, top = np.where(better, lengths[:, user], best), np.where(better, cost[:, user], top)
-        bottom = np.where(better, kept[:, user], bottom)
+        bottom = np.where(better, sums[:, user], bottom)
     return np.asarray(best, np.int64)
 
 
@@ -148,18 +147,16 @@ def convex(counts: Int64s) -> Int64s:
         around = {max(1, samples // users), -(-samples // users)}
         if rank <= users:
             around.add(int(np.sort(of_hat)[users - rank]))
-        lengths.append(min(sorted(around), key=partial(_relaxation, of_hat, Fraction(samples, users), largest)))
+        inverse_gain = {m: max(Fraction(m), Fraction(samples, users)) / largest for m in around}
+        lengths.append(
+            min((inverse_gain[m] - Fraction(int(np.minimum(of_hat, m).sum()), samples), m) for m in around)[1]
+        )
     return np.array(lengths, np.int64)
 
 
-def _relaxation(counts: Int64s, average: Fraction, largest: int, m: int) -> Fraction:
-    kept = Fraction(int(np.minimum(counts, m).sum()), int(counts.sum()))
-    return max(Fraction(m), average) / largest - kept
-
-
-def _exact(counts: Int64s, most: int) -> Any:
-    """Converts the counts to Python integers where products of up to `most` do not fit into 62 bits."""
-    return counts if most < _EXACT else counts.astype(object)
+def _exact(counts: Int64s, max_product: int) -> Any:
+    """Converts the counts to Python integers where products of up to `max_product` do not fit into 62 bits."""
+    return counts if max_product < _EXACT else counts.astype(object)
 
 
 def _larger(counts: Int64s) -> list[int]:

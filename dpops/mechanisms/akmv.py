@@ -30,14 +30,11 @@ class Akmv(Mechanism):
     name = "akmv"
     chooses = True
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
-        return [self._plan(hat, grid, epsilon) for hat in hats]
-
-    def _plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps, epsilon)
         facts = facts_of(hat, grid)
-        most = grid.upper_steps * facts["heaviest"]
+        max_sum = grid.upper_steps * facts["heaviest"]
         distinct, users = np.unique(counts, return_counts=True)
         by_count: dict[str, int] = {}
         for index, (count, number) in enumerate(zip(distinct[::-1].tolist(), users[::-1].tolist(), strict=True), 1):
@@ -46,14 +43,14 @@ class Akmv(Mechanism):
             mechanism=self.name,
             epsilon=epsilon,
             step=grid.step / facts["samples"],
-            scale=2 * most / epsilon,
+            scale=2 * max_sum / epsilon,
             upper=grid.upper,
             bias_bound=float(grid.upper),
-            sensitivity=most,
+            sensitivity=max_sum,
             facts={
                 **facts,
                 "rank": counts.size - min(math.ceil(2 / epsilon), counts.size),
-                "coarse": max(0, most.bit_length() - (MOST_CANDIDATES.bit_length() - 1)),
+                "coarse": max(0, max_sum.bit_length() - (MOST_CANDIDATES.bit_length() - 1)),
                 "counts": distinct.size,
                 **by_count,
             },
@@ -61,13 +58,13 @@ class Akmv(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         errors, epsilon = [], float(hats.epsilon)
-        matrices = (matrix[some] for matrix in hats.counts for some in chunks(len(matrix), 4 * matrix.shape[1]))
+        matrices = (matrix[rows] for matrix in hats.counts for rows in chunks(len(matrix), 4 * matrix.shape[1]))
         for counts in matrices:
             samples = counts.sum(axis=1)[:, None]
-            most = (hats.upper * counts[:, 0]).astype(np.float64)
-            sums = np.clip(counts * hats.prior.mean, 0.0, most[:, None])
+            max_sums = (hats.upper * counts[:, 0]).astype(np.float64)
+            sums = np.clip(counts * hats.prior.mean, 0.0, max_sums[:, None])
             rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
-            drawn = expected_quantiles(np.sort(sums, axis=1), most, rank, epsilon / 2, _POINTS)
+            drawn = expected_quantiles(np.sort(sums, axis=1), max_sums, rank, epsilon / 2, _POINTS)
             over = sums[:, :, None] - drawn[:, None, :]
             bias = -np.maximum(over, 0.0, out=over).sum(axis=1) / samples
             true = sums.sum(axis=1)[:, None] / samples
@@ -79,12 +76,12 @@ class Akmv(Mechanism):
         if not plans:
             return []
         coarse, number = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("coarse", "users"))
-        most = np.array([plan.sensitivity for plan in plans], np.int64)
+        max_sums = np.array([plan.sensitivity for plan in plans], np.int64)
         ranks = [Fraction(plan.facts["rank"]) for plan in plans]
         half = [plan.epsilon / 2 for plan in plans]
-        candidates = -(-most >> coarse)
+        candidates = -(-max_sums >> coarse)
         drawn = private_quantiles(users.sums >> np.repeat(coarse, number), users.start, candidates, ranks, half, noise)
-        bound = np.minimum(drawn << coarse, most)
+        bound = np.minimum(drawn << coarse, max_sums)
         exact = np.add.reduceat(np.minimum(users.sums, np.repeat(bound, number)), users.start)
         scales = [
             plan.scale * Fraction(limit, plan.sensitivity) for limit, plan in zip(bound.tolist(), plans, strict=True)
@@ -99,15 +96,15 @@ class Akmv(Mechanism):
         Plans stored before they held all counts keep the looser bound that they were released with: as if one user kept
         T and the others lost their whole mean.
         """
-        bound, most = integers[0], plan.sensitivity
+        bound, max_sum = integers[0], plan.sensitivity
         if "counts" in plan.facts:
             steps = _bias_steps(bound, plan.facts)
         else:
             samples, upper = plan.facts["samples"], plan.facts["upper_steps"]
-            clipping = Fraction(samples * upper - bound, samples) if bound < most else Fraction(0)
+            clipping = Fraction(samples * upper - bound, samples) if bound < max_sum else Fraction(0)
             steps = clipping + upper * (1 - Fraction(samples, plan.facts["reported"]))
         bias = float(min(steps * plan.upper / plan.facts["upper_steps"], plan.upper))
-        return replace(plan, scale=plan.scale * Fraction(bound, most), bias_bound=bias)
+        return replace(plan, scale=plan.scale * Fraction(bound, max_sum), bias_bound=bias)
 
 
 def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
@@ -117,11 +114,11 @@ def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
     else at 0; or every dropped sample is at 0, and every user's sum at min(c U, T). The distance is linear in a user's
     sum below T and above it, so that no other sums are worse.
     """
-    kept, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
-    below, above = Fraction((reported - kept) * upper, reported), Fraction(0)
+    samples, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
+    below, above = Fraction((reported - samples) * upper, reported), Fraction(0)
     for index in range(1, facts["counts"] + 1):
-        users, most = facts[f"users_{index}"], facts[f"count_{index}"] * upper
-        held = Fraction(min(most, bound), kept)
-        below += users * max(Fraction(most, reported) - held, Fraction(0))
-        above += users * held * (1 - Fraction(kept, reported))
+        users, max_sum = facts[f"users_{index}"], facts[f"count_{index}"] * upper
+        held = Fraction(min(max_sum, bound), samples)
+        below += users * max(Fraction(max_sum, reported) - held, Fraction(0))
+        above += users * held * (1 - Fraction(samples, reported))
     return max(below, above)

@@ -88,7 +88,7 @@ class ArrayAverage(Mechanism):
             sensitivity=max(scales),
             facts=of_hats[0],
         ).document()
-        texts, step_texts = ({key: text(value) for key, value in of.items()} for of in (scales, steps))
+        texts, step_texts = ({key: text(value) for key, value in numbers.items()} for numbers in (scales, steps))
         documents = [
             {
                 **like,
@@ -109,7 +109,7 @@ class ArrayAverage(Mechanism):
             return errors_of_weights(hats, plans, (weight - counts / counts.sum() for weight, counts in weights))
         laid = laid_out(hats, self.m_ub)
         scale = quotients(laid.moved, laid.arrays, hats.grid.step / (FINE * hats.epsilon))
-        return errors_around(hats, laid.spread, scale)
+        return errors_around(hats, laid.grouping_sd, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpops.forecast import Float64s, HatCounts, Prior
 from dpops.means.forecasts import is_usual
-from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals, forecast_of_one, plan_of_one
+from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals, forecast_of_one
 from dpops.mechanisms import registered
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
@@ -57,7 +57,7 @@ class Auto(Mechanism):
         hats = None if self.prior is None else HatCounts.of([hat], grid, epsilon, self.prior)[0]
         for mechanism in _candidates(self.statistic, self.prior):
             try:
-                plan = plan_of_one(mechanism, hat, grid, epsilon)
+                plan = mechanism.plan(hat, grid, epsilon)
             except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
                 refusal = reason
                 continue
@@ -70,22 +70,22 @@ class Auto(Mechanism):
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Plans means in usual HATs together, and all others one by one."""
-        usual = np.flatnonzero(is_usual(hats, grid, epsilon)).tolist() if self.statistic == "mean" else []
-        some = [hats[place] for place in usual]
+        usual_places = np.flatnonzero(is_usual(hats, grid, epsilon)).tolist() if self.statistic == "mean" else []
+        usual_hats = [hats[place] for place in usual_places]
         plan_at: dict[int, Plan] = {}
-        if some and self.prior is not None:
-            counts, order = HatCounts.of(some, grid, epsilon, self.prior)
+        if usual_hats and self.prior is not None:
+            counts, order = HatCounts.of(usual_hats, grid, epsilon, self.prior)
             for mechanism, chosen in self._chosen(counts):
-                places = [usual[place] for place in order[chosen].tolist()]
+                places = [usual_places[place] for place in order[chosen].tolist()]
                 plan_at |= zip(places, mechanism.plans([hats[place] for place in places], grid, epsilon), strict=True)
-        elif some:
+        elif usual_hats:
             # One whose bias may be all of U is worse than the constant U/2, which is off by half of it at most.
             safest: list[RankedPlan] = []
             for mechanism in (candidate for candidate in _candidates(self.statistic) if not candidate.chooses):
-                plans = mechanism.plans(some, grid, epsilon)
+                plans = mechanism.plans(usual_hats, grid, epsilon)
                 ranked = [RankedPlan(plan.error(), mechanism, plan) for plan in plans]
                 safest = [min(pair, key=_order) for pair in zip(safest, ranked, strict=True)] if safest else ranked
-            plan_at |= zip(usual, [ranked.plan for ranked in safest], strict=True)
+            plan_at |= zip(usual_places, [ranked.plan for ranked in safest], strict=True)
         return [
             plan_at[place] if place in plan_at else self.ranking(hat, grid, epsilon)[0].plan
             for place, hat in enumerate(hats)
@@ -116,8 +116,8 @@ class Auto(Mechanism):
         by_name = _by_name(self.statistic)
         for name in sorted({plan.mechanism for plan in plans}):
             hats = [hat for hat, plan in enumerate(plans) if plan.mechanism == name]
-            done = by_name[name].release([totals[hat] for hat in hats], [plans[hat] for hat in hats], noise)
-            for hat, integers in zip(hats, done, strict=True):
+            integers_of_hats = by_name[name].release([totals[hat] for hat in hats], [plans[hat] for hat in hats], noise)
+            for hat, integers in zip(hats, integers_of_hats, strict=True):
                 released[hat] = integers
         return released
 

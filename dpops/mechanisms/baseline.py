@@ -57,21 +57,18 @@ class Baseline(Mechanism):
     def examples(cls) -> Sequence["Baseline"]:
         return [cls(), cls(m_ub="opt"), cls(m_ub=3), cls(statistic="mean-of-vehicles")]
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
-        return [self._plan(hat, grid, epsilon) for hat in hats]
-
-    def _plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
         m_ub = 1 if self.counts_once else self.m_ub
         check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE), epsilon)
         rate = float(epsilon)
-        cap = chosen(m_ub, counts, reported, lambda cap: cap.share_moved + cap.most / (cap.kept * rate))
+        cap = chosen(m_ub, counts, reported, lambda cap: cap.share_moved + cap.max_count / (cap.samples * rate))
         moved = Fraction(*cap.moved)
         if self.counts_once:  # the weight that dropped samples had
             moved = 1 - Fraction(2 * counts.size, 2 * counts.size + reported - int(counts.sum())) ** 2
-        fine = 1 if cap.whole else FINE
-        step = grid.step / (fine * cap.kept)
-        sensitivity = fine * grid.upper_steps * cap.most
+        fine = 1 if cap.is_uncapped else FINE
+        step = grid.step / (fine * cap.samples)
+        sensitivity = fine * grid.upper_steps * cap.max_count
         return Plan(
             mechanism=self.name,
             epsilon=epsilon,
@@ -81,16 +78,15 @@ class Baseline(Mechanism):
             bias_bound=float(grid.upper * moved),
             sensitivity=sensitivity,
             facts={**facts_of(hat, grid), **cap.facts()},
-            rounding=float(grid.step / 2 if cap.whole else grid.step / 2 + step),
+            rounding=float(grid.step / 2 if cap.is_uncapped else grid.step / 2 + step),
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         if self.counts_once or self.m_ub != "none":
-            plans = self.plans(list(hats), hats.grid, hats.epsilon)
-            counts = [hat.counts for hat in hats]
-            true = (np.full(of.size, 1 / of.size) if self.counts_once else of / of.sum() for of in counts)
-            own = map(weights, plans, counts)
-            return errors_of_weights(hats, plans, map(np.subtract, own, true))
+            plans, counts = self.plans(list(hats), hats.grid, hats.epsilon), [hat.counts for hat in hats]
+            weighed = (np.ones_like(column) if self.counts_once else column for column in counts)
+            true = (column / column.sum() for column in weighed)
+            return errors_of_weights(hats, plans, map(np.subtract, map(weights, plans, counts), true))
         scale = quotients(hats.heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
         return errors_around(hats, np.zeros(scale.size), scale, points=1)
 

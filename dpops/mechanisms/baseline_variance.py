@@ -62,16 +62,13 @@ class BaselineVariance(Mechanism):
     def candidates(cls) -> Sequence["BaselineVariance"]:
         return [cls(), cls(m_ub="opt")]
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
-        return [self._plan(hat, grid, epsilon) for hat in hats]
-
-    def _plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
         rate = float(epsilon)
         cap = chosen(self.m_ub, counts, reported, lambda cap: _over(_bias(cap)) + _over(_sensitivity(cap)) / rate)
-        moved, whole = _sensitivity(cap)
-        sensitivity = max(1, -(-RANGE * moved // whole))
+        moved, steps = _sensitivity(cap)
+        sensitivity = max(1, -(-RANGE * moved // steps))
         upper = grid.upper**2 / 4
         # |Var(x + e) - Var(x)| for |e| <= step / 2: twice the covariance is at most 2 (U / 2) (step / 2).
         rounding = grid.upper * grid.step / 2 + grid.step**2 / 4
@@ -91,12 +88,12 @@ class BaselineVariance(Mechanism):
         plans = self.plans(list(hats), hats.grid, hats.epsilon)
         prior, errors = hats.prior, []
         for plan, (counts, _) in zip(plans, hats, strict=True):
-            upper, true, own = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
+            upper, true, shares = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
             # The mean of (sample - mean of the HAT)^2, less the square of what the weighted mean is off.
-            variance, released = (prior.sd**2 - prior.spread(share, counts).item() ** 2 for share in (true, own))
-            spread = prior.of_squares().spread(own - true, counts)
+            variance, released = (prior.sd**2 - prior.spread(share, counts).item() ** 2 for share in (true, shares))
+            sd = prior.of_squares().spread(shares - true, counts)
             variance = min(variance, upper)
-            bias = min(released, upper) - variance + spread * normal_scores(32)
+            bias = min(released, upper) - variance + sd * normal_scores(32)
             errors.append(clamped_errors(variance, upper, bias, float(plan.scale * plan.step)).mean())
         return np.array(errors)
 
@@ -107,19 +104,19 @@ class BaselineVariance(Mechanism):
         exact = []
         for (denominator, (total, square)), plan in zip(sums, plans, strict=True):
             # floor(V RANGE / (U^2 / 4)) with V = (K d q - s^2) / (K d)^2 in grid steps squared; Python integers
-            kept = plan.facts.get("kept", plan.facts["samples"]) * denominator
-            exact.append(4 * RANGE * (kept * square - total * total) // (kept * plan.facts["upper_steps"]) ** 2)
+            samples = plan.facts.get("kept", plan.facts["samples"]) * denominator
+            exact.append(4 * RANGE * (samples * square - total * total) // (samples * plan.facts["upper_steps"]) ** 2)
         return noisy_integers(np.array(exact, np.int64), plans, noise)
 
 
 def _sensitivity(cap: CountCap) -> Ratio:
-    return variance_sensitivity(cap.most, cap.kept, cap.whole)
+    return variance_sensitivity(cap.max_count, cap.samples, cap.is_uncapped)
 
 
 def _bias(cap: CountCap) -> Ratio:
     """Computes E_var / (U^2 / 4). If nobody is capped, `moved` is D / n of 9.1 itself."""
-    moved, whole = cap.moved
-    return variance_bias(whole - moved, whole, cap.whole)
+    moved, total = cap.moved
+    return variance_bias(total - moved, total, cap.is_uncapped)
 
 
 def _over(ratio: Ratio) -> float:
@@ -138,9 +135,9 @@ def _checked_squares(totals: Sequence[Totals], users: Stacked, plans: Sequence[P
     number = np.diff(users.start, append=users.counts.size)
     upper = np.repeat(np.array([plan.facts["upper_steps"] for plan in plans], np.int64), number)
     mean, over = np.divmod(users.sums, users.counts)
-    full, rest = np.divmod(users.sums, upper)
-    least = mean * (users.sums + over) + over
-    most = full * upper * upper + rest * rest
-    if np.any(squares < least) or np.any(squares > most):
+    full, remainder = np.divmod(users.sums, upper)
+    min_squares = mean * (users.sums + over) + over
+    max_squares = full * upper * upper + remainder * remainder
+    if np.any(squares < min_squares) or np.any(squares > max_squares):
         raise ValueError("totals do not fit their plans: squares that no samples within [0, U] have")
     return squares

@@ -37,13 +37,13 @@ class CappedTree(TreeMechanism):
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
         def cost(cap: CountCap) -> float:
-            return cap.share_moved + level * cap.most / cap.kept
+            return cap.share_moved + level * cap.max_count / cap.samples
 
         plans = []
         for hat in hats:
             check_counts(hat, grid, epsilon)
             level = share_error(best_shape(self.bins)) / float(epsilon)
             cap = chosen(self.m_ub, hat.counts, hat.reported, cost)
-            masses = FINE * np.minimum(hat.counts, cap.most)
-            plans.append(tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.most}))
+            masses = FINE * np.minimum(hat.counts, cap.max_count)
+            plans.append(tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.max_count}))
         return plans

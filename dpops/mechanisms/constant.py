@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
-from dpops.means.forecasts import chunks
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, plan_of_one, stack, values_of
+from dpops.forecast import Float64s, HatCounts, Prior
+from dpops.means.forecasts import errors_around
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, values_of
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid
 
@@ -34,11 +34,11 @@ class Constant(Mechanism):
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Plans a constant for each HAT. epsilon: what may be spent; nothing is."""
-        step, most, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)
+        step, max_steps, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)
         for hat in hats:
-            check_plan_input(hat.counts, hat.reported, most, epsilon)
-        steps = grid.upper_steps if self.prior is None else min(max(round(self.prior.mean / float(step)), 0), most)
-        bias = float(step * max(steps, most - steps))
+            check_plan_input(hat.counts, hat.reported, max_steps, epsilon)
+        steps = grid.upper_steps if self.prior is None else min(max(round(self.prior.mean / float(step)), 0), max_steps)
+        bias = float(step * max(steps, max_steps - steps))
         return [
             Plan(
                 mechanism=self.name,
@@ -55,16 +55,10 @@ class Constant(Mechanism):
         ]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        means, scores = hats.prior.hat_means(hats.upper)[:, None], normal_scores(32)
-        plan = plan_of_one(self, CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # alike for all
-        off, mean_errors = values_of([[plan.facts["constant"]]], [plan]) - means, []
-        for counts in hats.counts:
-            spread = hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts)
-            for some in chunks(spread.size, off.size * scores.size):
-                bias = off + spread[some, None, None] * scores
-                errors = clamped_errors(means, hats.upper, bias, np.float64(0))
-                mean_errors.append(errors.reshape(errors.shape[0], -1).mean(axis=1))
-        return np.concatenate(mean_errors)
+        plan = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # equal for all HATs
+        offset = values_of([[plan.facts["constant"]]], [plan]) - hats.prior.hat_means(hats.upper)[:, None]
+        sd = hats.of_each(lambda counts: hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts))
+        return errors_around(hats, sd, np.zeros(sd.size), offset=offset)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
         stack(totals, plans)

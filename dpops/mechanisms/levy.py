@@ -44,9 +44,9 @@ class Levy(ClippedArrays):
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
             tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
             errors = np.zeros(tau.size)
-            for bins, some in groups_of(-(-upper // tau)):
-                widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[some], upper), laid.moved[some])
-                errors[some] = _errors(hats, means[some], tau[some, None], bins, widest)
+            for bins, rows in groups_of(-(-upper // tau)):
+                widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[rows], upper), laid.moved[rows])
+                errors[rows] = _errors(hats, means[rows], tau[rows, None], bins, widest)
             return errors
 
         return interval_forecasts(hats, self.m_ub, errors)
@@ -85,7 +85,7 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
     """Forecasts errors of HATs with equally many arrays and bins. means: (HATs, arrays), ascending. tau: (HATs, 1)."""
     unit, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
     drawn = _bins(np.rint(means / unit).astype(np.int64), tau, upper)
-    below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + more, axis=2) for more in (0, 1))
+    below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
     chance = np.exp(-float(hats.epsilon) / 4 * (cost - cost.min(axis=1)[:, None]))
     low, high = (np.float64(unit) * end for end in _interval(every, tau, bins, upper))

@@ -43,10 +43,7 @@ class WorstCaseOptimal(Mechanism):
     def candidates(cls) -> Sequence["WorstCaseOptimal"]:
         return cls.examples()
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[Plan]:
-        return [self._plan(hat, grid, epsilon) for hat in hats]
-
-    def _plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+    def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
         check_plan_input(counts, reported, 2 * grid.upper_steps, epsilon)
         ordered = np.sort(counts)[::-1]
@@ -78,15 +75,15 @@ class WorstCaseOptimal(Mechanism):
         means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
         clipped = _clipped(hats, bound, means)
         start = np.cumsum(clipped.users) - clipped.users
-        for users, whole in groups_of(clipped.users):
-            for some in chunks(whole.size, means.size * max(users, scores.size)):
-                hat = whole[some]
+        for users, hats_of_size in groups_of(clipped.users):
+            for rows in chunks(hats_of_size.size, means.size * max(users, scores.size)):
+                hat = hats_of_size[rows]
                 entries = start[hat, None] + np.arange(users)
                 share, like = clipped.share[entries], clipped.like[entries]
                 first, second = (moments.take(like, axis=1) for moments in (clipped.first, clipped.second))
                 bias = (share * first).sum(axis=2).T
-                spread = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0)).T
-                around = bias[:, :, None] + spread[:, :, None] * scores
+                sd = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0)).T
+                around = bias[:, :, None] + sd[:, :, None] * scores
                 errors = clamped_errors(means, hats.upper, around, scale[hat, None, None])
                 mean_errors[hat] = errors.reshape(hat.size, -1).mean(axis=1)
         return mean_errors
@@ -110,10 +107,10 @@ class WorstCaseOptimal(Mechanism):
         bound, upper, number = (
             np.array([plan.facts[name] for plan in plans], np.int64) for name in ("bound", "upper_steps", "users")
         )
-        most = users.counts * np.repeat(upper, number)
+        max_sums = users.counts * np.repeat(upper, number)
         bound = np.repeat(bound, number)
-        kept = np.clip(2 * users.sums, most - bound, most + bound)
-        exact = np.add.reduceat(kept, users.start)
+        clipped = np.clip(2 * users.sums, max_sums - bound, max_sums + bound)
+        exact = np.add.reduceat(clipped, users.start)
         return noisy_integers(exact, plans, noise)
 
 
@@ -138,13 +135,13 @@ def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> ClippedUsers:
     reach = (bound * hats.upper / hats.grid.upper_steps)[hat] / (2 * counts)
     heavy = np.flatnonzero(reach < hats.upper / 2)
     hat, counts, reach = hat[heavy], counts[heavy], reach[heavy]
-    one, like = alike(counts, bound[hat])
-    first, second = np.zeros((2, means.size, one.size))
+    column_user, like = alike(counts, bound[hat])
+    first, second = np.zeros((2, means.size, column_user.size))
     for is_noisy in (True, False):
-        rows = (bound[hat[one]] > 0) == is_noisy
-        sd = hats.prior.mean_sd(counts[one[rows]])
+        rows = (bound[hat[column_user]] > 0) == is_noisy
+        sd = hats.prior.mean_sd(counts[column_user[rows]])
         if is_noisy:
-            low, high = hats.upper / 2 - reach[one[rows]], hats.upper / 2 + reach[one[rows]]
+            low, high = hats.upper / 2 - reach[column_user[rows]], hats.upper / 2 + reach[column_user[rows]]
             width = np.maximum(sd, 1e-9)  # the moments of clip(X, low, high) - X for X normal
             raised, raised_square = _excess((low - means) / width, sd)
             lowered, lowered_square = _excess((means - high) / width, sd)

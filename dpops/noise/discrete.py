@@ -67,7 +67,7 @@ class Noise(Words):
         An integer plus such noise is the sum of it and a normal number, rounded: what holds of Gaussian noise holds of
         it. variances: in squared steps, 0 or at least 1, below 2**98; 0 gives exactly 0. Raises ValueError for others.
         """
-        return _drawn(self, variances, _rounded, least=1)
+        return _drawn(self, variances, _rounded, min_variance=1)
 
 
 def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
@@ -115,13 +115,13 @@ def ratio(scale: Fraction) -> tuple[int, int]:
     return -(-t * coarse // s), coarse
 
 
-def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, least: int = 0) -> Int64s:
-    """Draws by a law where the variance is above 0. least: a variance above 0 must be so much."""
+def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance: int = 0) -> Int64s:
+    """Draws by a law where the variance is above 0. min_variance: a variance above 0 must be so much."""
     kinds, code = distinct(variances)
     for variance in kinds:
         if not 0 <= variance < MOST_VARIANCE:
             raise ValueError(f"a noise variance must be >= 0 and below 2**98 squared steps, got {variance}")
-        if 0 < variance < least:
+        if 0 < variance < min_variance:
             raise ValueError(f"a rounded Gaussian needs a variance of 0, or of 1 squared step and more, got {variance}")
     scale = np.array([isqrt(int(variance)) + 1 for variance in kinds], np.int64)
     out = np.zeros(code.size, np.int64)
@@ -141,14 +141,14 @@ def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale:
     out = np.zeros(code.size, np.int64)
     open_ = np.arange(code.size)
     while open_.size:
-        t, of = scale[open_], code[open_]
+        t, variance_of = scale[open_], code[open_]
         drawn = of_ratio(source, t, np.ones(t.size, np.int64))
-        variance = floats[of]
+        variance = floats[variance_of]
         # Half of (|y| - sigma^2 / t)^2 / sigma^2; off by 2**-44 of itself and of 1 at most where exp is not 0.
         rates = (np.abs(drawn) - variance / t) ** 2 / (2 * variance)
 
-        def exact(row: int, drawn: Int64s = drawn, t: Int64s = t, of: Int64s = of) -> Fraction:
-            exact_variance = variances[int(of[row])]
+        def exact(row: int, drawn: Int64s = drawn, t: Int64s = t, variance_of: Int64s = variance_of) -> Fraction:
+            exact_variance = variances[int(variance_of[row])]
             return (abs(int(drawn[row])) - exact_variance / int(t[row])) ** 2 / (2 * exact_variance)
 
         accepted = source.exp_minus(rates, exact)
@@ -169,37 +169,37 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
     out = np.zeros(code.size, np.int64)
     open_ = np.arange(code.size)
     while open_.size:
-        t, of, words = scale[open_], code[open_], source.words(open_.size)
-        whole, accepted = geometric(source, t)
-        variance, part = floats[of], words * 2.0**-64
-        rates = (whole - variance / t + part) ** 2 / (2 * variance) + part / t
+        t, variance_of, words = scale[open_], code[open_], source.words(open_.size)
+        integers, accepted = geometric(source, t)
+        variance, part = floats[variance_of], words * 2.0**-64
+        rates = (integers - variance / t + part) ** 2 / (2 * variance) + part / t
 
-        drawn = _Drawn(words, whole, t, of)
+        drawn = _Drawn(words, integers, t, variance_of)
         accepted &= source.exp_minus(rates, partial(drawn.rate, source, variances))
         half, negative = words >> np.uint64(63) == 1, source.words(open_.size) >> np.uint64(63) == 1
-        size = whole + half
+        size = integers + half
         out[open_[accepted]] = np.where(negative, -size, size)[accepted]
         open_ = open_[~accepted]
     return out
 
 
 class _Drawn(NamedTuple):
-    """Proposals of `_rounded`. words: the first 64 digits of u. whole: k. of: which variance each has."""
+    """Proposals of `_rounded`. words: the first 64 digits of u. integers: k. law: which variance each has."""
 
     words: NDArray[np.uint64]
-    whole: Int64s
+    integers: Int64s
     t: Int64s
-    of: Int64s
+    law: Int64s
 
     def rate(self, source: Words, variances: Sequence[Fraction], row: int) -> Rate:
         """Bounds the rate of a row, by so many digits of u."""
-        u, whole, t = source.uniform(int(self.words[row])), int(self.whole[row]), int(self.t[row])
-        variance = variances[int(self.of[row])]
-        steepest = (whole + 1 + variance / t) / variance + Fraction(1, t)
+        u, integer, t = source.uniform(int(self.words[row])), int(self.integers[row]), int(self.t[row])
+        variance = variances[int(self.law[row])]
+        steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)
 
         def bounds(bits: int) -> tuple[Fraction, Fraction]:
             start, unknown = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)
-            rate = (whole + start - variance / t) ** 2 / (2 * variance) + start / t
+            rate = (integer + start - variance / t) ** 2 / (2 * variance) + start / t
             return max(rate - unknown, Fraction(0)), rate + unknown
 
         return bounds

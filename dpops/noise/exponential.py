@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpops.noise import Noise
 from dpops.noise.words import exp_floor
@@ -46,13 +45,19 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     candidates = np.add.reduceat(widths, first) if np.all(sizes > 0) else np.zeros(1)
     if np.any(widths < 0) or np.any(candidates < 1) or np.any(candidates > MOST_CANDIDATES):
         raise ValueError(f"a private choice needs between 1 and {MOST_CANDIDATES} candidates")
-    least = np.minimum.reduceat(np.where(widths > 0, costs, np.iinfo(np.int64).max), first)
-    above: Int64s = np.maximum(costs - np.repeat(least, sizes), 0)  # only differences matter, exactly
-    weight, low, high = _look_up(above, rates, sizes)
+    min_cost = np.minimum.reduceat(np.where(widths > 0, costs, np.iinfo(np.int64).max), first)
+    above: Int64s = np.maximum(costs - np.repeat(min_cost, sizes), 0)  # only differences matter, exactly
+    number_of = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
+    rate_of = np.repeat(np.array([number_of[rate] for rate in rates], np.int64), sizes)
+    weight, low, high = np.zeros((3, widths.size), np.int64)
+    for rate, number in number_of.items():
+        rows = np.flatnonzero(rate_of == number)
+        table = _table(rate, 1 << int(above[rows].max()).bit_length())
+        weight[rows], low[rows], high[rows] = table[:, above[rows]]
     entry_weight = widths * weight
     open_, entries = np.arange(first.size), np.arange(widths.size)
     while open_.size:
-        entry, into = _propose(entry_weight[entries], sizes[open_], noise)
+        entry, weight_offset = _propose(entry_weight[entries], sizes[open_], noise)
         entry = entries[entry]
         coin = noise.below(np.full(open_.size, 1 << _COIN_BITS, np.int64))
         accepted = coin < low[entry]
@@ -60,9 +65,9 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
             here = int(entry[entry_number])
             tie = rates[open_[entry_number]], int(above[here]), int(weight[here])
             accepted[entry_number] = _accepts(*tie, int(coin[entry_number]), _COIN_BITS, noise)
-        done = open_[accepted]
-        chosen.entry[done] = entry[accepted]
-        chosen.offset[done] = into[accepted] // weight[entry[accepted]]
+        choices = open_[accepted]
+        chosen.entry[choices] = entry[accepted]
+        chosen.offset[choices] = weight_offset[accepted] // weight[entry[accepted]]
         entries = entries[np.repeat(~accepted, sizes[open_])]
         open_ = open_[~accepted]
     return chosen
@@ -74,22 +79,10 @@ def _propose(weights: Int64s, sizes: Int64s, noise: Noise) -> tuple[Int64s, Int6
     drawn = noise.below(np.add.reduceat(weights, first))
     # The running sum may wrap; differences modulo 2**64 are right, as each choice's own sum is at most 2**62.
     running = np.cumsum(weights.astype(np.uint64))
-    before = running[first] - weights[first].astype(np.uint64)
-    reached = (running - np.repeat(before, sizes)).astype(np.int64)
-    entry = first + np.add.reduceat(reached <= np.repeat(drawn, sizes), first)
-    return entry, drawn - (reached[entry] - weights[entry])
-
-
-def _look_up(costs: Int64s, rates: Sequence[Fraction], sizes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Looks up the proposal weight and bounds of the acceptance for the cost of each entry."""
-    number_of = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
-    which = np.repeat(np.array([number_of[rate] for rate in rates], np.int64), sizes)
-    bounds = np.zeros((3, costs.size), np.int64)
-    for rate, number in number_of.items():
-        rows: NDArray[np.bool_] = which == number
-        table = _table(rate, 1 << int(costs[rows].max()).bit_length())
-        bounds[:, rows] = table[:, costs[rows]]
-    return bounds[0], bounds[1], bounds[2]
+    weight_below = running[first] - weights[first].astype(np.uint64)
+    weight_through = (running - np.repeat(weight_below, sizes)).astype(np.int64)
+    entry = first + np.add.reduceat(weight_through <= np.repeat(drawn, sizes), first)
+    return entry, drawn - (weight_through[entry] - weights[entry])
 
 
 @lru_cache(maxsize=256)

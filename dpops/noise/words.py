@@ -43,7 +43,9 @@ class Words:
 
     def below(self, bounds: Int64s) -> Int64s:
         """Draws a uniform integer in [0, bound) for each bound >= 1, by rejection on the next power of two."""
-        mask = _mask(bounds)
+        mask = (bounds - 1).astype(np.uint64)
+        for shift in (1, 2, 4, 8, 16, 32):
+            mask |= mask >> np.uint64(shift)
         out = np.zeros(bounds.size, np.int64)
         open_ = np.arange(bounds.size)
         while open_.size:
@@ -127,11 +129,3 @@ def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
     identity = np.fromiter(map(id, values), np.uint64, len(values))
     _, first, code = np.unique(identity, return_index=True, return_inverse=True)
     return [values[row] for row in first.tolist()], code
-
-
-def _mask(bounds: Int64s) -> NDArray[np.uint64]:
-    """Computes 2**bits - 1, with bits enough for bound - 1 and less than twice as many values as needed."""
-    mask = (bounds - 1).astype(np.uint64)
-    for shift in (1, 2, 4, 8, 16, 32):
-        mask |= mask >> np.uint64(shift)
-    return mask

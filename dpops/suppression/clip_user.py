@@ -49,9 +49,9 @@ class Weights:
 
 
 class Clipped(NamedTuple):
-    """What suppression keeps. kept: bool (rows,), in the rows' order; most_hats: the most HATs that a vehicle is in."""
+    """Rows after suppression. is_kept: bool (rows,), in the rows' order; most_hats: the most HATs of a vehicle."""
 
-    kept: Bools
+    is_kept: Bools
     most_hats: int
 
 
@@ -70,6 +70,6 @@ def clip_user(
         return Clipped(np.ones(0, np.bool_), 0)
     search = Search(tally, factors)
     most_hats = search.run()
-    kept = np.empty(hat.size, np.bool_)
-    kept[tally.order] = search.alive
-    return Clipped(kept, most_hats)
+    is_kept = np.empty(hat.size, np.bool_)
+    is_kept[tally.order] = search.alive
+    return Clipped(is_kept, most_hats)

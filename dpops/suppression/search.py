@@ -1,9 +1,9 @@
 """Worst-case errors of retained samples, and the rounds of CLIP-USER: the search for what each vehicle leaves.
 
 Each worst case is an exact ratio (numerator, denominator) of the statistic's range, which is U for a mean and U^2 / 4
-for a variance. Source: slides S2, with errata E1 and E6; algorithms 9.1. `whole`: every user is kept with all samples
-or not at all; a capped user's scaled moments act like a distribution that can be split at will, and the refinements
-for an odd number of samples do not hold. samples: all reported, n. kept: retained, K, 1 <= K <= n. heaviest: the
+for a variance. Source: slides S2, with errata E1 and E6; algorithms 9.1. `whole_users`: a user is kept with all its
+samples or not at all; a capped user's scaled moments act like a distribution that can be split at will, and the
+refinements for an odd number of samples do not hold. samples: all reported, n. retained: K, 1 <= K <= n. heaviest: the
 largest retained count of a user, k*.
 
 In the search floats only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios, so that ties
@@ -22,38 +22,38 @@ from dpops.types import Int64s
 Ratio = tuple[int, int]
 
 
-def mean_sensitivity(heaviest: int, kept: int) -> Ratio:
+def mean_sensitivity(heaviest: int, retained: int) -> Ratio:
     """Computes Delta_mean / U = k* / K."""
-    return heaviest, kept
+    return heaviest, retained
 
 
-def variance_sensitivity(heaviest: int, kept: int, whole: bool) -> Ratio:
+def variance_sensitivity(heaviest: int, retained: int, whole_users: bool) -> Ratio:
     """Computes Delta_var / (U^2 / 4).
 
-    It is 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for an odd K if `whole`.
+    It is 4 k* (K - k*) / K^2 if K > 2 k*, else 1, or 1 - 1 / K^2 for an odd K if `whole_users`.
     """
-    if kept > 2 * heaviest:
-        return 4 * heaviest * (kept - heaviest), kept * kept
-    if whole and kept % 2 == 1:
-        return kept * kept - 1, kept * kept
+    if retained > 2 * heaviest:
+        return 4 * heaviest * (retained - heaviest), retained * retained
+    if whole_users and retained % 2 == 1:
+        return retained * retained - 1, retained * retained
     return 1, 1
 
 
-def mean_bias(kept: int, samples: int) -> Ratio:
+def mean_bias(retained: int, samples: int) -> Ratio:
     """Computes E_mean / U = 1 - K / n."""
-    return samples - kept, samples
+    return samples - retained, samples
 
 
-def variance_bias(kept: int, samples: int, whole: bool) -> Ratio:
+def variance_bias(retained: int, samples: int, whole_users: bool) -> Ratio:
     """Computes E_var / (U^2 / 4).
 
     It is 4 K D / n^2 if fewer than half are dropped (D = n - K, erratum E1), else 1, or 1 - 1 / n^2 for an odd n if
-    `whole`.
+    `whole_users`.
     """
-    dropped = samples - kept
+    dropped = samples - retained
     if samples > 2 * dropped:
-        return 4 * kept * dropped, samples * samples
-    if whole and samples % 2 == 1:
+        return 4 * retained * dropped, samples * samples
+    if whole_users and samples % 2 == 1:
         return samples * samples - 1, samples * samples
     return 1, 1
 
@@ -75,13 +75,13 @@ class Factors(NamedTuple):
     mean_sensitivity: Fraction
     variance_sensitivity: Fraction
 
-    def exact(self, samples: int, kept: int, heaviest: int) -> Fraction:
+    def exact(self, samples: int, retained: int, heaviest: int) -> Fraction:
         """Computes the error of a HAT of which so many samples are kept, at most `heaviest` of one vehicle."""
         ratios: tuple[Ratio, ...] = (
-            mean_bias(kept, samples),
-            variance_bias(kept, samples, whole=True),
-            mean_sensitivity(heaviest, kept),
-            variance_sensitivity(heaviest, kept, whole=True),
+            mean_bias(retained, samples),
+            variance_bias(retained, samples, whole_users=True),
+            mean_sensitivity(heaviest, retained),
+            variance_sensitivity(heaviest, retained, whole_users=True),
         )
         weighed = (factor * Fraction(*ratio) for factor, ratio in zip(self, ratios, strict=True) if factor)
         return sum(weighed, Fraction(0))
@@ -97,7 +97,7 @@ class RowsByHat(NamedTuple):
     begin: Int64s
     """Where each HAT begins, and where the last ends: int64 (HATs + 1,)."""
     samples: Int64s
-    kept: Int64s
+    retained: Int64s
 
     @property
     def heaviest(self) -> Int64s:
@@ -117,11 +117,11 @@ class RowsByHat(NamedTuple):
         if np.unique(hat * (vehicle.max(initial=0) + 1) + vehicle).size < hat.size:
             raise ValueError("a vehicle has two rows in one HAT")
         begin = np.concatenate([[0], np.cumsum(rows)])
-        kept = np.add.reduceat(counts, begin[:-1]) if hat.size else counts
-        samples = kept if samples is None else samples
-        if (samples < kept).any() or (samples >= MOST_SAMPLES).any():
+        retained = np.add.reduceat(counts, begin[:-1]) if hat.size else counts
+        samples = retained if samples is None else samples
+        if (samples < retained).any() or (samples >= MOST_SAMPLES).any():
             raise ValueError(f"samples of a HAT must be at least those of its rows and below {MOST_SAMPLES}")
-        return cls(order, hat, vehicle, counts, begin, samples, kept)
+        return cls(order, hat, vehicle, counts, begin, samples, retained)
 
 
 class Search:
@@ -142,14 +142,14 @@ class Search:
         self.alive = np.ones(tally.hat.size, np.bool_)
         self.is_alive, self.counts = self.alive.data, tally.counts.data
         begin, self.end = tally.begin[:-1], tally.begin[1:].data
-        alone = np.diff(tally.begin) == 1
-        second = np.where(alone, 0, tally.counts[np.where(alone, 0, begin + 1)])
+        is_single = np.diff(tally.begin) == 1
+        second = np.where(is_single, 0, tally.counts[np.where(is_single, 0, begin + 1)])
         self.samples = tally.samples.astype(np.float64)
-        dropped = (tally.samples - tally.kept) / tally.samples
-        self.state = np.stack([dropped, tally.heaviest, tally.kept])
+        dropped = (tally.samples - tally.retained) / tally.samples
+        self.state = np.stack([dropped, tally.heaviest, tally.retained])
         """Of each HAT the dropped part of the samples, the largest count of a vehicle and the retained samples."""
         self.second = second.astype(np.float64)  # largest count, 0 where there is but one vehicle
-        self.dropped, self.first_count, self.kept = (row.data for row in self.state)
+        self.dropped, self.first_count, self.retained = (row.data for row in self.state)
         self.second_count, self.samples_of = self.second.data, self.samples.data
         self.first_place, self.second_place = begin.copy().data, (begin + 1).data
         self.occupancy = np.bincount(tally.vehicle)
@@ -162,13 +162,13 @@ class Search:
         self.its_half = _half(self.samples)[self.its_hat]
         columns = (self.its_place, self.its_hat, self.its_count, self.its_part, self.its_half)
         self.its = tuple(column.data for column in columns)
-        for place in begin[alone].tolist():
+        for place in begin[is_single].tolist():
             self._stays(place)
         # E_thr: the largest error of a HAT, before any vehicle leaves
         scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))
         largest = scores >= scores.max() * (1 - TOLERANCE)
-        states = zip(*(column[largest].tolist() for column in (tally.samples, tally.kept, tally.heaviest)), strict=True)
-        self.threshold = max(self.exact(*state) for state in set(states))
+        states = [column[largest].tolist() for column in (tally.samples, tally.retained, tally.heaviest)]
+        self.threshold = max(self.exact(*state) for state in {*zip(*states, strict=True)})
         self.threshold_score = float(self.threshold / self.scale)
 
     def run(self) -> int:
@@ -210,9 +210,9 @@ class Search:
         """Keeps, of slots that leave equal HATs behind, only the one of the lowest HAT."""
         slots = slots[self.its_hat[slots].argsort()]
         hats, counts = self.its_hat[slots], self.its_count[slots]
-        _, first_count, kept = self.state[:, hats]
+        _, first_count, retained = self.state[:, hats]
         heaviest = np.where(counts < first_count, first_count, self.second[hats])
-        states = np.stack([self.samples[hats], kept - counts, heaviest])
+        states = np.stack([self.samples[hats], retained - counts, heaviest])
         distinct = []
         while slots.size:
             distinct.append(int(slots[0]))
@@ -225,33 +225,33 @@ class Search:
         _, hats, counts, *_ = self.its
         hat, count = hats[slot], counts[slot]
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
-        return int(self.samples_of[hat]), int(self.kept[hat] - count), int(heaviest)
+        return int(self.samples_of[hat]), int(self.retained[hat] - count), int(heaviest)
 
     def _scores_without(self, slots: slice) -> Floats:
         """Scores the slots' HATs, each without the slot's vehicle."""
         hats, counts = self.its_hat[slots], self.its_count[slots]
         work = np.empty((4, hats.size))
         self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
-        dropped, heaviest, kept, _ = work
+        dropped, heaviest, retained, _ = work
         dropped += self.its_part[slots]
-        own = (counts == heaviest).nonzero()[0]
-        if own.size:
-            heaviest[own] = self.second[hats[own]]
-        kept -= counts
+        rows = (counts == heaviest).nonzero()[0]
+        if rows.size:
+            heaviest[rows] = self.second[hats[rows]]
+        retained -= counts
         return self._scores(work, self.its_half[slots])
 
-    def _scores(self, work: Floats, most: Floats) -> Floats:
+    def _scores(self, work: Floats, half_samples: Floats) -> Floats:
         """Computes errors over `scale`, float64 (HATs,).
 
-        work: float64 (4, HATs), the rows of `state` and one more, all overwritten; most: `_half` of their samples.
+        work: float64 (4, HATs), the rows of `state` and one more, all overwritten; half_samples: their `_half`.
         """
-        dropped, part, kept, half = work
-        part /= kept
-        np.multiply(kept, 0.5, out=half)
+        dropped, part, retained, half = work
+        part /= retained
+        np.multiply(retained, 0.5, out=half)
         np.floor(half, out=half)
-        half /= kept
+        half /= retained
         np.minimum(part, half, out=half)
-        np.minimum(dropped, most, out=kept)
+        np.minimum(dropped, half_samples, out=retained)
         variances = work[2:]
         variances *= 1 - variances
         scores: Floats = self.weights.dot(work)
@@ -262,25 +262,21 @@ class Search:
         its_place, its_hat, its_count, *_ = self.its
         place, hat = its_place[slot], its_hat[slot]
         self.is_alive[place] = False
-        self.kept[hat] -= its_count[slot]
+        self.retained[hat] -= its_count[slot]
         self._forget(vehicle, slot)
-        self.dropped[hat] = (self.samples_of[hat] - self.kept[hat]) / self.samples_of[hat]
+        self.dropped[hat] = (self.samples_of[hat] - self.retained[hat]) / self.samples_of[hat]
         if place == self.first_place[hat]:
             self.first_place[hat], self.first_count[hat] = self.second_place[hat], self.second_count[hat]
         elif place != self.second_place[hat]:
             return place
-        self._next_second(hat)
-        return place
-
-    def _next_second(self, hat: int) -> None:
-        """Finds the second largest count after one of the two largest has left."""
-        after, end = self.second_place[hat] + 1, self.end[hat]
-        while after < end and not self.is_alive[after]:
-            after += 1
-        self.second_place[hat] = after
-        self.second_count[hat] = self.counts[after] if after < end else 0
-        if after == end:
+        second, end = self.second_place[hat] + 1, self.end[hat]
+        while second < end and not self.is_alive[second]:
+            second += 1
+        self.second_place[hat] = second
+        self.second_count[hat] = self.counts[second] if second < end else 0
+        if second == end:
             self._stays(self.first_place[hat])
+        return place
 
     def _stays(self, place: int) -> None:
         """Keeps the last row of a HAT, which must have a vehicle: it is no candidate any more."""

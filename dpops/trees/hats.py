@@ -16,7 +16,7 @@ import numpy as np
 
 from dpops.forecast import Float64s, Prior, transport_bias
 from dpops.means.grouping import Grouping
-from dpops.mechanism import Plan, PlanError, check_plan_input, facts_of
+from dpops.mechanism import Plan, PlanError, check_plan_input, facts_of, full_plan
 from dpops.trees.readings import consistent, cumulative, law, mean, quantile, variance
 from dpops.trees.shape import MOST_BINS, Tree, best_shares, best_tree
 from dpops.types import CountsKnown, Grid, Int64s
@@ -84,8 +84,8 @@ class PlannedTree(NamedTuple):
 @cache
 def share_error(shape: PlannedTree) -> float:
     """Averages the noise of a share over the inner edges, E|noise| of a Laplace draw, in the law's unit."""
-    spread = law(*shape).prefix_sd()
-    return float(spread.mean()) / math.sqrt(2) if spread.size else 0.0
+    sds = law(*shape).prefix_sd()
+    return float(sds.mean()) / math.sqrt(2) if sds.size else 0.0
 
 
 @cache
@@ -123,17 +123,17 @@ def tree_plan(
     bias_bound: mass that lies elsewhere than in the distribution of all reported samples, which bounds the bias of
     every share. rounding: each user's prefix may lose less than a unit.
     """
-    most, total = int(masses.max()), int(masses.sum())
+    max_mass, total = int(masses.max()), int(masses.sum())
     shape = best_shape(bins)
     on_grid = {"grid_numerator": grid.step.numerator, "grid_denominator": grid.step.denominator}
     return TreePlan(
         mechanism=mechanism,
         epsilon=epsilon,
         step=Fraction(1, total),
-        scale=2 * most / (epsilon * min(shape.shares)),
+        scale=2 * max_mass / (epsilon * min(shape.shares)),
         upper=Fraction(1),
         bias_bound=transport_bias(masses / total, hat.counts / hat.reported),
-        sensitivity=2 * most,
+        sensitivity=2 * max_mass,
         rounding=hat.counts.size / total,
         facts={**facts_of(hat, grid), **on_grid, "total": total, **facts, **stored(shape)},
         masses=masses,
@@ -149,17 +149,17 @@ def shape_of(plan: Plan) -> PlannedTree:
 
 
 @cache
-def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], whole: int) -> PlannedTree:
-    return PlannedTree(Tree(bins, factors), tuple(Fraction(part, whole) for part in parts))
+def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], denominator: int) -> PlannedTree:
+    return PlannedTree(Tree(bins, factors), tuple(Fraction(part, denominator) for part in parts))
 
 
 @cache
 def stored(shape: PlannedTree) -> Mapping[str, int]:
     """Writes a tree and its budgets as whole numbers, for the facts of a plan."""
-    whole = math.lcm(*(share.denominator for share in shape.shares))
-    facts = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": whole}
+    denominator = math.lcm(*(share.denominator for share in shape.shares))
+    facts = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": denominator}
     for level, (factor, share) in enumerate(zip(shape.tree.branching, shape.shares, strict=True), start=1):
-        facts |= {f"factor_{level}": factor, f"share_{level}": int(share * whole)}
+        facts |= {f"factor_{level}": factor, f"share_{level}": int(share * denominator)}
     return facts
 
 
@@ -176,22 +176,15 @@ def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
     upper = upper_of(plan)
     noise = float(errors_at(size_of(plan), tree, shares, prior, upper).cdf)
     expected = expected_cdfs(tree.bins, prior.mean, prior.sd, upper)
-    own = made(plan).masses / plan.facts["total"]
-    spread = prior._replace(sd=1.0).spread(own - counts / plan.facts["samples"], counts)
-    bias = spread * float(np.sqrt(expected * (1 - expected)).mean()) * math.sqrt(2 / math.pi)
+    weights = full_plan(plan, TreePlan).masses / plan.facts["total"]
+    sd = prior._replace(sd=1.0).spread(weights - counts / plan.facts["samples"], counts)
+    bias = sd * float(np.sqrt(expected * (1 - expected)).mean()) * math.sqrt(2 / math.pi)
     return math.hypot(noise, bias)
 
 
 def upper_of(plan: Plan) -> float:
     """Computes U in units."""
     return plan.facts["upper_steps"] * plan.facts["grid_numerator"] / plan.facts["grid_denominator"]
-
-
-def made(plan: Plan) -> TreePlan:
-    """Checks that the plan has its masses. Raises TypeError for a plan that was read back, which has none."""
-    if not isinstance(plan, TreePlan):
-        raise TypeError("this needs the plan it made, not one read back")
-    return plan
 
 
 SIZES = np.geomspace(1e-6, 100.0, 65)

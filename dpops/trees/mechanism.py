@@ -7,10 +7,10 @@ import numpy as np
 
 from dpops.estimate import OK, Estimates
 from dpops.forecast import Float64s, HatCounts
-from dpops.mechanism import Integers, Mechanism, Plan, Totals
+from dpops.mechanism import Integers, Mechanism, Plan, Totals, full_plan
 from dpops.noise import Noise
 from dpops.trees import readings
-from dpops.trees.hats import PlannedTree, forecast_share_error, made, shape_of, size_of, upper_of, weighted_leaves
+from dpops.trees.hats import PlannedTree, TreePlan, forecast_share_error, shape_of, size_of, upper_of, weighted_leaves
 from dpops.trees.readings import Between, consistent, cumulative, law
 from dpops.trees.shape import node_counts
 
@@ -31,27 +31,27 @@ def read_alike(
     released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree, miss: float
 ) -> dict[str, Reading]:
     """Reads HATs of one tree, as columns of all of them."""
-    of = _Hats.of(released, plans, shape)
-    widths, own = readings.standard_errors(miss), law(*shape)
-    half = widths * (of.size[:, None] * own.prefix_sd()) + (of.bias + of.rounding)[:, None]
-    cdf = consistent(of.raw)
-    outputs = {"cdf": _around(cdf, readings.cdf_interval(of.raw, half))}
+    hats = _Hats.of(released, plans, shape)
+    widths, noise_law = readings.standard_errors(miss), law(*shape)
+    half = widths * (hats.size[:, None] * noise_law.prefix_sd()) + (hats.bias + hats.rounding)[:, None]
+    cdf = consistent(hats.raw)
+    outputs = {"cdf": _around(cdf, readings.cdf_interval(hats.raw, half))}
     for name, level in QUANTILES.items():
         value = readings.quantile(cdf, level)
-        between = of.in_units(readings.quantile_interval(of.raw, half, level), of.grid / 2)
-        outputs[name] = _around(value * of.width, between)
+        between = hats.in_units(readings.quantile_interval(hats.raw, half, level), hats.grid / 2)
+        outputs[name] = _around(value * hats.width, between)
     # A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width.
-    moved = (of.width + of.grid) / 2
-    margin = of.upper * of.bias + of.upper * of.rounding + moved
-    between = of.in_units(readings.mean_interval(of.raw, own, of.size, widths), margin)
-    outputs["mean"] = _around(readings.mean(cdf) * of.width, between)
+    moved = (hats.width + hats.grid) / 2
+    margin = hats.upper * hats.bias + hats.upper * hats.rounding + moved
+    between = hats.in_units(readings.mean_interval(hats.raw, noise_law, hats.size, widths), margin)
+    outputs["mean"] = _around(readings.mean(cdf) * hats.width, between)
     # It moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2.
-    share = np.minimum(of.bias, 0.5)
-    margin = of.upper**2 * share * (1 - share) + of.upper * moved + moved**2 + of.upper**2 * of.rounding
-    between = readings.variance_interval(of.raw, own, of.size, readings.standard_errors(miss / 2))
-    low = np.maximum(between.low * of.width**2 - margin, 0.0)
-    high = np.minimum(between.high * of.width**2 + margin, of.upper**2 / 4)
-    outputs["variance"] = _around(readings.variance(cdf) * of.width**2, Between(low, high))
+    share = np.minimum(hats.bias, 0.5)
+    margin = hats.upper**2 * share * (1 - share) + hats.upper * moved + moved**2 + hats.upper**2 * hats.rounding
+    between = readings.variance_interval(hats.raw, noise_law, hats.size, readings.standard_errors(miss / 2))
+    low = np.maximum(between.low * hats.width**2 - margin, 0.0)
+    high = np.minimum(between.high * hats.width**2 + margin, hats.upper**2 / 4)
+    outputs["variance"] = _around(readings.variance(cdf) * hats.width**2, Between(low, high))
     return outputs
 
 
@@ -106,7 +106,7 @@ class TreeMechanism(Mechanism):
             raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
         if not plans:
             return []
-        tree_plans = [made(plan) for plan in plans]
+        tree_plans = [full_plan(plan, TreePlan) for plan in plans]
         shape = shape_of(plans[0])
         if any(shape_of(plan) != shape for plan in plans[1:]):
             raise ValueError("the plans of one release are of several trees")
@@ -121,8 +121,8 @@ class TreeMechanism(Mechanism):
         counts = np.concatenate([total.counts for total in totals])
         nodes = node_counts(weighted_leaves(histograms, counts, masses, np.cumsum(users) - users), shape.tree)
         # By level 2 max M / (share of epsilon); the plan's scale is that of the least share.
-        least, levels = min(shape.shares), list(zip(shape.shares, shape.tree.sizes, strict=True))
-        scales = [scale for p in plans for share, size in levels for scale in [p.scale * least / share] * size]
+        min_share, levels = min(shape.shares), list(zip(shape.shares, shape.tree.sizes, strict=True))
+        scales = [scale for p in plans for share, size in levels for scale in [p.scale * min_share / share] * size]
         drawn = noise.laplace(scales).reshape(nodes.shape)
         released: list[Integers] = (nodes + drawn).tolist()
         return released
@@ -138,16 +138,16 @@ class TreeMechanism(Mechanism):
         for place, plan in enumerate(read_plans):
             by_shape.setdefault(shape_of(plan), []).append(place)
         for shape, places in by_shape.items():
-            alike = [read_plans[place] for place in places]
-            outputs = read_alike([released[hat] for hat in places], alike, shape, miss)
-            unknown = np.full(len(alike), np.nan)
+            plans_of_shape = [read_plans[place] for place in places]
+            outputs = read_alike([released[hat] for hat in places], plans_of_shape, shape, miss)
+            unknown = np.full(len(plans_of_shape), np.nan)
             part = Estimates(
                 numbers=np.array([outputs[name][:3] for name in OUTPUTS[:-1]]),
                 lists=[[(*row, 1.0) for row in outputs["cdf"].value.tolist()]],
                 noise_std=unknown,
                 bias_bound=unknown,
-                epsilon=np.array([float(plan.epsilon) for plan in alike]),
-                status=[OK] * len(alike),
+                epsilon=np.array([float(plan.epsilon) for plan in plans_of_shape]),
+                status=[OK] * len(plans_of_shape),
             )
             parts.append((places, part))
         return Estimates.placed(len(plans), parts)

@@ -31,12 +31,24 @@ def cumulative(
     Up: a node's own count and the sum of its children are averaged by their precisions. Down: what a parent has more
     than its children is handed to them in proportion to their variances.
     """
-    ups = _up(np.asarray(noisy, np.float64), tree, tuple(level_variances(shares)))
+    noisy = np.asarray(noisy, np.float64)
+    levels = tree.split(noisy[(0,) * (noisy.ndim - 1)]) if noisy.size else tree.split(range(tree.nodes))
+    variances = level_variances(shares)
+    ups = [(noisy[..., levels[-1]], np.full(tree.sizes[-1], variances[-1]))]  # values (.., size), variances (size,)
+    for level in range(len(levels) - 2, -1, -1):
+        summed, variance = (_sums(column, tree.branching[level + 1]) for column in ups[-1])
+        node = variances[level]
+        ups.append(
+            (
+                (noisy[..., levels[level]] * variance + summed * node) / (node + variance),
+                node * variance / (node + variance),
+            )
+        )
     above = np.broadcast_to(np.asarray(total, np.float64), noisy.shape[:-1])[..., None]
-    for up, factor in zip(ups, tree.branching, strict=True):
-        parent = np.arange(up.variance.size) // factor
-        missing = above - _sums(up.value, factor)
-        above = up.value + missing[..., parent] * (up.variance / _sums(up.variance, factor)[parent])
+    for (value, variance), factor in zip(reversed(ups), tree.branching, strict=True):
+        parent = np.arange(variance.size) // factor
+        missing = above - _sums(value, factor)
+        above = value + missing[..., parent] * (variance / _sums(variance, factor)[parent])
     return np.cumsum(above, axis=-1)[..., :-1]
 
 
@@ -67,31 +79,6 @@ def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
     for shared in (weights, variances):
         shared.flags.writeable = False
     return Law(weights, variances)
-
-
-class _Up(NamedTuple):
-    """What nodes of a level know from below. value: float64 (.., size); variance: float64 (size,)."""
-
-    value: Float64s
-    variance: Float64s
-
-
-def _up(noisy: Float64s, tree: Tree, variances: tuple[float, ...]) -> list[_Up]:
-    """Averages from the leaves to the level below the root; returned from the root down."""
-    levels = tree.split(noisy[(0,) * (noisy.ndim - 1)]) if noisy.size else tree.split(range(tree.nodes))
-    sizes = list(tree.sizes)
-    ups = [_Up(noisy[..., levels[-1]], np.full(sizes[-1], variances[-1]))]
-    for level in range(len(sizes) - 2, -1, -1):
-        below, factor = ups[-1], tree.branching[level + 1]
-        summed, variance = _sums(below.value, factor), _sums(below.variance, factor)
-        own = variances[level]
-        ups.append(
-            _Up(
-                (noisy[..., levels[level]] * variance + summed * own) / (own + variance),
-                own * variance / (own + variance),
-            )
-        )
-    return ups[::-1]
 
 
 def _sums(values: Float64s, factor: int) -> Float64s:
@@ -189,10 +176,10 @@ def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
     is none after t; and raw - half stays below it at t - 1, so the last edge where it does is none before that.
     """
     edges = raw.shape[1] + 1
-    reached = _with_ends(raw + half) >= level
-    sure = _with_ends(raw - half) >= level
-    last_unsure = edges - (~sure)[:, ::-1].argmax(axis=1)
-    return Between(reached.argmax(axis=1) - 1.0, last_unsure + 1.0)
+    may_reach = _with_ends(raw + half) >= level
+    must_reach = _with_ends(raw - half) >= level
+    last_unsure = edges - (~must_reach)[:, ::-1].argmax(axis=1)
+    return Between(may_reach.argmax(axis=1) - 1.0, last_unsure + 1.0)
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
@@ -215,12 +202,11 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
     With e1, e2 the errors of mean m and second moment, V' - V = (e2 - 2 m e1) - e1^2 at the true m. The first is linear
     in the noise; its standard deviation is convex in m, so at its largest at an end of the interval of the mean.
     """
-    centre, beside = mean(raw), widths * size * mean_sd(law)
-    around = variance_around(raw, centre)
-    spread = np.maximum(variance_sd(law, centre - beside), variance_sd(law, centre + beside))
-    half = widths * size * spread
-    most = (raw.shape[1] + 1) ** 2 / 4
-    return Between(np.clip(around - half, 0.0, most), np.clip(around + half + beside**2, 0.0, most))
+    centre, mean_half = mean(raw), widths * size * mean_sd(law)
+    middle = variance_around(raw, centre)
+    half = widths * size * np.maximum(variance_sd(law, centre - mean_half), variance_sd(law, centre + mean_half))
+    upper = (raw.shape[1] + 1) ** 2 / 4
+    return Between(np.clip(middle - half, 0.0, upper), np.clip(middle + half + mean_half**2, 0.0, upper))
 
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:

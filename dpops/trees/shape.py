@@ -79,9 +79,9 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 
 def digit_sum(bins: int, width: int, factor: int) -> int:
     """Sums (t // width) % factor over t < bins."""
-    whole, rest = divmod(bins, width * factor)
-    full, part = divmod(rest, width)
-    return width * (whole * factor * (factor - 1) // 2 + full * (full - 1) // 2) + full * part
+    cycles, remainder = divmod(bins, width * factor)
+    full, part = divmod(remainder, width)
+    return width * (cycles * factor * (factor - 1) // 2 + full * (full - 1) // 2) + full * part
 
 
 MOST_BINS = 10_000
@@ -101,7 +101,7 @@ def best_tree(bins: int) -> Tree:
     if not 1 <= bins <= MOST_BINS:
         raise ValueError(f"a distribution needs 1 to {MOST_BINS} bins, got {bins}")
     best: dict[int, tuple[float, tuple[int, ...]]] = {1: (0.0, ())}
-    whole: list[tuple[float, tuple[int, ...]]] = []
+    complete: list[tuple[float, tuple[int, ...]]] = []
     for width in range(1, bins):
         if width not in best:
             continue
@@ -109,10 +109,10 @@ def best_tree(bins: int) -> Tree:
         for factor in range(2, -(-bins // width) + 1):
             step = cost + digit_sum(bins, width, factor) ** (1 / 3), (factor, *below)
             if width * factor >= bins:
-                whole.append(step)
+                complete.append(step)
             else:
                 best[width * factor] = min(step, best.get(width * factor, step))
-    return Tree(bins, min(whole)[1] if whole else (1,))
+    return Tree(bins, min(complete)[1] if complete else (1,))
 
 
 def cube_root_shares(weights: Sequence[int]) -> tuple[Fraction, ...]:

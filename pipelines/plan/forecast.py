@@ -11,7 +11,7 @@ import numpy as np
 
 from dpops.accountant import Accountant
 from dpops.allocation import Allocation
-from dpops.mechanism import Mechanism, Plan, forecast_of_one, plan_of_one
+from dpops.mechanism import Mechanism, Plan, forecast_of_one
 from dpops.mechanisms.auto import Auto
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown
@@ -127,7 +127,7 @@ class Forecaster:
                 ranking = mechanism.ranking(counts, grid, epsilon)
                 ranked = [Candidate(label(one.mechanism), one.plan, one.error) for one in ranking]
             else:
-                plan = plan_of_one(mechanism, counts, grid, epsilon)
+                plan = mechanism.plan(counts, grid, epsilon)
                 error = plan.error() if prior is None else forecast_of_one(mechanism, counts, grid, epsilon, prior)
                 ranked = [Candidate(label(mechanism), plan, error)]
         except ValueError as error:

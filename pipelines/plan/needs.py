@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from dpops.mechanism import Mechanism, plan_of_one
+from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.constant import Constant
@@ -78,7 +78,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
 
 def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, vehicles: int) -> float:
     counts, grid = typical_hat(vehicles), spec.value.grid
-    plan = plan_of_one(mechanism, counts, grid, epsilon)
+    plan = mechanism.plan(counts, grid, epsilon)
     return min(plan.half_width(MISS), float(grid.upper))
 
 

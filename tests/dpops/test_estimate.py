@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops.mechanism import Plan, plan_of_one
+from dpops.mechanism import Plan
 from dpops.mechanisms import registered, stored_estimates
 from dpops.types import CountsKnown, Grid
 
@@ -29,7 +29,7 @@ PLAIN = sorted(
 )
 def test_an_estimate_is_the_noisy_query_with_the_half_width_of_its_plan(name, counts, dropped, epsilon, integer):
     retained = np.array(sorted(counts)[::-1], np.int64)
-    plan = plan_of_one(registered()[name](), CountsKnown(retained, int(retained.sum()) + dropped), GRID, epsilon)
+    plan = registered()[name]().plan(CountsKnown(retained, int(retained.sum()) + dropped), GRID, epsilon)
     old = {key: value for key, value in plan.document().items() if key not in ("version", "rounding")}
     for stored in (plan.document(), plan.public(), old):
         read = Plan.from_public(name, stored)

@@ -16,7 +16,7 @@ from apache_beam.pipeline import PipelineVisitor
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 
-from dpops.mechanism import Plan, plan_of_one
+from dpops.mechanism import Plan
 from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
@@ -86,8 +86,7 @@ def test_an_old_plan_is_decoded_as_it_was_stored():
         b'"sensitivity":6500000}}'
     )
     plan = Plan.from_public("array-average", msgspec.json.decode(stored))
-    made = plan_of_one(
-        ArrayAverage(),
+    made = ArrayAverage().plan(
         CountsKnown.all_of(np.array([3, 2, 2])),
         Grid(step=Fraction(1, 100), upper_steps=6500),
         Fraction(1),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from dpops.means.arrays import FINE, lay_out_together, length_of
 from dpops.means.grouping import best_fit
-from dpops.mechanism import plan_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
 
@@ -60,6 +59,4 @@ def test_plans_made_together_are_stored_as_those_made_alone(mechanism):
     rng = np.random.default_rng(2)
     hats = known_of([np.sort(rng.integers(1, 30, 9))[::-1].tolist() for _ in range(20)])
     plans = mechanism.plans(hats, GRID, EPSILON)
-    assert [plan.document() for plan in plans] == [
-        plan_of_one(mechanism, hat, GRID, EPSILON).document() for hat in hats
-    ]
+    assert [plan.document() for plan in plans] == [mechanism.plan(hat, GRID, EPSILON).document() for hat in hats]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpops.forecast import transport_bias
 from dpops.means.capping import CapRule, CountCap, chosen
-from dpops.mechanism import Mechanism, Plan, Totals, plan_of_one
+from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
@@ -38,14 +38,14 @@ def test_what_is_kept_and_moved_is_as_defined(counts: Int64s, most: int, dropped
     reported = int(counts.sum()) + dropped
     cap = cap_at(most, counts, reported)
     own = np.minimum(counts, most)
-    assert cap.most == own.max()
-    assert cap.kept == own.sum()
-    assert cap.whole == bool(counts.max() <= most)
+    assert cap.max_count == own.max()
+    assert cap.samples == own.sum()
+    assert cap.is_uncapped == bool(counts.max() <= most)
     users = zip(own.tolist(), counts.tolist(), strict=True)
-    moved = [max(Fraction(0), Fraction(k, cap.kept) - Fraction(c, reported)) for k, c in users]
+    moved = [max(Fraction(0), Fraction(k, cap.samples) - Fraction(c, reported)) for k, c in users]
     assert Fraction(*cap.moved) == sum(moved)
-    assert float(Fraction(*cap.moved)) == pytest.approx(transport_bias(own / cap.kept, counts / reported))
-    assert not cap.whole or cap == cap_at("none", counts, reported)
+    assert float(Fraction(*cap.moved)) == pytest.approx(transport_bias(own / cap.samples, counts / reported))
+    assert not cap.is_uncapped or cap == cap_at("none", counts, reported)
 
 
 @both
@@ -56,10 +56,10 @@ def test_opt_is_the_cap_of_least_bias_plus_noise_and_of_equal_ones_the_largest(
     """All retained counts are compared, each by the plan that it would have."""
     reported = int(counts.sum()) + dropped
     costs = {most: cost(kind, counts, most, reported, epsilon) for most in set(counts.tolist())}
-    plan = plan_of_one(kind(m_ub="opt"), CountsKnown(counts, reported), GRID, epsilon)
+    plan = kind(m_ub="opt").plan(CountsKnown(counts, reported), GRID, epsilon)
     best = max(most for most, error in costs.items() if error == min(costs.values()))
     assert plan.facts.get("m_ub", plan.facts["heaviest"]) == best
-    assert plan.public() == plan_of_one(kind(m_ub=best), CountsKnown(counts, reported), GRID, epsilon).public()
+    assert plan.public() == kind(m_ub=best).plan(CountsKnown(counts, reported), GRID, epsilon).public()
 
 
 def cost(
@@ -69,9 +69,9 @@ def cost(
     cap = cap_at(most, counts, reported)
     moved, whole = cap.moved
     if kind is Baseline:
-        return Fraction(*mean_bias(whole - moved, whole)) + Fraction(*mean_sensitivity(most, cap.kept)) / epsilon
-    bias = variance_bias(whole - moved, whole, cap.whole)
-    return Fraction(*bias) + Fraction(*variance_sensitivity(most, cap.kept, cap.whole)) / epsilon
+        return Fraction(*mean_bias(whole - moved, whole)) + Fraction(*mean_sensitivity(most, cap.samples)) / epsilon
+    bias = variance_bias(whole - moved, whole, cap.is_uncapped)
+    return Fraction(*bias) + Fraction(*variance_sensitivity(most, cap.samples, cap.is_uncapped)) / epsilon
 
 
 @both
@@ -79,9 +79,7 @@ def test_a_cap_pays_where_one_user_is_far_busier_than_the_others(
     kind: type[Baseline] | type[BaselineVariance],
 ) -> None:
     counts = np.array([60] + [10] * 30, np.int64)
-    whole, capped = (
-        plan_of_one(kind(m_ub=rule), CountsKnown(counts, 360), GRID, Fraction(1, 4)) for rule in ("none", "opt")
-    )
+    whole, capped = (kind(m_ub=rule).plan(CountsKnown(counts, 360), GRID, Fraction(1, 4)) for rule in ("none", "opt"))
     assert capped.facts["m_ub"] == 10
     assert capped.error() < whole.error()
     assert float(capped.scale * capped.step) < 0.4 * float(whole.scale * whole.step)
@@ -93,7 +91,7 @@ def test_the_capped_mean_is_that_of_users_means_with_capped_weights(data: st.Dat
     counts = data.draw(count_vectors)
     most = data.draw(st.integers(1, int(counts.max())))
     sums = np.array([data.draw(st.integers(0, int(c) * GRID.upper_steps)) for c in counts])
-    plan = plan_of_one(Baseline(m_ub=most), CountsKnown.all_of(counts), GRID, Fraction(1))
+    plan = Baseline(m_ub=most).plan(CountsKnown.all_of(counts), GRID, Fraction(1))
     own = [min(c, most) for c in counts.tolist()]
     exact = sum(Fraction(s * k, c) for s, k, c in zip(sums.tolist(), own, counts.tolist(), strict=True)) / sum(own)
     distance = exact * GRID.step - released(Baseline(), plan, Totals(counts, sums)) * plan.step
@@ -106,7 +104,7 @@ def test_the_bias_of_a_capped_mean_is_that_of_the_worst_speeds(counts: list[int]
     """Users at 0 or U, and so what was dropped before: a mean is worst at such a corner, and there it attains it."""
     vector = np.array(sorted(counts)[::-1], np.int64)
     reported = int(vector.sum()) + dropped
-    plan = plan_of_one(Baseline(m_ub=most), CountsKnown(vector, reported), GRID, Fraction(1))
+    plan = Baseline(m_ub=most).plan(CountsKnown(vector, reported), GRID, Fraction(1))
     worst = Fraction(0)
     for ends in itertools.product((0, 6_500), repeat=vector.size + 1):
         sums = vector * np.array(ends[:-1])
@@ -120,7 +118,7 @@ def test_other_users_of_whom_the_cap_leaves_another_number_of_samples_are_refuse
     kind: type[Baseline] | type[BaselineVariance],
 ) -> None:
     """As many users and samples and the same heaviest: only what is left, here 10 or 9, tells them apart."""
-    plan = plan_of_one(kind(m_ub=3), CountsKnown(np.array([6, 4, 4, 1]), 15), GRID, Fraction(1))
+    plan = kind(m_ub=3).plan(CountsKnown(np.array([6, 4, 4, 1]), 15), GRID, Fraction(1))
     counts = np.array([6, 6, 2, 1])
     assert plan.facts["kept"] == 10
     with pytest.raises(ValueError, match="do not fit"):

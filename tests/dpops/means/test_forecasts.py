@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpops.forecast import HatCounts, Prior
 from dpops.means.arrays import MANY_USERS, length_of, lengths_of
 from dpops.means.forecasts import quotients
-from dpops.mechanism import Mechanism, Totals, forecast_of_one, plan_of_one, values_of
+from dpops.mechanism import Mechanism, Totals, forecast_of_one, values_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto, _candidates
 from dpops.mechanisms.baseline import Baseline
@@ -45,7 +45,7 @@ def test_a_forecast_is_the_error_of_hats_that_are_drawn_as_the_prior_says(mechan
     hats = rng.choice(PRIOR.hat_means(65.0), (number, 1))
     users = hats + rng.normal(size=(number, vector.size)) * PRIOR.mean_sd(vector)
     sums = np.rint(np.clip(users, 0, 65) * 100).astype(np.int64) * vector
-    plans = [plan_of_one(mechanism, hat, GRID, epsilon)] * number
+    plans = [mechanism.plan(hat, GRID, epsilon)] * number
     released = mechanism.release([Totals(vector, row) for row in sums], plans, seeded(3))
     error = np.abs(values_of(released, plans) - sums.sum(axis=1) / vector.sum() / 100).mean()
     assert forecast_of_one(mechanism, hat, GRID, epsilon, PRIOR) == pytest.approx(error, rel=0.15)

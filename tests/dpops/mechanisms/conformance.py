@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpops import statistics
 from dpops.claims import Adjacency
-from dpops.mechanism import Mechanism, Plan, Totals, plan_of_one
+from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
@@ -105,7 +105,7 @@ count_vectors = st.lists(st.integers(1, 60), min_size=1, max_size=25).map(lambda
 
 
 def plan_for(mechanism: Mechanism, counts: Int64s) -> Plan:
-    return plan_of_one(mechanism, CountsKnown.all_of(counts), GRID, EPSILON)
+    return mechanism.plan(CountsKnown.all_of(counts), GRID, EPSILON)
 
 
 def statistic_of(mechanism: Mechanism) -> str:

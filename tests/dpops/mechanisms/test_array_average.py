@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpops.means.arrays import FINE, length_of
 from dpops.means.grouping import best_fit
-from dpops.mechanism import Plan, Totals, plan_of_one
+from dpops.mechanism import Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -30,7 +30,7 @@ def exact_sensitivity(arrays: reference.Arrays, users: int) -> Fraction:
 
 def plan_of(counts: list[int], m_ub: int, grouping: str) -> Plan:
     vector = np.array(counts, np.int64)
-    return plan_of_one(ArrayAverage(m_ub=m_ub, grouping=grouping), CountsKnown.all_of(vector), GRID, ONE)  # type: ignore[arg-type]
+    return ArrayAverage(m_ub=m_ub, grouping=grouping).plan(CountsKnown.all_of(vector), GRID, ONE)  # type: ignore[arg-type]
 
 
 @given(count_lists, st.integers(1, 40))
@@ -81,7 +81,7 @@ def test_dividing_by_another_number_of_arrays_is_biased() -> None:
     assert float(wrong - speed) == pytest.approx(0.517, abs=0.001)
     mechanism = ArrayAverage(m_ub="argmax")
     grid = Grid(step=Fraction(1, 100_000), upper_steps=6_500_000)
-    plan = plan_of_one(mechanism, CountsKnown.all_of(counts), grid, ONE)
+    plan = mechanism.plan(CountsKnown.all_of(counts), grid, ONE)
     released = noiseless(mechanism, plan, counts, counts * 2_066_769)
     assert value_of([released], plan) == pytest.approx(float(speed), abs=1e-7)
 
@@ -90,11 +90,11 @@ def test_the_published_counts_need_the_published_noise() -> None:
     """U / Kbar = 65 / 164 and the exact U / K = 65 / 160; worst clipping bias 21.2 km/h."""
     counts = reference.itms_counts()
     for grouping, arrays in (("best-fit", 164), ("wrap-around", 160)):
-        plan = plan_of_one(ArrayAverage(m_ub="argmax", grouping=grouping), CountsKnown.all_of(counts), GRID, ONE)  # type: ignore[arg-type]
+        plan = ArrayAverage(m_ub="argmax", grouping=grouping).plan(CountsKnown.all_of(counts), GRID, ONE)  # type: ignore[arg-type]
         assert plan.facts["arrays"] == arrays
         assert plan.facts["m_ub"] == 53
         assert float(plan.scale * plan.step) == pytest.approx(65 / arrays, rel=1e-5)
-    assert plan_of_one(ArrayAverage(m_ub="argmax"), CountsKnown.all_of(counts), GRID, ONE).bias_bound == pytest.approx(
+    assert ArrayAverage(m_ub="argmax").plan(CountsKnown.all_of(counts), GRID, ONE).bias_bound == pytest.approx(
         21.2, abs=0.05
     )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpops.forecast import Prior
-from dpops.mechanism import Plan, PlanError, Totals, forecast_of_one, plan_of_one, values_of
+from dpops.mechanism import Plan, PlanError, Totals, forecast_of_one, values_of
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import RANGE, BaselineVariance
@@ -38,7 +38,7 @@ def plan_of(
 ) -> Plan:
     vector = np.array(counts, np.int64)
     made = BaselineVariance(m_ub=m_ub)  # type: ignore[arg-type]
-    return plan_of_one(made, CountsKnown(vector, int(vector.sum()) + dropped), grid, Fraction(epsilon))
+    return made.plan(CountsKnown(vector, int(vector.sum()) + dropped), grid, Fraction(epsilon))
 
 
 def totals_of(users: Sequence[Sequence[int]]) -> Totals:
@@ -148,7 +148,7 @@ def test_the_bias_bound_holds_for_all_data_sets_and_is_attained_without_a_cap(
         assert worst <= plan.bias_bound + 1e-12
         if most == max(counts):
             samples = sum(counts) + dropped
-            assert plan.bias_bound == float(Fraction(*variance_bias(sum(counts), samples, whole=True)) / 4)
+            assert plan.bias_bound == float(Fraction(*variance_bias(sum(counts), samples, whole_users=True)) / 4)
             assert worst == pytest.approx(plan.bias_bound, abs=1e-12)
 
 
@@ -176,7 +176,7 @@ def test_rounding_speeds_to_the_grid_moves_the_variance_by_less_than_the_plan_sa
 
 
 def test_plans_stored_before_there_was_a_rounding_are_of_means() -> None:
-    plan = plan_of_one(Baseline(), CountsKnown(np.array([5, 3, 1]), 9), GRID, Fraction(1))
+    plan = Baseline().plan(CountsKnown(np.array([5, 3, 1]), 9), GRID, Fraction(1))
     stored = plan.public()
     del stored["rounding"]
     assert Plan.from_public("baseline", stored).rounding == plan.rounding == 0.005
@@ -221,7 +221,7 @@ def test_auto_of_the_variance_chooses_among_mechanisms_that_release_it() -> None
             ranking = auto.ranking(CountsKnown.all_of(vector), GRID, Fraction(1, 4))
             assert {candidate.plan.mechanism for candidate in ranking} == {"baseline-variance"}
             assert [candidate.error for candidate in ranking] == sorted(candidate.error for candidate in ranking)
-            plan = plan_of_one(auto, CountsKnown.all_of(vector), GRID, Fraction(1, 4))
+            plan = auto.plan(CountsKnown.all_of(vector), GRID, Fraction(1, 4))
             totals = unlike(vector, vector // 2 * 6_500, 6_500)
             [[integer]] = auto.release([totals], [plan], Silent())
             assert [integer] == released(plan, totals)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dpops import mechanisms, statistics
 from dpops.claims import Adjacency
-from dpops.mechanism import Mechanism, plan_of_one
+from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered, stored_estimates
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
@@ -105,7 +105,7 @@ def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
     counts = np.array(sorted(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))[::-1], np.int64)
     upper_steps = data.draw(st.integers(1, 3 if counts.sum() <= 6 else 1))
     grid = Grid(step=Fraction(1), upper_steps=upper_steps)
-    plan = plan_of_one(mechanism, CountsKnown.all_of(counts), grid, EPSILON)
+    plan = mechanism.plan(CountsKnown.all_of(counts), grid, EPSILON)
     moved = enumerated_sensitivity(mechanism, plan, counts, grid)
     assert moved <= plan.sensitivity
     assert plan.scale * plan.epsilon == plan.sensitivity
@@ -117,7 +117,7 @@ def test_a_statistic_that_no_sum_of_speeds_tells_is_enumerated_too(monkeypatch: 
     """The share of samples above a speed, whole: its sensitivity is attained."""
     monkeypatch.setattr(statistics, "_ALL", (*statistics._ALL, SHARE_ABOVE))
     counts, grid = np.array([4, 2, 1], np.int64), Grid(step=Fraction(1), upper_steps=3)
-    plan = plan_of_one(NoisyShare(), CountsKnown.all_of(counts), grid, EPSILON)
+    plan = NoisyShare().plan(CountsKnown.all_of(counts), grid, EPSILON)
     assert enumerated_sensitivity(NoisyShare(), plan, counts, grid) == plan.sensitivity == 4
 
 
@@ -194,7 +194,7 @@ def test_the_plan_is_made_from_counts_and_cannot_see_a_value(mechanism: Mechanis
 @every_plain
 def test_the_claim_is_the_epsilon_asked_for_or_nothing_where_nothing_is_drawn(mechanism: Mechanism) -> None:
     for epsilon in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
-        plan = plan_of_one(mechanism, CountsKnown(COUNTS[3], 9), GRID, epsilon)
+        plan = mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
         assert plan.scale == Fraction(plan.sensitivity) / epsilon
         assert plan.is_constant == (plan.scale == 0)
         assert plan.claim().epsilon == plan.epsilon == (0 if plan.is_constant else epsilon)
@@ -207,9 +207,7 @@ def test_the_claim_is_the_epsilon_asked_for_or_nothing_where_nothing_is_drawn(me
 def test_what_costs_nothing_is_the_same_for_all_speeds_and_said_by_the_plan(
     mechanism: Mechanism, counts: Int64s, data: st.DataObject
 ) -> None:
-    plan = plan_of_one(
-        mechanism, CountsKnown.all_of(counts), GRID, data.draw(st.sampled_from([Fraction(1, 9), Fraction(2)]))
-    )
+    plan = mechanism.plan(CountsKnown.all_of(counts), GRID, data.draw(st.sampled_from([Fraction(1, 9), Fraction(2)])))
     if plan.is_constant:
         speed = data.draw(st.integers(0, GRID.upper_steps))
         [integers] = mechanism.release([alike(counts, counts * speed)], [plan], Noise())

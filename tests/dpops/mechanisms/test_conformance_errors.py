@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.mechanism import Mechanism, Plan, plan_of_one, values_of
+from dpops.mechanism import Mechanism, Plan, values_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.baseline import Baseline
 from dpops.types import CountsKnown, Int64s
@@ -64,7 +64,7 @@ def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Me
     bias out misses nearly always at a large epsilon."""
     draws = 1_500
     for epsilon in (EPSILON, Fraction(1_000)):
-        plan = plan_of_one(mechanism, CountsKnown.all_of(counts), GRID, epsilon)
+        plan = mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
         totals = worst_biased(mechanism, plan, counts)
         released = mechanism.release([totals] * draws, [plan] * draws, seeded(37))
         values = values_of(released, [plan] * len(released))
@@ -88,7 +88,7 @@ def test_the_realised_bias_never_exceeds_its_bound(mechanism: Mechanism, data: s
     dropped = data.draw(st.integers(0, 40))
     reported = int(counts.sum()) + dropped
     dropped_speed = data.draw(extremes)
-    plan = plan_of_one(mechanism, CountsKnown(counts, reported), GRID, EPSILON)
+    plan = mechanism.plan(CountsKnown(counts, reported), GRID, EPSILON)
     made = data.draw(st.sampled_from([even, spread]))
     totals = made(mechanism, counts, sums)
     with_lost = made(mechanism, np.append(counts, dropped), np.append(sums, dropped * dropped_speed))
@@ -122,7 +122,7 @@ def test_equal_speeds_are_returned_within_rounding(mechanism: Mechanism, counts:
     constant says nothing of speeds."""
     samples = int(counts.sum())
     for reported in (samples, 2 * samples):
-        plan = plan_of_one(mechanism, CountsKnown(counts, reported), GRID, EPSILON)
+        plan = mechanism.plan(CountsKnown(counts, reported), GRID, EPSILON)
         for speed in (0, 1, 2_067, GRID.upper_steps):
             totals = even(mechanism, counts, counts * speed)
             value = value_of(noiseless_of(mechanism, plan, [totals]), plan)

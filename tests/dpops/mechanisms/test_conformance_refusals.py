@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.mechanism import Mechanism, plan_of_one
+from dpops.mechanism import Mechanism
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid
 from tests.dpops.mechanisms.conformance import (
@@ -27,7 +27,7 @@ from tests.dpops.reference import alike, unlike
 @pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1)])
 def test_an_epsilon_that_is_not_positive_is_refused(mechanism: Mechanism, epsilon: Fraction) -> None:
     with pytest.raises(ValueError, match="epsilon"):
-        plan_of_one(mechanism, CountsKnown(COUNTS[3], 9), GRID, epsilon)
+        mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
 
 
 @every_example
@@ -36,7 +36,7 @@ def test_an_epsilon_that_is_not_positive_is_refused(mechanism: Mechanism, epsilo
 )
 def test_counts_that_make_no_hat_are_refused(mechanism: Mechanism, counts: list[int], reported: int) -> None:
     with pytest.raises(ValueError, match="sample"):
-        plan_of_one(mechanism, CountsKnown(np.array(counts, np.int64), reported), GRID, EPSILON)
+        mechanism.plan(CountsKnown(np.array(counts, np.int64), reported), GRID, EPSILON)
 
 
 @every_example
@@ -89,7 +89,7 @@ def test_sums_that_would_overflow_are_refused_or_exact(
     """A wrapped integer would move the answer by more than any noise hides."""
     vector, grid = np.array(counts, np.int64), Grid(step=Fraction(65, upper_steps), upper_steps=upper_steps)
     try:
-        plan = plan_of_one(mechanism, CountsKnown.all_of(vector), grid, EPSILON)
+        plan = mechanism.plan(CountsKnown.all_of(vector), grid, EPSILON)
         totals = heaviest_totals(mechanism, vector, grid)
         if statistic_of(mechanism) == "variance":  # is largest with half of the samples at U
             half = np.where(vector > 1, vector // 2, np.arange(vector.size) % 2)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpops.forecast import Prior
 from dpops.means import arrays
 from dpops.means.arrays import MANY_USERS
-from dpops.mechanism import Hats, PlanError, plan_of_one
+from dpops.mechanism import Hats, PlanError
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
@@ -58,7 +58,7 @@ def test_hats_of_many_users_are_drawn_as_they_are_planned_whatever_fits_into_a_c
     totals = [unlike(counts, counts * rng.integers(0, 6_501, counts.size), GRID.upper_steps) for counts in hats]
     reported = [int(counts.sum()) for counts in hats]
     mechanism = ArrayAverage(m_ub=m_ub)
-    plans = [plan_of_one(mechanism, CountsKnown.all_of(counts), GRID, Fraction(1)) for counts in hats]
+    plans = [mechanism.plan(CountsKnown.all_of(counts), GRID, Fraction(1)) for counts in hats]
     drawn = mechanism.draw(Hats.of(totals, reported), GRID, Fraction(1), seeded(3))
     assert drawn.plans == [plan.document() for plan in plans]
     assert drawn.integers == mechanism.release(totals, plans, seeded(3))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpops.means.arrays import FINE, array_means
-from dpops.mechanism import Plan, Totals, plan_of_one
+from dpops.mechanism import Plan, Totals
 from dpops.mechanisms.levy import Levy
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.statistical.checks import chi_square_fit, laplace_fit, seeded
@@ -66,7 +66,7 @@ def test_the_law_of_the_median_bin_loses_half_of_epsilon_and_at_rate_one_half_mo
 def test_the_drawn_bin_follows_that_law(speeds: tuple[int, ...], tau_steps: int) -> None:
     """False-alarm rate 1e-6 each; ties with midpoints and a short last bin included."""
     counts = np.full(4, 2, np.int64)
-    plan = plan_of_one(LEVY, CountsKnown.all_of(counts), GRID, Fraction(2))
+    plan = LEVY.plan(CountsKnown.all_of(counts), GRID, Fraction(2))
     upper, tau = GRID.upper_steps * FINE, tau_steps * FINE
     plan = replace(plan, facts={**plan.facts, "tau": tau, "bins": -(-upper // tau)})
     totals = Totals(counts, counts * np.array(speeds))
@@ -80,7 +80,7 @@ def test_the_drawn_bin_follows_that_law(speeds: tuple[int, ...], tau_steps: int)
 def test_nearest_means_nearest_midpoint_and_not_least_distance() -> None:
     """Erratum E5: the paper prints min where it means argmin; a least distance is never above half a bin."""
     counts = np.full(20, 1, np.int64)
-    plan = plan_of_one(LEVY, CountsKnown.all_of(counts), GRID, Fraction(1_000))
+    plan = LEVY.plan(CountsKnown.all_of(counts), GRID, Fraction(1_000))
     plan = replace(plan, facts={**plan.facts, "tau": 1_000 * FINE, "bins": 7})
     for speed, expected in ((100, 0), (1_000, 0), (1_001, 1), (5_700, 5), (6_400, 6)):
         bins = drawn_bins(plan, Totals(counts, counts * speed), 50, 46)
@@ -90,7 +90,7 @@ def test_nearest_means_nearest_midpoint_and_not_least_distance() -> None:
 @pytest.mark.parametrize("counts", COUNTS, ids=len)
 def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
     """False-alarm rate 1e-6: among draws that share a bin, queries are the clipped sum plus noise of its own scale."""
-    plan = plan_of_one(LEVY, CountsKnown.all_of(counts), GRID, Fraction(1, 2))
+    plan = LEVY.plan(CountsKnown.all_of(counts), GRID, Fraction(1, 2))
     totals = Totals(counts, counts * (np.arange(counts.size) * 997 % 6_500))
     drawn = LEVY.release([totals] * 20_000, [plan] * 20_000, seeded(44))
     for index in range(plan.facts["bins"]):

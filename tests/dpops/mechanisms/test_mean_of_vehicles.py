@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
-from dpops.mechanism import Totals, forecast_of_one, plan_of_one, values_of
+from dpops.mechanism import Totals, forecast_of_one, values_of
 from dpops.mechanisms import registered
 from dpops.mechanisms.baseline import Baseline
 from dpops.types import CountsKnown, Grid
@@ -71,7 +71,7 @@ def test_the_integer_is_the_exact_sum_of_means_rounded_down_once(counts, data):
 def test_one_vehicle_moves_it_by_exactly_the_sensitivity_at_most(counts, upper_steps):
     counts = np.array(counts[::-1], np.int64)
     grid = Grid(step=Fraction(1), upper_steps=upper_steps)
-    plan = plan_of_one(MECHANISM, CountsKnown.all_of(counts), grid, EPSILON)
+    plan = MECHANISM.plan(CountsKnown.all_of(counts), grid, EPSILON)
     moved = enumerated_sensitivity(MECHANISM, plan, counts, grid)
     assert moved == plan.sensitivity == upper_steps * (FINE if counts[0] > 1 else 1)
 
@@ -106,7 +106,7 @@ def worst_of_dropped(counts, dropped):
 @pytest.mark.parametrize("counts", [[1], [3], [1, 1], [2, 1], [1, 1, 1], [4, 2, 1]])
 @pytest.mark.parametrize("dropped", [0, 1, 2, 4, 6])
 def test_the_bias_of_dropped_samples_is_never_above_its_bound_and_attains_it(counts, dropped):
-    plan = plan_of_one(MECHANISM, CountsKnown(np.array(counts), sum(counts) + dropped), GRID, EPSILON)
+    plan = MECHANISM.plan(CountsKnown(np.array(counts), sum(counts) + dropped), GRID, EPSILON)
     worst = 65 * worst_of_dropped(counts, dropped)
     assert worst <= plan.bias_bound + 1e-9
     if max(counts) == 1 and dropped % (2 * len(counts)) == 0:  # half of them evenly of those who are left
@@ -124,7 +124,7 @@ def test_the_forecast_is_the_error_of_speeds_that_are_drawn_so():
     """Within 3 %: 20 000 HATs, whose mean errors have a standard error below 1 %."""
     prior, rng, draws = Prior(30, 6, 0.3), np.random.default_rng(7), 20_000
     counts = np.array([60, 20, 9, 9, 4, 2, 1, 1, 1, 1, 1, 1])
-    plan = plan_of_one(MECHANISM, CountsKnown.all_of(counts), GRID, Fraction(4))
+    plan = MECHANISM.plan(CountsKnown.all_of(counts), GRID, Fraction(4))
     hats = rng.normal(30, 3, (draws, 1)) + rng.normal(0, 1, (draws, 12)) * prior.mean_sd(counts)
     sums = np.rint(np.clip(hats, 0, 65) * 100).astype(np.int64) * counts
     released = MECHANISM.release([Totals(counts, hat_sums) for hat_sums in sums], [plan] * draws, seeded(42))

@@ -10,7 +10,7 @@ import pytest
 
 from dpops.forecast import Prior
 from dpops.means.arrays import FINE
-from dpops.mechanism import Mechanism, Plan, PlanError, Totals, claim_told, plan_of_one
+from dpops.mechanism import Mechanism, Plan, PlanError, Totals, claim_told
 from dpops.mechanisms import registered
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
@@ -54,7 +54,7 @@ VIEWS: dict[str, Callable[[Released], Int64s]] = {
 
 
 def plan_of(mechanism: Mechanism, counts: Int64s, epsilon: Fraction = EPSILON) -> Plan:
-    return plan_of_one(mechanism, CountsKnown.all_of(counts), GRID, epsilon)
+    return mechanism.plan(CountsKnown.all_of(counts), GRID, epsilon)
 
 
 def released(mechanism: Mechanism, plan: Plan, totals: Totals, draws: int, noise: Noise) -> Released:
@@ -143,7 +143,7 @@ def given(mechanism: Mechanism, plan: Plan, totals: Totals, choice: list[int]) -
 def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
     """False-alarm rate 1e-6: three users on a grid of one step, so that the four bounds repeat."""
     counts = np.array([4, 2, 1], np.int64)
-    plan = plan_of_one(Akmv(), CountsKnown(counts, 7), Grid(step=Fraction(65), upper_steps=1), Fraction(1))
+    plan = Akmv().plan(CountsKnown(counts, 7), Grid(step=Fraction(65), upper_steps=1), Fraction(1))
     drawn = released(Akmv(), plan, Totals(counts, counts), 40_000, seeded(49))
     assert {integers[0] for integers in drawn} == {1, 2, 3, 4}
     for bound in range(1, 5):
@@ -213,7 +213,7 @@ def test_users_with_large_sums_draw_from_coarse_steps() -> None:
     """A sum of up to 10**6 samples of 10**6 steps: coarser candidates, but the clipped sum stays exact."""
     grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
     counts = np.array([1_000_000, 3], np.int64)
-    plan = plan_of_one(Akmv(), CountsKnown.all_of(counts), grid, Fraction(10**4))
+    plan = Akmv().plan(CountsKnown.all_of(counts), grid, Fraction(10**4))
     assert plan.facts["coarse"] == 10
     totals = Totals(counts, counts * 400_000)
     [[bound, noisy]] = Akmv().release([totals], [replace(plan, scale=Fraction(0))], Noise())
@@ -268,7 +268,7 @@ def test_a_constant_spends_nothing_and_says_how_wrong_it_may_be(
     mechanism: Mechanism, value: float, bias: float
 ) -> None:
     for counts in COUNTS:
-        plan = plan_of_one(mechanism, CountsKnown(counts, int(counts.sum()) + 3), GRID, Fraction(9))
+        plan = mechanism.plan(CountsKnown(counts, int(counts.sum()) + 3), GRID, Fraction(9))
         assert (plan.scale, plan.claim().epsilon, plan.bias_bound) == (0, 0, bias)
         [integers] = mechanism.release([Totals(counts, counts * 6_500)], [plan], Noise())
         assert value_of(integers, plan) == value
@@ -300,7 +300,7 @@ def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_ch
     grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
     counts = np.array([900_000, 500_000], np.int64)
     try:
-        plan = plan_of_one(mechanism, CountsKnown(counts, 1_400_000), grid, Fraction(1, 10**6))
+        plan = mechanism.plan(CountsKnown(counts, 1_400_000), grid, Fraction(1, 10**6))
     except PlanError:
         return
     for _ in range(20):
@@ -350,7 +350,7 @@ def test_the_bias_of_a_drawn_bound_is_the_worst_over_all_speeds_and_no_more(
 ) -> None:
     upper, kept = 4, sum(counts)
     grid = Grid(step=Fraction(1, 100), upper_steps=upper)
-    plan = plan_of_one(Akmv(), CountsKnown(np.array(counts), kept + dropped), grid, Fraction(1))
+    plan = Akmv().plan(CountsKnown(np.array(counts), kept + dropped), grid, Fraction(1))
     sums = np.array(list(itertools.product(*(range(c * upper + 1) for c in counts))))
     lost = np.arange(dropped * upper + 1)
     truth = (sums.sum(axis=1)[:, None] + lost) / (kept + dropped)
@@ -368,7 +368,7 @@ def test_a_plan_that_was_stored_before_plans_had_a_version_publishes_what_it_did
 
 
 def test_a_new_plan_publishes_the_bias_with_rounding_and_says_so_by_its_version() -> None:
-    new = plan_of_one(Akmv(), CountsKnown(np.array([5, 3, 1, 1]), 12), GRID, Fraction(1))
+    new = Akmv().plan(CountsKnown(np.array([5, 3, 1, 1]), 12), GRID, Fraction(1))
     assert new.document() == {**new.public(), "version": 2}
     read = Plan.from_public("akmv", new.document())
     estimates = Akmv.estimates([[20_000, 40_000]], [new.document()], 0.05)

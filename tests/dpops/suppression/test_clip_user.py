@@ -93,10 +93,10 @@ def cases(number: int, seed: int) -> list[Case]:
 def broken_promises(case: Case, clipped: Clipped) -> list[str]:
     """What a result violates, of all that suppression promises."""
     hat, vehicle, _ = case.rows
-    left = np.bincount(vehicle[clipped.kept], minlength=1)
-    if set(hat.tolist()) - set(hat[clipped.kept].tolist()):
+    left = np.bincount(vehicle[clipped.is_kept], minlength=1)
+    if set(hat.tolist()) - set(hat[clipped.is_kept].tolist()):
         return ["a HAT is empty"]
-    before, after = (exact_errors(case, kept) for kept in (np.ones(hat.size, np.bool_), clipped.kept))
+    before, after = (exact_errors(case, kept) for kept in (np.ones(hat.size, np.bool_), clipped.is_kept))
     wrong = {
         "an error above the threshold": max(after) > max(before),
         "a most_hats that nobody has": left.max() != clipped.most_hats,
@@ -116,7 +116,7 @@ def exact_errors(case: Case, kept: Bools) -> list[Fraction]:
 
 
 def same(one: Clipped, other: Clipped) -> bool:
-    return one.most_hats == other.most_hats and np.array_equal(one.kept, other.kept)
+    return one.most_hats == other.most_hats and np.array_equal(one.is_kept, other.is_kept)
 
 
 def test_it_is_the_published_algorithm_in_exact_arithmetic() -> None:
@@ -124,7 +124,7 @@ def test_it_is_the_published_algorithm_in_exact_arithmetic() -> None:
     for case in cases(600, seed=1):
         expected = case.by_reference()
         assert same(case.clip(), expected), case
-        helped += not expected.kept.all()
+        helped += not expected.is_kept.all()
     assert helped > 100
 
 
@@ -178,7 +178,7 @@ def test_the_order_of_rows_changes_nothing() -> None:
     for case in cases(200, seed=5):
         order = rng.permutation(case.rows.hat.size)
         shuffled = clip_user(*(column[order] for column in case.rows), case.samples, case.epsilon, case.errors)
-        assert same(shuffled, Clipped(case.clip().kept[order], case.clip().most_hats))
+        assert same(shuffled, Clipped(case.clip().is_kept[order], case.clip().most_hats))
 
 
 def heavy_hitter() -> Counts:
@@ -233,7 +233,7 @@ def worst_errors(
     factors = errors.factors(epsilon)
     everything = rounds.RowsByHat.of(hat, vehicle, counts, samples)
     left = rounds.RowsByHat.of(hat[kept], vehicle[kept], counts[kept], everything.samples)
-    states = zip(left.samples.tolist(), left.kept.tolist(), left.heaviest.tolist(), strict=True)
+    states = zip(left.samples.tolist(), left.retained.tolist(), left.heaviest.tolist(), strict=True)
     return np.array([float(factors.exact(*state)) for state in states], np.float64)
 
 
@@ -292,7 +292,7 @@ def test_per_period_suppresses_once_and_shares_among_those_left() -> None:
     """12 epsilon over 12 HATs are 1 each, at which 6 remain, which get 2 each: at 2 nothing would be suppressed."""
     rows = rows_of(heavy_hitter())
     share = share_out(*rows, rows[2], Allocation(epsilon=Fraction(24), per="period"), 2, BOTH)
-    assert same(Clipped(share.kept, share.most_hats), clip_user(*rows, None, Fraction(1), BOTH))
+    assert same(Clipped(share.is_kept, share.most_hats), clip_user(*rows, None, Fraction(1), BOTH))
     assert (share.most_hats, share.epsilon_hat) == (6, Fraction(2))
 
 
@@ -301,7 +301,7 @@ def test_without_suppression_all_rows_are_kept() -> None:
     per_hat, per_period = Allocation(epsilon=Fraction(1)), Allocation(epsilon=Fraction(1), per="period")
     for allocation, epsilon in ((per_hat, Fraction(1)), (per_period, Fraction(1, 36))):
         share = share_out(*rows, rows[2], allocation, 3, None)
-        assert share.kept.all()
+        assert share.is_kept.all()
         assert (share.most_hats, share.epsilon_hat) == (12, epsilon)
 
 
@@ -311,12 +311,12 @@ def test_no_vehicle_spends_more_than_the_plans_part_of_the_period(seed: int, eps
     reported = case.rows.counts.copy()
     reported[np.unique(case.rows.hat, return_index=True)[1]] += np.array(case.missing)
     share = share_out(*case.rows, reported, Allocation(epsilon=epsilon, per="period"), slots, case.errors)
-    spent = np.bincount(case.rows.vehicle[share.kept]).max() * share.epsilon_hat
+    spent = np.bincount(case.rows.vehicle[share.is_kept]).max() * share.epsilon_hat
     assert spent == epsilon / slots
 
 
 def test_a_row_of_which_a_cap_left_nothing_is_not_kept_but_was_reported() -> None:
     hat, vehicle, counts = (np.array(column) for column in ([7, 7, 7, 9], [1, 2, 3, 1], [4, 4, 0, 0]))
     share = share_out(hat, vehicle, counts, np.array([4, 4, 5, 5]), Allocation(epsilon=Fraction(1)), 1, BOTH)
-    assert share.kept.tolist() == [True, True, False, False]
+    assert share.is_kept.tolist() == [True, True, False, False]
     assert share.most_hats == 1

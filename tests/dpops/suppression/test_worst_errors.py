@@ -61,7 +61,7 @@ def test_the_sensitivities_are_attained_and_never_exceeded(counts: tuple[int, ..
     """Whole users: even and odd K, one user alone, K <= 2 k* and K > 2 k*."""
     kept, heaviest = sum(counts), max(counts)
     assert moved(counts, "mean") == Fraction(*mean_sensitivity(heaviest, kept))
-    assert moved(counts, "variance") == quarter(variance_sensitivity(heaviest, kept, whole=True))
+    assert moved(counts, "variance") == quarter(variance_sensitivity(heaviest, kept, whole_users=True))
 
 
 @pytest.mark.parametrize("shares", [(Fraction(1),), (Fraction(1, 3),) * 3, (Fraction(2, 5), Fraction(3, 5))])
@@ -86,7 +86,7 @@ def test_a_user_whose_moments_are_scaled_acts_like_a_distribution(shares: tuple[
                 for at_upper in range(samples + 1)
             ]
             most = max(most, max(answers) - min(answers))
-    bound = quarter(variance_sensitivity(int(max(shares) * kept), kept, whole=False))
+    bound = quarter(variance_sensitivity(int(max(shares) * kept), kept, whole_users=False))
     assert most == bound == (Fraction(2, 9) if len(shares) == 3 else Fraction(1, 4))
 
 
@@ -97,15 +97,15 @@ def test_one_user_with_two_samples_of_which_one_is_kept_breaks_the_refinement_fo
     total, squares = (sum(x**power for x in samples) * Fraction(kept, count) for power in (1, 2))
     reached = squares / kept - (total / kept) ** 2
     assert reached == Fraction(1, 4)
-    assert reached > quarter(variance_sensitivity(1, 1, whole=True)) == 0
-    assert reached <= quarter(variance_sensitivity(1, 1, whole=False))
+    assert reached > quarter(variance_sensitivity(1, 1, whole_users=True)) == 0
+    assert reached <= quarter(variance_sensitivity(1, 1, whole_users=False))
 
 
 def test_one_sample_a_user_has_a_square_in_the_denominator() -> None:
     """Erratum E6: printed is U^2 (L - 1) / L for one sample each; the truth divides by L^2."""
     for users in (3, 4, 5, 6):
         true = moved((1,) * users, "variance")
-        assert true == Fraction(users - 1, users**2) == quarter(variance_sensitivity(1, users, whole=True))
+        assert true == Fraction(users - 1, users**2) == quarter(variance_sensitivity(1, users, whole_users=True))
         assert Fraction(users - 1, users) == users * true
 
 
@@ -123,12 +123,12 @@ def dropping(kept: int, samples: int, statistic: str) -> Fraction:
 def test_the_biases_of_dropping_are_attained_and_never_exceeded(kept: int, samples: int) -> None:
     """Nothing dropped, fewer than half, half, and more; even and odd."""
     assert dropping(kept, samples, "mean") == Fraction(*mean_bias(kept, samples))
-    assert dropping(kept, samples, "variance") == quarter(variance_bias(kept, samples, whole=True))
+    assert dropping(kept, samples, "variance") == quarter(variance_bias(kept, samples, whole_users=True))
 
 
 def test_it_is_half_dropped_and_not_half_kept_that_parts_the_cases_of_the_bias() -> None:
     """Erratum E1: the slides part them where n > 2 K. Of ten samples, one dropped can cost 0.09 U^2 and nine 0.25."""
     for kept, true in ((9, Fraction(9, 100)), (1, Fraction(25, 100))):
         slides = Fraction(kept * (10 - kept), 100) if 2 * kept < 10 else Fraction(1, 4)
-        assert dropping(kept, 10, "variance") == quarter(variance_bias(kept, 10, whole=True)) == true
+        assert dropping(kept, 10, "variance") == quarter(variance_bias(kept, 10, whole_users=True)) == true
         assert slides == Fraction(34, 100) - true

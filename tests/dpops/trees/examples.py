@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops.mechanism import Integers, Mechanism, Plan, Totals, plan_of_one
+from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.mechanisms import registered
 from dpops.noise import Noise
 from dpops.trees import shape
@@ -37,7 +37,7 @@ DEEP = PlannedTree(shape.Tree(4, (2, 2)), (Fraction(1, 3), Fraction(2, 3)))
 
 def plan(mechanism: Mechanism, counts: Int64s) -> Plan:
     """The plan for users of these counts."""
-    return plan_of_one(mechanism, CountsKnown.all_of(counts), GRID, EPSILON)
+    return mechanism.plan(CountsKnown.all_of(counts), GRID, EPSILON)
 
 
 def totals(histograms: Int64s) -> Totals:
@@ -67,7 +67,7 @@ def noiseless(mechanism: Mechanism, plan: Plan, hats: Sequence[Totals]) -> list[
 
 def small(kind: type[Mechanism], counts: Int64s, deep: bool) -> Plan:
     """A plan over four bins, of one level or of two."""
-    plan = plan_of_one(kind(bins=4), CountsKnown.all_of(counts), GRID, EPSILON)  # type: ignore[call-arg]
+    plan = kind(bins=4).plan(CountsKnown.all_of(counts), GRID, EPSILON)  # type: ignore[call-arg]
     if not deep:
         return plan
     scale = plan.sensitivity / (EPSILON * min(DEEP.shares))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpops.forecast import Prior
-from dpops.mechanism import Mechanism, PlanError, forecast_of_one, plan_of_one
+from dpops.mechanism import Mechanism, PlanError, forecast_of_one
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
 from dpops.noise import Noise
@@ -57,7 +57,7 @@ def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, 
     out misses nearly always at a large epsilon."""
     draws, miss = 1_500, 0.05
     for epsilon in (examples.EPSILON, Fraction(1_000)):
-        plan = plan_of_one(mechanism, CountsKnown.all_of(counts), examples.GRID, epsilon)
+        plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, epsilon)
         bins = plan.facts["bins"]
         heavy = plan.masses / plan.facts["total"] > counts / counts.sum()  # type: ignore[attr-defined]
         rows = np.zeros((counts.size, bins), np.int64)
@@ -96,7 +96,7 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
     """Within 15 %: 300 HATs of 40 users each, drawn from the prior."""
     prior, hats = Prior(25.0, 12.0, 0.3), 300
     counts = np.array(sorted((1 + (i * i) % 23 for i in range(40)), reverse=True), np.int64)
-    plan = plan_of_one(mechanism, CountsKnown.all_of(counts), examples.GRID, epsilon)
+    plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, epsilon)
     generator = np.random.default_rng(7)
     centres = generator.choice(prior.hat_means(65.0), hats)
     drawn = []
@@ -125,7 +125,7 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
 )
 def test_counts_that_make_no_hat_are_refused(mechanism: Mechanism, counts: list[int], reported: int) -> None:
     with pytest.raises(ValueError, match="sample"):
-        plan_of_one(mechanism, CountsKnown(np.array(counts, np.int64), reported), examples.GRID, examples.EPSILON)
+        mechanism.plan(CountsKnown(np.array(counts, np.int64), reported), examples.GRID, examples.EPSILON)
 
 
 @examples.every_example

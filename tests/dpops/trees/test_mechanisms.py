@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
-from dpops.mechanism import Mechanism, Plan, forecast_of_one, plan_of_one
+from dpops.mechanism import Mechanism, Plan, forecast_of_one
 from dpops.mechanisms import registered
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
@@ -84,7 +84,7 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
 ) -> None:
     """Every distribution of one user over two bins and many over all bins, the other users anywhere."""
     counts = np.array(sorted(data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))[::-1], np.int64)
-    plan = plan_of_one(mechanism, CountsKnown.all_of(counts), examples.GRID, examples.EPSILON)
+    plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, examples.EPSILON)
     bins = plan.facts["bins"]
     generator = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     user = data.draw(st.integers(0, counts.size - 1))
@@ -108,7 +108,7 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
 @examples.every_counts
 def test_the_claim_is_epsilon_divided_over_the_levels(mechanism: Mechanism, counts: Int64s) -> None:
     for epsilon in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
-        plan = plan_of_one(mechanism, CountsKnown.all_of(counts), examples.GRID, epsilon)
+        plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, epsilon)
         _, shares = shape_of(plan)
         assert sum(shares) == 1
         assert plan.claim().epsilon == plan.epsilon == epsilon
@@ -119,7 +119,7 @@ def test_every_node_has_noise_of_its_own_level_and_hat() -> None:
     """False-alarm rate 1e-8 for each. Power: noise of another level's or HAT's scale is off by far more than 5 %."""
     mechanism, repeats = CappedTree(bins=64), 1_500
     hats = [examples.spread(counts, 64) for counts in (examples.COUNTS[3], examples.COUNTS[5])]
-    plans = [plan_of_one(mechanism, CountsKnown.all_of(hat.counts), examples.GRID, examples.EPSILON) for hat in hats]
+    plans = [mechanism.plan(CountsKnown.all_of(hat.counts), examples.GRID, examples.EPSILON) for hat in hats]
     tree, shares = shape_of(plans[0])
     released = np.array(mechanism.release(hats * repeats, plans * repeats, seeded(3))).reshape(repeats, 2, -1)
     noise = released - np.array(mechanism.release(hats, [replace(plan, scale=Fraction(0)) for plan in plans], Noise()))

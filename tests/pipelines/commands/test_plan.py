@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpops.forecast import Prior
-from dpops.mechanism import forecast_of_one, plan_of_one
+from dpops.mechanism import forecast_of_one
 from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
@@ -46,7 +46,7 @@ def test_without_a_prior_the_numbers_are_those_of_the_mechanisms_plan(planned, t
     counts = [40, 30, 9, 9, 2]
     only = only_class(planned(city.SPEC, counts=json.dumps(counts), name="counts.json"))
     grid = load(tmp_path / "spec.toml").value.grid
-    made = plan_of_one(ArrayAverage(), CountsKnown(np.array(counts), sum(counts)), grid, Fraction(1))
+    made = ArrayAverage().plan(CountsKnown(np.array(counts), sum(counts)), grid, Fraction(1))
     assert (only["vehicles"], only["hats"], only["m_ub"]) == ("4-7", 1, made.facts["m_ub"])
     assert only["noise_scale"] == float(made.scale * made.step)
     assert only["bias_bound"] == made.bias_bound

@@ -11,7 +11,6 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from dpops.mechanism import plan_of_one
 from dpops.mechanisms import registered
 from dpops.types import CountsKnown, Grid
 from tests.transforms.sinks.units import slot_of, unit
@@ -50,7 +49,7 @@ def test_counts_are_those_of_the_plan_and_empty_without_one():
 @pytest.mark.parametrize("name", [name for name in registered() if name != "auto"])
 def test_every_mechanism_of_public_counts_tells_them_in_its_plan(name):
     counts, grid = CountsKnown(np.array([3, 2, 2]), 9), Grid(step=Fraction(1, 100), upper_steps=6500)
-    plan = plan_of_one(registered()[name](), counts, grid, Fraction(1))
+    plan = registered()[name]().plan(counts, grid, Fraction(1))
     assert counts_of([plan.public()]) == ([3], [9])
 
 

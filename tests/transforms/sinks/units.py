@@ -5,14 +5,13 @@ from fractions import Fraction
 import numpy as np
 
 from dpops.claims import PureDP
-from dpops.mechanism import plan_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
 from transforms.recorded.units import HatUnit, Released
 from transforms.releases.hats.release import estimates_of
 
-PLAN = plan_of_one(
-    ArrayAverage(), CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)
+PLAN = ArrayAverage().plan(
+    CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)
 )
 
 

@@ -117,7 +117,7 @@ def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
     share = allocation.divide(hat, places(rows.vehicle).of, rows.kept, reported, plans)
-    left = np.where(share.kept, rows.kept, 0)
+    left = np.where(share.is_kept, rows.kept, 0)
     return Divided(replace(rows, kept=left, dropped=reported - left), share)
 
 
