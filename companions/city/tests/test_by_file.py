@@ -30,17 +30,17 @@ def by_bus():
 
 
 def columns_of(path, tmp_path):
-    made = draft(path, adds_and_removes=True)
-    (tmp_path / "drafted.toml").write_text(completed(made.toml))
-    return dict(load(tmp_path / "drafted.toml").input.columns), made
+    drafted = draft(path, adds_and_removes=True)
+    (tmp_path / "drafted.toml").write_text(completed(drafted.toml))
+    return dict(load(tmp_path / "drafted.toml").input.columns), drafted
 
 
 def test_the_names_of_files_are_the_vehicles_where_each_is_of_one(tmp_path):
-    columns, made = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
+    columns, drafted = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
     assert columns["vehicle"] == "{file}"
-    assert "each file is of one vehicle and named by it: check" in made.toml
-    assert "vehicles = 6 " in made.toml
-    assert any("Which files there are is public" in warning for warning in made.warnings)
+    assert "each file is of one vehicle and named by it: check" in drafted.toml
+    assert "vehicles = 6 " in drafted.toml
+    assert any("Which files there are is public" in warning for warning in drafted.warnings)
 
 
 @pytest.mark.parametrize("name", ["bus", "zone"])
@@ -72,17 +72,17 @@ def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):
     files = {f"snapshot {index:02d}": [row for row in rows() if row[1] == time] for index, time in enumerate(times)}
     folder = folder_of(tmp_path / "feed", files, ("bus", "ts", "lat", "lon", "v"))
     (folder / "snapshot 02.csv").write_bytes(b"\x00\x01")
-    columns, made = columns_of(folder, tmp_path)
+    columns, drafted = columns_of(folder, tmp_path)
     assert columns["vehicle"] == "bus"
-    assert f"{6 * (NEIGHBOURS - 1 + 5):,} rows looked at" in made.found[0]
-    assert not any("comes twice" in warning for warning in made.warnings)
+    assert f"{6 * (NEIGHBOURS - 1 + 5):,} rows looked at" in drafted.findings[0]
+    assert not any("comes twice" in warning for warning in drafted.warnings)
 
 
 def test_files_of_one_vehicle_each_are_confirmed_where_driving_is_hidden(tmp_path, hatstream):
     """Which files there are is public, so presence is not hidden: init, sentence and report say so."""
-    columns, made = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
+    columns, drafted = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
     spec, place = tmp_path / "spec.toml", ["--ledger", tmp_path / "ledger.sqlite", "--json"]
-    spec.write_text(made.toml)
+    spec.write_text(drafted.toml)
     opening = ["init", "--spec", spec, *place, "--region-is-public"]
     code, _, err = hatstream(*opening)
     assert (columns["vehicle"], code, (tmp_path / "ledger.sqlite").exists()) == ("{file}", 2, False)

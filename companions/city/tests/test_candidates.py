@@ -20,9 +20,9 @@ def by_time():
 
 
 def column_of(field, path, folder):
-    made = draft(path, adds_and_removes=True)
-    (folder / "drafted.toml").write_text(completed(made.toml))
-    return dict(load(folder / "drafted.toml").input.columns)[field], made
+    drafted = draft(path, adds_and_removes=True)
+    (folder / "drafted.toml").write_text(completed(drafted.toml))
+    return dict(load(folder / "drafted.toml").input.columns)[field], drafted
 
 
 NOT_VEHICLES = {
@@ -38,30 +38,30 @@ def test_a_column_of_a_vehicle_s_name_that_its_rows_do_not_bear_out_is_not_taken
     name, value = NOT_VEHICLES[kind]
     lines = [(value(number, row), *row) for number, row in enumerate(by_time())]
     path = write(tmp_path / "f.csv", (name, "wagen", "t", "lat", "lon", "speed"), lines)
-    column, made = column_of("vehicle", path, tmp_path)
+    column, drafted = column_of("vehicle", path, tmp_path)
     assert column == "wagen"
-    assert any("by values alone" in line and "vehicle" in line for line in made.warnings)
+    assert any("by values alone" in line and "vehicle" in line for line in drafted.warnings)
 
 
 def test_a_column_that_is_the_only_one_and_doubtful_is_said_to_be_so(tmp_path):
     lines = [(number % 2, *row[1:]) for number, row in enumerate(by_time())]
     path = write(tmp_path / "f.csv", ("vehicle", "t", "lat", "lon", "speed"), lines)
-    column, made = column_of("vehicle", path, tmp_path)
+    column, drafted = column_of("vehicle", path, tmp_path)
     assert column == "vehicle"
-    assert any("Column vehicle looks like no vehicle" in line for line in made.warnings)
+    assert any("Column vehicle looks like no vehicle" in line for line in drafted.warnings)
     assert not any("looks like no" in line for line in column_of("vehicle", write(
         tmp_path / "g.csv", ("vehicle", "t", "lat", "lon", "speed"), by_time()), tmp_path)[1].warnings)  # fmt: skip
 
 
 def test_of_two_times_the_one_that_changes_with_the_position_is_taken(tmp_path):
     lines, fix = [], {}
-    for number, (bus, time, *rest) in enumerate(by_time()):
+    for number, (bus, time, *columns) in enumerate(by_time()):
         if bus not in fix or number // 6 % 3 == 0:
-            fix[bus] = (time, *rest)
+            fix[bus] = (time, *columns)
         lines.append((bus, time, *fix[bus]))
     names = ("bus", "timestamp", "position_from", "lat", "lon", "speed")
     assert column_of("time", write(tmp_path / "f.csv", names, lines), tmp_path)[0] == "position_from"
-    honest = [(bus, time, "2026-03-02T00:00:00-06:00", *rest) for bus, time, *rest in by_time()]
+    honest = [(bus, time, "2026-03-02T00:00:00-06:00", *columns) for bus, time, *columns in by_time()]
     assert column_of("time", write(tmp_path / "g.csv", names, honest), tmp_path)[0] == "timestamp"
 
 
@@ -80,6 +80,6 @@ def test_a_snapshot_s_vehicle_is_the_vehicle_s_id_and_not_the_message_s(tmp_path
     for name, part in (("poll", entities[:buses]), ("polls", entities)):
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps({"header": {"timestamp": 1_772_459_000}, "entity": part}))
-        column, made = column_of("vehicle", path, tmp_path)
+        column, drafted = column_of("vehicle", path, tmp_path)
         assert column == "vehicle.vehicle.id"
-        assert any("No id of column" in line for line in made.warnings) == (part is not entities)
+        assert any("No id of column" in line for line in drafted.warnings) == (part is not entities)

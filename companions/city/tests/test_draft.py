@@ -33,9 +33,9 @@ def as_csv(path, lines, delimiter=",", header=True):
 
 def drafted(path, tmp_path, *, secret=True):
     """The draft, and the specification that it is."""
-    made = draft(path, adds_and_removes=secret)
-    (tmp_path / "drafted.toml").write_text(completed(made.toml))
-    return made, load(tmp_path / "drafted.toml")
+    result = draft(path, adds_and_removes=secret)
+    (tmp_path / "drafted.toml").write_text(completed(result.toml))
+    return result, load(tmp_path / "drafted.toml")
 
 
 def in_form(form, folder, speed="speed"):
@@ -70,10 +70,10 @@ def in_form(form, folder, speed="speed"):
 def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "NAMES", (*NAMES[:4], "occupancy"))
     path = in_form(form, tmp_path, speed="occupancy")
-    made, spec = drafted(path, tmp_path)
+    result, spec = drafted(path, tmp_path)
     assert spec.input.derived is not None
     assert spec.input.derived.max_gap_s == 60, "at least twice the 20 s between reports"
-    assert "no column of speeds" in "\n".join(made.found)
+    assert "no column of speeds" in "\n".join(result.findings)
     assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
     with pytest.raises(InputError, match="positions are public"):
         draft(path, adds_and_removes=False)
@@ -82,9 +82,9 @@ def test_a_feed_without_speeds_gets_limits_to_derive_them(form, tmp_path, monkey
 @pytest.mark.parametrize(("buses", "days"), [(100, [1]), (101, [1, 28])])
 def test_a_fleet_that_is_large_enough_is_drafted_four_weeks_behind_one_total(buses, days, tmp_path):
     positions = [(f"B-{bus}", *row[1:]) for bus in range(buses) for row in rows()[: 2 if bus else 40]]
-    made, spec = drafted(as_csv(tmp_path / "sample.csv", positions), tmp_path)
+    draft_, spec = drafted(as_csv(tmp_path / "sample.csv", positions), tmp_path)
     assert [span.days for span in spec.account.limit.spans] == days
-    assert ("# A limit for any 28 days is drafted from 150 vehicles on" in made.toml) == (days == [1])
+    assert ("# A limit for any 28 days is drafted from 150 vehicles on" in draft_.toml) == (days == [1])
     assert spec.levels is not None
     assert (spec.levels.span is None) == (days == [1])
 
@@ -120,20 +120,20 @@ def test_of_a_snapshot_in_json_every_vehicle_is_read(form, in_lines, tmp_path):
     path.write_text(
         json.dumps(document) + "\n" + (json.dumps(document | {place.split(".")[0]: None}) if in_lines else "")
     )
-    made, spec = drafted(path, tmp_path)
-    assert f'records = "{place}"' in made.toml
+    draft_, spec = drafted(path, tmp_path)
+    assert f'records = "{place}"' in draft_.toml
     assert spec.input.layout.records == place
     assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
-    without = made.toml.replace(f'records = "{place}"', "")
+    without = draft_.toml.replace(f'records = "{place}"', "")
     (tmp_path / "other.toml").write_text(without)
     assert load(tmp_path / "other.toml").spec_id != spec.spec_id
 
 
 @pytest.mark.parametrize(("per_mps", "unit"), [(1, "m/s"), (3.6, "km/h"), (2.237, "mph"), (1.944, "knots")])
 def test_the_unit_of_speeds_is_told_by_the_distances_between_positions(per_mps, unit, tmp_path):
-    made, spec = drafted(as_csv(tmp_path / "f.csv", rows(per_mps)), tmp_path)
-    assert f'speed_unit = "{unit}"' in made.toml
-    assert "by the distances" in made.toml
+    draft_, spec = drafted(as_csv(tmp_path / "f.csv", rows(per_mps)), tmp_path)
+    assert f'speed_unit = "{unit}"' in draft_.toml
+    assert "by the distances" in draft_.toml
     assert spec.input.layout.units.value_per_unit == pytest.approx(3.6 / per_mps, rel=1e-3)
 
 
@@ -151,18 +151,18 @@ def test_dates_of_any_country_and_decimal_commas_are_found(form, written, tmp_pa
         moment = datetime.fromisoformat(time).replace(day=23, tzinfo=None)
         lines.append((bus, moment.strftime(form), *(f"{number}".replace(".", ",") for number in (lat, lon, kmh))))
     path = as_csv(tmp_path / "f.csv", lines, ";")
-    made, spec = drafted(path, tmp_path)
-    assert f'time_format = "{form}"\n' in made.toml, written
-    assert 'decimal = ","' in made.toml
-    assert 'time_zone = "America/Chicago"' in made.toml
+    draft_, spec = drafted(path, tmp_path)
+    assert f'time_format = "{form}"\n' in draft_.toml, written
+    assert 'decimal = ","' in draft_.toml
+    assert 'time_zone = "America/Chicago"' in draft_.toml
     assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
 
 
 def test_days_and_months_that_cannot_be_told_apart_are_said(tmp_path):
     texts = [(bus, f"02/03/2026 {time[11:19]}", *others) for bus, time, *others in rows()]
-    made, _ = drafted(as_csv(tmp_path / "f.csv", texts), tmp_path)
-    assert 'time_format = "%m/%d/%Y %H:%M:%S"  # or "%d/%m/%Y %H:%M:%S"' in made.toml
-    assert any("cannot be told apart" in line for line in made.warnings)
+    draft_, _ = drafted(as_csv(tmp_path / "f.csv", texts), tmp_path)
+    assert 'time_format = "%m/%d/%Y %H:%M:%S"  # or "%d/%m/%Y %H:%M:%S"' in draft_.toml
+    assert any("cannot be told apart" in line for line in draft_.warnings)
 
 
 def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_path):
@@ -188,17 +188,17 @@ def test_letters_that_no_release_can_read_are_named(encoding, rule, tmp_path):
 def test_vehicles_and_cells_that_come_late_in_a_sample_are_counted(tmp_path, monkeypatch):
     """As of a file that is sorted by vehicle: the rows from which the columns are told are of two vehicles."""
     early = [row for row in rows() if row[0] in ("B-0", "B-1")] * 260
-    late = [(bus, time, lat + 0.3, *rest) for bus, time, lat, *rest in rows()]
+    late = [(bus, time, lat + 0.3, *columns) for bus, time, lat, *columns in rows()]
     assert len(early) > 20_000
     path = as_csv(tmp_path / "f.csv", early + late)
     of_early, of_all = (draft(sample, adds_and_removes=True) for sample in (as_csv(tmp_path / "e.csv", early), path))
     assert "vehicles = 2 " in of_early.toml
     assert "vehicles = 6 " in of_all.toml
     assert of_all.toml.count("ffffff") > of_early.toml.count("ffffff")
-    told = "Not all rows of the sample were looked at"
-    assert not any(told in line for line in of_all.warnings)
+    warning = "Not all rows of the sample were looked at"
+    assert not any(warning in line for line in of_all.warnings)
     monkeypatch.setattr(files, "MOST_ROWS", 20_000)
-    assert any(told in line for line in draft(path, adds_and_removes=True).warnings)
+    assert any(warning in line for line in draft(path, adds_and_removes=True).warnings)
 
 
 def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_path):
@@ -214,12 +214,12 @@ def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_pa
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_another_delimiter_and_no_header_are_found(delimiter, tmp_path):
-    made, spec = drafted(as_csv(tmp_path / "f.csv", rows(), delimiter, header=False), tmp_path)
+    draft_, spec = drafted(as_csv(tmp_path / "f.csv", rows(), delimiter, header=False), tmp_path)
     assert json.loads(spec.text)["input"]["delimiter"] == delimiter
     assert json.loads(spec.text)["input"]["columns"] == {
         "vehicle": "1", "time": "2", "lat": "3", "lon": "4", "speed": "5",
     }  # fmt: skip
-    assert any("by values alone" in line for line in made.warnings)
+    assert any("by values alone" in line for line in draft_.warnings)
 
 
 @pytest.mark.parametrize("by_lon", [False, True])
@@ -231,21 +231,21 @@ def test_which_of_two_numbers_is_the_latitude_is_told_by_where_land_is(by_lon, t
 
 
 def test_times_without_an_offset_get_a_zone_to_check(tmp_path):
-    lines = [(bus, time.removesuffix("-06:00"), *rest) for bus, time, *rest in rows()]
-    made, spec = drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)
-    assert 'time_zone = "America/Chicago"  # times have no offset' in made.toml
+    lines = [(bus, time.removesuffix("-06:00"), *columns) for bus, time, *columns in rows()]
+    draft_, spec = drafted(as_csv(tmp_path / "f.csv", lines), tmp_path)
+    assert 'time_zone = "America/Chicago"  # times have no offset' in draft_.toml
     assert spec.input.layout.units.zone == "America/Chicago"
 
 
 def test_names_of_columns_may_be_of_another_language(tmp_path):
     header = "Fahrzeug;Zeit;Breite;Länge;v_kmh"
     (tmp_path / "feed.csv").write_text("\n".join([header, *(";".join(map(str, row)) for row in rows())]))
-    made, spec = drafted(tmp_path / "feed.csv", tmp_path)
+    draft_, spec = drafted(tmp_path / "feed.csv", tmp_path)
     assert dict(spec.input.columns) == {
         "vehicle": "Fahrzeug", "time": "Zeit", "lat": "Breite", "lon": "Länge", "speed": "v_kmh"
     }  # fmt: skip
-    assert not any("by values alone" in line for line in made.warnings)
-    assert any("speeds in km/h" in line for line in made.found)
+    assert not any("by values alone" in line for line in draft_.warnings)
+    assert any("speeds in km/h" in line for line in draft_.findings)
 
 
 def test_the_time_zone_is_that_of_the_place_and_not_of_the_nearest_city():
@@ -255,11 +255,11 @@ def test_the_time_zone_is_that_of_the_place_and_not_of_the_nearest_city():
 
 
 def test_no_message_shows_a_value_of_a_row(tmp_path):
-    made, _ = drafted(as_csv(tmp_path / "f.csv", rows()), tmp_path)
-    said = "\n".join([*made.found, *made.warnings])
-    assert "B-1" not in said
-    assert "B-1" not in made.toml
-    assert "2026-03-02" not in said
+    draft_, _ = drafted(as_csv(tmp_path / "f.csv", rows()), tmp_path)
+    text = "\n".join([*draft_.findings, *draft_.warnings])
+    assert "B-1" not in text
+    assert "B-1" not in draft_.toml
+    assert "2026-03-02" not in text
 
 
 @pytest.mark.parametrize(
@@ -308,14 +308,14 @@ def test_a_draft_is_written_once_and_checked(tmp_path, hatstream):
 
 
 def test_where_a_region_comes_from_decides_no_release_and_is_no_matter_where_driving_is_public(tmp_path, hatstream):
-    made, spec = drafted(as_csv(tmp_path / "f.csv", rows()), tmp_path)
-    other = tmp_path / "other.toml"
-    other.write_text(made.toml.replace('region_source = "sample"', 'region_source = "timetable"'))
-    assert (load(other).spec_id, spec.region_tells, load(other).region_tells) == (spec.spec_id, True, False)
-    assert hatstream("init", "--spec", other, "--ledger", tmp_path / "a.sqlite")[0] == 0
+    draft_, spec = drafted(as_csv(tmp_path / "f.csv", rows()), tmp_path)
+    copy = tmp_path / "other.toml"
+    copy.write_text(draft_.toml.replace('region_source = "sample"', 'region_source = "timetable"'))
+    assert (load(copy).spec_id, spec.region_tells, load(copy).region_tells) == (spec.spec_id, True, False)
+    assert hatstream("init", "--spec", copy, "--ledger", tmp_path / "a.sqlite")[0] == 0
     public, _ = drafted(tmp_path / "f.csv", tmp_path, secret=False)
-    other.write_text(public.toml.replace('region = "occupied"', 'region = "occupied"\nregion_source = "sample"'))
-    assert hatstream("init", "--spec", other, "--ledger", tmp_path / "b.sqlite")[0] == 0
+    copy.write_text(public.toml.replace('region = "occupied"', 'region = "occupied"\nregion_source = "sample"'))
+    assert hatstream("init", "--spec", copy, "--ledger", tmp_path / "b.sqlite")[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ BODIES = {
 
 
 def drafted(path):
-    made = draft(path, adds_and_removes=True)
-    (path.parent / "drafted.toml").write_text(made.toml)
-    return made, load(path.parent / "drafted.toml")
+    result = draft(path, adds_and_removes=True)
+    (path.parent / "drafted.toml").write_text(result.toml)
+    return result, load(path.parent / "drafted.toml")
 
 
 def telemetry(speeds=True):
@@ -44,10 +44,10 @@ def telemetry(speeds=True):
 def test_a_draft_knows_it_and_reads_the_sample(body, speeds, tmp_path):
     path = tmp_path / "sample.json"
     path.write_text(json.dumps(BODIES[body](list(telemetry(speeds)))))
-    made, spec = drafted(path)
-    assert 'layout = "mds"\n' in made.toml
-    assert "columns" not in made.toml
-    assert ("derived_speed" in made.toml) is not speeds
+    result, spec = drafted(path)
+    assert 'layout = "mds"\n' in result.toml
+    assert "columns" not in result.toml
+    assert ("derived_speed" in result.toml) is not speeds
     assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())
 
 
@@ -58,7 +58,7 @@ def test_an_agency_of_mds_1_is_drafted_with_its_own_columns(tmp_path):
     ]
     path = tmp_path / "sample.json"
     path.write_text(json.dumps({"provider_id": PROVIDER, "data": body}))
-    made, spec = drafted(path)
-    assert 'records = "data"' in made.toml
+    result, spec = drafted(path)
+    assert 'records = "data"' in result.toml
     assert spec.input.columns["lat"] == "gps.lat"
     assert fullest_period(spec, str(path), lambda *_: None).observations.event_us.size == len(rows())

@@ -23,8 +23,8 @@ def drafted(lines, folder):
     with sample.open("w", newline="") as file:
         csv.writer(file).writerows([NAMES, *lines])
     spec.write_text(draft(sample, adds_and_removes=True).toml)
-    made = load(spec)
-    return made, fullest_period(made, str(sample), lambda *_: None).observations.event_us.size
+    result = load(spec)
+    return result, fullest_period(result, str(sample), lambda *_: None).observations.event_us.size
 
 
 def moved(degrees):
@@ -32,8 +32,8 @@ def moved(degrees):
 
 
 def test_longitudes_from_0_to_360_are_those_of_the_same_places(tmp_path):
-    spec, taken = drafted(moved(360), tmp_path)
-    assert (spec.cells, spec.timetable.zone, taken) == (drafted(rows(), tmp_path)[0].cells, "America/Chicago", 240)
+    spec, names = drafted(moved(360), tmp_path)
+    assert (spec.cells, spec.timetable.zone, names) == (drafted(rows(), tmp_path)[0].cells, "America/Chicago", 240)
 
 
 def test_a_town_on_both_sides_of_the_date_line_lies_on_neither_other_side_of_the_earth(tmp_path):
@@ -44,8 +44,8 @@ def test_a_town_on_both_sides_of_the_date_line_lies_on_neither_other_side_of_the
 
 def test_devices_that_do_not_know_where_they_are_do_not_hide_the_columns_of_positions(tmp_path):
     lost = [(bus, time, 91, 181, speed) for bus, time, _, _, speed in rows()[::9]]
-    spec, taken = drafted(lost + rows(), tmp_path)
-    assert (spec.cells, taken) == (drafted(rows(), tmp_path)[0].cells, 240)
+    spec, names = drafted(lost + rows(), tmp_path)
+    assert (spec.cells, names) == (drafted(rows(), tmp_path)[0].cells, 240)
 
 
 def test_a_file_that_no_release_reads_is_refused_with_its_reason(tmp_path):
@@ -60,30 +60,30 @@ ELSEWHERE = {f"PLATE{number}": {"seen": record["time"]} for number, record in en
 
 
 @pytest.mark.parametrize(
-    ("documents", "told"),
+    ("documents", "sentence"),
     [
         ([{"vehicle.id": record["vehicle"], **record} | {"vehicle": None} for record in RECORDS], "0% of its first"),
         ([ELSEWHERE], "no column of lat and lon was made out"),
     ],
     ids=["dots", "elsewhere"],
 )
-def test_keys_of_json_that_no_release_follows_are_refused_and_not_shown(tmp_path, documents, told):
+def test_keys_of_json_that_no_release_follows_are_refused_and_not_shown(tmp_path, documents, sentence):
     (tmp_path / "feed.json").write_text("\n".join(map(json.dumps, documents)))
-    with pytest.raises(InputError, match=told) as refused:
+    with pytest.raises(InputError, match=sentence) as refused:
         draft(tmp_path / "feed.json", adds_and_removes=True)
     assert "PLATE" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "per_mps", "told"),
+    ("name", "per_mps", "sentence"),
     [("speed", 100, "28 times"), ("speed_mps", 3.6, "3.6 times"), ("kmh", 1, "0.28 times"), ("speed_kmh", 3.6, None)],
 )
-def test_speeds_that_do_not_fit_the_ways_between_positions_are_warned_of(tmp_path, name, per_mps, told):
+def test_speeds_that_do_not_fit_the_ways_between_positions_are_warned_of(tmp_path, name, per_mps, sentence):
     with (tmp_path / "feed.csv").open("w", newline="") as file:
         csv.writer(file).writerows([(*NAMES[:4], name), *rows(per_mps)])
     warnings = draft(tmp_path / "feed.csv", adds_and_removes=True).warnings
     warned = [line for line in warnings if "times what the ways between positions take" in line]
-    assert [told in line for line in warned] == ([] if told is None else [True])
+    assert [sentence in line for line in warned] == ([] if sentence is None else [True])
 
 
 def test_local_timestamps_get_a_zone_to_check(tmp_path):

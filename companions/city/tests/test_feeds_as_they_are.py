@@ -27,10 +27,10 @@ class AnyTime:
         return Where(zeros, zeros, always, always, ("",))
 
 
-def taken(made: Draft, path: Path, folder: Path):
+def taken(drafted: Draft, path: Path, folder: Path):
     """What a release takes of a feed by its draft: vehicles, rows without duplicates, and their mean in km/h."""
     spec_path = folder / "drafted.toml"
-    spec_path.write_text(made.toml)
+    spec_path.write_text(drafted.toml)
     spec = load(spec_path)
     rules = spec.rules(AnyTime(), b"key")
     parts = [
@@ -45,8 +45,8 @@ def taken(made: Draft, path: Path, folder: Path):
 
 
 def read(path, folder):
-    made = draft(path, adds_and_removes=True)
-    return made, *taken(made, path, folder)
+    drafted = draft(path, adds_and_removes=True)
+    return drafted, *taken(drafted, path, folder)
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_a_feed_of_each_kind_is_read_as_what_it_is(kind, layout, tmp_path):
         with pytest.raises(InputError, match=feed.refused):
             draft(feed.path, adds_and_removes=True)
         return
-    made, vehicles, rows, kmh = read(feed.path, tmp_path)
-    assert (vehicles, rows) == (feed.vehicles, feed.rows), made.toml
-    assert kmh == pytest.approx(feed.kmh, rel=0.01), made.toml
-    assert feed.warned is None or any(feed.warned in line for line in made.warnings), made.warnings
+    drafted, vehicles, rows, kmh = read(feed.path, tmp_path)
+    assert (vehicles, rows) == (feed.vehicles, feed.rows), drafted.toml
+    assert kmh == pytest.approx(feed.kmh, rel=0.01), drafted.toml
+    assert feed.warned is None or any(feed.warned in line for line in drafted.warnings), drafted.warnings
 
 
 @pytest.mark.parametrize("layout", feeds.OWN)
 def test_the_time_of_a_header_is_taken_when_it_is_asked_for(layout, tmp_path):
     path = feeds.made("header time alone", layout, tmp_path).path
-    made = draft(path, adds_and_removes=True, header_time=True)
-    assert taken(made, path, tmp_path)[0] == feeds.BUSES
+    drafted = draft(path, adds_and_removes=True, header_time=True)
+    assert taken(drafted, path, tmp_path)[0] == feeds.BUSES
 
 
 def test_a_vehicle_that_is_a_guess_is_left_open_and_no_command_takes_it(tmp_path):
@@ -81,9 +81,9 @@ def test_a_vehicle_that_is_a_guess_is_left_open_and_no_command_takes_it(tmp_path
     rows = enumerate(feeds.reports())
     lines = [f"{row['time'].isoformat()},{row['lat']},{row['lon'] + 0.00012},{n % 2},{n}" for n, row in rows]
     path.write_text("\n".join(lines) + "\n")
-    made = draft(path, adds_and_removes=True)
-    assert made.is_open
-    (tmp_path / "drafted.toml").write_text(made.toml)
+    drafted = draft(path, adds_and_removes=True)
+    assert drafted.is_open
+    (tmp_path / "drafted.toml").write_text(drafted.toml)
     with pytest.raises(SpecificationError, match=r"columns\.vehicle: is left open"):
         load(tmp_path / "drafted.toml")
 
@@ -92,17 +92,17 @@ def test_without_a_header_the_last_column_left_is_the_vehicle_and_no_speed(tmp_p
     path = tmp_path / "feed.txt"
     lines = [f"{r['vehicle'][4:]},{r['time']:%Y-%m-%d %H:%M:%S},{r['lon'] + 1e-4},{r['lat']}" for r in feeds.reports()]
     path.write_text("\n".join(lines) + "\n")
-    made = draft(path, adds_and_removes=True)
-    assert made.is_open
-    assert "derived_speed" in made.toml
+    drafted = draft(path, adds_and_removes=True)
+    assert drafted.is_open
+    assert "derived_speed" in drafted.toml
 
 
 def test_an_operator_is_told_what_is_strange_in_speeds(tmp_path, hatstream):
     feed = feeds.made("speeds of 0", "csv", tmp_path)
     spec = tmp_path / "drafted.toml"
     spec.write_text(draft(feed.path, adds_and_removes=False).toml)
-    asked = ("release", "--spec", spec, "--input", feed.path, "--from", "2026-03-10", "--to", "2026-03-10")
-    code, out, _ = hatstream(*asked, "--check-input", "--ledger", tmp_path / "ledger.sqlite", "--json")
+    arguments = ("release", "--spec", spec, "--input", feed.path, "--from", "2026-03-10", "--to", "2026-03-10")
+    code, out, _ = hatstream(*arguments, "--check-input", "--ledger", tmp_path / "ledger.sqlite", "--json")
     assert code == 0
     assert '"standing":' in out
     assert '"standing":0' not in out

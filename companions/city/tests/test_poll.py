@@ -108,8 +108,8 @@ def test_a_signal_ends_it_in_the_middle_of_an_exchange(service, tmp_path, number
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
         assert service.was_asked.wait(60)
         running.send_signal(number)
-        said, _ = running.communicate(timeout=30)
-    assert (running.returncode, said) == (4, "0 messages kept, 0 unchanged, 0 failures\n")
+        output, _ = running.communicate(timeout=30)
+    assert (running.returncode, output) == (4, "0 messages kept, 0 unchanged, 0 failures\n")
 
 
 def packed(body, encoding="gzip"):
@@ -130,8 +130,8 @@ def packed(body, encoding="gzip"):
 )
 def test_a_compressed_answer_without_its_end_is_not_kept(service, body, encoding, reason):
     """Of a message that lost its end some decode, with fewer vehicles."""
-    poller, told = outcomes(service, packed(body, encoding))
-    assert (told, poller.reason) == ([("failed", b"")], reason)
+    poller, reasons = outcomes(service, packed(body, encoding))
+    assert (reasons, poller.reason) == ([("failed", b"")], reason)
 
 
 def test_an_answer_larger_than_any_feed_is_given_up(service):
@@ -166,11 +166,11 @@ def test_a_redirect_that_leaves_scheme_host_or_port_is_refused(service, location
 
 
 def test_a_secret_header_goes_nowhere_else(service):
-    with Service() as other:
-        other.answers = [answer(body=ONE)]
-        service.answers = [redirect(other.url)]
+    with Service() as stranger:
+        stranger.answers = [answer(body=ONE)]
+        service.answers = [redirect(stranger.url)]
         assert Poller(service.url, 15, {"X-Api-Key": "s3cret"}).poll() == ("failed", b"")
-        assert other.asked == []
+        assert stranger.asked == []
 
 
 @pytest.mark.parametrize(
@@ -238,18 +238,18 @@ def test_a_message_waits_while_this_side_does_not_take_it(monkeypatch, capsys):
     """As where a disk is full, or brokers are away: it is kept then, once, and nothing else is asked meanwhile."""
     monkeypatch.setattr(command, "FIRST_WAIT_S", 0.01)
     faults = [OSError(errno.ENOSPC, "No space left on device", "feed/a.pb"), InputError("topic a: no broker")] * 2
-    kept = []
+    bodies = []
 
     def keep(message):
         if faults:
             raise faults.pop()
-        kept.append(message)
+        bodies.append(message)
 
     command._keep(keep, ONE, threading.Event(), float("inf"))
-    assert kept == [ONE]
-    said = capsys.readouterr().err
-    assert said.count("the message waits, and is kept again") == 4
-    assert "feed/a.pb: No space left on device; " in said
+    assert bodies == [ONE]
+    output = capsys.readouterr().err
+    assert output.count("the message waits, and is kept again") == 4
+    assert "feed/a.pb: No space left on device; " in output
 
 
 def test_a_message_that_cannot_be_kept_until_the_end_is_told_as_lost(capsys):

@@ -20,8 +20,8 @@ STOPS = {"A": 0.0, "B": 0.01, "C": 0.02, "D": 0.03}
 SOUTH, LON = 50.40, -104.60
 
 
-def stops(**more):
-    places = STOPS | more
+def stops(**extra):
+    places = STOPS | extra
     lines = "".join(f"{name},Stop {name},{SOUTH + offset:.4f},{LON}\n" for name, offset in places.items())
     return "stop_id,stop_name,stop_lat,stop_lon\n" + lines
 
@@ -81,22 +81,22 @@ def test_a_line_there_and_back_gives_each_direction_its_own_segments(tmp_path):
 def test_a_line_across_the_antimeridian_has_segments_on_both_sides(tmp_path, way):
     offsets = {"A": 0.015, "B": 0.005, "C": -0.005, "D": -0.015}
     east = {name: way * (180 - off if off > 0 else -180 - off) for name, off in offsets.items()}
-    where = "".join(f"{name},Stop {name},{SOUTH},{lon}\n" for name, lon in east.items())
+    stop_rows = "".join(f"{name},Stop {name},{SOUTH},{lon}\n" for name, lon in east.items())
     line = "".join(f"S,{number},{SOUTH},{lon}\n" for number, lon in enumerate(east.values()))
     tables = {
-        "stops": "stop_id,stop_name,stop_lat,stop_lon\n" + where,
+        "stops": "stop_id,stop_name,stop_lat,stop_lon\n" + stop_rows,
         "shapes": "shape_id,shape_pt_sequence,shape_pt_lat,shape_pt_lon\n" + line,
     }
     path = write(tmp_path / "feed.zip", {**FEED, **tables, **trips(T1="ABCD", T2="ABCD")})
     town = read_town(path, 7, directed=True)
     features = town.documents[SEGMENTS]["features"]
-    across = {"Stop B to Stop C", "Stop B to Stop C (2)"}
-    assert names_of(features) == {"Stop A to Stop B", "Stop C to Stop D"} | across, "cut in two"
+    names = {"Stop B to Stop C", "Stop B to Stop C (2)"}
+    assert names_of(features) == {"Stop A to Stop B", "Stop C to Stop D"} | names, "cut in two"
     assert list(town.visits.values()) == pytest.approx([2] * 4, abs=0.2), "each has all trips"
     lons = [lon for feature in features for lon, _ in feature["geometry"]["coordinates"]]
     both = [(east["B"], way * 180), (-way * 180, east["C"])]
     assert sorted(lons) == pytest.approx(sorted([*east.values(), *both[0], *both[1]]), abs=1e-5)
-    parts = [feature["geometry"]["coordinates"] for feature in features if feature["properties"]["name"] in across]
+    parts = [feature["geometry"]["coordinates"] for feature in features if feature["properties"]["name"] in names]
     ways = sorted((round(lon, 5), round(next_lon, 5)) for (lon, _), (next_lon, _) in parts)
     assert ways == sorted((round(lon, 5), round(next_lon, 5)) for lon, next_lon in both), "in the order of driving"
     assert {round(abs(h3.cell_to_latlng(cell)[1])) for cell in town.cells} == {180}, "no cell on the way around"
@@ -105,8 +105,8 @@ def test_a_line_across_the_antimeridian_has_segments_on_both_sides(tmp_path, way
 def test_trips_that_pass_stops_run_along_the_segments_of_those_that_halt(tmp_path):
     express = features_of(tmp_path, shapes=THERE_AND_BACK, **trips(T1="ABCD", T2="AD", T3="AD"))
     assert names_of(express) == {"Stop A to Stop B", "Stop B to Stop C", "Stop C to Stop D"}
-    alone = features_of(tmp_path, shapes=THERE_AND_BACK, **trips(T2="AD"))
-    assert names_of(alone) == {"Stop A to Stop D"}
+    halting = features_of(tmp_path, shapes=THERE_AND_BACK, **trips(T2="AD"))
+    assert names_of(halting) == {"Stop A to Stop D"}
 
 
 def test_a_segment_is_visited_by_all_trips_that_pass_it(tmp_path):
@@ -171,15 +171,15 @@ HEADED = "bus,ts,lat,lon,bearing,speed_kmh\n" + "".join(
 def test_a_drafted_specification_has_directed_segments_where_the_sample_has_headings(tmp_path, hatstream):
     write(tmp_path / "feed.zip", {**FEED, "stops": stops(), "shapes": THERE_AND_BACK, **trips(T1="ABCDCBA")})
     (tmp_path / "feed.csv").write_text(HEADED)
-    asked = ["spec", "new", "--gtfs", tmp_path / "feed.zip", "--streets", "--output"]
-    code, _, err = hatstream(*asked, tmp_path / "town.toml", "--sample", tmp_path / "feed.csv")
+    arguments = ["spec", "new", "--gtfs", tmp_path / "feed.zip", "--streets", "--output"]
+    code, _, err = hatstream(*arguments, tmp_path / "town.toml", "--sample", tmp_path / "feed.csv")
     assert (code, "6 segments from stop to stop, each of one direction, by bearing" in err) == (0, True), err
     spec = load(tmp_path / "town.toml")
     assert spec.input.headed
     assert len(spec.places.pieces.places.names) == 6
     assert [product.name for product in spec.products] == ["place-standing", "place-slot"]
     assert spec.places.pieces.places.visits == (1,) * 6
-    code, _, err = hatstream(*asked, tmp_path / "other.toml")
+    code, _, err = hatstream(*arguments, tmp_path / "other.toml")
     assert (code, "for want of headings" in err, load(tmp_path / "other.toml").input.headed) == (0, True, False)
 
 

@@ -35,8 +35,8 @@ SPELLINGS = {
 }
 
 
-def checked(folder, hatstream, made, path):
-    (folder / "spec.toml").write_text(made)
+def checked(folder, hatstream, toml, path):
+    (folder / "spec.toml").write_text(toml)
     options = [
         "--spec",
         folder / "spec.toml",
@@ -61,15 +61,15 @@ def test_ids_in_two_spellings_are_one_vehicle_or_there_is_a_warning(spelling, tm
     spell, expected = SPELLINGS[spelling]
     path = tmp_path / "feed.csv"
     path.write_text("\n".join(",".join(map(str, row)) for row in [NAMES, *rows(spell)]) + "\n")
-    made = draft(path, adds_and_removes=True)
+    result = draft(path, adds_and_removes=True)
     forms = [form for form, number in zip(("casefold", "integer"), expected[1:], strict=True) if number]
-    warned = [line for line in made.warnings if "vehicle ids differ" in line]
+    warned = [line for line in result.warnings if "vehicle ids differ" in line]
     assert (feed_of(path).ids, len(warned)) == (expected, len(forms))
-    counts, shown = checked(tmp_path, hatstream, made.toml, path)
+    counts, shown = checked(tmp_path, hatstream, result.toml, path)
     assert counts == expected
     assert ("12 of 24 vehicle ids differ" in shown) == bool(forms)
     for form in forms:
         assert form in warned[0]
         assert form in shown
-        formed = made.toml.replace("[input]\n", f'[input]\nvehicle_form = "{form}"\n')
+        formed = result.toml.replace("[input]\n", f'[input]\nvehicle_form = "{form}"\n')
         assert checked(tmp_path, hatstream, formed, path)[0] == (12, 0, 0)

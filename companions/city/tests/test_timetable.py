@@ -116,7 +116,7 @@ def test_feeds_as_agencies_write_them_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "sentence"),
     [
         ({"stops": None}, "no stops.txt"),
         ({"stop_times": "trip_id\n"}, "stop_times.txt has no row"),
@@ -136,10 +136,10 @@ def test_feeds_as_agencies_write_them_are_read(tmp_path):
         ),
     ],
 )
-def test_what_is_no_timetable_is_refused_in_a_sentence(tmp_path, tables, said):
-    kept = {name: text for name, text in {**FEED, **tables}.items() if text is not None}
-    with pytest.raises(InputError, match=said):
-        read_town(write(tmp_path / "feed.zip", kept), 7)
+def test_what_is_no_timetable_is_refused_in_a_sentence(tmp_path, tables, sentence):
+    texts = {name: text for name, text in {**FEED, **tables}.items() if text is not None}
+    with pytest.raises(InputError, match=sentence):
+        read_town(write(tmp_path / "feed.zip", texts), 7)
 
 
 def test_a_specification_is_drafted_from_a_timetable_alone(tmp_path, hatstream):
@@ -169,8 +169,8 @@ def test_a_draft_needs_a_source_and_a_timetable_s_files_a_place(tmp_path, hatstr
 
 def test_rows_that_are_left_out_are_told(tmp_path, hatstream):
     write(tmp_path / "feed.zip", {**FEED, "stop_times": FEED["stop_times"] + "T3,3,C,06:55:00,06:55:00,\n"})
-    asked = ("spec", "new", "--gtfs", tmp_path / "feed.zip", "--output", tmp_path / "town.toml")
-    code, _, err = hatstream(*asked)
+    arguments = ("spec", "new", "--gtfs", tmp_path / "feed.zip", "--output", tmp_path / "town.toml")
+    code, _, err = hatstream(*arguments)
     assert (code, "1 row of the timetable has more or fewer columns than its header, and is left out" in err) == (
         0,
         True,

@@ -22,16 +22,16 @@ def town(folder, **tables):
     return read_town(write(folder / "feed.zip", {**FEED, **tables}), 7)
 
 
-@pytest.mark.parametrize("where", ["0,0", "0.4,-0.3", "1,1", "50.45,104.6", "-50.45,-104.6", "-104.6,50.45", "x,"])
-def test_a_position_that_cannot_be_makes_no_region_and_is_told(tmp_path, where):
-    usual = town(tmp_path).cells - {h3.latlng_to_cell(50.45, -104.6, 7)}
-    stop = town(tmp_path, stops=FEED["stops"].replace("50.45,-104.60", where))
-    assert usual <= stop.cells <= town(tmp_path).cells
+@pytest.mark.parametrize("position", ["0,0", "0.4,-0.3", "1,1", "50.45,104.6", "-50.45,-104.6", "-104.6,50.45", "x,"])
+def test_a_position_that_cannot_be_makes_no_region_and_is_told(tmp_path, position):
+    expected = town(tmp_path).cells - {h3.latlng_to_cell(50.45, -104.6, 7)}
+    stop = town(tmp_path, stops=FEED["stops"].replace("50.45,-104.60", position))
+    assert expected <= stop.cells <= town(tmp_path).cells
     assert stop.left_out == [
         f"Left out: 1 of 3 stops that are served, without a position or {IMPOSSIBLE}. The first is stop_id 'B'."
     ]
-    shape = town(tmp_path, trips=TRIPS, shapes=SHAPES.format(where))
-    assert usual <= shape.cells <= town(tmp_path).cells
+    shape = town(tmp_path, trips=TRIPS, shapes=SHAPES.format(position))
+    assert expected <= shape.cells <= town(tmp_path).cells
     assert shape.left_out == [f"Left out: 1 of 3 points of shapes, without a position or {IMPOSSIBLE}."]
 
 
@@ -46,9 +46,9 @@ def test_another_encoding_is_refused_in_one_sentence(tmp_path):
     stops = FEED["stops"].encode() + "E,Fürstätt\n".encode("latin-1")  # and too short
     feed = write(tmp_path / "feed.zip", {**FEED, "stops": stops})
     command = [sys.executable, "-m", "hatstream", "spec", "new", "--gtfs", feed, "--output", tmp_path / "town.toml"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (4, 1), done.stderr
-    assert "stops.txt cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8" in done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr.count("\n")) == (4, 1), result.stderr
+    assert "stops.txt cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8" in result.stderr
 
 
 def packed(path, method, *, flags=0, named=None, damaged=False):
@@ -57,12 +57,12 @@ def packed(path, method, *, flags=0, named=None, damaged=False):
         for name, text in FEED.items():
             archive.writestr(f"{name}.txt", text)
     content = bytearray(path.read_bytes())
-    for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         start = content.find(signature)
         while start >= 0:
-            struct.pack_into("<H", content, start + at, flags)
-            struct.pack_into("<H", content, start + at + 2, method if named is None else named)
-            if damaged and at == 6:
+            struct.pack_into("<H", content, start + offset, flags)
+            struct.pack_into("<H", content, start + offset + 2, method if named is None else named)
+            if damaged and offset == 6:
                 body = start + 30 + sum(struct.unpack_from("<HH", content, start + 26))
                 content[body : body + 8] = b"\xff" * 8
             start = content.find(signature, start + 4)

@@ -55,14 +55,14 @@ def test_the_demo_says_in_fifteen_lines_how_near_the_truth_it_is(tmp_path, capsy
 
 
 @pytest.mark.parametrize(
-    ("hat", "spent", "said"),
+    ("hat", "spent", "text"),
     [
         (Fraction(1), Fraction(2), ["factor of 2.72 (epsilon 1)", "about one day", "factor of 7.39 (epsilon 2)"]),
         (Fraction(1, 10), Fraction(141), ["factor of 1.11", "e^141 (epsilon 141, which is little protection)"]),
     ],
 )
-def test_the_sentence_says_what_one_figure_and_all_of_them_give_away(hat, spent, said):
-    for part in said:
+def test_the_sentence_says_what_one_figure_and_all_of_them_give_away(hat, spent, text):
+    for part in text:
         assert part in sentence(load(MEANS), (), hat, Loss(spent))
 
 
@@ -84,8 +84,8 @@ def test_the_demo_stops_where_a_second_run_counts_otherwise(tmp_path, monkeypatc
     """The check must be able to fail: the second run is given the day's file without its last hundred reports."""
     again = steps.release
 
-    def shorter(spec, ledger, pattern, *more):
-        return again(spec, ledger, pattern if "*" in pattern else _shortened(Path(pattern)), *more)
+    def shorter(spec, ledger, pattern, *arguments):
+        return again(spec, ledger, pattern if "*" in pattern else _shortened(Path(pattern)), *arguments)
 
     monkeypatch.setattr(steps, "release", shorter)
     with pytest.raises(RuntimeError, match="0 stages are new, 3 of 3 digests and 0 of"):

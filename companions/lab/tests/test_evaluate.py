@@ -62,10 +62,10 @@ def test_generated_counts_meet_the_published_figures():
 
 @pytest.mark.slow  # starts processes
 def test_the_generator_of_a_cell_does_not_depend_on_the_process_it_runs_in():
-    plan, done = [Cell("extreme", "akmv", "1", 10), Cell("geometric", "baseline", "2", 10)], []
-    alone = papers.compare(Sources(), 0, lambda number, _: done.append(number), cells=plan)
-    assert alone == papers.compare(Sources(), 0, lambda *_: None, 2, plan)
-    assert done == [1, 2]
+    plan, numbers = [Cell("extreme", "akmv", "1", 10), Cell("geometric", "baseline", "2", 10)], []
+    serial = papers.compare(Sources(), 0, lambda number, _: numbers.append(number), cells=plan)
+    assert serial == papers.compare(Sources(), 0, lambda *_: None, 2, plan)
+    assert numbers == [1, 2]
 
 
 # reference figures
@@ -157,9 +157,9 @@ def test_auto_takes_a_mechanism_within_ten_percent_of_the_best_by_the_reference_
         for epsilon in EPSILONS[data.name]:
             ranking = contenders(data)["auto"].ranking(CountsKnown.all_of(data.counts), GRID, Fraction(epsilon))
             names = [name for ranked in ranking for name in (ranked.mechanism.name, f"{ranked.mechanism.name}-argmax")]
-            taken = next(name for name in names if name in table)
+            chosen = next(name for name in names if name in table)
             best = min(row[epsilon] for row in table.values())
-            assert table[taken][epsilon] <= 1.10 * best, (data.name, epsilon, taken)
+            assert table[chosen][epsilon] <= 1.10 * best, (data.name, epsilon, chosen)
 
 
 @pytest.mark.slow
@@ -241,9 +241,9 @@ def test_telemetry_needs_a_specification_and_the_word_that_it_is_not_private(arg
 )
 def test_what_is_no_data_set_is_refused_by_its_name(tmp_path, capsys, counts, values):
     np.savez(tmp_path / "odd.npz", counts=np.array(counts), values=np.array(values))
-    asked = ["evaluate", "papers", "--sets", str(tmp_path), "--not-private", "--runs", "1", "--processes", "1"]
+    command = ["evaluate", "papers", "--sets", str(tmp_path), "--not-private", "--runs", "1", "--processes", "1"]
     for _ in range(2):
-        assert main(asked) == 4
+        assert main(command) == 4
         assert "odd.npz is no data set" in capsys.readouterr().err
         (tmp_path / "odd.npz").write_bytes((tmp_path / "odd.npz").read_bytes()[:300])
 
@@ -287,8 +287,8 @@ def test_the_hats_compared_are_those_of_a_release(telemetry, tmp_path):
     assert reported == totals.counts.sum() == hats.reports[0]
     steps = np.array([total.sums.sum() for total, _ in hats.totals])
     np.testing.assert_allclose(steps / hats.reports * 0.01, hats.truth, atol=1e-9)
-    own = np.array([(total.sums / total.counts).mean() for total, _ in hats.totals]) * 0.01
-    np.testing.assert_allclose(own, hats.own, atol=1e-9)
+    own_means = np.array([(total.sums / total.counts).mean() for total, _ in hats.totals]) * 0.01
+    np.testing.assert_allclose(own_means, hats.means, atol=1e-9)
 
 
 def errors_of(hats, epsilon="1"):
@@ -296,10 +296,10 @@ def errors_of(hats, epsilon="1"):
     return {row["mechanism"]: row for row in table.rows}
 
 
-def hats_of(totals, truth, own):
+def hats_of(totals, truth, own_means):
     reports = np.array([float(number) for _, number in totals])
     vehicles = np.array([float(total.counts.size) for total, _ in totals])
-    return mechanisms.TrueHats(GRID, totals, np.array(truth), np.array(own), reports, vehicles)
+    return mechanisms.TrueHats(GRID, totals, np.array(truth), np.array(own_means), reports, vehicles)
 
 
 def test_a_constant_is_compared_by_the_same_measure():

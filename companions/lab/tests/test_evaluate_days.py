@@ -26,10 +26,10 @@ def feed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def evaluate(feed: Path, *more: str, what: str = "days", spec: str = "spec.toml") -> list[str]:
+def evaluate(feed: Path, *arguments: str, command: str = "days", spec: str = "spec.toml") -> list[str]:
     data = ["--data", str(feed / "feed.csv"), "--spec", str(feed / spec), "--not-private"]
-    epsilons = "--totals" if what == "days" else "--epsilons"
-    return ["evaluate", what, *data, epsilons, "2.64", "--runs", "1", *more]
+    epsilons = "--totals" if command == "days" else "--epsilons"
+    return ["evaluate", command, *data, epsilons, "2.64", "--runs", "1", *arguments]
 
 
 def test_learned_estimates_are_beside_the_constant_and_drawn(feed, tmp_path, hatstream):
@@ -48,7 +48,7 @@ def test_learned_estimates_are_beside_the_constant_and_drawn(feed, tmp_path, hat
 
 @pytest.mark.slow
 def test_distributions_are_beside_the_whole_feeds_own(feed, hatstream):
-    code, out, err = hatstream(*evaluate(feed, "--json", "--noise", "delta", what="distributions"))
+    code, out, err = hatstream(*evaluate(feed, "--json", "--noise", "delta", command="distributions"))
     assert code == 0, err
     rows = json.loads(out)["rows"]
     assert {(row["product"], row["percentile"]) for row in rows} == {
@@ -115,7 +115,7 @@ def test_derived_headings_and_speeds_are_evaluated(tmp_path, hatstream):
 
 
 @pytest.mark.parametrize(
-    ("more", "code", "sentence"),
+    ("arguments", "code", "sentence"),
     [
         (("--noise", "loud"), 1, "'loud' is not one of"),
         (("--cities", "500 taxis"), 1, "give telemetry (--data) or made-up cities (--cities)"),
@@ -123,6 +123,6 @@ def test_derived_headings_and_speeds_are_evaluated(tmp_path, hatstream):
         (("--to", "2022-01-01"), 1, "--from and --to go together"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(feed, hatstream, more, code, sentence):
-    status, _, err = hatstream(*evaluate(feed, *more))
+def test_what_cannot_be_is_refused_in_one_sentence(feed, hatstream, arguments, code, sentence):
+    status, _, err = hatstream(*evaluate(feed, *arguments))
     assert (status, sentence in err) == (code, True), err

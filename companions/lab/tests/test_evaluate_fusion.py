@@ -45,9 +45,9 @@ def test_fusing_beats_every_single_service(table: Table) -> None:
 
 
 def test_divergence_is_zero_of_equals_and_log_two_of_strangers() -> None:
-    one, other = np.array([0.5, 0.5, 0, 0]), np.array([0, 0, 0.25, 0.75])
-    assert fusion.divergence(one, one) == 0
-    assert fusion.divergence(one, other) == pytest.approx(np.log(2))
+    first, second = np.array([0.5, 0.5, 0, 0]), np.array([0, 0, 0.25, 0.75])
+    assert fusion.divergence(first, first) == 0
+    assert fusion.divergence(first, second) == pytest.approx(np.log(2))
 
 
 def test_tables_and_pictures_are_made(table: Table, tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def day() -> pa.Table:
 def good(day: pa.Table) -> pa.Table:
     """The day without its faults and its duplicates, and the local hour of each report."""
     hour = (_seconds(day) - MIDNIGHT) / 3600
-    kept = day.append_column("hour", pa.array(hour)).filter(pa.array((hour > 0) & (_numbers(day, "lat") != 0)))
-    return kept.drop_null().group_by(kept.column_names).aggregate([])
+    driven = day.append_column("hour", pa.array(hour)).filter(pa.array((hour > 0) & (_numbers(day, "lat") != 0)))
+    return driven.drop_null().group_by(driven.column_names).aggregate([])
 
 
 def _numbers(table: pa.Table, name: str) -> npt.NDArray[np.float64]:

@@ -36,20 +36,20 @@ def reports(tmp_path: Path) -> Path:
     spec = write(tmp_path, fusion_city.spec())
     for kind in ("csv", "jsonl", "parquet", "avro"):
         arguments = ["perturb", "--spec", str(spec), "--input", str(tmp_path / "feed.csv"), "--key", str(key), "--json"]
-        done = CliRunner().invoke(hatstream, [*arguments, "--output", str(tmp_path / f"reports.{kind}")])
-        assert done.exit_code == DONE, done.output
-        made = json.loads(done.output)
-        assert (made["reports"], made["vehicles"], made["leakage"]) == (1_200, 200, 7.0)
-        assert made["refused"] == {"bad-time": 1}
+        result = CliRunner().invoke(hatstream, [*arguments, "--output", str(tmp_path / f"reports.{kind}")])
+        assert result.exit_code == DONE, result.output
+        summary = json.loads(result.output)
+        assert (summary["reports"], summary["vehicles"], summary["leakage"]) == (1_200, 200, 7.0)
+        assert summary["refused"] == {"bad-time": 1}
     return tmp_path
 
 
 def fused(folder: Path, kind: str) -> tuple[dict[str, object], list[dict[str, str]]]:
     spec = write(folder, fusion_city.spec(layout=kind))
     arguments = ["fuse", "--spec", str(spec), "--input", str(folder / f"reports.{kind}"), "--formats", "csv,parquet"]
-    done = CliRunner().invoke(hatstream, [*arguments, "--output", str(folder / "out"), "--json"])
-    assert done.exit_code == DONE, done.output
-    document = json.loads(done.output)
+    result = CliRunner().invoke(hatstream, [*arguments, "--output", str(folder / "out"), "--json"])
+    assert result.exit_code == DONE, result.output
+    document = json.loads(result.output)
     written, table = (Path(name) for name in document["files"])
     with written.open() as file:
         rows = list(csv.DictReader(file))
@@ -78,7 +78,7 @@ def test_reports_of_every_layout_are_fused_per_hour(reports: Path, kind: str) ->
 
 
 def test_bad_reports_are_counted_dead_letters_and_change_nothing_else(reports: Path) -> None:
-    _, before = fused(reports, "csv")
+    _, clean = fused(reports, "csv")
     lines = (reports / "reports.csv").read_text().splitlines()
     user, service, _, mechanism, time, cell, _ = lines[1].split(",")
     bad = [
@@ -89,8 +89,8 @@ def test_bad_reports_are_counted_dead_letters_and_change_nothing_else(reports: P
         lines[1],
     ]
     (reports / "reports.csv").write_text("\n".join([*lines, *bad]) + "\n")
-    document, after = fused(reports, "csv")
-    assert after == before
+    document, spoiled = fused(reports, "csv")
+    assert spoiled == clean
     assert document["refused"] == {
         "read/malformed": 1,
         "parse/other-epsilon": 1,

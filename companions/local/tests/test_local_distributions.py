@@ -70,10 +70,10 @@ def test_the_maximum_meets_its_conditions_and_no_em_climbs_higher(epsilon: float
     assert evaluation.gradient[maximum.shares > 1e-9] == pytest.approx(1, abs=1e-6)
     dense = dense_log_likelihood(reports, 64)
     by_em = dense_em(dense, 3_000)
-    best, reached = dense_mean(dense, maximum.shares), dense_mean(dense, by_em)
-    assert reached <= best + 1e-12
-    assert best - reached <= 1e-3
-    assert best - reached <= rows.evaluate(by_em).gap  # the gap bounds what is left to gain
+    best, by_em_mean = dense_mean(dense, maximum.shares), dense_mean(dense, by_em)
+    assert by_em_mean <= best + 1e-12
+    assert best - by_em_mean <= 1e-3
+    assert best - by_em_mean <= rows.evaluate(by_em).gap  # the gap bounds what is left to gain
 
 
 def test_the_order_of_services_changes_no_bit() -> None:
@@ -109,15 +109,15 @@ def test_laplace_reports_and_silent_users_are_left_out() -> None:
 
 def test_keys_too_many_for_a_table_are_sorted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     reports = reports_of(beta_values(3_000), THREE, missing=0.2)
-    whole = aggregate(reports, 32)
+    expected = aggregate(reports, 32)
     monkeypatch.setattr(
         sys.modules["hatstream_local.mechanisms.aggregate"], "_DENSE", 1
     )  # the function has the module's name
     monkeypatch.setattr(sys.modules["hatstream_local.mechanisms.aggregate"], "_USERS", 700)
     parts = aggregate(reports, 32)
-    for one, other in zip(
-        (whole.curves, whole.edges, whole.levels, whole.counts),
+    for column, expected_column in zip(
+        (expected.curves, expected.edges, expected.levels, expected.counts),
         (parts.curves, parts.edges, parts.levels, parts.counts),
         strict=True,
     ):
-        assert np.array_equal(one, other)
+        assert np.array_equal(column, expected_column)

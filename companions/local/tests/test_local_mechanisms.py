@@ -172,8 +172,8 @@ def test_values_that_are_no_values_are_refused(name: str) -> None:
 def audited(mechanism: LocalMechanism, draws: int) -> float:
     """The audit's lower bound on the epsilon between the two ends of the range, from whole numbers."""
     sides = [mechanism.sample(np.full(draws, end), seeded(8 + int(end))) for end in (-1.0, 1.0)]
-    one, other = (np.rint(side / mechanism.high * 1e6).astype(np.int64) for side in sides)
-    return bound_of_samples(one, other)
+    first, second = (np.rint(side / mechanism.high * 1e6).astype(np.int64) for side in sides)
+    return bound_of_samples(first, second)
 
 
 @every_mechanism

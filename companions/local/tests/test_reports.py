@@ -122,9 +122,9 @@ def test_perturbing_makes_one_report_for_each_service_vehicle_slot_and_cell() ->
     vehicle, slot, values = np.array([7, 7, 7, 9]), np.array([0, 0, 3_600_000_000, 0]), np.array([-1.0, 1.0, 1.0, 0.0])
     services = [Service("exact", LOCAL_MECHANISMS["pm"](50.0)), Service("other", LOCAL_MECHANISMS["sr"](1.0))]
     rows = perturb(vehicle, slot, np.zeros(4, np.int64), values, services, seeded(3))
-    told = {(row["user"], row["time"]): row["report"] for row in rows if row["service"] == "exact"}
+    report_of = {(row["user"], row["time"]): row["report"] for row in rows if row["service"] == "exact"}
     assert len(rows) == 6
-    assert told == {
+    assert report_of == {
         (f"{7:016x}", "1970-01-01T00:00:00Z"): pytest.approx(0, abs=1e-5),
         (f"{7:016x}", "1970-01-01T01:00:00Z"): pytest.approx(1, abs=1e-5),
         (f"{9:016x}", "1970-01-01T00:00:00Z"): pytest.approx(0, abs=1e-5),

@@ -29,7 +29,7 @@ NUMBERS: list[Any] = ["0.25", "nan", "1e999", ""]
 def rows(texts: Sequence[Any], numbers: Sequence[Any]) -> st.SearchStrategy[Mapping[str, Any]]:
     pools = {name: numbers if name in ("epsilon", "report") else texts for name in GOOD}
     odd = st.fixed_dictionaries({}, optional={name: st.sampled_from(pool) for name, pool in pools.items()})
-    return odd.map(lambda more: GOOD | more)
+    return odd.map(lambda fields: GOOD | fields)
 
 
 def csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
@@ -63,7 +63,7 @@ WAYS = {
 @pytest.mark.parametrize("name", WAYS)
 def test_a_report_more_leaves_all_others_as_they_were(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     written: Callable[[Sequence[Mapping[str, Any]]], bytes]
-    (written, some), path = WAYS[name], tmp_path_factory.mktemp("reports") / "file"
+    (written, path_of), path = WAYS[name], tmp_path_factory.mktemp("reports") / "file"
     reports = layout(name, {field: field for field in RULES.fields}, "iso", fields=RULES.fields)
 
     def fates(rows: Sequence[Mapping[str, Any]]) -> Counter[Any]:
@@ -75,8 +75,8 @@ def test_a_report_more_leaves_all_others_as_they_were(name: str, tmp_path_factor
             counted.update(Counter(batch.refused) + Counter(refused))
         return counted
 
-    @given(st.lists(some, min_size=1, max_size=5), some, st.integers(0, 5))
-    def check(rows: list[Mapping[str, Any]], more: Mapping[str, Any], place: int) -> None:
-        assert fates([*rows[:place], more, *rows[place:]]) == fates(rows) + fates([more])
+    @given(st.lists(path_of, min_size=1, max_size=5), path_of, st.integers(0, 5))
+    def check(rows: list[Mapping[str, Any]], extra: Mapping[str, Any], place: int) -> None:
+        assert fates([*rows[:place], extra, *rows[place:]]) == fates(rows) + fates([extra])
 
     check()

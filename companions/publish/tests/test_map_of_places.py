@@ -30,15 +30,15 @@ def page():
 def folder(tmp_path):
     """Two days of four places, and what these are usually. On the second day the first two are as always, the third is
     known as its area, which is 4 km/h faster; the fourth is known by itself, and usually is not."""
-    usual = [[*_own(20.0, 21.0, day=day), *_of_area(30.0, 30.0, day=day)] for day in DAYS]
-    days = [usual[0], [*_own(20.0, 26.0, day=14), *_of_area(34.0, 34.0, day=14)[:1], *_own(0, 0, 0, 23.0, day=14)[3:]]]
-    for name, rows in (("place-standing", usual), ("place-day", days)):
-        told = [
+    ordinary = [[*_own(20.0, 21.0, day=day), *_of_area(30.0, 30.0, day=day)] for day in DAYS]
+    second = [*_own(20.0, 26.0, day=14), *_of_area(34.0, 34.0, day=14)[:1], *_own(0, 0, 0, 23.0, day=14)[3:]]
+    for name, rows in (("place-standing", ordinary), ("place-day", [ordinary[0], second])):
+        edges = [
             row | {"product": name, "days": 5 + number, "vehicles_at_least": 4 if row["cell"] == CELLS[0] else None}
             for number, day in enumerate(rows)
             for row in day
         ]
-        pq.write_table(pa.Table.from_pylist(told, schema=SCHEMA_OF_PLACES), tmp_path / f"{name}.parquet")
+        pq.write_table(pa.Table.from_pylist(edges, schema=SCHEMA_OF_PLACES), tmp_path / f"{name}.parquet")
     return tmp_path
 
 
@@ -85,16 +85,16 @@ def test_a_day_is_compared_with_what_is_usual_at_the_place_or_in_its_area(page, 
 
 def test_a_place_is_said_to_have_had_four_vehicles_where_rows_say_so(page, hatstream, folder):
     shown(page, hatstream, folder, "place-*.parquet")
-    said = asked(page, "DATA.places.id.map((_, place) => vehiclesText(1, place))")
-    assert [text[:19] for text in said] == ["At least 4 vehicles", "", "", ""]
+    texts = asked(page, "DATA.places.id.map((_, place) => vehiclesText(1, place))")
+    assert [text[:19] for text in texts] == ["At least 4 vehicles", "", "", ""]
     asked(page, "choose(0)")
-    assert page.one("#p-vehicles").text == said[0]
+    assert page.one("#p-vehicles").text == texts[0]
 
 
 def test_a_day_beyond_its_interval_around_the_usual_is_said_to_be(page, hatstream, folder):
     shown(page, hatstream, folder, "place-*.parquet")
-    said = asked(page, "DATA.places.id.map((_, place) => differenceText(1, place))")
-    assert [text.partition(": ")[2] for text in said[:2]] == [
+    texts = asked(page, "DATA.places.id.map((_, place) => differenceText(1, place))")
+    assert [text.partition(": ")[2] for text in texts[:2]] == [
         "no more than noise explains",
         "beyond what noise explains",
     ]

@@ -64,8 +64,8 @@ def test_only_values_that_may_be_used_are_published(publish, town, hatstream):
     """HAT by HAT, of which some have no data."""
     assert hatstream(*city.release(town, end=city.DAYS[0]))[0] == 0
     rows = [row for path in (town / "out").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
-    folder, code, said = publish(town, pattern="out/*.parquet")
-    assert code == 0, said
+    folder, code, output = publish(town, pattern="out/*.parquet")
+    assert code == 0, output
     shown = pq.read_table(folder / "hats.parquet").to_pylist()
     usable = {(row["slot_start"], row["cell"], row["value"]) for row in rows if row["status"] == "ok"}
     assert {(row["slot_start"], row["cell"], row["value"]) for row in shown} == usable
@@ -75,8 +75,8 @@ def test_only_values_that_may_be_used_are_published(publish, town, hatstream):
 
 @pytest.mark.slow
 def test_all_publishes_what_is_held_back_and_forecasts_with_their_status(portal):
-    folder, code, said = portal()
-    assert code == 0, said
+    folder, code, output = portal()
+    assert code == 0, output
     rows = pq.read_table(folder / "hats.parquet").to_pylist()
     assert len(rows) == 3 * 4 * len(levels_city.CELLS)
     assert {row["slot_start"][:10] for row in rows} == set(levels_city.DAYS)
@@ -87,14 +87,14 @@ def test_a_city_of_which_nothing_is_known_publishes_nothing(publish, released):
     (first, *_) = (released / "whole").glob("hats-*.parquet")
     rows = [row | {"status": "unreliable"} for row in pq.read_table(first).to_pylist()]
     pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(first)), released / "unknown.parquet")
-    folder, code, said = publish(released, pattern="unknown.parquet")
-    assert (code, "What helps: more days" in said) == (4, True), said
+    folder, code, output = publish(released, pattern="unknown.parquet")
+    assert (code, "What helps: more days" in output) == (4, True), output
     assert not folder.exists()
 
 
 def test_every_record_agrees_with_the_files(portal):
-    folder, code, said = portal("--url", "https://data.town.example/speeds")
-    assert code == 0, said
+    folder, code, output = portal("--url", "https://data.town.example/speeds")
+    assert code == 0, output
     package = json.loads((folder / "datapackage.json").read_text())
     for resource in package["resources"]:
         content = (folder / resource["path"]).read_bytes()
@@ -161,16 +161,16 @@ def test_the_card_tells_the_promise_and_what_days_cost_together(portal):
 
 def test_provenance_names_the_newest_release_and_no_number_that_audit_events_move(portal, released, hatstream):
     folder, _, _ = portal()
-    before = json.loads((folder / "provenance.json").read_text())
-    assert re.fullmatch("[0-9a-f]{64}", before["ledger"]["newest_release"])
-    other = levels_city.rows(buses=199)
-    (released / "other.csv").write_text(city.HEADER + "".join(other))
+    former = json.loads((folder / "provenance.json").read_text())
+    assert re.fullmatch("[0-9a-f]{64}", former["ledger"]["newest_release"])
+    rows_of_199 = levels_city.rows(buses=199)
+    (released / "other.csv").write_text(city.HEADER + "".join(rows_of_199))
     again = city.release(released, end=levels_city.DAYS[1])
     again[again.index("--input") + 1] = released / "other.csv"
     hatstream(*again)
-    after = json.loads((portal()[0] / "provenance.json").read_text())
-    assert after["ledger"] == before["ledger"]
-    assert "entries" not in json.dumps(after)
+    latter = json.loads((portal()[0] / "provenance.json").read_text())
+    assert latter["ledger"] == former["ledger"]
+    assert "entries" not in json.dumps(latter)
 
 
 def test_a_ledger_that_is_not_whole_publishes_nothing(released, tmp_path, publish):
@@ -182,16 +182,16 @@ def test_a_ledger_that_is_not_whole_publishes_nothing(released, tmp_path, publis
     with sqlite3.connect(copy / "ledger.sqlite") as db:
         db.execute("update entry set period = '2022-01-09' where seq = (select max(seq) from entry)")
     shutil.copytree(released / "whole", copy / "whole")
-    folder, code, said = publish(copy, "--all")
-    assert code == 4, said
+    folder, code, output = publish(copy, "--all")
+    assert code == 4, output
     assert not folder.exists()
 
 
 def test_a_folder_of_something_else_is_left_alone_and_an_older_edition_is_replaced(portal, tmp_path):
     (tmp_path / "portal").mkdir()
     (tmp_path / "portal" / "notes.txt").write_text("mine")
-    _, code, said = portal()
-    assert (code, "holds other files" in said) == (1, True)
+    _, code, output = portal()
+    assert (code, "holds other files" in output) == (1, True)
     assert (tmp_path / "portal" / "notes.txt").read_text() == "mine"
     (tmp_path / "portal" / "notes.txt").unlink()
     assert portal()[1] == 0
@@ -206,14 +206,14 @@ def test_what_only_the_area_or_day_tells_is_published_as_the_area_s_or_day_s():
     rows = [known_of(row(CELLS[0], 6, 30.0), PARENT, 21.0), known_of(row(CELLS[1], 6, 30.0), "day", 17.0)]
     rows += [row(CELLS[2], 6, 12.0), row(CELLS[3], 6, 9.0, status="unreliable"), row(CELLS[4], 6, None)]
     table = pa.Table.from_pylist(rows, schema=WITH_PARENTS)
-    said = published(table, NamedPlaces(), everything=False).to_pylist()
-    assert [(row["value"], row["lower95"], row["value_of"], row["area"]) for row in said] == [
+    output = published(table, NamedPlaces(), everything=False).to_pylist()
+    assert [(row["value"], row["lower95"], row["value_of"], row["area"]) for row in output] == [
         (21.0, 17.0, "area", PARENT),
         (17.0, 13.0, "day", None),
         (12.0, 7.0, "place", None),
     ]
-    whole = published(table, NamedPlaces(), everything=True).to_pylist()
-    assert [row["own_value"] for row in whole] == [30.0, 30.0, 12.0, 9.0, None]
+    all_rows = published(table, NamedPlaces(), everything=True).to_pylist()
+    assert [row["own_value"] for row in all_rows] == [30.0, 30.0, 12.0, 9.0, None]
 
 
 STREETS = {
@@ -233,8 +233,8 @@ def test_geoparquet_has_the_lines_and_polygons_of_the_specifications_file(publis
     (tmp_path / "streets.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     for command in (city.init(tmp_path), city.release(tmp_path, end=levels_city.DAYS[0])):
         assert main(list(map(str, command))) == 0
-    folder, code, said = publish(tmp_path, "--all", pattern="out/*.parquet")
-    assert code == 0, said
+    folder, code, output = publish(tmp_path, "--all", pattern="out/*.parquet")
+    assert code == 0, output
     table = pq.read_table(folder / "place-standing.parquet")
     assert set(table["place"].to_pylist()) == set(STREETS)
     geo = json.loads(table.schema.metadata[b"geo"])["columns"]["geometry"]

@@ -24,16 +24,16 @@ def released(tmp_path, hatstream):
     return tmp_path
 
 
-def report_of(folder, hatstream, *more):
+def report_of(folder, hatstream, *arguments):
     place = ["--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite"]
-    code, _, err = hatstream("report", *place, "--output", folder / "report.html", *more)
+    code, _, err = hatstream("report", *place, "--output", folder / "report.html", *arguments)
     assert (code, err) == (0, "")
     return folder / "report.html"
 
 
 def test_the_report_says_what_is_promised_spent_good_and_missing(released, hatstream):
-    more = ["--input", released / "out" / "*.parquet", "--from", city.DAYS[0], "--to", city.DAYS[1]]
-    path = report_of(released, hatstream, *more)
+    arguments = ["--input", released / "out" / "*.parquet", "--from", city.DAYS[0], "--to", city.DAYS[1]]
+    path = report_of(released, hatstream, *arguments)
     with browser() as page:
         page.open(path)
         text = page.one("main").text
@@ -67,8 +67,8 @@ def test_the_report_ends_in_a_record_to_sign(released, hatstream):
     spec = load(released / "spec.toml")
     book = location.find(str(released / "ledger.sqlite"), None).reader()
     newest = book.hash_of(book.last_of(spec.spec_id, city.DAYS[0])).partition(".")[0]
-    for said in (spec.spec_id, newest, "The signatures of all its entries were compared", "Signature", "kept until"):
-        assert said in text
+    for phrase in (spec.spec_id, newest, "The signatures of all its entries were compared", "Signature", "kept until"):
+        assert phrase in text
     spent = float(sum(debit.epsilon for debit in book.spent(spec.account.name)))
     rows = re.findall(r'<tr><td class="number">(\d+)</td><td class="number">([\d.]+)</td>', text)
     assert [(int(days), float(epsilon)) for days, epsilon in rows] == [(days, days * spent) for days in (1, 5, 7, 30)]

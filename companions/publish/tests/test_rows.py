@@ -41,11 +41,11 @@ def test_live_values_give_way_to_those_of_the_whole_day(tmp_path):
     assert {(row["cell"], row["value"]) for row in rows} == {(CELLS[0], 12.0), (CELLS[1], 9.0)}
 
 
-@pytest.mark.parametrize("more", [{}, {"spec_id": "1" * 16}], ids=["another estimate", "another specification"])
-def test_two_files_of_the_same_rows_are_one_and_different_values_are_refused(tmp_path, more):
+@pytest.mark.parametrize("extra", [{}, {"spec_id": "1" * 16}], ids=["another estimate", "another specification"])
+def test_two_files_of_the_same_rows_are_one_and_different_values_are_refused(tmp_path, extra):
     paths = [str(write(tmp_path / f"{name}.parquet", [row(CELLS[0], 6, 12.0)])) for name in ("a", "b")]
     assert read_rows(paths).num_rows == 1
-    paths.append(str(write(tmp_path / "c.parquet", [row(CELLS[0], 6, 12.5) | more])))
+    paths.append(str(write(tmp_path / "c.parquet", [row(CELLS[0], 6, 12.5) | extra])))
     with pytest.raises(InputError, match="different values of the same place and slot"):
         read_rows(paths)
 
@@ -72,11 +72,11 @@ def test_what_no_page_can_hold_is_refused_in_a_sentence(tmp_path, hatstream):
         return err
 
     plain = pa.Table.from_pylist([row(CELLS[0], 6, 12.0)], schema=SCHEMA)
-    many = plain.take(pa.array([0] * 20_000))
+    repeated = plain.take(pa.array([0] * 20_000))
     index_of = SCHEMA.get_field_index
     starts = [f"2026-05-13T06:00:00.{slot:06}-06:00" for slot in range(20_000)]
     cells = [f"{number:x}" for number in range(20_000)]
-    wide = many.set_column(index_of("slot_start"), "slot_start", pa.array(starts)).set_column(
+    wide = repeated.set_column(index_of("slot_start"), "slot_start", pa.array(starts)).set_column(
         index_of("cell"), "cell", pa.array(cells)
     )
     assert "20,000 slots of 20,000 places" in refusal(wide)

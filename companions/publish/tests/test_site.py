@@ -91,15 +91,15 @@ def test_a_site_grows_slot_by_slot_and_rewrites_nothing_else(grown, site):
     assert updated(site) is None
     for hour, slot in zip(("08", "09", "10"), slots, strict=False):
         come(town, slot)
-        before = times(town / "public") if hour != "08" else {}
+        former = times(town / "public") if hour != "08" else {}
         changes = updated(site)
         latest = check_whole(town / "public")
         assert latest["slot"]["start"][11:13] == hour
         features = json.loads((town / "public" / latest["values"]).read_text())["features"]
         assert {feature["properties"]["slot_start"] for feature in features} == {latest["slot"]["start"]}
         assert features[0]["geometry"]["type"] == "Polygon"
-        same = times(town / "public")
-        rewritten = {str(path.relative_to(town / "public")) for path in before if before[path] != same.get(path)}
+        repeated = times(town / "public")
+        rewritten = {str(path.relative_to(town / "public")) for path in former if former[path] != repeated.get(path)}
         assert rewritten <= set(changes.changed)
         assert not rewritten & {"specification.toml", "dictionary.csv", "map.html"}
     day = pq.read_table(town / "public/api/days/2022-01-01.parquet").to_pylist()
@@ -107,10 +107,10 @@ def test_a_site_grows_slot_by_slot_and_rewrites_nothing_else(grown, site):
     values = json.loads((town / "public/api/days/2022-01-01.json").read_text())["values"]
     assert [row["value"] for row in values] == [row["value"] for row in day]
     assert not (town / "public" / "hats.csv").exists()  # which holds days that are over
-    before = times(town / "public")
+    former = times(town / "public")
     assert updated(site) is None
     assert updated(made(town)).changed == []
-    assert times(town / "public") == before
+    assert times(town / "public") == former
 
 
 def test_tables_of_the_whole_range_hold_days_that_are_over(grown, site, hatstream):
@@ -130,10 +130,10 @@ def spoil(town, slots):
     results = town / "results"
     rows = pq.read_table(slots[1]).to_pylist()
     schema = pq.read_schema(slots[1])
-    whole = slots[1].read_bytes()
-    (results / "corrupt.parquet").write_bytes(whole[:100] + b"\0" * 50 + whole[150:-60] + b"\xff" * 60)
+    data = slots[1].read_bytes()
+    (results / "corrupt.parquet").write_bytes(data[:100] + b"\0" * 50 + data[150:-60] + b"\xff" * 60)
     (results / "empty.parquet").write_bytes(b"")
-    (results / "half.parquet").write_bytes(whole[: len(whole) // 2])
+    (results / "half.parquet").write_bytes(data[: len(data) // 2])
     (results / "odd.csv").write_text("slot_start,slot_end\nnoon,later\n")
     os.mkfifo(results / "pipe.parquet")
     (results / "dangling.parquet").symlink_to(town / "nowhere")
@@ -153,14 +153,14 @@ def test_files_that_cannot_be_used_are_named_once_and_never_stop_it(grown, site,
     town, slots = grown
     monkeypatch.setattr(following, "LOOK_EVERY_S", 0.1)
     monkeypatch.setattr(following, "SHARE", 0.0)
-    said, stop = [], threading.Event()
-    thread = threading.Thread(target=following.follow, args=(site, stop, said.append))
+    sentences, stop = [], threading.Event()
+    thread = threading.Thread(target=following.follow, args=(site, stop, sentences.append))
     thread.start()
     try:
         come(town, slots[0])
         until((town / "public" / "latest.json").exists)
         names = spoil(town, slots)
-        until(lambda: not {name for name in names if not any(f"{name}:" in line for line in said)})
+        until(lambda: not {name for name in names if not any(f"{name}:" in line for line in sentences)})
         come(town, slots[1])
         until(lambda: "T09" in (town / "public/latest.json").read_text())
         (town / "results" / "half.parquet").write_bytes(slots[2].read_bytes())
@@ -169,8 +169,8 @@ def test_files_that_cannot_be_used_are_named_once_and_never_stop_it(grown, site,
         stop.set()
         thread.join(WAIT_S)
     assert not thread.is_alive()
-    left_out = [line for line in said if line.startswith("left out")]
-    assert len(left_out) == len(names), said
+    left_out = [line for line in sentences if line.startswith("left out")]
+    assert len(left_out) == len(names), sentences
     check_whole(town / "public")
     public = b"".join(path.read_bytes() for path in (town / "public").rglob("*") if path.is_file())
     assert str(town).encode() not in public
@@ -194,26 +194,26 @@ def test_fuzzed_result_files_raise_nothing(grown, site):
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("at", [1, 3, 9])
-def test_a_full_disk_leaves_the_site_as_it_was_until_there_is_room(grown, site, monkeypatch, at):
+@pytest.mark.parametrize("number", [1, 3, 9])
+def test_a_full_disk_leaves_the_site_as_it_was_until_there_is_room(grown, site, monkeypatch, number):
     town, slots = grown
     come(town, slots[0])
     updated(site)
-    before = times(town / "public")
+    former = times(town / "public")
     come(town, slots[1])
     writes, write_whole = [], writing.write_whole
 
-    def full(path: Path, content: bytes, **more: object) -> None:
+    def full(path: Path, content: bytes, **options: object) -> None:
         writes.append(path)
-        if len(writes) == at:
+        if len(writes) == number:
             raise OSError(errno.ENOSPC, "No space left on device")
-        write_whole(path, content, **more)
+        write_whole(path, content, **options)
 
     monkeypatch.setattr(writing, "write_whole", full)
     site.files.look()
     with pytest.raises(OSError, match="No space"):
         site.update()
-    assert times(town / "public") == before
+    assert times(town / "public") == former
     check_whole(town / "public")
     monkeypatch.undo()
     site.update()
@@ -225,15 +225,15 @@ def test_killed_between_two_files_the_pointer_names_what_is_there(grown, site, m
     town, slots = grown
     come(town, slots[0])
     site.files.look()
-    replace, done = os.replace, []
+    replace, written = os.replace, []
 
     class Killed(BaseException):
         pass
 
     def killed(source, target):
         if Path(target).is_relative_to(town / "public") and ".staging" not in str(target):
-            done.append(target)
-            if len(done) == 4:
+            written.append(target)
+            if len(written) == 4:
                 raise Killed
         replace(source, target)
 
@@ -273,11 +273,11 @@ def test_the_description_names_what_there_is(grown, site):
     town, slots = grown
     come(town, slots[0])
     updated(site)
-    said = json.loads((town / "public/api/openapi.json").read_text())
-    assert said["openapi"] == "3.1.0"
-    for path, of in said["paths"].items():
+    description = json.loads((town / "public/api/openapi.json").read_text())
+    assert description["openapi"] == "3.1.0"
+    for path, item in description["paths"].items():
         content = (town / "public" / path[1:].format(date=city.DAYS[0])).read_bytes()
-        for media, body in of["get"]["responses"]["200"]["content"].items():
+        for media, body in item["get"]["responses"]["200"]["content"].items():
             if "json" in media:
                 assert set(body["schema"]["required"]) <= json.loads(content).keys()
 
@@ -316,6 +316,6 @@ def test_a_range_is_asked_of_parquet_files_over_http(grown, site):
     with served(town / "public") as address, duckdb.connect() as client:
         client.load_extension(str(next(Path(extension).rglob("httpfs.duckdb_extension"))))
         days = [f"{address}/api/days/{city.DAYS[0]}.parquet"]
-        asked = "SELECT cell, value FROM read_parquet(?) WHERE slot_start >= ? AND slot_start < ? ORDER BY ALL"
-        found = client.execute(asked, [days, "2022-01-01T09", "2022-01-01T11"]).fetchall()
-    assert sorted(found) == sorted((row["cell"], row["value"]) for row in rows if row["slot_start"][11:13] in "09 10")
+        query = "SELECT cell, value FROM read_parquet(?) WHERE slot_start >= ? AND slot_start < ? ORDER BY ALL"
+        result = client.execute(query, [days, "2022-01-01T09", "2022-01-01T11"]).fetchall()
+    assert sorted(result) == sorted((row["cell"], row["value"]) for row in rows if row["slot_start"][11:13] in "09 10")

@@ -36,16 +36,16 @@ FILES = {
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "public"
+    public = tmp_path / "public"
     for name, content in FILES.items():
-        (made / name).parent.mkdir(parents=True, exist_ok=True)
-        (made / name).write_bytes(content)
-    _sums(made, FILES)
-    (made / ".staging").mkdir()
-    (made / ".staging" / "half.json").write_bytes(b"{")
-    (made / "elsewhere.json").symlink_to("/etc/hostname")
-    os.mkfifo(made / "pipe.json")
-    return made
+        (public / name).parent.mkdir(parents=True, exist_ok=True)
+        (public / name).write_bytes(content)
+    _sums(public, FILES)
+    (public / ".staging").mkdir()
+    (public / ".staging" / "half.json").write_bytes(b"{")
+    (public / "elsewhere.json").symlink_to("/etc/hostname")
+    os.mkfifo(public / "pipe.json")
+    return public
 
 
 def _sums(folder, files):
@@ -61,8 +61,8 @@ def _free_port():
 
 
 @contextlib.contextmanager
-def _running(command, address, **more):
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more) as process:
+def _running(command, address, **options):
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options) as process:
         end = time.monotonic() + WAIT_S
         try:
             while True:
@@ -98,8 +98,8 @@ def nginx(folder):
     site = site.replace("127.0.0.1:8080;", f"127.0.0.1:{port};").replace("/srv/hatstream/public", str(folder))
     paths = "".join(f"{name}_temp_path {home}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     user = "user root;" if os.geteuid() == 0 else ""  # who may read the folder of a test
-    whole = f"{user} pid {home}/nginx.pid; daemon off; events {{}} http {{ {paths} access_log off; {site} }}"
-    (home / "nginx.conf").write_text(whole)
+    configuration = f"{user} pid {home}/nginx.pid; daemon off; events {{}} http {{ {paths} access_log off; {site} }}"
+    (home / "nginx.conf").write_text(configuration)
     command = [program, "-p", str(home), "-c", str(home / "nginx.conf"), "-e", str(home / "nginx.log")]
     with _running(command, f"http://127.0.0.1:{port}") as address:
         yield address
@@ -121,11 +121,11 @@ def test_files_come_with_their_type_and_how_long_they_hold(address):
         "hats.csv": ("text/csv", "no-cache"),
         "dcat.jsonld": ("application/ld+json", "no-cache"),
     }
-    for name, (kind, kept) in kinds.items():
+    for name, (kind, max_age) in kinds.items():
         answer = requests.get(f"{address}/{name}", timeout=9)
         assert answer.content == FILES[name or "index.html"]
         assert answer.headers["content-type"].partition(";")[0] == kind, name
-        assert answer.headers["cache-control"] == kept
+        assert answer.headers["cache-control"] == max_age
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
         assert (answer.headers.get("access-control-allow-origin") == "*") == (name not in ("", "dcat.jsonld"))
@@ -170,7 +170,7 @@ def test_an_object_store_takes_what_changed_and_the_pointer_last(store, folder, 
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
     put, names = program._put, []
-    monkeypatch.setattr(program, "_put", lambda *given: (names.append(given[-1]), put(*given)))
+    monkeypatch.setattr(program, "_put", lambda *arguments: (names.append(arguments[-1]), put(*arguments)))
     assert set(program.upload(store, folder, "public", "town/")) == FILES.keys()
     assert (names[0], names[-2:]) == ("map/0011.bin", ["latest.json", "SHA256SUMS"])
     stored = store.get_object(Bucket="public", Key="town/api/days/2022-01-01.parquet", Range="bytes=256-511")
@@ -182,7 +182,7 @@ def test_an_object_store_takes_what_changed_and_the_pointer_last(store, folder, 
     _sums(folder, newer)
     assert program.upload(store, folder, "public", "town/") == ["map/0022.bin", "latest.json"]
     assert program.upload(store, folder, "public", "town/") == []
-    keys = {of["Key"].removeprefix("town/") for of in store.list_objects_v2(Bucket="public")["Contents"]}
+    keys = {item["Key"].removeprefix("town/") for item in store.list_objects_v2(Bucket="public")["Contents"]}
     assert keys == {*newer, "map/0011.bin", "SHA256SUMS"}
 
 

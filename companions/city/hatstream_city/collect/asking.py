@@ -176,7 +176,7 @@ def _unpacked(message: bytes, encoding: str) -> bytes:
 
 def _conditions(answer: requests.Response) -> dict[str, str]:
     pairs = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
-    return {asked: answer.headers[said] for said, asked in pairs if said in answer.headers}
+    return {condition: answer.headers[header] for header, condition in pairs if header in answer.headers}
 
 
 def _retry_after_s(answer: requests.Response) -> float:

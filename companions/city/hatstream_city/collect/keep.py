@@ -58,10 +58,10 @@ def in_topic(topic: Any) -> Iterator[Keep]:
 
         try:
             producer.produce(topic.name, message, on_delivery=answered)
-            left = producer.flush(DELIVERY_S + 5)
+            unsent = producer.flush(DELIVERY_S + 5)
         except KafkaException as error:
             raise InputError(f"topic {topic.name} does not take the message: {error.args[0].str()}") from None
-        if failed or left:
+        if failed or unsent:
             raise InputError(f"topic {topic.name}: no broker confirmed the message")
 
     yield keep

@@ -43,13 +43,13 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
     command = [sys.executable, "-P", "-c", _PROGRAM]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
-    asked: bytes | None = msgspec.json.encode(question)
+    request: bytes | None = msgspec.json.encode(question)
     while True:
         try:
-            said, _ = process.communicate(asked, timeout=LOOK_EVERY_S)
+            reply, _ = process.communicate(request, timeout=LOOK_EVERY_S)
             break
         except subprocess.TimeoutExpired:
-            asked = None  # it has it
+            request = None  # it has it
             if is_stopped():
                 process.kill()
                 with suppress(subprocess.TimeoutExpired):
@@ -59,7 +59,7 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
         return ExchangeResult("failed", f"not complete after {question.deadline_s:g} s"), b""
     if process.returncode:
         return ExchangeResult("failed", f"the exchange ended with {process.returncode}"), b""
-    head, _, message = said.partition(b"\n")
+    head, _, message = reply.partition(b"\n")
     return msgspec.json.decode(head, type=ExchangeResult), message
 
 

@@ -86,8 +86,8 @@ def collect(
         raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
     with asked_to_stop(STOP_S) as stop, _kept_in(output, topic) as keep:
         counts = _poll(Poller(url, every_s, headers), keep, stop, for_s)
-    told = {name: counts[name] for name in ("new", "unchanged", "failed")}
-    click.echo(msgspec.json.encode(told).decode() if as_json else _line(counts))
+    totals = {name: counts[name] for name in ("new", "unchanged", "failed")}
+    click.echo(msgspec.json.encode(totals).decode() if as_json else _line(counts))
     code = 0 if counts["new"] or counts["unchanged"] else FAILED
     if stop.is_set():
         _end_at_once(code)
@@ -117,8 +117,8 @@ def _kept_in(folder: Path | None, topic: Any) -> AbstractContextManager[Keep]:
 
 def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None) -> Counter[str]:
     """Asks until somebody asks to stop or so many seconds are over, and counts the outcomes."""
-    counts, said = Counter[str](), time.monotonic()
-    until = said + (float("inf") if for_s is None else for_s)
+    counts, noted_s = Counter[str](), time.monotonic()
+    until = noted_s + (float("inf") if for_s is None else for_s)
     while not stop.is_set() and time.monotonic() < until:
         outcome, message = poller.poll(stop.is_set)
         if stop.is_set() and outcome == "failed":
@@ -128,9 +128,9 @@ def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None
             _keep(keep, message, stop, until)
         if outcome == "failed":
             click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
-        if time.monotonic() - said >= SAY_EVERY_S:
+        if time.monotonic() - noted_s >= SAY_EVERY_S:
             note(_line(counts))
-            said = time.monotonic()
+            noted_s = time.monotonic()
         stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
     return counts
 

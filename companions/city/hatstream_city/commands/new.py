@@ -67,7 +67,7 @@ def new(
     if streets:
         _check_streets(gtfs, adjacency)
     stem = output.stem if output else ""
-    made = draft(
+    result = draft(
         sample,
         adds_and_removes=adjacency == "add-remove",
         timetable=gtfs,
@@ -76,18 +76,19 @@ def new(
         header_time=header_time,
     )
     if not as_json:
-        _say(made)
+        _say(result)
     spec_id = None
     if output is not None:
-        _write(output, made)
-        spec_id = None if made.is_open else load(output).spec_id
+        _write(output, result)
+        spec_id = None if result.is_open else load(output).spec_id
     if as_json:
-        told = {"found": made.found, "warnings": made.warnings, "files": list(made.files), "toml": made.toml}
-        click.echo(msgspec.json.encode({"output": output and str(output), "spec_id": spec_id, **told}).decode())
+        lists = {"found": result.findings, "warnings": result.warnings, "files": list(result.files)}
+        document = {"output": output and str(output), "spec_id": spec_id, **lists, "toml": result.toml}
+        click.echo(msgspec.json.encode(document).decode())
     elif output is None:
-        click.echo(made.toml, nl=False)
+        click.echo(result.toml, nl=False)
     else:
-        advice = "Name the vehicle's column in it" if made.is_open else "Read its comments"
+        advice = "Name the vehicle's column in it" if result.is_open else "Read its comments"
         note(f"wrote {output} ({spec_id or 'not finished'}). {advice}, then: hatstream plan --spec {output}")
 
 
@@ -103,16 +104,16 @@ def _check_streets(gtfs: Path | None, adjacency: str) -> None:
         raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
 
 
-def _say(made: Draft) -> None:
-    for line in made.found:
+def _say(result: Draft) -> None:
+    for line in result.findings:
         note(f"found: {line}")
-    for line in made.warnings:
+    for line in result.warnings:
         click.echo(f"WARNING: {line}", err=True)
 
 
-def _write(output: Path, made: Draft) -> None:
+def _write(output: Path, result: Draft) -> None:
     """Writes the files, the specification last, and nothing over what is there. Raises UsageError and InputError."""
-    texts = {output.with_name(name): content for name, content in made.files.items()} | {output: made.toml.encode()}
+    texts = {output.with_name(name): content for name, content in result.files.items()} | {output: result.toml.encode()}
     there = next((path for path in (output, *texts) if path.exists()), None)
     if there is not None:
         raise UsageError(f"{there} is there already: name another file")

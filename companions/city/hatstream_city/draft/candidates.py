@@ -64,19 +64,17 @@ def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
 
     times: by column; the first is taken where another is not clearly better.
     """
-    usual = next(iter(times))
-    track, codes = track_of(times[usual], lat, lon), codes_of(ids)
+    first = next(iter(times))
+    track, codes = track_of(times[first], lat, lon), codes_of(ids)
     order = np.lexsort((np.arange(codes.size), track.us, codes))
     order = order[track.fits[order]]
-    same = np.diff(codes[order]) == 0
+    repeats = np.diff(codes[order]) == 0
     moved = (np.diff(track.lat[order]) != 0) | (np.diff(track.lon[order]) != 0)
-    if not (same & ~moved).any():
-        return usual
-    marks = {
-        name: float((((np.diff(instants.us[order]) != 0) == moved)[same]).mean()) for name, instants in times.items()
-    }
+    if not (repeats & ~moved).any():
+        return first
+    marks = {name: float(((np.diff(time.us[order]) != 0) == moved)[repeats].mean()) for name, time in times.items()}
     best = max(marks, key=marks.__getitem__)
-    return best if marks[best] > marks[usual] + CLEARER else usual
+    return best if marks[best] > marks[first] + CLEARER else first
 
 
 def codes_of(ids: Any) -> Int64s:
@@ -95,12 +93,12 @@ def _mark(codes: Int64s, track: Track) -> int:
         return _UNKNOWN
     order = chosen[np.lexsort((track.us[chosen], codes[chosen]))]
     us, code, lat, lon = track.us[order], codes[order], track.lat[order], track.lon[order]
-    same = np.diff(code) == 0
-    if not same.any():
+    repeats = np.diff(code) == 0
+    if not repeats.any():
         return _UNKNOWN
     metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
     near = metres <= ANYWAY_M + MOST_MPS * (np.diff(us) / 1e6 + _clock_s(us))
-    if same.any() and near[same].mean() < NEAR_SHARE:
+    if repeats.any() and near[repeats].mean() < NEAR_SHARE:
         return _UNLIKELY
     a_day = np.unique(np.stack([code, us // _DAY_US]), axis=1, return_counts=True)[1]
     if np.median(a_day) >= 2:

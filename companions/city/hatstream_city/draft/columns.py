@@ -162,17 +162,17 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     guessed: list[str] = []
     pair: Column | None = None
     for field in ("time", "lat", "lon", "speed"):
-        left = [name for name in arrays if name not in names.values()]
-        named = [name for name in _by_name(field, left) if _FITS[field](arrays[name])]
+        unassigned = [name for name in arrays if name not in names.values()]
+        named = [name for name in _by_name(field, unassigned) if _FITS[field](arrays[name])]
         if field == "time":
-            named += [name for name in _by_name(field, left) if name not in named and _serials(arrays, name)]
-            pair = None if named else _date_and_clock(arrays, left)
+            named += [name for name in _by_name(field, unassigned) if name not in named and _serials(arrays, name)]
+            pair = None if named else _date_and_clock(arrays, unassigned)
         # Another small number is no speed; and without names the last column is left for vehicles.
-        by_value = field != "speed" or (not has_names and len(left) > 1)
+        by_value = field != "speed" or (not has_names and len(unassigned) > 1)
         if field == "time" and pair is not None:
             names[field] = pair
             continue
-        candidates = named or [name for name in left if by_value and _GUESSES[field](arrays[name])]
+        candidates = named or [name for name in unassigned if by_value and _GUESSES[field](arrays[name])]
         if candidates:
             names[field] = candidates[0]
             if not named:
@@ -192,11 +192,11 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
 
 def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
     """Adds the column of vehicles, if there is one; a name alone is not enough, for ids may be of rows."""
-    taken = {part for column in names.values() for part in ((column,) if isinstance(column, str) else column)}
-    left = [name for name in arrays if name not in taken]
-    keys = [name for name in left if name == "*"]  # under which records lie
-    named = [name for name in (*_by_name("vehicle", left), *keys) if _vehicles(arrays[name])]
-    others = [name for name in left if name not in named and _repeated(arrays[name])]
+    assigned = {part for column in names.values() for part in ((column,) if isinstance(column, str) else column)}
+    unassigned = [name for name in arrays if name not in assigned]
+    keys = [name for name in unassigned if name == "*"]  # under which records lie
+    named = [name for name in (*_by_name("vehicle", unassigned), *keys) if _vehicles(arrays[name])]
+    others = [name for name in unassigned if name not in named and _repeated(arrays[name])]
     column = next(iter([*named, *others]), None)
     if {"time", "lat", "lon"} <= names.keys():
         column = best_vehicle(named, others, arrays, _track(arrays, names)) or column
@@ -208,8 +208,8 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
 
 def _settle_time(arrays: Mapping[str, Any], names: dict[str, str]) -> None:
     """Picks of several columns of times the one that changes with the position."""
-    taken = {name for field, name in names.items() if field != "time"}
-    others = [name for name in arrays if name not in taken and name != names["time"] and is_time(arrays[name])]
+    assigned = {name for field, name in names.items() if field != "time"}
+    others = [name for name in arrays if name not in assigned and name != names["time"] and is_time(arrays[name])]
     if others and isinstance(names["time"], str) and not _serials(arrays, names["time"]):
         times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
         names["time"] = best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
@@ -256,13 +256,13 @@ def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> 
 
 def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
     """Puts a column of N and S, or of E and W, behind the degrees that it is of."""
-    found = {}
+    pairs = {}
     for field, letters in _HEMISPHERES.items():
         degrees = _numbers(arrays[names[field]])
         marks = [name for name, array in arrays.items() if _are_letters(array, letters)]
         if len(marks) == 1 and degrees is not None and not np.any(degrees < 0):
-            found[field] = (names[field], marks[0])
-    return found
+            pairs[field] = (names[field], marks[0])
+    return pairs
 
 
 def _are_letters(array: Any, letters: Sequence[str]) -> bool:
@@ -313,12 +313,12 @@ def _spoken(name: str) -> tuple[str, ...]:
 # --- what values a field may have ---------------------------------------------------------------------------------
 
 
-def _degrees(least: float, most: float) -> Callable[[Any], bool]:
+def _degrees(minimum: float, maximum: float) -> Callable[[Any], bool]:
     """Makes a test that most are within these bounds: devices that do not know where they are say 91, 181 or worse."""
 
     def fits(array: Any) -> bool:
         degrees = _numbers(array)
-        return degrees is not None and bool(((degrees >= least) & (degrees <= most)).mean() >= 1 - MOST_BAD)
+        return degrees is not None and bool(((degrees >= minimum) & (degrees <= maximum)).mean() >= 1 - MOST_BAD)
 
     return fits
 

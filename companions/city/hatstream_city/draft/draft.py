@@ -34,14 +34,14 @@ _TEMPLATES.filters["toml"] = as_text
 
 @dataclass(frozen=True)
 class Draft:
-    """toml: the specification. found: what sample and timetable say, a line each. warnings: what a person must look at.
+    """toml: the specification. findings: of sample and timetable, a line each. warnings: what a person must look at.
 
     files: beside the specification, by name: of a timetable the region, names of places, and lines for maps; segments
     and how many vehicles come to each. is_open: whether a person has to name the vehicle's column first.
     """
 
     toml: str
-    found: tuple[str, ...]
+    findings: tuple[str, ...]
     warnings: tuple[str, ...]
     files: Mapping[str, bytes] = field(default_factory=dict)
     is_open: bool = False
@@ -84,13 +84,13 @@ def draft(
     ways = "; both directions of a street are one, for want of headings"
     if heading is not None:
         ways = f", each of one direction, by {heading}"
-    told = (
+    findings = (
         *(_said_of_town(town) if town else ()),
         *(_said_of_feed(feed) if feed else ()),
         *([f"{town.segments:,} segments from stop to stop{ways}"] if town and streets else []),
     )
     warnings = _warnings(feed, town, adds_and_removes)
-    return Draft(toml, told, warnings, files, feed is not None and is_open(feed))
+    return Draft(toml, findings, warnings, files, feed is not None and is_open(feed))
 
 
 def _toml(
@@ -226,8 +226,8 @@ def _about_speeds(feed: DraftedFeed) -> list[str]:
     """Says what is strange in speeds."""
     warnings = []
     if feed.no_value:
-        told = " and ".join(f"{number:g}" for number in feed.no_value)
-        warnings.append(f"Speeds of {told} are taken for unknown (input.no_value): check it, it is public.")
+        numbers = " and ".join(f"{number:g}" for number in feed.no_value)
+        warnings.append(f"Speeds of {numbers} are taken for unknown (input.no_value): check it, it is public.")
     if "speed" in feed.columns.names:
         warnings += feed.strange
     return warnings
@@ -241,8 +241,8 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
     if secret and town is None:
         warnings += _of_sample(feed)
     if feed.with_speed < 0.9 and "speed" in feed.columns.names:
-        how = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
-        warnings.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{how}.")
+        hint = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
+        warnings.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{hint}.")
     if feed.too_fast is not None and not 1 / MOST_TOO_FAST < feed.too_fast < MOST_TOO_FAST:
         warnings.append(f"Speeds are {feed.too_fast:.2g} times what the ways between positions take: check their unit.")
     if feed.columns.time_formats[1:]:
@@ -252,7 +252,7 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
         warnings.append(f"Found by values alone, not by name: {', '.join(feed.columns.guessed)}.")
     if feed.columns.names["vehicle"] == FILE:
         warnings.append(BEWARE)
-    warnings += [f"{told}." for told in feed.ids.advice]
+    warnings += [f"{sentence}." for sentence in feed.ids.advice]
     warnings += _about_vehicles(feed) + _about_speeds(feed)
     others = [name for name in feed.sample.columns if name not in (*feed.columns.parts, feed.heading)]
     if "speed" not in feed.columns.names and others and feed.sample.layout not in own_layouts():

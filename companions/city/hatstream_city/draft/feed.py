@@ -115,8 +115,8 @@ def feed_of(path: Path, *, header_time: bool = False) -> DraftedFeed:
     files = input_paths(str(path)) if path.is_dir() else [str(path)]
     sample = read_folder(files)
     if not any(map(len, sample.columns.values())):
-        told = f": {_NO_POSITIONS}" if sample.layout == "gtfs-realtime" else ""
-        raise InputError(f"{files[0]}: it holds no row{told}")
+        reason = f": {_NO_POSITIONS}" if sample.layout == "gtfs-realtime" else ""
+        raise InputError(f"{files[0]}: it holds no row{reason}")
     columns = _columns_of(Path(files[0]), sample, header_time=header_time)
     held = arrays_of(sample.columns)
     arrays = {field: array_of(held, column) for field, column in columns.names.items()}
@@ -162,10 +162,10 @@ def feed_of(path: Path, *, header_time: bool = False) -> DraftedFeed:
 
 def _check_places(path: Path, placed: DraftPositions) -> None:
     """Raises InputError where most positions lie at sea, or near the south pole: their columns are others."""
-    some = np.linspace(0, placed.us.size - 1, min(_LOOKED_AT, placed.us.size)).astype(np.int64)
-    lost = [is_nowhere(float(placed.lat[row]), float(placed.lon[row])) for row in some]
+    indices = np.linspace(0, placed.us.size - 1, min(_LOOKED_AT, placed.us.size)).astype(np.int64)
+    lost = [is_nowhere(float(placed.lat[row]), float(placed.lon[row])) for row in indices]
     if sum(lost) > len(lost) / 2:
-        swapped = sum(is_nowhere(float(placed.lon[row]), float(placed.lat[row])) for row in some)
+        swapped = sum(is_nowhere(float(placed.lon[row]), float(placed.lat[row])) for row in indices)
         hint = "latitudes and longitudes may be each other's" if swapped < len(lost) / 2 else "a sign may be missing"
         raise InputError(
             f"{path}: most positions lie at sea or in Antarctica, around {_middle(placed.lat):.1f} north and "
@@ -203,12 +203,12 @@ def _unit_of(
 ) -> tuple[DraftedColumns, str, str, float | None]:
     """Finds the unit of speeds and why it is that, which a layout of its own may have to be told; and
     `DraftedFeed.too_fast`."""
-    ratio, own = speed_ratio(moving), own_layouts().get(sample.layout)
+    ratio, entry = speed_ratio(moving), own_layouts().get(sample.layout)
     unit, why = speed_unit(str(columns.names.get("speed", "")), moving, ratio)
-    if own is not None:
-        usual = float(own.layout.units.value_per_unit)
-        if ratio is None or 1 / MOST_TOO_FAST < ratio * usual / 3.6 < MOST_TOO_FAST:
-            unit, why = next(name for name, kmh in KMH.items() if abs(kmh - usual) < 1e-9), "as the layout has it"
+    if entry is not None:
+        factor = float(entry.layout.units.value_per_unit)
+        if ratio is None or 1 / MOST_TOO_FAST < ratio * factor / 3.6 < MOST_TOO_FAST:
+            unit, why = next(name for name, kmh in KMH.items() if abs(kmh - factor) < 1e-9), "as the layout has it"
         else:
             columns = replace(columns, options={**columns.options, "speed_unit": unit})
     return columns, unit, why, None if ratio is None else ratio * KMH[unit] / 3.6
@@ -222,17 +222,17 @@ def unknown_speeds(speed: Floats) -> tuple[float, ...]:
     """
     values, times = np.unique(speed, return_counts=True)
     often = times >= max(3, 0.002 * speed.size)
-    found = values[often & (values < 0)].tolist()[:4]
-    high, rest = [], speed[speed >= 0]
+    negatives = values[often & (values < 0)].tolist()[:4]
+    high, speeds = [], speed[speed >= 0]
     for value in values[often & (values > 0)][::-1][:3].tolist():
-        rest = rest[rest != value]
-        below = float(rest.max(initial=0))
+        speeds = speeds[speeds != value]
+        below = float(speeds.max(initial=0))
         is_mark = float(value + 1).is_integer() and (int(value + 1) & int(value) == 0 or set(str(int(value))) == {"9"})
         if below and (value > 3 * below or (is_mark and value > 90 and value > 1.2 * below)):
             high.append(value)
             continue
         break
-    return tuple(sorted([*found, *high]))
+    return tuple(sorted([*negatives, *high]))
 
 
 def _check_usable(file: str, sample: Sample, columns: DraftedColumns) -> float:
@@ -261,13 +261,13 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
     """Proposes a round number of seconds, at least twice what usually lies between two reports of a vehicle."""
     order = np.lexsort((us, vehicle))
     steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
-    usual = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
-    return next((gap for gap in _GAPS_S if gap >= 2 * usual), _GAPS_S[-1])
+    median_s = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
+    return next((gap for gap in _GAPS_S if gap >= 2 * median_s), _GAPS_S[-1])
 
 
 def _heading_of(sample: Sample) -> str | None:
-    own = own_layouts().get(sample.layout)
-    return None if own is not None and own.headed is None else find_heading(sample.columns)
+    entry = own_layouts().get(sample.layout)
+    return None if entry is not None and entry.headed is None else find_heading(sample.columns)
 
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
@@ -284,51 +284,51 @@ def _share(values: Sequence[Any]) -> float:
     return float((degrees.valid & (degrees.values > 0)).mean())
 
 
-def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) -> DraftedColumns:
+def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool) -> DraftedColumns:
     """Finds what a layout with columns of its own has in its usual ones, and what it has instead."""
-    names: dict[str, Column] = dict(zip(FIELDS, own.columns, strict=True))
+    names: dict[str, Column] = dict(zip(FIELDS, entry.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
     speeds = columns.get(str(names["speed"]), ())
     if not any(speed not in (None, "") for speed in speeds):
         del names["speed"]
-    if own.form not in ("csv", "json"):
-        held = {choice: _share_of(columns[choice]) for choice in own.choices["vehicle"]}
+    if entry.form not in ("csv", "json"):
+        held = {choice: _share_of(columns[choice]) for choice in entry.choices["vehicle"]}
         named = [choice for choice, share in held.items() if share >= _LEAST_USABLE]
         if not named:
-            told = ", ".join(f"{share:.0%} have {choice}" for choice, share in held.items())
-            raise InputError(f"{path}: most reports name no vehicle: {told}")
+            shares = ", ".join(f"{share:.0%} have {choice}" for choice, share in held.items())
+            raise InputError(f"{path}: most reports name no vehicle: {shares}")
         names["vehicle"] = named[0]
-        _take_time(path, columns, own, names, header_time=header_time)
+        _take_time(path, columns, entry, names, header_time=header_time)
     arrays = arrays_of(columns)
     times = array_of(arrays, names["time"])
-    unit = next((unit for unit in (own.layout.units.time_unit, *_UNITS) if _fits(times, unit)), None)
+    unit = next((unit for unit in (entry.layout.units.time_unit, *_UNITS) if _fits(times, unit)), None)
     if unit is None:
         raise InputError(f"{path}: {_UNFIT.format(0, sample.layout)}")
     drafted = settled(arrays, names, unit)
-    if own.form not in ("csv", "json") and drafted.names["vehicle"] != own.choices["vehicle"][0]:
+    if entry.form not in ("csv", "json") and drafted.names["vehicle"] != entry.choices["vehicle"][0]:
         options["vehicle"] = drafted.names["vehicle"]
-    if names["time"] in own.choices.get("time", ())[1:]:
+    if names["time"] in entry.choices.get("time", ())[1:]:
         options["time"] = names["time"]
-    if unit != own.layout.units.time_unit:
+    if unit != entry.layout.units.time_unit:
         options["time_unit"] = unit
     return replace(drafted, options=options)
 
 
 def _take_time(
-    path: Path, columns: Mapping[str, Sequence[Any]], own: Any, names: dict[str, Column], *, header_time: bool
+    path: Path, columns: Mapping[str, Sequence[Any]], entry: Any, names: dict[str, Column], *, header_time: bool
 ) -> None:
     """Takes the time of the feed where reports have none, if that is asked for. Raises InputError."""
     missing = 1 - _share_of(columns["time"])
-    other = own.choices["time"][1]
-    if missing <= _LEAST_USABLE or other not in columns:
+    column = entry.choices["time"][1]
+    if missing <= _LEAST_USABLE or column not in columns:
         return
     if not header_time:
         raise InputError(
-            f"{path}: {missing:.0%} of the reports have no {own.choices['time'][0]}, and the feed has one for all: "
-            f'--header-time takes it (input.time = "{other}"). A vehicle that stopped reporting then looks fresh as '
+            f"{path}: {missing:.0%} of the reports have no {entry.choices['time'][0]}, and the feed has one for all: "
+            f'--header-time takes it (input.time = "{column}"). A vehicle that stopped reporting then looks fresh as '
             "long as the feed names it"
         )
-    names["time"] = other
+    names["time"] = column
 
 
 def _share_of(values: Sequence[Any]) -> float:
@@ -345,9 +345,9 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
     columns = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
     if columns is None:
         missing = missing_fields(sample.columns)
-        told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
+        fields = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
         raise InputError(
-            f"{path}: read as {sample.layout}, no column of {' and '.join(missing)} was made out. {told}. "
+            f"{path}: read as {sample.layout}, no column of {' and '.join(missing)} was made out. {fields}. "
             f"{_unreadable(sample)}"
             f"It has {_names(sample)}: write input.columns by hand (docs/specification.md){advice(missing)}"
         )

@@ -54,8 +54,8 @@ def counted(
     """
     ids, days, cells, rows = set[bytes](), dict[int, set[bytes]](), np.empty(0, np.int64), 0
     source = layout(sample.layout, **layout_options(sample, columns))
-    some = paths[:: -(-len(paths) // MOST_FILES)]
-    for path in some:
+    subset = paths[:: -(-len(paths) // MOST_FILES)]
+    for path in subset:
         try:
             for batch in read_batches(source, path):  # further than the sample it was not read: it may be damaged there
                 fits, day, lat, lon = _usable(source, batch.table, zone)
@@ -72,7 +72,7 @@ def counted(
                 return None
     ids = set().union(*days.values()) if days else ids
     a_day = max(map(len, days.values()), default=0)
-    return WholeFile(merged(ids), a_day, cells, rows >= MOST_ROWS or len(some) < len(paths))
+    return WholeFile(merged(ids), a_day, cells, rows >= MOST_ROWS or len(subset) < len(paths))
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:
@@ -128,7 +128,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
         return _with_others(first, paths)
     every = -(-len(paths) // SAMPLED_FILES)
     samples = [first, *(read_sample(path) for path in paths[every::every])]
-    if any(other.columns.keys() != first.columns.keys() for other in samples):
+    if any(candidate.columns.keys() != first.columns.keys() for candidate in samples):
         return first
     parts = [_part(sample, name, ROWS // len(samples)) for sample, name in zip(samples, names[::every], strict=True)]
     joined = {column: [value for part in parts for value in part[column]] for column in parts[0]}
@@ -153,9 +153,9 @@ def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
         if len(next(iter(columns.values()), [])) >= ROWS:
             break
         with suppress(InputError):
-            other = read_sample(path)
-            if (other.layout, other.columns.keys()) == (first.layout, columns.keys()):
-                columns = {name: values + list(other.columns[name]) for name, values in columns.items()}
+            candidate = read_sample(path)
+            if (candidate.layout, candidate.columns.keys()) == (first.layout, columns.keys()):
+                columns = {name: values + list(candidate.columns[name]) for name, values in columns.items()}
     return replace(first, columns={name: values[:ROWS] for name, values in columns.items()})
 
 
@@ -194,8 +194,8 @@ def _part(sample: Sample, name: str, rows: int) -> dict[str, list[Any]]:
 def _ids_beside(sample: Sample) -> bool:
     """Says whether a column that is no other field tells the files apart."""
     by_name = find_by_file(sample.columns)
-    taken = set(by_name.parts) if by_name else {FILE}
-    others = (values for name, values in sample.columns.items() if name not in taken)
+    excluded = set(by_name.parts) if by_name else {FILE}
+    others = (values for name, values in sample.columns.items() if name not in excluded)
     return any(_tells_files_apart(values, sample.columns[FILE]) for values in others)
 
 

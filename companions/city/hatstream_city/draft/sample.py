@@ -115,12 +115,12 @@ def _sample(path: str, data: bytes) -> Sample:
 
 def _decoded(form: str, path: str) -> Sample:
     """Reads the file by the first layout of that form that can. Raises InputError."""
-    for name, own in own_layouts().items():
-        if own.form != form:
+    for name, entry in own_layouts().items():
+        if entry.form != form:
             continue
-        choices = own.choices.get("vehicle", ())
+        choices = entry.choices.get("vehicle", ())
         with suppress(InputError):
-            every = layout(name, None, vehicle=choices, headed=own.headed is not None)
+            every = layout(name, None, vehicle=choices, headed=entry.headed is not None)
             rows = [batch.table for batch in read_batches(every, path)]
             names = rows[0].schema.names if rows else FIELDS
             columns = {name: [value for row in rows for value in row.column(name).to_pylist()][:ROWS] for name in names}
@@ -129,9 +129,9 @@ def _decoded(form: str, path: str) -> Sample:
             if not any(columns.get(HEADING, ())):
                 columns.pop(HEADING, None)
             if rows and not any(columns["time"]):
-                other = own.choices["time"][1]
-                batches = read_batches(layout(name, None, time=other), path)
-                columns[other] = [value for batch in batches for value in batch.table.column("time").to_pylist()][:ROWS]
+                clock = entry.choices["time"][1]
+                batches = read_batches(layout(name, None, time=clock), path)
+                columns[clock] = [value for batch in batches for value in batch.table.column("time").to_pylist()][:ROWS]
             return Sample(name, {**ids, **columns})
     raise InputError(f"{path}: no layout reads it as {form}")
 
@@ -171,10 +171,10 @@ def _may_be_nested(field: Any) -> bool:
 
 def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
     """Finds the layout with columns of its own that has these, where texts that it reads as times say their offset."""
-    for name, own in own_layouts().items():
-        if own.form == form and own.fits(columns, records):
-            in_texts = own.layout.units.time_unit == "iso"
-            if not in_texts or _have_offsets(columns[own.columns[1]]):
+    for name, entry in own_layouts().items():
+        if entry.form == form and entry.fits(columns, records):
+            in_texts = entry.layout.units.time_unit == "iso"
+            if not in_texts or _have_offsets(columns[entry.columns[1]]):
                 return name
     return None
 
@@ -196,9 +196,9 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     if len(records) == 1 or not find_columns(with_points(columns)[0]):
         places = _places_of_objects(records)
         samples = [_inside(records, place) for place in places[:_MOST_PLACES]]
-        found = next((sample for sample in samples if find_columns(with_points(_first(sample.columns))[0])), None)
-        if found or samples:
-            return found or samples[0]
+        match = next((sample for sample in samples if find_columns(with_points(_first(sample.columns))[0])), None)
+        if match or samples:
+            return match or samples[0]
     return Sample("json" if is_array else "jsonl", columns)
 
 
@@ -252,9 +252,9 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
             elif isinstance(value, dict):
                 keys = [key for key in islice(value, _MOST_NESTED) if key and not _MARKS.search(key)]
                 todo += [((*place, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
-    alike = [place for place, many in counts.items() if many]
-    steps = {place: sum(step in (EACH, ANY) for step in place) for place in alike}
-    return sorted(alike, key=lambda place: (counts[place] < 2, steps[place], -counts[place]))
+    repeated = [place for place, count in counts.items() if count]
+    steps = {place: sum(step in (EACH, ANY) for step in place) for place in repeated}
+    return sorted(repeated, key=lambda place: (counts[place] < 2, steps[place], -counts[place]))
 
 
 def _is_keyed(value: Any) -> bool:
@@ -272,16 +272,16 @@ def _at(record: Any, place: tuple[str, ...], key: str | None) -> Iterator[dict[s
         if isinstance(record, dict):
             yield record if key is None else {ANY: key, **record}
         return
-    step, rest = place[0], place[1:]
+    step, steps = place[0], place[1:]
     if step == EACH:
-        inner = record if isinstance(record, list) else [record] if rest and isinstance(record, dict) else []
+        inner = record if isinstance(record, list) else [record] if steps and isinstance(record, dict) else []
         for item in inner:
-            yield from _at(item, rest, key)
+            yield from _at(item, steps, key)
     elif isinstance(record, dict) and step == ANY:
         for own_key, item in record.items():
-            yield from _at(item, rest, own_key)
+            yield from _at(item, steps, own_key)
     elif isinstance(record, dict):
-        yield from _at(record.get(step), rest, key)
+        yield from _at(record.get(step), steps, key)
 
 
 def _array_start(text: str) -> list[dict[str, Any]]:
@@ -323,7 +323,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
             todo += [(f"{name}.{number}", inner) for number, inner in plain]
         elif isinstance(value, bytes) and value[:5] in _POINTS and len(value) >= _POINT_BYTES:
             order = "<" if value[0] else ">"
-            flat |= {f"{name}.{number}": at for number, at in enumerate(struct.unpack(f"{order}2d", value[5:21]))}
+            flat |= {f"{name}.{axis}": x for axis, x in enumerate(struct.unpack(f"{order}2d", value[5:21]))}
         else:
             flat[name] = value
     return flat
@@ -352,7 +352,7 @@ def _csv(text: str) -> Sample:
     header = not any(_is_number(cell) for cell in rows[0]) and ("" not in rows[0] or len(set(rows[0])) == width)
     names = [name.strip(BLANK) for name in rows[0]] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
-    repeated = tuple(name for name, many in Counter(names).items() if many > 1)
+    repeated = tuple(name for name, count in Counter(names).items() if count > 1)
     columns = {
         name: [row[number] or None for row in values] for number, name in enumerate(names) if name not in repeated
     }
@@ -366,8 +366,8 @@ _OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
 
 
 def _have_offsets(times: Sequence[Any]) -> bool:
-    given = [text for text in times if isinstance(text, str) and text]
-    return sum(bool(_OFFSET.search(text)) for text in given) > len(given) / 2
+    texts = [text for text in times if isinstance(text, str) and text]
+    return sum(bool(_OFFSET.search(text)) for text in texts) > len(texts) / 2
 
 
 def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:

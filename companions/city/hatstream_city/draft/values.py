@@ -46,8 +46,8 @@ def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequ
     Where texts are numbers with commas in most rows of a column, and nowhere with a point.
     """
     first = {name: [str(cell) for cell in values[:LOOKED_AT] if cell is not None] for name, values in columns.items()}
-    usual = any(2 * sum(bool(_COMMA.match(cell)) for cell in cells) > len(cells) > 0 for cells in first.values())
-    if not usual or any(_POINT.match(cell) for cells in first.values() for cell in cells):
+    has_commas = any(2 * sum(bool(_COMMA.match(cell)) for cell in cells) > len(cells) > 0 for cells in first.values())
+    if not has_commas or any(_POINT.match(cell) for cells in first.values() for cell in cells):
         return columns, None
     pointed = {
         name: [_COMMA.sub(r"\1.\2", cell) if isinstance(cell, str) else cell for cell in values]
@@ -59,8 +59,8 @@ def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequ
 def merged(ids: Iterable[bytes]) -> MergedIds:
     """Counts ids, and those that another form would make one."""
     texts = pa.array(list(filter(None, ids)), pa.binary())
-    many, cases, numbers = (len(vehicle_ids(texts, form).ids) for form in ("text", "casefold", "integer"))
-    return MergedIds(many, many - cases, many - numbers)
+    as_text, cases, numbers = (len(vehicle_ids(texts, form).ids) for form in ("text", "casefold", "integer"))
+    return MergedIds(as_text, as_text - cases, as_text - numbers)
 
 
 class DraftPositions(NamedTuple):
@@ -107,12 +107,12 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
 
 
 class Moves(NamedTuple):
-    """Consecutive positions of a vehicle, a short time from each other. before, after: its speeds."""
+    """Consecutive positions of a vehicle, a short time from each other. start_speed, end_speed: as the rows say."""
 
     metres: Floats
     step_s: Floats
-    before: Floats
-    after: Floats
+    start_speed: Floats
+    end_speed: Floats
 
 
 def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
@@ -135,12 +135,12 @@ def speed_ratio(rows: DraftPositions) -> float | None:
     longest twentieth of both is left out, where numbers that are no speeds and jumps would be.
     """
     moves = moves_of(rows, least_m=0)
-    by_speed_m = (moves.before + moves.after) / 2 * moves.step_s
+    by_speed_m = (moves.start_speed + moves.end_speed) / 2 * moves.step_s
     moving = (moves.metres >= LEAST_MOVE_M) | (by_speed_m > 0)
     if (moving & (by_speed_m > 0)).sum() < MIN_PAIRS:
         return None
-    usual = slice(0, math.ceil(0.95 * int(moving.sum())))
-    by_speed, by_position = (float(np.sort(ways_m[moving])[usual].sum()) for ways_m in (by_speed_m, moves.metres))
+    below_p95 = slice(0, math.ceil(0.95 * int(moving.sum())))
+    by_speed, by_position = (float(np.sort(ways_m[moving])[below_p95].sum()) for ways_m in (by_speed_m, moves.metres))
     return by_speed / by_position if by_speed > 0 and by_position > 0 else None
 
 
@@ -155,13 +155,13 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
         "are above speed.upper_kmh, and count as it": ((speed > upper).mean(), 0.01),
         "are one and the same number": (often / speed.size, 0.1),
     }
-    told = [f"{share:.1%} of the speeds {what}." for what, (share, usual) in shares.items() if share > usual]
-    standing = float(((moves.before == 0) & (moves.after == 0)).mean()) if moves.metres.size else 0.0
+    sentences = [f"{share:.1%} of the speeds {fault}." for fault, (share, limit) in shares.items() if share > limit]
+    standing = float(((moves.start_speed == 0) & (moves.end_speed == 0)).mean()) if moves.metres.size else 0.0
     if standing > 0.5:
-        told.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
+        sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
     elif standing > 0.01:
-        told.append(f"{standing:.1%} of the speeds of vehicles that move are 0.")
-    return told
+        sentences.append(f"{standing:.1%} of the speeds of vehicles that move are 0.")
+    return sentences
 
 
 def zones_at(lat: float, lon: float) -> list[str]:
@@ -189,13 +189,13 @@ def follows_hours(zone: str) -> bool:
     return len({offset % timedelta(hours=1) for offset in offsets}) == 1
 
 
-def same_clock(zone: str, other: str) -> bool:
+def same_clock(zone: str, reference: str) -> bool:
     """Says whether two zones show the same time, in this year and the next."""
     now = datetime.now(UTC)
     instants = [now + timedelta(days=30 * month) for month in range(24)]
     try:
         return all(
-            instant.astimezone(ZoneInfo(zone)).utcoffset() == instant.astimezone(ZoneInfo(other)).utcoffset()
+            instant.astimezone(ZoneInfo(zone)).utcoffset() == instant.astimezone(ZoneInfo(reference)).utcoffset()
             for instant in instants
         )
     except (KeyError, ValueError, OSError):
@@ -261,8 +261,8 @@ def time_formats(array: Any) -> tuple[str, ...]:
         array = _joined(array)
     if not is_text(array):
         return ()
-    some = array.slice(0, TRIED)
-    first = some.drop_null().slice(0, _MOST_DISTINCT)
+    head = array.slice(0, TRIED)
+    first = head.drop_null().slice(0, _MOST_DISTINCT)
     texts = [str(text).strip() for text in first.to_pylist()]
     if not texts or any(len(re.findall("[0-9]", text)) < 6 or len(text) > 45 for text in texts):
         return ()
@@ -272,7 +272,7 @@ def time_formats(array: Any) -> tuple[str, ...]:
         bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", texts[0])),
     )
     fitting = [form for form in forms if _reads(form, texts[0]) and _fits(first, form)]
-    return tuple(form for form in fitting[:8] if _fits(some, form) and _fits(array, form))
+    return tuple(form for form in fitting[:8] if _fits(head, form) and _fits(array, form))
 
 
 def _seconds_forms(text: str) -> tuple[str, ...]:

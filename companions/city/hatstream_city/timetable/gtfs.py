@@ -110,9 +110,9 @@ class Gtfs:
         times: Floats = 3_600.0 * h + 60.0 * m + s
         return times
 
-    def rows_of(self, table: str, column: str, of: str) -> Int64s:
+    def rows_of(self, table: str, column: str, referenced: str) -> Int64s:
         """Finds for each row's id in a column the row of the table `of` that has it; -1 for none."""
-        places = pc.index_in(self.tables[table][column], self.tables[of][column].combine_chunks())
+        places = pc.index_in(self.tables[table][column], self.tables[referenced][column].combine_chunks())
         rows: Int64s = pc.fill_null(places, -1).to_numpy().astype(np.int64)
         return rows
 
@@ -139,8 +139,8 @@ class Gtfs:
     @cached_property
     def stop_times(self) -> StopTimes:
         """Orders the stop times; those that a feed leaves out between others lie evenly between them."""
-        trip, stop = (self.rows_of("stop_times", f"{of}_id", f"{of}s") for of in ("trip", "stop"))
-        arrival, departure = (self.seconds("stop_times", f"{of}_time") for of in ("arrival", "departure"))
+        trip, stop = (self.rows_of("stop_times", f"{name}_id", f"{name}s") for name in ("trip", "stop"))
+        arrival, departure = (self.seconds("stop_times", f"{name}_time") for name in ("arrival", "departure"))
         s = np.where(np.isnan(arrival), departure, arrival)
         order = np.lexsort((self.numbers("stop_times", "stop_sequence"), trip))
         order = order[(trip[order] >= 0) & (stop[order] >= 0)]
@@ -285,9 +285,9 @@ def _between(trip: Int64s, s: Floats) -> Floats:
     if places.size == s.size or not places.size:
         return s
     rows = np.arange(s.size)
-    after = np.searchsorted(places, rows).clip(0, places.size - 1)
-    before = (after - (places[after] > rows)).clip(0)
-    low, high = places[before], places[after]
+    upper = np.searchsorted(places, rows).clip(0, places.size - 1)
+    lower = (upper - (places[upper] > rows)).clip(0)
+    low, high = places[lower], places[upper]
     inside = (trip[low] == trip) & (trip[high] == trip) & (low <= rows) & (rows <= high)
     part = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
     return np.where(inside, s[low] + part * (s[high] - s[low]), s)

@@ -56,14 +56,15 @@ def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], 
     """
     segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
     ways = [_ways(segment, directed=directed) for segment in segments]
-    numbers, taken = _apart(segments, ways, directed=directed)
-    kept = [segments[number] for number in numbers]
-    names = _names(feed, kept, directed=directed)
-    features = [_feature(segment, name, directed=directed) for segment, name in zip(kept, names, strict=True)]
+    numbers, owner = _apart(segments, ways, directed=directed)
+    unique = [segments[number] for number in numbers]
+    names = _names(feed, unique, directed=directed)
+    features = [_feature(segment, name, directed=directed) for segment, name in zip(unique, names, strict=True)]
     if not features:
         raise InputError(f"the timetable has no two stops that are {LEAST_M:g} m apart along a line")
     document = {"type": "FeatureCollection", "features": features}
-    vehicles = _visits([runs.get(segment.stops, 0) for segment in segments], ways, numbers, taken, directed=directed)
+    counts = [runs.get(segment.stops, 0) for segment in segments]
+    vehicles = _visits(counts, ways, numbers, owner, directed=directed)
     try:
         left_out = set(places_outside(document, region))
     except ValueError as error:
@@ -130,9 +131,9 @@ def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) 
     lat, lon = feed.stop_positions
     stops = stops[~np.isnan(lat[stops])]
     rounds = np.rint((track.xy[0, 0] / track.scale[0] - lon[stops]) / 360)
-    where = np.column_stack([lon[stops] + 360 * rounds, lat[stops]]) * track.scale
-    step = _passed(track.steps_xy, where)
-    off_m = np.hypot(*(track.steps_xy[step] - where).T)
+    stop_xy = np.column_stack([lon[stops] + 360 * rounds, lat[stops]]) * track.scale
+    step = _passed(track.steps_xy, stop_xy)
+    off_m = np.hypot(*(track.steps_xy[step] - stop_xy).T)
     for number in range(stops.size - 1):
         pair = int(stops[number]), int(stops[number + 1])
         start_m, end_m = track.steps_m[step[number]], track.steps_m[step[number + 1]]
@@ -186,42 +187,42 @@ def _apart(
 ) -> tuple[list[int], dict[Way, int]]:
     """Keeps segments of which enough lies where none before runs, in the same direction if they have one: their
     numbers, and which of them runs where."""
-    taken: dict[Way, int] = {}
-    kept = []
+    owner: dict[Way, int] = {}
+    numbers = []
     for number, along in enumerate(ways):
         if not LEAST_M <= segments[number].length_m <= MOST_M:
             continue
-        covered = sum(_taken_by(way, taken, directed=directed) is not None for way in along)
+        covered = sum(_taken_by(way, owner, directed=directed) is not None for way in along)
         if covered <= COVERED * len(along):
-            kept.append(number)
+            numbers.append(number)
             for way in along:
-                taken.setdefault(way, number)
-    return kept, taken
+                owner.setdefault(way, number)
+    return numbers, owner
 
 
-def _taken_by(way: Way, taken: Mapping[Way, int], *, directed: bool) -> int | None:
+def _taken_by(way: Way, owner: Mapping[Way, int], *, directed: bool) -> int | None:
     """Finds what runs in a cell or beside it, in a direction that differs by about 45 degrees at most."""
     cell, heading = way
     headings = [(heading + turn) % SECTORS for turn in (0, -1, 1, -2, 2)] if directed else [0]
-    if way in taken:
-        return taken[way]
+    if way in owner:
+        return owner[way]
     nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in headings)
-    return next((taken[place] for place in nearby if place in taken), None)
+    return next((owner[place] for place in nearby if place in owner), None)
 
 
 def _visits(
     runs: Sequence[int],
     ways: Sequence[Sequence[Way]],
-    kept: Sequence[int],
-    taken: Mapping[Way, int],
+    numbers: Sequence[int],
+    owner: Mapping[Way, int],
     *,
     directed: bool,
 ) -> list[float]:
     """Counts the vehicles that come to each kept segment on a day: its own, and what runs along it, as far as it
     does."""
-    vehicles = dict.fromkeys(kept, 0.0)
+    vehicles = dict.fromkeys(numbers, 0.0)
     for of_segment, along in zip(runs, ways, strict=True):
-        passed = Counter(_taken_by(way, taken, directed=directed) for way in along) if of_segment else Counter()
+        passed = Counter(_taken_by(way, owner, directed=directed) for way in along) if of_segment else Counter()
         for number, cells in passed.items():
             if number is not None:
                 vehicles[number] += of_segment * min(1.0, cells / len(ways[number]))
@@ -232,8 +233,8 @@ def _ways(segment: Segment, *, directed: bool) -> list[Way]:
     """Finds the fine cells along a segment, and the sector of its direction in each."""
     along_m = _along_m(segment.xy)
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
-    before, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
-    x, y = (behind - before).T
+    ahead, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
+    x, y = (behind - ahead).T
     ways = (np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360 * SECTORS + 180) // 360 % SECTORS
     degrees = _at(segment.xy, along_m, m) / segment.scale
     cells = (h3_int.latlng_to_cell(lat, lon, FINE) for lon, lat in degrees.tolist())
@@ -243,13 +244,13 @@ def _ways(segment: Segment, *, directed: bool) -> list[Way]:
 def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
     """Names segments `A to B`, and where they are of both directions `A - B`; numbered from the second of a name on."""
     texts = [_printable(name) for name in feed.tables["stops"]["stop_name"].to_pylist()]
-    many: dict[str, int] = {}
+    copies: dict[str, int] = {}
     names: dict[str, None] = {}
     for segment in segments:
         first = name = (" to " if directed else " - ").join(texts[stop] or f"stop {stop + 1}" for stop in segment.stops)
         while name in names:
-            many[first] = many.get(first, 1) + 1
-            name = f"{first} ({many[first]})"
+            copies[first] = copies.get(first, 1) + 1
+            name = f"{first} ({copies[first]})"
         names[name] = None
     return list(names)
 

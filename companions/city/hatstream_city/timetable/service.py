@@ -60,7 +60,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     """Finds the service of the busiest day. stop_cells: of each stop, 0 for none. Raises InputError if nothing runs."""
     names, service = _services(feed)
     calendar = _calendar(feed, names)
-    per_date = np.zeros(calendar.many, np.int64)
+    per_date = np.zeros(calendar.days, np.int64)
     for number, trips in enumerate(np.bincount(service, minlength=len(names)).tolist()):
         per_date[calendar.runs(number)] += trips
     if not per_date.any():
@@ -96,10 +96,10 @@ def _services(feed: Gtfs) -> tuple[list[str], Int64s]:
 
 
 class _Calendar(NamedTuple):
-    """Services by day. many: days from the first on. weeks, exceptions: rows of the tables by service."""
+    """Services by day. days: from the first on. weeks, exceptions: rows of the tables by service."""
 
     first: date
-    many: int
+    days: int
     weeks: Mapping[int, Sequence[Mapping[str, Any]]]
     exceptions: Mapping[int, Sequence[Mapping[str, Any]]]
 
@@ -108,8 +108,8 @@ class _Calendar(NamedTuple):
 
     def runs(self, service: int) -> NDArray[np.bool_]:
         """Tells on which days a service runs."""
-        runs = np.zeros(self.many, np.bool_)
-        weekday = (np.arange(self.many) + self.first.weekday()) % 7
+        runs = np.zeros(self.days, np.bool_)
+        weekday = (np.arange(self.days) + self.first.weekday()) % 7
         for row in self.weeks.get(service, ()):
             start, end = _date(row["start_date"]), _date(row["end_date"])
             on = np.array([str(row[name]).strip() == "1" for name in WEEKDAYS])
@@ -118,7 +118,7 @@ class _Calendar(NamedTuple):
                 runs[days] |= on[weekday[days]]
         for row in self.exceptions.get(service, ()):
             day = _date(row["date"])
-            if day is not None and (day - self.first).days < self.many:
+            if day is not None and (day - self.first).days < self.days:
                 runs[(day - self.first).days] = str(row["exception_type"]).strip() == "1"
         return runs
 
@@ -133,9 +133,9 @@ def _calendar(feed: Gtfs, names: list[str]) -> _Calendar:
             if row["service_id"] in number:
                 rows.setdefault(number[row["service_id"]], []).append(row)
         tables.append(rows)
-    said = {_date(row[name]) for rows in tables[0].values() for row in rows for name in ("start_date", "end_date")}
-    said |= {_date(row["date"]) for rows in tables[1].values() for row in rows}
-    days = sorted(day for day in said if day is not None) or [date.min]
+    dates = {_date(row[name]) for rows in tables[0].values() for row in rows for name in ("start_date", "end_date")}
+    dates |= {_date(row["date"]) for rows in tables[1].values() for row in rows}
+    days = sorted(day for day in dates if day is not None) or [date.min]
     return _Calendar(days[0], min((days[-1] - days[0]).days + 1, MOST_DATES), *tables)
 
 
@@ -172,11 +172,11 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
         + np.repeat([start for _, start, _, _ in runs], sizes)
     )
     shift = np.array(
-        [0 if asked is None or end == start else asked - times.s[start] for _, start, end, asked in runs], np.int64
+        [0 if at_s is None or end == start else at_s - times.s[start] for _, start, end, at_s in runs], np.int64
     )
     blocks = feed.tables["trips"]["block_id"].dictionary_encode().combine_chunks()
     block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)
-    of_run = np.array([block[trip] if asked is None else -1 for trip, _, _, asked in runs], np.int64)
+    of_run = np.array([block[trip] if at_s is None else -1 for trip, _, _, at_s in runs], np.int64)
     return _Visits(run, times.stop[row], times.s[row] + shift[run]), of_run
 
 
@@ -193,9 +193,9 @@ def _runs(feed: Gtfs, visits: _Visits) -> dict[tuple[int, int], int]:
     there = ~np.isnan(feed.stop_positions[0][visits.stop])
     run, stop = visits.run[there], visits.stop[there]
     goes_on = run[1:] == run[:-1]
-    many = 1 + int(stop.max(initial=0))
-    pairs, count = np.unique(stop[:-1][goes_on] * many + stop[1:][goes_on], return_counts=True)
-    return dict(zip(map(divmod, pairs.tolist(), repeat(many)), count.tolist(), strict=False))
+    stops = 1 + int(stop.max(initial=0))
+    pairs, count = np.unique(stop[:-1][goes_on] * stops + stop[1:][goes_on], return_counts=True)
+    return dict(zip(map(divmod, pairs.tolist(), repeat(stops)), count.tolist(), strict=False))
 
 
 def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
@@ -221,12 +221,12 @@ def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
     np.minimum.at(start, duty, visits.s)
     np.maximum.at(end, duty, visits.s)
     vehicle, free = np.empty(duties.size, np.int64), list[tuple[int, int]]()
-    many = 0
+    vehicles = 0
     for trip in np.argsort(start, kind="stable").tolist():
         if free and free[0][0] + TURN_S <= start[trip]:
             _, vehicle[trip] = heapq.heappop(free)
         else:
-            vehicle[trip], many = many, many + 1
+            vehicle[trip], vehicles = vehicles, vehicles + 1
         heapq.heappush(free, (int(end[trip]), int(vehicle[trip])))
     return vehicle[duty], int(duties.size)
 
@@ -269,9 +269,9 @@ def _coarser(cells: Int64s, steps: int) -> Int64s:
 
 def _middle(vehicle: Int64s, first: Int64s, second: Int64s) -> int:
     """Finds the middle number of different pairs of a vehicle. first, second: small numbers."""
-    many = [1 + int(column.max(initial=0)) for column in (first, second)]
-    pairs = np.unique((vehicle * many[0] + first) * many[1] + second)
-    counts = np.unique(pairs // (many[0] * many[1]), return_counts=True)[1]
+    sizes = [1 + int(column.max(initial=0)) for column in (first, second)]
+    pairs = np.unique((vehicle * sizes[0] + first) * sizes[1] + second)
+    counts = np.unique(pairs // (sizes[0] * sizes[1]), return_counts=True)[1]
     return one_digit(float(np.median(counts))) if counts.size else 1
 
 

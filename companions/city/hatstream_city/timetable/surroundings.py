@@ -37,12 +37,12 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> tuple[Int64s, Int64s]:
     """Finds the cells that lines pass: line and cell, each pair once."""
     lines = feed.lines
     line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))
-    same = np.append(line[1:] == line[:-1], False)
+    is_inside = np.append(line[1:] == line[:-1], False)
     following = np.minimum(np.arange(line.size) + 1, max(line.size - 1, 0))
-    step_m = np.where(same, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
-    many = np.maximum(1, np.ceil(np.minimum(step_m, 1e6) / SAMPLE_M)).astype(np.int64)
-    row = np.repeat(np.arange(line.size), many)
-    part = (np.arange(row.size) - np.repeat(np.cumsum(many) - many, many)) / many[row]
+    step_m = np.where(is_inside, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
+    steps = np.maximum(1, np.ceil(np.minimum(step_m, 1e6) / SAMPLE_M)).astype(np.int64)
+    row = np.repeat(np.arange(line.size), steps)
+    part = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]
     lat, lon = (column[row] + part * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
     pairs = np.unique(np.column_stack([line[row], cells_or_none(lat, lon, resolution)]), axis=0)
     return pairs[:, 0], pairs[:, 1]
@@ -70,13 +70,13 @@ def places_document(feed: Gtfs, cells: Int64s, of_line: tuple[Int64s, Int64s], r
         stop = best.get(cell, _nearest(cell, lat, lon, served))
         name = "" if stop is None else " ".join((names[stop] or "").split())
         note = _routes_text(routes.get(cell, ()))
-        said = {
+        properties = {
             "place": h3.int_to_str(cell),
             "name": name if cell in best else name and f"near {name}",
             "note": note,
             "departures": departures[cell],
         }
-        features.append({"type": "Feature", "geometry": None, "properties": said})
+        features.append({"type": "Feature", "geometry": None, "properties": properties})
     return {"type": "FeatureCollection", "features": features}
 
 
@@ -103,9 +103,9 @@ def _routes_by_cell(feed: Gtfs, of_line: tuple[Int64s, Int64s]) -> dict[int, set
 
 def _routes_text(routes: Sequence[str] | set[str]) -> str:
     names = sorted(filter(None, routes), key=_natural)
-    more = f" and {len(names) - MOST_ROUTES_NAMED} more" if len(names) > MOST_ROUTES_NAMED else ""
+    suffix = f" and {len(names) - MOST_ROUTES_NAMED} more" if len(names) > MOST_ROUTES_NAMED else ""
     word = "route" if len(names) == 1 else "routes"
-    return f"{word} {', '.join(names[:MOST_ROUTES_NAMED])}{more}" if names else ""
+    return f"{word} {', '.join(names[:MOST_ROUTES_NAMED])}{suffix}" if names else ""
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
@@ -126,9 +126,9 @@ def ground_document(feed: Gtfs) -> dict[str, Any]:
     trips, route = feed.tables["trips"], feed.rows_of("trips", "route_id", "routes")
     names, colours = route_names(feed), feed.tables["routes"]["route_color"].to_pylist()
     ways = zip(route.tolist(), trips["direction_id"].to_pylist(), feed.lines.of_trip.tolist(), strict=True)
-    many = Counter(way for way in ways if way[0] >= 0 and way[2] >= 0)
+    ways_count = Counter(way for way in ways if way[0] >= 0 and way[2] >= 0)
     chosen: dict[tuple[int, str | None], int] = {}
-    for (number, direction, line), _ in many.most_common():
+    for (number, direction, line), _ in ways_count.most_common():
         chosen.setdefault((number, direction), line)
     features = [
         _line(feed, line, names[number], colours[number]) for (number, _), line in sorted(chosen.items(), key=str)

@@ -30,7 +30,7 @@ _IMPOSSIBLE = "with one that cannot be, as near (0, 0) or a world away from all 
 
 def left_out(feed: Gtfs) -> list[str]:
     """Says in a sentence each what was left out, and why."""
-    return [sentence for many, sentence in _counted(feed) if many]
+    return [sentence for count, sentence in _counted(feed) if count]
 
 
 def _counted(feed: Gtfs) -> Iterator[tuple[int, str]]:
@@ -38,7 +38,7 @@ def _counted(feed: Gtfs) -> Iterator[tuple[int, str]]:
     if feed.skipped != 1:
         rows = f"{feed.skipped:,} rows of the timetable have more or fewer columns than their header, and are left out."
     yield feed.skipped, rows
-    trip, stop = (feed.rows_of("stop_times", f"{of}_id", f"{of}s") for of in ("trip", "stop"))
+    trip, stop = (feed.rows_of("stop_times", f"{name}_id", f"{name}s") for name in ("trip", "stop"))
     unknown = int(((trip < 0) | (stop < 0)).sum())
     yield unknown, f"Left out: {unknown:,} of {trip.size:,} stop times, of a trip or stop that has no row."
     served = np.zeros(feed.tables["stops"].num_rows, np.bool_)
@@ -94,7 +94,7 @@ class Town:
 
     def files(self, stem: str) -> dict[str, bytes]:
         """Encodes all documents, by file name."""
-        files = {f"{stem}-{of}.geojson": msgspec.json.encode(document) for of, document in self.documents.items()}
+        files = {f"{stem}-{name}.geojson": msgspec.json.encode(document) for name, document in self.documents.items()}
         return files | ({f"{stem}-{VISITS}.csv": _table(self.visits)} if self.visits else {})
 
 

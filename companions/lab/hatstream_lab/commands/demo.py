@@ -152,14 +152,14 @@ def _lines_of(classes: list[dict[str, Any]]) -> list[str]:
     row = "{:>11} {:>8} {:>12} {:>12} {:>9} {:>16}"
     lines = [row.format("vehicles", "HATs", "estimate", "constant", "interval", "holds the truth")]
     for error in classes:
-        known = error["estimate"] is not None
+        is_estimated = error["estimate"] is not None
         texts = (
             error["name"],
             f"{error['hats']:,}",
-            f"{error['estimate']:.1f} km/h" if known else "none",
+            f"{error['estimate']:.1f} km/h" if is_estimated else "none",
             f"{error['constant']:.1f} km/h",
-            f"±{error['half_width']:.0f}" if known else "",
-            f"{100 * error['covered']:.0f} %" if known else "",
+            f"±{error['half_width']:.0f}" if is_estimated else "",
+            f"{100 * error['covered']:.0f} %" if is_estimated else "",
         )
         lines.append(row.format(*texts))
     return lines

@@ -106,13 +106,13 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
     inside = (hats["lower95"] <= hats["truth"]) & (hats["truth"] <= hats["upper95"])
     half = (hats["upper95"] - hats["lower95"]) / 2
     classes = []
-    for name, (least, most) in CLASSES.items():
-        in_class = (hats["vehicles"] >= least) & (hats["vehicles"] <= most)
-        known = in_class & ~np.isnan(hats["value"])
+    for name, (minimum, maximum) in CLASSES.items():
+        in_class = (hats["vehicles"] >= minimum) & (hats["vehicles"] <= maximum)
+        has_value = in_class & ~np.isnan(hats["value"])
         if in_class.any():
             figures = {"estimate": error, "covered": inside}
-            row = {key: float(values[known].mean()) if known.any() else None for key, values in figures.items()}
-            row["half_width"] = float(np.median(half[known])) if known.any() else None
-            row["constant"] = float(constant[known if known.any() else in_class].mean())
-            classes.append({"name": name, "hats": int(in_class.sum()), "known": int(known.sum()), **row})
+            row = {key: float(values[has_value].mean()) if has_value.any() else None for key, values in figures.items()}
+            row["half_width"] = float(np.median(half[has_value])) if has_value.any() else None
+            row["constant"] = float(constant[has_value if has_value.any() else in_class].mean())
+            classes.append({"name": name, "hats": int(in_class.sum()), "known": int(has_value.sum()), **row})
     return classes

@@ -174,10 +174,10 @@ def _stop(stop: threading.Event, process: "subprocess.Popen[str]") -> None:
 
 
 @contextmanager
-def _timed(what: str) -> Iterator[None]:
+def _timed(label: str) -> Iterator[None]:
     begun_s = time.monotonic()
     yield
-    note(f"  {what} runs after {time.monotonic() - begun_s:.0f} s")
+    note(f"  {label} runs after {time.monotonic() - begun_s:.0f} s")
 
 
 def write_specification(folder: Path, slot_minutes: int = 1, zone: str = ZONE) -> Path:

@@ -109,8 +109,8 @@ def _trips(
             trips.append(f"R{duty.route},daily,{trip},{direction},B{duty.bus},R{duty.route}-{direction}")
             stops = list(enumerate(stops_m[duty.route]))[:: -1 if direction else 1]
             for place, (stop, along_m) in enumerate(stops):
-                when = _clock(start_s + round((length_m - along_m if direction else along_m) / SPEED_MS))
-                times.append(f"{trip},{when},{when},S{duty.route}-{stop},{place}")
+                arrival = _clock(start_s + round((length_m - along_m if direction else along_m) / SPEED_MS))
+                times.append(f"{trip},{arrival},{arrival},S{duty.route}-{stop},{place}")
             start_s += round(length_m / SPEED_MS) + LAYOVER_S
             direction = 1 - direction
     return trips, times

@@ -84,23 +84,23 @@ class VehicleVisits(NamedTuple):
     total: Int64s
 
 
-def made_up(of: MadeUp) -> Days:
+def made_up(city: MadeUp) -> Days:
     """Counts the days of a city, the first one a Monday. Its region is the first day's cells and a ring."""
-    rng = np.random.default_rng(of.seed)
-    cells = np.array(sorted(h3_int.grid_disk(_CENTRE, of.rings)), np.int64)
+    rng = np.random.default_rng(city.seed)
+    cells = np.array(sorted(h3_int.grid_disk(_CENTRE, city.rings)), np.int64)
     places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
     at_km = (places - places.mean(axis=0)) * np.array([111.2, 111.2 * np.cos(np.radians(48.1))])
-    popular = np.exp(0.7 * rng.normal(size=cells.size) - of.steep * np.hypot(*at_km.T) / (of.rings * 2.2))
-    pattern = _pattern(of, rng, cells, at_km, popular)
-    routes = _routes(of, rng, at_km)
-    patterns = _by_weekday(of, pattern)
-    days = [_day(of, rng, cells, at_km, popular, routes, patterns[index % 7]) for index in range(of.days)]
+    popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * 2.2))
+    pattern = _pattern(city, rng, cells, at_km, popular)
+    routes = _routes(city, rng, at_km)
+    patterns = _by_weekday(city, pattern)
+    days = [_day(city, rng, cells, at_km, popular, routes, patterns[index % 7]) for index in range(city.days)]
     counted = pa.concat_tables(
         _table(MONDAY + timedelta(index), rows, cells) for index, rows in enumerate(days) if rows.vehicle.size
     )
     region = around([f"{int(cells[cell]):x}" for cell in np.unique(days[0].cell)])
     counted = counted.filter(pc.is_in(counted["cell"], pa.array(region)))
-    tables = _tables(of) | {"cells": {"resolution": 7, "region": region}}
+    tables = _tables(city) | {"cells": {"resolution": 7, "region": region}}
     first = counted.filter(pc.equal(counted["period"], MONDAY.isoformat()))
     return Days(tables | {"fleet": rough_fleet(first, tables)}, counted, made_region=True)
 
@@ -120,8 +120,8 @@ def _table(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
     )
 
 
-def _tables(of: MadeUp) -> dict[str, Any]:
-    service = f"{of.hours[0]:02d}:00-{of.hours[-1] + 1:02d}:00"
+def _tables(city: MadeUp) -> dict[str, Any]:
+    service = f"{city.hours[0]:02d}:00-{city.hours[-1] + 1:02d}:00"
     account = {"name": "made-up", "unit": "vehicle-day", "timezone": "UTC", "adjacency": "add-remove"}
     columns = {name: name for name in ("vehicle", "time", "lat", "lon", "speed")}
     return {
@@ -134,33 +134,33 @@ def _tables(of: MadeUp) -> dict[str, Any]:
     }
 
 
-def _pattern(of: MadeUp, rng: np.random.Generator, cells: Int64s, at_km: Float64s, popular: Float64s) -> Float64s:
+def _pattern(city: MadeUp, rng: np.random.Generator, cells: Int64s, at_km: Float64s, popular: Float64s) -> Float64s:
     """Usual mean of every HAT, km/h, (cells, 24)."""
     bumps = at_km[rng.integers(0, cells.size, 8)]
     near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
-    cell = near @ (of.apart_kmh * rng.normal(size=8)) + of.uneven_kmh * rng.normal(size=cells.size)
-    cell = cell - of.slow_centre_kmh * np.log(popular)
+    cell = near @ (city.apart_kmh * rng.normal(size=8)) + city.uneven_kmh * rng.normal(size=cells.size)
+    cell = cell - city.slow_centre_kmh * np.log(popular)
     hour = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
     parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
     both = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
-    pattern: Float64s = of.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
+    pattern: Float64s = city.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
     return np.clip(pattern, *_USUAL_KMH)
 
 
-def _by_weekday(of: MadeUp, pattern: Float64s) -> list[Float64s]:
+def _by_weekday(city: MadeUp, pattern: Float64s) -> list[Float64s]:
     """The pattern of each of seven days, with what lasts of a cell in an hour."""
-    rng = np.random.default_rng([of.seed, 7])
-    lasting = pattern + of.lasting_kmh * rng.normal(size=pattern.shape)
-    weekend = of.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * rng.normal(size=24))
+    rng = np.random.default_rng([city.seed, 7])
+    lasting = pattern + city.lasting_kmh * rng.normal(size=pattern.shape)
+    weekend = city.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * rng.normal(size=24))
     return [np.clip(kmh, *_USUAL_KMH) for kmh in [lasting] * 5 + [lasting + weekend] * 2]
 
 
-def _routes(of: MadeUp, rng: np.random.Generator, at_km: Float64s) -> list[Int64s]:
+def _routes(city: MadeUp, rng: np.random.Generator, at_km: Float64s) -> list[Int64s]:
     """Cells along each line, in order: straight across the city, bent a little."""
     routes = []
-    for _ in range(of.lines):
-        angle, off, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * of.rings), rng.normal(0, 0.04)
-        along = np.linspace(-1, 1, 400) * of.rings * 1.9 * rng.uniform(0.4, 1)
+    for _ in range(city.lines):
+        angle, off, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
+        along = np.linspace(-1, 1, 400) * city.rings * 1.9 * rng.uniform(0.4, 1)
         way = np.stack([along, off + bend * along**2], axis=1)
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         nearest = np.argmin(np.sum(((way @ turn)[:, None] - at_km) ** 2, axis=-1), axis=1)
@@ -169,7 +169,7 @@ def _routes(of: MadeUp, rng: np.random.Generator, at_km: Float64s) -> list[Int64
 
 
 def _day(
-    of: MadeUp,
+    city: MadeUp,
     rng: np.random.Generator,
     cells: Int64s,
     at_km: Float64s,
@@ -178,45 +178,45 @@ def _day(
     pattern: Float64s,
 ) -> VehicleVisits:
     """Of cells of the whole city."""
-    hours = np.array(of.hours)
-    truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, of.rough_kmh, (cells.size, hours.size))
-    driven = rng.random((of.vehicles, hours.size)) < _DAY[hours] * rng.uniform(0.5, 1.1, (of.vehicles, 1))
-    if of.night is not None:
-        driven[np.ix_(np.arange(of.vehicles) >= of.night, hours < _NIGHT_ENDS)] = False
-        driven[np.ix_(np.arange(of.vehicles) < of.night, hours < _NIGHT_ENDS)] = True
-    visiting = np.arange(of.vehicles) >= round((1 - of.visitors) * of.vehicles)
-    if of.visitors:
+    hours = np.array(city.hours)
+    truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
+    driven = rng.random((city.vehicles, hours.size)) < _DAY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
+    if city.night is not None:
+        driven[np.ix_(np.arange(city.vehicles) >= city.night, hours < _NIGHT_ENDS)] = False
+        driven[np.ix_(np.arange(city.vehicles) < city.night, hours < _NIGHT_ENDS)] = True
+    visiting = np.arange(city.vehicles) >= round((1 - city.visitors) * city.vehicles)
+    if city.visitors:
         driven[visiting] = np.arange(hours.size) == rng.integers(0, hours.size, (int(visiting.sum()), 1))
     vehicle, slot = np.nonzero(driven)
-    cell = _visited(of, rng, vehicle, slot, at_km, popular, routes)
-    vehicle, slot = (np.repeat(column, of.visits) for column in (vehicle, slot))
+    cell = _visited(city, rng, vehicle, slot, at_km, popular, routes)
+    vehicle, slot = (np.repeat(column, city.visits) for column in (vehicle, slot))
     key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)
-    rest, slot = np.divmod(key, hours.size)
-    vehicle, cell = np.divmod(rest, cells.size)
+    vehicle_cell, slot = np.divmod(key, hours.size)
+    vehicle, cell = np.divmod(vehicle_cell, cells.size)
     stay = rng.gamma(2, 0.5, key.size)
-    own_kmh = of.own_kmh * np.sqrt(pattern[cell, hours[slot]] / of.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
-    one = 0.35 * rng.normal(size=of.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
+    own_kmh = city.own_kmh * np.sqrt(pattern[cell, hours[slot]] / city.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
+    noise = 0.35 * rng.normal(size=city.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
     faster = np.where(visiting[vehicle], _VISITORS_FASTER, 1.0)
-    mean = np.clip(faster * truth[cell, slot] + own_kmh * one, 0, UPPER_KMH)
+    mean = np.clip(faster * truth[cell, slot] + own_kmh * noise, 0, UPPER_KMH)
     # Slow vehicles stay longer in a cell, and report more often.
-    reports = 1 + rng.poisson(of.reporting * _PER_KMH * stay / (mean + 30))
+    reports = 1 + rng.poisson(city.reporting * _PER_KMH * stay / (mean + 30))
     total = np.rint(reports * mean / STEP_KMH).astype(np.int64)
-    return _with_depot(of, VehicleVisits(vehicle + 1, cell, slot, reports, total), cells.size, hours.size)
+    return _with_depot(city, VehicleVisits(vehicle + 1, cell, slot, reports, total), cells.size, hours.size)
 
 
-def _with_depot(of: MadeUp, rows: VehicleVisits, cells: int, slots: int) -> VehicleVisits:
+def _with_depot(city: MadeUp, rows: VehicleVisits, cells: int, slots: int) -> VehicleVisits:
     """The first vehicles stand in one cell in every slot, if any do."""
-    standing = round(of.depot * of.vehicles)
+    standing = round(city.depot * city.vehicles)
     if not standing:
         return rows
     vehicle, slot = (column.ravel() for column in np.mgrid[:standing, :slots])
-    reports = np.full(vehicle.size, max(round(of.visits * of.reporting * 2), 1))
-    depot = VehicleVisits(of.vehicles + 1 + vehicle, np.full(vehicle.size, cells // 3), slot, reports, 0 * vehicle)
+    reports = np.full(vehicle.size, max(round(city.visits * city.reporting * 2), 1))
+    depot = VehicleVisits(city.vehicles + 1 + vehicle, np.full(vehicle.size, cells // 3), slot, reports, 0 * vehicle)
     return VehicleVisits(*(np.concatenate(columns) for columns in zip(rows, depot, strict=True)))
 
 
 def _visited(
-    of: MadeUp,
+    city: MadeUp,
     rng: np.random.Generator,
     vehicle: Int64s,
     slot: Int64s,
@@ -225,19 +225,19 @@ def _visited(
     routes: Sequence[Int64s],
 ) -> Int64s:
     """Cells of each vehicle's hour, (vehicle-hours, visits)."""
-    if of.kind == "lines":
-        line = rng.integers(0, len(routes), of.vehicles)[vehicle]
+    if city.kind == "lines":
+        line = rng.integers(0, len(routes), city.vehicles)[vehicle]
         sizes = np.array([route.size for route in routes])[line]
-        start = rng.integers(0, 60, of.vehicles)[vehicle] + slot * of.visits
-        step = (start[:, None] + np.arange(of.visits)) % (2 * sizes[:, None])
+        start = rng.integers(0, 60, city.vehicles)[vehicle] + slot * city.visits
+        step = (start[:, None] + np.arange(city.visits)) % (2 * sizes[:, None])
         place = np.minimum(step, 2 * sizes[:, None] - 1 - step)
-        padded = np.stack([np.resize(route, max(other.size for other in routes)) for route in routes])
+        padded = np.stack([np.resize(route, max(shape.size for shape in routes)) for route in routes])
         on_line: Int64s = padded[line[:, None], place]
         return on_line
-    base = rng.choice(popular.size, of.vehicles, p=popular / popular.sum())[vehicle]
+    base = rng.choice(popular.size, city.vehicles, p=popular / popular.sum())[vehicle]
     far = np.hypot(*(at_km[base][:, None] - at_km).transpose(2, 0, 1))
     likely = np.log(popular) - far / 5 + rng.gumbel(size=far.shape)
-    return np.argpartition(-likely, of.visits, axis=1)[:, : of.visits].astype(np.int64)
+    return np.argpartition(-likely, city.visits, axis=1)[:, : city.visits].astype(np.int64)
 
 
 _WHOLE_DAY, _SIX_HOURS, _SERVICE = tuple(range(24)), tuple(range(6, 12)), tuple(range(5, 23))
@@ -250,7 +250,7 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
     rings = int(np.clip(round(2.0 + 0.9 * np.log(vehicles) + rng.normal(0, 1.5)), 3, 12))
     visits = int(rng.integers(1, 8))
     mean = float(rng.uniform(13, 38))
-    apart = float(rng.uniform(2, 14))
+    spacing_km = float(rng.uniform(2, 14))
     return MadeUp(
         f"drawn {seed}",
         "lines" if rng.random() < 0.6 else "cabs",
@@ -263,10 +263,10 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
         mean_kmh=mean,
         rough_kmh=float(rng.uniform(0.5, 3)),
         own_kmh=float(rng.uniform(6, 18)),
-        uneven_kmh=float(rng.uniform(0.2, 0.8)) * apart,
-        slow_centre_kmh=float(rng.uniform(0, 0.5)) * apart,
+        uneven_kmh=float(rng.uniform(0.2, 0.8)) * spacing_km,
+        slow_centre_kmh=float(rng.uniform(0, 0.5)) * spacing_km,
         steep=float(rng.uniform(0.8, 3)),
-        apart_kmh=apart,
+        apart_kmh=spacing_km,
         reporting=float(_between(rng, 1, 800)) / (visits * 3.3),
         lasting_kmh=float(rng.uniform(0, 3)),
         weekend_kmh=float(rng.uniform(2, 6)) if rng.random() < 0.5 else 0.0,
@@ -277,9 +277,9 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
     )
 
 
-def _between(rng: np.random.Generator, least: float, most: float) -> float:
+def _between(rng: np.random.Generator, minimum: float, maximum: float) -> float:
     """Log-uniform."""
-    return float(np.exp(rng.uniform(np.log(least), np.log(most))))
+    return float(np.exp(rng.uniform(np.log(minimum), np.log(maximum))))
 
 
 NAMED = tuple(MadeUp(**city) for city in tomllib.loads(files(__package__).joinpath("cities.toml").read_text())["city"])
@@ -291,9 +291,9 @@ def city_named(name: str, days: int | None = None, most_vehicles: int = MOST_VEH
 
     days: so many; None for as many as it has. most_vehicles: of drawn cities.
     """
-    named = {of.name: of for of in NAMED}
+    named = {city.name: city for city in NAMED}
     kind, _, seed = name.partition(" ")
     if name not in named and not (kind == "drawn" and seed.isdecimal()):
         raise UsageError(f"there is no city {name!r}: there are {', '.join(named)}, and drawn 1, drawn 2, ..")
-    of = named.get(name) or drawn(int(seed), most_vehicles, MOST_DAYS)
-    return made_up(of if days is None else replace(of, days=days))
+    city = named.get(name) or drawn(int(seed), most_vehicles, MOST_DAYS)
+    return made_up(city if days is None else replace(city, days=days))

@@ -69,15 +69,15 @@ class Experiment(Generic[Data, Setting]):
     def table(self, runs: int, report: Progress = lambda _done, _runs: None, processes: int = 1) -> "Table":
         """Joins rows of the same labels: means over all runs, or the worst of them."""
         joined: dict[tuple[tuple[str, Label], ...], dict[str, Figure]] = {}
-        for done, rows in enumerate(self._rows(runs, processes), 1):
+        for number, rows in enumerate(self._rows(runs, processes), 1):
             for row in rows:
                 labels = tuple((name, value) for name, value in row.items() if not isinstance(value, Mean | Worst))
                 figures = joined.setdefault(labels, {})
                 for name, value in row.items():
                     if isinstance(value, Mean | Worst):
                         figures[name] = _join(figures.get(name), value)
-            report(done, runs * len(self.vary))
-        return Table([dict(labels) | {name: of.value for name, of in row.items()} for labels, row in joined.items()])
+            report(number, runs * len(self.vary))
+        return Table([dict(labels) | {name: x.value for name, x in row.items()} for labels, row in joined.items()])
 
     def _rows(self, runs: int, processes: int) -> Iterator[Iterable[Row]]:
         """Yields the rows of each run, in order. Settings, data and measure are pickled if there are processes."""
@@ -110,7 +110,7 @@ class Table:
     def where(self, **labels: Label | Sequence[Label]) -> "Table":
         """Keeps rows that have these labels, or one of several."""
         wanted = {name: value if isinstance(value, list | tuple) else (value,) for name, value in labels.items()}
-        return Table([row for row in self.rows if all(row.get(name) in some for name, some in wanted.items())])
+        return Table([row for row in self.rows if all(row.get(name) in values for name, values in wanted.items())])
 
     def show(
         self, title: str, caption: str, labels: Sequence[str], figures: Mapping[str, str] | Sequence[str]

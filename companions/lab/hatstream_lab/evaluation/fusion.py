@@ -104,9 +104,9 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
         if is_mean:
             bias, square, fourth = trials.mean(axis=0).tolist()
             error = math.sqrt((fourth - square**2) / (cell.trials * cell.users)) / SCALE
-            value, other = (square - bias**2) / SCALE, bias
+            value, secondary = (square - bias**2) / SCALE, bias
         else:
-            value, other = float(trials.mean()), float(np.sqrt(trials).mean())
+            value, secondary = float(trials.mean()), float(np.sqrt(trials).mean())
             error = float(trials.std(ddof=1)) / math.sqrt(cell.trials) if cell.trials > 1 else math.inf
         row: Row = {
             "table": cell.table,
@@ -115,7 +115,7 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
             "column": column,
             "trials": cell.trials,
         }
-        yield {**row, "value": Mean(value), "error": Mean(error), "other": Mean(other)}
+        yield {**row, "value": Mean(value), "error": Mean(error), "other": Mean(secondary)}
 
 
 def _services(table: str, epsilons: Sequence[float]) -> list[Service]:
@@ -212,8 +212,8 @@ def tables(table: Table) -> Iterator[RichTable]:
         reference, mark = row["reference"], " !" if row["agrees"] is False else ""
         if row["table"] == "mean":
             return f"{row['value']:.2e}{'' if reference is None else f' ({reference:.2e})'}{mark}"
-        beside = "" if reference is None else f" ({reference:.4f})"
-        return f"{row['value']:.4f} ±{row['error']:.4f}{beside} / {row['other']:.3f}"
+        suffix = "" if reference is None else f" ({reference:.4f})"
+        return f"{row['value']:.4f} ±{row['error']:.4f}{suffix} / {row['other']:.3f}"
 
     notes = {
         "mean": "measured (reference); ! differs by more than 4 standard errors from the exact figure, or for UWA, "

@@ -31,14 +31,14 @@ class Silent(Noise):
 class TrueHats(NamedTuple):
     """HATs of some telemetry, and what is true of each.
 
-    totals: as a release sees them, with the reports that were made. truth: means of all reports, km/h; own: of
+    totals: as a release sees them, with the reports that were made. truth: means of all reports, km/h; means: of
     vehicles' means. reports, vehicles: numbers of each.
     """
 
     grid: Grid
     totals: list[tuple[Totals, int]]
     truth: Float64s
-    own: Float64s
+    means: Float64s
     reports: Float64s
     vehicles: Float64s
 
@@ -60,24 +60,25 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     """Counts the HATs of some files, and what a cap of the specification keeps of them."""
     base, spec = tables_of(spec_path), load(spec_path)
     tables = hat_tables(base)
-    whole = count_days(load(tables), pattern, dates, report=report)
+    uncapped = count_days(load(tables), pattern, dates, report=report)
     cap = {name: value for name, value in base["privacy"].items() if name in _CAP} if spec.privacy.cap else {}
-    kept = count_days(load(hat_tables(base, **cap)), pattern, dates, report=report) if cap else whole
-    keys, hat = groups_of(pa.concat_tables([whole.select(HAT_KEYS), kept.select(HAT_KEYS)]))
-    reports = np.bincount(hat[: whole.num_rows], whole["reports"].to_numpy(), keys.num_rows).astype(np.int64)
-    counts, sums, vehicle = (kept[name].to_numpy() for name in ("reports", "sums", "vehicle"))
-    hat = hat[whole.num_rows :]
+    capped = count_days(load(hat_tables(base, **cap)), pattern, dates, report=report) if cap else uncapped
+    keys, hat = groups_of(pa.concat_tables([uncapped.select(HAT_KEYS), capped.select(HAT_KEYS)]))
+    reports = np.bincount(hat[: uncapped.num_rows], uncapped["reports"].to_numpy(), keys.num_rows).astype(np.int64)
+    counts, sums, vehicle = (capped[name].to_numpy() for name in ("reports", "sums", "vehicle"))
+    hat = hat[uncapped.num_rows :]
     order = np.lexsort((vehicle, -counts, hat))
     order = order[counts[order] > 0]
     first = np.flatnonzero(np.diff(hat[order], prepend=-1))
     index = hat[order][first]
     parts = [Totals(counts[rows], sums[rows]) for rows in np.split(order, first[1:])]
     true = keys.append_column("hat", pa.array(np.arange(keys.num_rows)))
-    true = true.join(Days(tables, whole).hats, list(HAT_KEYS), use_threads=False).sort_by("hat").take(pa.array(index))
-    truth, own, of_hat, _ = (true[name].to_numpy().astype(np.float64) for name in ("truth", "own", "reports", "hat"))
+    true = true.join(Days(tables, uncapped).hats, list(HAT_KEYS), use_threads=False).sort_by("hat")
+    true = true.take(pa.array(index))
+    truth, means, of_hat = (true[name].to_numpy().astype(np.float64) for name in ("truth", "own", "reports"))
     vehicles = np.array([totals.counts.size for totals in parts], np.float64)
     return TrueHats(
-        spec.value.grid, list(zip(parts, reports[index].tolist(), strict=True)), truth, own, of_hat, vehicles
+        spec.value.grid, list(zip(parts, reports[index].tolist(), strict=True)), truth, means, of_hat, vehicles
     )
 
 
@@ -101,7 +102,7 @@ def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
 
     bias: how far values lie above the truth, by reports, but for noise: what caps, intervals and constants do.
     """
-    truth = hats.own if setting.label == OF_VEHICLES else hats.truth
+    truth = hats.means if setting.label == OF_VEHICLES else hats.truth
     if setting.mechanism is None:
         values = silent = np.full(truth.size, hats.mean_kmh)
     else:
@@ -110,8 +111,8 @@ def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
         silent = values_of(setting.mechanism.release(totals, setting.plans, Silent(rng.bytes)), setting.plans)
     error = np.abs(values - truth)
     figures = {"hats": Mean.of(error), "reports": Mean.of(error, hats.reports)}
-    for name, (least, most) in CLASSES.items():
-        figures[name] = Mean.of(error[(hats.vehicles >= least) & (hats.vehicles <= most)])
+    for name, (minimum, maximum) in CLASSES.items():
+        figures[name] = Mean.of(error[(hats.vehicles >= minimum) & (hats.vehicles <= maximum)])
     bias = Mean.of(silent - truth, hats.reports)
     yield {"mechanism": setting.label, "epsilon": setting.epsilon, **figures, "bias": bias}
 
@@ -123,7 +124,7 @@ def compare(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None, runs: 
 
 def tables(table: Table, hats: TrueHats) -> Iterator[RichTable | str]:
     """Shows errors and biases at each epsilon, and what a constant does better."""
-    above = float((hats.own - hats.truth) @ hats.reports / hats.reports.sum())
+    above = float((hats.means - hats.truth) @ hats.reports / hats.reports.sum())
     for epsilon in dict.fromkeys(row["epsilon"] for row in table.rows):
         rows = table.where(epsilon=epsilon)
         yield rows.show(

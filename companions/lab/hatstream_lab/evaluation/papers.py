@@ -184,22 +184,22 @@ def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
     """
     names = list(dict.fromkeys(row["data"] for row in table.rows))
     for name in names:
-        same = is_exact or name in REDRAWN
+        is_comparable = is_exact or name in REDRAWN
         note = (
             "measured ± its standard error (reference figure); ! differs by more than 4 standard errors of both and "
             "half a unit of the last digit"
-            if same
+            if is_comparable
             else "measured ± its standard error (reference figure, of other data that meet published statistics)"
         )
 
-        def text(row: Mapping[str, Any], same: bool = same) -> str:
-            mark = " !" if same and row["agrees"] is False else ""
+        def text(row: Mapping[str, Any], is_comparable: bool = is_comparable) -> str:
+            mark = " !" if is_comparable and row["agrees"] is False else ""
             reference = "" if row["reference"] is None else f" ({row['reference']:g}){mark}"
             return f"{row['error']:.3f} ±{row['standard_error']:.3f}{reference}"
 
         of_set = table.where(data=name)
         epsilons = list(dict.fromkeys(row["epsilon"] for row in of_set.rows))
-        title = f"{name}{'' if same else ' (generated)'}: mean absolute error, km/h"
+        title = f"{name}{'' if is_comparable else ' (generated)'}: mean absolute error, km/h"
         headings = {epsilon: f"ε {epsilon}" for epsilon in epsilons}
         yield of_set.grid("mechanism", ("epsilon",), text).show(title, note, ("mechanism",), headings)
     rows: list[dict[str, Any]] = []

@@ -73,11 +73,11 @@ def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
     for day in ("all", *periods):
         chosen = has_value & ((hats["period"] == day) | (day == "all"))
         means = {"hats": Mean.of(error[chosen]), "rows": Mean.of(error[chosen], reports[chosen])}
-        for name, (least, most) in SPANS.items():
-            means[name] = Mean.of(error[chosen & (vehicles >= least) & (vehicles < most)])
+        for name, (minimum, maximum) in SPANS.items():
+            means[name] = Mean.of(error[chosen & (vehicles >= minimum) & (vehicles < maximum)])
         means["bar"] = Mean.of(constant[chosen], reports[chosen])
-        whole: Row = {"worst_run": Worst(feed), "held_back": held_back} if day == "all" else {}
-        yield {**labels, "day": str(day), **means, **whole}
+        totals: Row = {"worst_run": Worst(feed), "held_back": held_back} if day == "all" else {}
+        yield {**labels, "day": str(day), **means, **totals}
 
 
 def constant_rows(days: Days) -> pa.Table:
@@ -96,8 +96,8 @@ def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False)
         if product in released:
             yield from errors_of(days, released[product], {"part": "errors", **setting.labels, "estimate": name})
     hats = beside(released["hats"], days.hats)
-    for name, (least, most) in {"all": (1, np.inf), **CLASSES}.items():
-        chosen = (hats["vehicles"] >= least) & (hats["vehicles"] < most)
+    for name, (minimum, maximum) in {"all": (1, np.inf), **CLASSES}.items():
+        chosen = (hats["vehicles"] >= minimum) & (hats["vehicles"] < maximum)
         yield {"part": "intervals", **setting.labels, "vehicles": name, **_intervals(hats, chosen)}
     cells = days.counted["cell"].combine_chunks().dictionary_encode()
     parents = [h3.cell_to_parent(cell, h3.get_resolution(cell) - 1) for cell in cells.dictionary.to_pylist()]
@@ -132,15 +132,15 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
         truth = truth_of(until, {"place": None}).rename_columns({"place": "cell"})
         both = beside(rows.filter(pc.equal(rows["period"], day)).drop_columns(["place"]), truth, ("cell",))
         reports, ok, true = both["reports"], both["status"] == "ok", both["truth"]
-        known = ~np.isnan(both["value"])
+        has_value = ~np.isnan(both["value"])
         by_cell = np.where(ok | np.isnan(both["parent_value"]), both["value"], both["parent_value"])
         city = float(true @ reports / reports.sum()) if reports.size else 0.0
         yield {
             "part": "places",
             **setting.labels,
             "day": number,
-            "learned": Mean.of(np.abs(both["value"] - true)[known], reports[known]),
-            "shown": Mean.of(np.abs(by_cell - true)[known], reports[known]),
+            "learned": Mean.of(np.abs(both["value"] - true)[has_value], reports[has_value]),
+            "shown": Mean.of(np.abs(by_cell - true)[has_value], reports[has_value]),
             CONSTANT: Mean.of(np.abs(true - city), reports),
             "ok": Mean.of(ok, reports),
             "held": _intervals(both, True)["held"],
@@ -150,7 +150,7 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
 def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
     """Measures percentiles of HATs, cells' days or parts of these that FROM_VEHICLES vehicles and more passed."""
     upper, counts = days.upper_kmh, lists_of(days.counted["histograms"])
-    whole, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]
+    percentiles_kmh, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]
     for product, rows in setting.release(days, run).items():
         names = [name for name in PERCENTILES if name in rows.column_names]
         if not names:
@@ -180,7 +180,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
                     both[column][there] for column in (name, f"true_{name}", f"{name}_lower95", f"{name}_upper95")
                 )
                 ok, covers = both[status][there] == "ok", (low <= true + bin_kmh) & (true - bin_kmh <= high)
-                constant = whole[list(PERCENTILES).index(name), 0]
+                constant = percentiles_kmh[list(PERCENTILES).index(name), 0]
                 yield {
                     "part": "percentiles",
                     **setting.labels,

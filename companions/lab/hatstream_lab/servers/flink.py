@@ -120,9 +120,9 @@ def job_server_jar(path: Path) -> Path:
     return path
 
 
-def _folded(line: str, most: int = 70) -> str:
+def _folded(line: str, columns: int = 70) -> str:
     """Folds a manifest's line: what goes on begins with a space."""
-    return "\n ".join(line[i : i + most] for i in range(0, len(line), most))
+    return "\n ".join(line[i : i + columns] for i in range(0, len(line), columns))
 
 
 def job_server_classes() -> Path:

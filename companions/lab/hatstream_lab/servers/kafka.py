@@ -91,11 +91,11 @@ class Kafka:
         )
         self._properties.write_text(text)
         command = [*_JAVA, "-cp", class_path("kafka"), "kafka.tools.StorageTool", "format", "--ignore-formatted"]
-        done = subprocess.run(
+        result = subprocess.run(
             [*command, "-t", _CLUSTER, "-c", str(self._properties)], capture_output=True, text=True, check=False
         )
-        if done.returncode:
-            raise ServerError(f"Kafka's storage was not made:\n{(done.stdout + done.stderr)[-1_000:]}")
+        if result.returncode:
+            raise ServerError(f"Kafka's storage was not made:\n{(result.stdout + result.stderr)[-1_000:]}")
 
     def _answers(self) -> bool:
         """Says whether the broker is ready: an open port is not yet one that names itself."""

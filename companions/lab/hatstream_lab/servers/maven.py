@@ -47,30 +47,30 @@ def class_path(name: str) -> str:
     pom = Path(__file__).with_name(f"{name}-pom.xml")
     folder = cache_folder() / "engines"
     folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / f"{name}-{sha256(pom.read_bytes()).hexdigest()[:12]}.classpath"
+    cache = folder / f"{name}-{sha256(pom.read_bytes()).hexdigest()[:12]}.classpath"
     with _alone(folder / ".lock"):
-        if not (kept.exists() and all(map(os.path.exists, kept.read_text().split(os.pathsep)))):
-            _fetch(pom, folder, kept, pom.with_name(f"{name}-jars.sha256").read_text())
-    return kept.read_text()
+        if not (cache.exists() and all(map(os.path.exists, cache.read_text().split(os.pathsep)))):
+            _fetch(pom, folder, cache, pom.with_name(f"{name}-jars.sha256").read_text())
+    return cache.read_text()
 
 
-def _fetch(pom: Path, folder: Path, kept: Path, sums: str) -> None:
-    part = kept.with_suffix(".part")
+def _fetch(pom: Path, folder: Path, cache: Path, sums: str) -> None:
+    part = cache.with_suffix(".part")
     command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}", _PLUGIN]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, "-DincludeScope=runtime", f"-Dmdep.outputFile={part}"], capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise RuntimeError(f"Maven could not fetch what {pom.name} names:\n{(done.stdout + done.stderr)[-2_000:]}")
+    if result.returncode:
+        raise RuntimeError(f"Maven could not fetch what {pom.name} names:\n{(result.stdout + result.stderr)[-2_000:]}")
     _check_jars([Path(jar) for jar in part.read_text().strip().split(os.pathsep)], sums)
-    part.replace(kept)
+    part.replace(cache)
 
 
 def _check_jars(jars: Sequence[Path], sums: str) -> None:
     """Raises RuntimeError unless the jars are those that were tried. sums: lines as sha256sum writes them."""
     expected = {name: digest for digest, name in (line.split("  ") for line in sums.splitlines())}
-    found = {jar.name: sha256(jar.read_bytes()).hexdigest() for jar in jars}
-    if wrong := sorted({name for name, _ in found.items() ^ expected.items()}):
+    digests = {jar.name: sha256(jar.read_bytes()).hexdigest() for jar in jars}
+    if wrong := sorted({name for name, _ in digests.items() ^ expected.items()}):
         raise RuntimeError(f"{len(wrong)} jars are not those of our checksums, such as {wrong[0]}: none is run")
 
 
@@ -78,16 +78,16 @@ def compiled(sources: Sequence[Path], classes: str) -> Path:
     """Compiles sources once against the class path `classes`, and names their classes' folder. Raises RuntimeError."""
     folder = cache_folder() / "engines"
     digest = sha256(b"".join(source.read_bytes() for source in sources) + classes.encode()).hexdigest()[:12]
-    kept = folder / f"classes-{digest}"
+    folder_of_classes = folder / f"classes-{digest}"
     with _alone(folder / ".lock"):
-        if not kept.exists():
-            part = kept.with_suffix(".part")
+        if not folder_of_classes.exists():
+            part = folder_of_classes.with_suffix(".part")
             command = ["javac", "-nowarn", "-d", str(part), "-cp", classes, *map(str, sources)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise RuntimeError(f"Java's sources were not compiled:\n{done.stderr[-2_000:]}")
-            part.replace(kept)
-    return kept
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode:
+                raise RuntimeError(f"Java's sources were not compiled:\n{result.stderr[-2_000:]}")
+            part.replace(folder_of_classes)
+    return folder_of_classes
 
 
 @contextmanager
@@ -102,6 +102,6 @@ def _javac_version() -> int:
     """Reads the major version of `javac`; 0 if there is none, or no `java`."""
     if shutil.which("java") is None or shutil.which("javac") is None:
         return 0
-    done = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r"javac (\d+)", done.stdout + done.stderr)
+    result = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r"javac (\d+)", result.stdout + result.stderr)
     return int(version[1]) if version else 0

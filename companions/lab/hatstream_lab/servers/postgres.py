@@ -31,8 +31,8 @@ class Postgres:
         self.port = free_ports(1)[0]
         if self._user:
             shutil.chown(folder, self._user, self._user)
-        how = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
-        if code := self._call("initdb", *how).wait():
+        options = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
+        if code := self._call("initdb", *options).wait():
             raise ServerError(f"PostgreSQL's initdb ended with {code}:\n{self._said()}")
         rules = folder / "data" / "pg_hba.conf"
         rules.write_text(f"host all {GUARDED} {LOOPBACK}/32 scram-sha-256\n{rules.read_text()}")
@@ -80,9 +80,9 @@ class Postgres:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _end(self, by: signal.Signals) -> None:
+    def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(by)
+            self._process.send_signal(number)
             self._process.wait(START_S)
 
     def _said(self) -> str:

@@ -73,9 +73,9 @@ class Server:
 def free_ports(count: int) -> list[int]:
     """Finds ports that nobody listened on a moment ago."""
     held = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
-    ports: list[int] = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
+    ports: list[int] = [server.getsockname()[1] for server in held]
+    for server in held:
+        server.close()
     return ports
 
 

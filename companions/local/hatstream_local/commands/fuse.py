@@ -78,15 +78,15 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
 
     spec = load_fusion(spec_path)
     with progress_bars(quiet=as_json) as bars:
-        made = perturbing.run(spec, pattern, output, key_path, bars)
+        run = perturbing.run(spec, pattern, output, key_path, bars)
     if as_json:
-        click.echo(msgspec.json.encode(made).decode())
+        click.echo(msgspec.json.encode(run).decode())
         return
     out = console()
-    _tell_refused(out, made.read, made.refused)
+    _tell_refused(out, run.read, run.refused)
     out.print(
-        f"{made.reports:,} reports of {made.vehicles:,} vehicles in {output}. A vehicle gives away epsilon "
-        f"{spec.epsilon_of_all:g} with each value (the sum over services), at most {made.leakage:g} over all of them."
+        f"{run.reports:,} reports of {run.vehicles:,} vehicles in {output}. A vehicle gives away epsilon "
+        f"{spec.epsilon_of_all:g} with each value (the sum over services), at most {run.leakage:g} over all of them."
     )
 
 

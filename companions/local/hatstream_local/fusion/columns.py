@@ -145,8 +145,8 @@ def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, 
     """Refuses rows that say of their mechanism and epsilon what the specification does not say of their service."""
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
-    said = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
-    refuse("other-mechanism", said != declared[service])
+    indices = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
+    refuse("other-mechanism", indices != declared[service])
     epsilons = np.array([receiver.mechanism.epsilon for receiver in rules.services])
     epsilon = rules.units.numbers(table.column("epsilon"))
     refuse("other-epsilon", ~epsilon.valid | (epsilon.values != epsilons[service]))

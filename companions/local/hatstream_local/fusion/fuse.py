@@ -104,24 +104,24 @@ def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
     exact copies have leaked, so all of them count in the leakage.
     """
     columns = [Reported.unpacked(part) for part in parts]
-    whole = Reported(*(np.concatenate(column) for column in zip(*columns, strict=True)))
-    whole = whole.take(np.lexsort((whole.report, whole.event_us, whole.service, whole.user, whole.cell, whole.slot_s)))
-    later = ~changes(whole.slot_s, whole.cell, whole.user, whole.service)
-    copy = later & ~changes(whole.event_us, whole.report)
-    users, number = np.unique(whole.user, return_inverse=True)
+    rows = Reported(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+    rows = rows.take(np.lexsort((rows.report, rows.event_us, rows.service, rows.user, rows.cell, rows.slot_s)))
+    later = ~changes(rows.slot_s, rows.cell, rows.user, rows.service)
+    copy = later & ~changes(rows.event_us, rows.report)
+    users, number = np.unique(rows.user, return_inverse=True)
     epsilons = np.array([service.mechanism.epsilon for service in services])
-    spent = np.bincount(number, epsilons[whole.service] * ~copy, users.size)
-    groups = list(_tables(whole.take(~later), len(services)))
+    spent = np.bincount(number, epsilons[rows.service] * ~copy, users.size)
+    groups = list(_tables(rows.take(~later), len(services)))
     return Joined(groups, int(copy.sum()), int((later & ~copy).sum()), users.size, float(spent.max(initial=0.0)))
 
 
-def _tables(kept: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
+def _tables(reported: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
     """Packs the users of each group as rows: hash, then a report or NaN for each service."""
-    new = changes(kept.slot_s, kept.cell, kept.user)
+    new = changes(reported.slot_s, reported.cell, reported.user)
     row = np.cumsum(new) - 1
     table = np.full((services, int(new.sum())), np.nan)
-    table[kept.service, row] = kept.report
-    first = kept.take(new)
+    table[reported.service, row] = reported.report
+    first = reported.take(new)
     starts = np.flatnonzero(changes(first.slot_s, first.cell)).tolist()
     for start, end in pairwise([*starts, first.user.size]):
         group = int(first.slot_s[start]), int(first.cell[start])
@@ -132,9 +132,9 @@ def _tables(kept: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
 def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
     """Makes the rows of one group, without place and time: fused mean, each service's mean, and the distribution."""
     tables = [np.frombuffer(part, np.int64).reshape(len(rules.services) + 1, -1) for part in parts]
-    whole = np.concatenate(tables, axis=1)
-    whole = whole[:, np.argsort(whole[0], kind="stable")]
-    reports = Reports(rules.services, whole[1:].view(np.float64))
+    table = np.concatenate(tables, axis=1)
+    table = table[:, np.argsort(table[0], kind="stable")]
+    reports = Reports(rules.services, table[1:].view(np.float64))
     leakage = reports.leakage()
     rows = [_mean_row(reports, rules, FUSED, leakage)]
     for index, service in enumerate(reports.services):
@@ -177,20 +177,20 @@ def _buckets(upper: float, buckets: int) -> list[tuple[float, float]]:
     return list(pairwise(edges))
 
 
-def _distribution(told: ReportRows, method: str) -> Distribution:
+def _distribution(rows: ReportRows, method: str) -> Distribution:
     """Finds a distribution, and remembers it: of thousands of groups of one or two users many may tell the same."""
-    if told.counts.size > _REMEMBERED_ROWS:
-        return _distributions(told, method)
-    key = method, told.buckets, *(column.tobytes() for column in (told.curves, told.edges, told.levels, told.counts))
+    if rows.counts.size > _REMEMBERED_ROWS:
+        return _distributions(rows, method)
+    key = method, rows.buckets, *(column.tobytes() for column in (rows.curves, rows.edges, rows.levels, rows.counts))
     if key not in _REMEMBERED:
         if len(_REMEMBERED) >= _MOST_REMEMBERED:
             _REMEMBERED.clear()
-        _REMEMBERED[key] = _distributions(told, method)
+        _REMEMBERED[key] = _distributions(rows, method)
     return _REMEMBERED[key]
 
 
-def _distributions(told: ReportRows, method: str) -> Distribution:
-    return smoothed(told) if method == "ems" else maximum_likelihood(told)
+def _distributions(rows: ReportRows, method: str) -> Distribution:
+    return smoothed(rows) if method == "ems" else maximum_likelihood(rows)
 
 
 def _row(statistic: str, service: str, value: float, unit: str, users: int, leakage: float) -> Row:
@@ -324,7 +324,7 @@ def _place(group: Group, spec: FusionSpecification) -> Row:
     return {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
 
 
-def nothing_usable(what: str, read: int, refused: Mapping[str, int], table: str) -> str:
+def nothing_usable(noun: str, read: int, refused: Mapping[str, int], table: str) -> str:
     """Says that no row of an input is usable, and why. table: of the specification, which says the input's form."""
     why = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in sorted(refused.items())) or "there are none"
-    return f"no {what} is usable, of {read:,} rows ({why}): does {table} of the specification fit these files?"
+    return f"no {noun} is usable, of {read:,} rows ({why}): does {table} of the specification fit these files?"

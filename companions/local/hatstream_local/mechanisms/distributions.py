@@ -41,10 +41,10 @@ def maximum_likelihood(rows: ReportRows) -> Distribution:
         if here.gap <= TOLERANCE:
             return Distribution(shares, here.log_likelihood, here.gap, step, converged=True)
         target = _best_quadratic(here, shares, start)
-        shares, after = _line_search(rows, shares, target, here)
-        if after is here:
+        shares, values = _line_search(rows, shares, target, here)
+        if values is here:
             break
-        here, start = after, shares
+        here, start = values, shares
     return Distribution(shares, here.log_likelihood, here.gap, step, converged=False)
 
 
@@ -57,13 +57,13 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     Source: Silverman et al. 1990, "A Smoothed EM Approach"; steps: Kelley, Keyes 1998, pseudo-transient continuation.
     """
     shares = np.full(rows.buckets, 1 / rows.buckets)
-    length, before = 1e3, np.inf
+    length, last_distance = 1e3, np.inf
     for step in range(_MOST_STEPS):
         here = rows.evaluate(shares)
         image, change = _smoothed_step(shares, here)
         distance = float(np.abs(image - shares).sum())
-        length = length * 10 if distance < before else length / 4
-        before = distance
+        length = length * 10 if distance < last_distance else length / 4
+        last_distance = distance
         move = np.linalg.solve((1 + 1 / length) * np.eye(shares.size) - change, np.log(image / shares))
         gap = float(np.abs(move) @ shares)
         if gap <= tolerance:
@@ -100,9 +100,9 @@ def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Eva
     while part > 1e-6:
         trial = shares + part * (target - shares)
         trial /= trial.sum()
-        after = rows.evaluate(trial)
-        if after.log_likelihood >= here.log_likelihood + 1e-4 * part * slope - 1e-15:
-            return trial, after
+        values = rows.evaluate(trial)
+        if values.log_likelihood >= here.log_likelihood + 1e-4 * part * slope - 1e-15:
+            return trial, values
         part /= 2
     return shares, here
 

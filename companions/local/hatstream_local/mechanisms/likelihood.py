@@ -95,13 +95,13 @@ class ReportRows:
 
 def _likelihood(prefix: Float64s, edges: Int32s, levels: Float64s) -> Float64s:
     """Sums over runs the level times the mass on the run; no term is negative, so none cancels."""
-    before: Float64s | float = 0.0
+    cumulative: Float64s | float = 0.0
     likelihood = np.zeros(edges.shape[1])
     for edge, level in zip(edges, levels, strict=False):
         mass = prefix[edge]
-        likelihood += level * (mass - before)
-        before = mass
-    likelihood += levels[-1] * (prefix[-1] - before)
+        likelihood += level * (mass - cumulative)
+        cumulative = mass
+    likelihood += levels[-1] * (prefix[-1] - cumulative)
     return likelihood
 
 

@@ -44,8 +44,8 @@ def fused_mean(reports: Reports, method: Method) -> FusedMean:
     if not users:
         raise ValueError("a fused mean needs at least one report")
     worst = _worst_variance(reports, method, heard)
-    spread = float(np.var(estimates[heard], ddof=1)) if users >= _FEW else math.inf
-    return FusedMean(float(estimates[heard].mean()), math.sqrt(min(worst, spread) / users), users)
+    variance = float(np.var(estimates[heard], ddof=1)) if users >= _FEW else math.inf
+    return FusedMean(float(estimates[heard].mean()), math.sqrt(min(worst, variance) / users), users)
 
 
 def per_user(reports: Reports, method: Method) -> Float64s:

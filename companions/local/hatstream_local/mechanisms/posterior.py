@@ -58,11 +58,11 @@ class _Sums:
 
     def between(self, curve: NDArray[np.int64], starts: Int32s, ends: Int32s) -> tuple[Float64s, Float64s]:
         """Sums over the grid's values start..end - 1 of each run's curve."""
-        made = np.arange(self._number)
+        values = np.arange(self._number)
         if self._number > _TABLES:
-            made, inverse = np.unique(curve, return_inverse=True)
+            values, inverse = np.unique(curve, return_inverse=True)
             curve = inverse.reshape(curve.shape)
-        tables = np.stack([self._prefix(number) for number in made.tolist()], axis=1)
+        tables = np.stack([self._prefix(number) for number in values.tolist()], axis=1)
         last, first = curve * (GRID + 1) + ends, curve * (GRID + 1) + starts
         zeroth, second = tables.reshape(2, -1)
         return zeroth[last] - zeroth[first], second[last] - second[first]

@@ -73,8 +73,8 @@ class StochasticRounding:
         return np.where(np.where(flip(self._keep(), steps.size, noise), truthful, fair), self.high, self.low)
 
     def real_epsilon(self) -> float:
-        keep, whole = Decimal(self._keep()), Decimal(1 << COIN_BITS)
-        return float(EXACT.ln(EXACT.divide(whole + keep, whole - keep)))
+        keep, coins = Decimal(self._keep()), Decimal(1 << COIN_BITS)
+        return float(EXACT.ln(EXACT.divide(coins + keep, coins - keep)))
 
     def _keep(self) -> int:
         grown = exp(self.epsilon)

@@ -44,7 +44,7 @@ class Window(ABC):
     epsilon: float
     width: float = field(init=False, repr=False)
     keep: float = field(init=False, repr=False)
-    rest: float = field(init=False, repr=False)
+    uniform: float = field(init=False, repr=False)
     """1 - keep, not by subtraction."""
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class Window(ABC):
         grown = EXACT.multiply(exp(self.epsilon), width)
         object.__setattr__(self, "width", float(width))
         object.__setattr__(self, "keep", float(_keep(self.epsilon, width)))
-        object.__setattr__(self, "rest", float(EXACT.divide(EXACT.add(1, width), EXACT.add(grown, 1))))
+        object.__setattr__(self, "uniform", float(EXACT.divide(EXACT.add(1, width), EXACT.add(grown, 1))))
 
     @abstractmethod
     def exact_width(self) -> Decimal:
@@ -86,7 +86,7 @@ class Window(ABC):
 
         q is (1 - keep) / (length of the range).
         """
-        outside = math.log(self.rest / (self.high - self.low))
+        outside = math.log(self.uniform / (self.high - self.low))
         inside = np.abs(self.centres(reports) - values) <= self.width
         return np.asarray(outside + self.epsilon * inside)
 
@@ -98,8 +98,8 @@ class Window(ABC):
         return (reports - self.raw_middle) / self.raw_slope
 
     def variance(self, values: Float64s) -> Float64s:
-        level = (self.rest * (1 + self.width) ** 2 + self.keep * self.width**2) / (3 * self.keep**2)
-        return np.asarray(level + values**2 * (self.rest / self.keep))
+        level = (self.uniform * (1 + self.width) ** 2 + self.keep * self.width**2) / (3 * self.keep**2)
+        return np.asarray(level + values**2 * (self.uniform / self.keep))
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         keep = EXACT.divide(self._coin(), 1 << COIN_BITS)
@@ -115,9 +115,9 @@ class Window(ABC):
     def _draw(self, steps: Int64s, noise: Noise) -> Int64s:
         """Draws the cell 0..STEPS + W - 1 of each report."""
         cells = self._cells()
-        kept = flip(self._coin(), steps.size, noise)
-        offset = noise.below(np.where(kept, cells, STEPS + cells))
-        return np.where(kept, steps, 0) + offset
+        is_kept = flip(self._coin(), steps.size, noise)
+        offset = noise.below(np.where(is_kept, cells, STEPS + cells))
+        return np.where(is_kept, steps, 0) + offset
 
     def _cells(self) -> int:
         """Computes W, the window's exact width in steps, rounded up."""

@@ -44,10 +44,10 @@ def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Sur
 
 def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
     """Adds the shapes of places that the specification names by a file. path: of the specification."""
-    asked = spec.places
-    if asked is None or not asked.pieces.places.geometries:
+    places_asked = spec.places
+    if places_asked is None or not places_asked.pieces.places.geometries:
         return around
-    places = asked.pieces.places
+    places = places_asked.pieces.places
     shapes = dict(zip(places.names, places.geometries, strict=True))
     return replace(around, places=around.places.with_shapes(shapes, path))
 

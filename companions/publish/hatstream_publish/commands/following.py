@@ -49,13 +49,13 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
 
 
 def _changed(site: Site, changes: Changes) -> str:
-    rows = ", ".join(f"{name} {many:,} of {of:,} rows" for name, (many, of) in changes.rows.items())
+    rows = ", ".join(f"{name} {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items())
     return f"{site.folder}: {len(changes.changed)} of {len(changes.files)} files changed; {rows}"
 
 
-def _say_skipped(skipped: Mapping[str, str], before: Mapping[str, str], say: Say) -> dict[str, str]:
+def _say_skipped(skipped: Mapping[str, str], known_reasons: Mapping[str, str], say: Say) -> dict[str, str]:
     for path, why in skipped.items():
-        if before.get(path) != why:
+        if known_reasons.get(path) != why:
             say(f"left out: {path}: {why}")
     return dict(skipped)
 

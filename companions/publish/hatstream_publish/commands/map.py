@@ -73,6 +73,6 @@ def claim_of(spec_path: Path | None) -> str:
     from hatstream.api import load
 
     account = load(spec_path).account
-    what = "that it drove at all, where and when included" if account.adjacency == "add-remove" else "its speeds"
-    most = f"epsilon at most {account.limit.said()} by their specification"
-    return f"{NOISY} They protect a vehicle's whole {account.unit.removeprefix('vehicle-')}, {what}, with {most}."
+    protects = "that it drove at all, where and when included" if account.adjacency == "add-remove" else "its speeds"
+    bound = f"epsilon at most {account.limit.said()} by their specification"
+    return f"{NOISY} They protect a vehicle's whole {account.unit.removeprefix('vehicle-')}, {protects}, with {bound}."

@@ -55,10 +55,10 @@ class AskedTexts:
         minutes = spec.timetable.slot_minutes
         slots = "Hourly" if minutes == 60 else f"{minutes}-minute"
         names = " and ".join(dict.fromkeys(stat.name for stat in spec.statistics)) or "mean"
-        what = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
+        summary = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
         return Wishes(
             title=self.title or f"{slots} speeds of vehicles: {spec.name}",
-            description=self.description or what,
+            description=self.description or summary,
             publisher=self.publisher,
             contact=self.contact,
             licence=licence(self.licence_name),
@@ -81,17 +81,17 @@ def asked_site(
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import Site
 
-    asked = msgspec.convert(texts, AskedTexts, strict=False)
-    dates = _date("--from", asked.start or "0001-01-01"), _date("--to", asked.end or "9999-12-31")
-    around = with_specified(read_surroundings(asked.places_path, asked.ground_path), spec, spec_path)
+    wishes = msgspec.convert(texts, AskedTexts, strict=False)
+    dates = _date("--from", wishes.start or "0001-01-01"), _date("--to", wishes.end or "9999-12-31")
+    around = with_specified(read_surroundings(wishes.places_path, wishes.ground_path), spec, spec_path)
     return Site(
         folder=folder,
         spec=spec,
         spec_text=spec_path.read_text(encoding="utf-8"),
         place=place,
-        wishes=asked.wishes(spec),
+        wishes=wishes.wishes(spec),
         around=around,
-        tiles=(asked.tiles, asked.credit),
+        tiles=(wishes.tiles, wishes.credit),
         files=ResultFiles(pattern, spec, around.places),
         dates=dates,
         follows=follows,
@@ -141,15 +141,15 @@ def publish(
 ) -> int:
     spec, folder = loaded(spec_path, quiet=as_json), output.absolute()
     site = asked_site(spec, spec_path, place, pattern, folder, texts, follows=follows)
-    kept = texts | {name: texts[name] and texts[name].absolute() for name in ("places_path", "ground_path")}
+    settings = texts | {name: texts[name] and texts[name].absolute() for name in ("places_path", "ground_path")}
     try:
         if follows:
-            write_wishes(folder, kept)
+            write_wishes(folder, settings)
             with asked_to_stop() as stop:
                 keep_current(site, stop)
             return 0
         changes = _published(site)
-        write_wishes(folder, kept)
+        write_wishes(folder, settings)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise InputError(f"the folder {output} cannot be written: {why}") from None
@@ -169,9 +169,9 @@ def _published(site: Site) -> Changes:
 
 def _told(output: Path, changes: Changes) -> tuple[Any, ...]:
     """Tells what was written, for programs and for people."""
-    tables = {name: {"rows": many, "of": of} for name, (many, of) in changes.rows.items()}
+    tables = {name: {"rows": changed, "of": total} for name, (changed, total) in changes.rows.items()}
     document = {"output": str(output), "files": sorted(changes.files), "changed": changes.changed, "tables": tables}
-    lines = [f"{name}: {many:,} of {of:,} rows" for name, (many, of) in changes.rows.items()]
+    lines = [f"{name}: {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items()]
     return document, *lines, f"{len(changes.files)} files, {len(changes.changed)} of them changed: {output}"
 
 

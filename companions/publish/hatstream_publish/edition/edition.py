@@ -34,7 +34,7 @@ NAMES = tuple(licence.name for licence in _KNOWN)
 
 def licence(name: str) -> Licence:
     """Finds a licence by its name in any case; one that is not known has no address."""
-    return next((other for other in _KNOWN if other.name.lower() == name.lower()), Licence(name, name, ""))
+    return next((entry for entry in _KNOWN if entry.name.lower() == name.lower()), Licence(name, name, ""))
 
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ class Edition:
     @property
     def protects(self) -> str:
         """What is hidden, of whom, for how long."""
-        what = "that it drove at all, when, where and how fast" if self.hides_driving else "its speeds"
-        return f"everything that one vehicle does in {PERIODS[self.spec.account.unit]}: {what}"
+        secret = "that it drove at all, when, where and how fast" if self.hides_driving else "its speeds"
+        return f"everything that one vehicle does in {PERIODS[self.spec.account.unit]}: {secret}"
 
     @property
     def hides_driving(self) -> bool:
@@ -125,15 +125,15 @@ class Edition:
             "That a vehicle reported, when, where, how often, and whether a report carried a speed: only speeds are."
         )
         traffic = "What is true of all traffic: that a street is slow at eight in the morning is what the data are for."
-        said = [
+        sentences = [
             traffic if self.hides_driving else driving,
             f"Public facts: the area, the hours of service{fleet}.",
             "A driver who changes vehicles is protected once for each of them; what they give away multiplies.",
             "What others publish about the same vehicles adds up with this, and no ledger knows of both.",
         ]
         if self.spec.account.unit != "vehicle-ever":
-            said.insert(2, "A habit of many days: the table says what such days cost together.")
-        return said
+            sentences.insert(2, "A habit of many days: the table says what such days cost together.")
+        return sentences
 
     def privacy(self) -> Mapping[str, Any]:
         """Says what the privacy card does, for programs."""

@@ -85,21 +85,21 @@ def table_schema(schema: pa.Schema, columns: Sequence[ColumnEntry]) -> dict[str,
 
 
 def _field(field: pa.Field, column: ColumnEntry) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": column.name, "description": column.meaning}
+    schema: dict[str, Any] = {"name": column.name, "description": column.meaning}
     if column.unit:
-        said["unit"] = column.unit
+        schema["unit"] = column.unit
     if column.name in ("slot_start", "slot_end"):
-        said |= {"type": "datetime", "format": _INSTANT}
+        schema |= {"type": "datetime", "format": _INSTANT}
     elif pa.types.is_timestamp(field.type):
-        said["type"] = "datetime"
+        schema["type"] = "datetime"
     elif pa.types.is_list(field.type):
-        said["type"] = "array"
+        schema["type"] = "array"
     else:
-        said["type"] = _TYPES[field.type]
+        schema["type"] = _TYPES[field.type]
     constraints: dict[str, Any] = {"required": True} if not field.nullable else {}
     if column.name == "status":
         constraints["enum"] = sorted(STATUSES)
-    return said | ({"constraints": constraints} if constraints else {})
+    return schema | ({"constraints": constraints} if constraints else {})
 
 
 def dictionary_csv(tables: Mapping[str, Sequence[ColumnEntry]]) -> bytes:
@@ -167,8 +167,8 @@ def _typed(value: str, kind: str) -> dict[str, str]:
 
 
 def _contact(contact: str, publisher: str) -> dict[str, Any]:
-    reached = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
-    return {"@type": "vcard:Organization", "vcard:fn": publisher, **reached}
+    address = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
+    return {"@type": "vcard:Organization", "vcard:fn": publisher, **address}
 
 
 def _licence(edition: Edition) -> Any:

@@ -142,9 +142,9 @@ def _contradictions(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[Stam
     refused: dict[Stamp, str] = {}
     for stamp in sorted(tables, key=lambda stamp: (stamp.changed_ns, stamp.path)):
         starts = _starts(tables[stamp])
-        beside = {other for start in starts for other in agreed.get(start, ())}
+        rivals = {rival for start in starts for rival in agreed.get(start, ())}
         try:
-            _joined({other: tables[other] for other in (*beside, stamp)})
+            _joined({rival: tables[rival] for rival in (*rivals, stamp)})
         except InputError as error:
             refused[stamp] = str(error)
             continue

@@ -113,9 +113,9 @@ class Site:
         edition = self._edition(results[HATS])
         with updating(self.folder, self._digests) as update, self._forgetting():
             former = _created(self.folder)
-            same = edition if former is None else replace(edition, origin=edition.origin._replace(created=former))
-            rows = self._put(same, results, update)
-            if update.changed and same is not edition:
+            unchanged = edition if former is None else replace(edition, origin=edition.origin._replace(created=former))
+            rows = self._put(unchanged, results, update)
+            if update.changed and unchanged is not edition:
                 rows = self._put(edition, results, update)
             update.commit()
             self._digests = update.digests
@@ -321,8 +321,8 @@ def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundi
 def _created(folder: Path) -> datetime | None:
     """Reads when the former edition was made: one that is the same keeps its time."""
     try:
-        said = msgspec.json.decode((folder / "provenance.json").read_bytes(), type=dict[str, Any])
-        return datetime.fromisoformat(said["created"])
+        provenance = msgspec.json.decode((folder / "provenance.json").read_bytes(), type=dict[str, Any])
+        return datetime.fromisoformat(provenance["created"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -343,8 +343,8 @@ def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> bytes:
     for cell in sorted({cell for rows in results for cell in rows["cell"].unique().to_pylist()} - {CITY}):
         place = places.place(cell)
         shape = None if place.shape is None else place.shape.geometry
-        said = {"place": cell, "name": place.name, "note": place.note}
-        features.append({"type": "Feature", "id": cell, "geometry": shape, "properties": said})
+        properties = {"place": cell, "name": place.name, "note": place.note}
+        features.append({"type": "Feature", "id": cell, "geometry": shape, "properties": properties})
     return _json({"type": "FeatureCollection", "features": features})
 
 

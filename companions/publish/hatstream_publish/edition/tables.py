@@ -85,8 +85,8 @@ def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, abo
     )
     described = zip(table.schema, columns_of(table.schema, spec), strict=True)
     fields = [field.with_metadata(_words(column)) for field, column in described]
-    whole = {"geo": _geo(shapes), "hatstream": about}
-    metadata = {key: msgspec.json.encode(value) for key, value in whole.items()}
+    documents = {"geo": _geo(shapes), "hatstream": about}
+    metadata = {key: msgspec.json.encode(value) for key, value in documents.items()}
     sink = io.BytesIO()
     pq.write_table(table.cast(pa.schema(fields, metadata)), sink, compression="zstd")
     return sink.getvalue()

@@ -55,7 +55,7 @@ def draw_map(
 
 def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None = None, follow_s: float = 5) -> bytes:
     """Makes the page with its data inside, or one that asks its server for them at `source`, again each `follow_s`."""
-    asked = {"source": source, "followMs": round(1_000 * follow_s)}
+    settings = {"source": source, "followMs": round(1_000 * follow_s)}
     return render(
         "map.html",
         images=texts.tiles,
@@ -63,6 +63,6 @@ def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None =
         title=texts.title,
         claim=texts.claim,
         credit=texts.credit,
-        page=script_json(asked | {"tiles": texts.tiles, "says": STATUSES, "advice": ADVICE}),
+        page=script_json(settings | {"tiles": texts.tiles, "says": STATUSES, "advice": ADVICE}),
         packed=base64.b64encode(data or b"").decode(),
     )

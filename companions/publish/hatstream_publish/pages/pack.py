@@ -117,11 +117,11 @@ def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
     rows = standing.filter(pc.equal(standing["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
     place = pc.index_in(rows["cell"], pa.array(grid.ids)).fill_null(-1).to_numpy()
-    beside = is_beside(rows)
-    numbers = _drawn(rows, "value", beside)
-    told = (place >= 0) & ~np.isnan(numbers) & (beside | pc.equal(rows["status"], "ok").to_numpy())
-    value[place[told]] = np.rint(numbers[told] / USUAL_KMH).astype(np.uint16)
-    is_area[place[told]] = beside[told]
+    is_parent = is_beside(rows)
+    numbers = _drawn(rows, "value", is_parent)
+    has_value = (place >= 0) & ~np.isnan(numbers) & (is_parent | pc.equal(rows["status"], "ok").to_numpy())
+    value[place[has_value]] = np.rint(numbers[has_value] / USUAL_KMH).astype(np.uint16)
+    is_area[place[has_value]] = is_parent[has_value]
     return {"usual.value": value, "usual.area": is_area}
 
 
@@ -130,8 +130,8 @@ def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
     is_standing = "product" in rows.column_names and set(rows["product"].unique().to_pylist()) == {STANDING}
     if "days" not in rows.column_names:
         return {"standing": is_standing, "days": []}
-    most = rows.group_by("slot_start").aggregate([("days", "max")])
-    days = dict(zip(most["slot_start"].to_pylist(), most["days_max"].to_pylist(), strict=True))
+    maxima = rows.group_by("slot_start").aggregate([("days", "max")])
+    days = dict(zip(maxima["slot_start"].to_pylist(), maxima["days_max"].to_pylist(), strict=True))
     return {"standing": is_standing, "days": [days[start] for start in grid.starts]}
 
 
@@ -219,10 +219,10 @@ def _packed_layer(
 ) -> dict[str, Any]:
     """Adds a layer's matrices; answers with what its head says. Numbers are stored as (number - origin) / step."""
     name, chosen = f"layer{number}", _chosen(rows, layer)
-    some = rows.filter(pa.array(chosen))
+    subset = rows.filter(pa.array(chosen))
     slot, place = grid.slot[chosen], grid.place[chosen]
-    beside = is_beside(some) if layer.status == "status" else np.zeros(some.num_rows, np.bool_)
-    value, lower, upper = numbers = [_drawn(some, column, beside) for column in layer.columns]
+    is_parent = is_beside(subset) if layer.status == "status" else np.zeros(subset.num_rows, np.bool_)
+    value, lower, upper = numbers = [_drawn(subset, column, is_parent) for column in layer.columns]
     finite = np.nan_to_num(numbers)
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
     step = _step(float(finite.max(initial=0.0)) - origin)
@@ -232,8 +232,8 @@ def _packed_layer(
         matrix[slot, place] = np.where(np.isnan(column), _NONE, column.clip(0, _NONE - 1)).astype(np.uint16)
         arrays[f"{name}.{part}"] = matrix
     arrays[f"{name}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
-    arrays[f"{name}.code"][slot, place] = codes.of(_known(some, layer, beside))
-    unit = some["unit"][0].as_py() if some.num_rows else ""
+    arrays[f"{name}.code"][slot, place] = codes.of(_known(subset, layer, is_parent))
+    unit = subset["unit"][0].as_py() if subset.num_rows else ""
     return {"title": layer.title, "unit": unit, "step": step, "origin": origin, "arrays": name}
 
 
@@ -250,22 +250,22 @@ def is_beside(rows: pa.Table) -> Array:
     """Says of which rows the value of something coarser is drawn: only that is known."""
     if "parent_value" not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
-    beside: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
-    return beside
+    is_parent: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
+    return is_parent
 
 
-def _drawn(rows: pa.Table, column: str, beside: Array) -> Array:
+def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
     numbers: Array = rows[column].to_numpy().astype(np.float64)
     coarser = {"value": "parent_value", "lower95": "parent_lower95", "upper95": "parent_upper95"}.get(column)
-    return np.where(beside, rows[coarser].to_numpy(), numbers) if beside.any() and coarser else numbers
+    return np.where(is_parent, rows[coarser].to_numpy(), numbers) if is_parent.any() and coarser else numbers
 
 
-def _known(rows: pa.Table, layer: _Layer, beside: Array) -> pa.ChunkedArray:
+def _known(rows: pa.Table, layer: _Layer, is_parent: Array) -> pa.ChunkedArray:
     """Says how each row is known: its status, its mechanism, and what its drawn value is about."""
     about: pa.Array = pa.array([""] * rows.num_rows)
-    if beside.any():
+    if is_parent.any():
         which = pc.if_else(pc.equal(pc.fill_null(rows["parent"], ""), DAY), DAY, "area")
-        about = pc.if_else(pa.array(beside), which, "")
+        about = pc.if_else(pa.array(is_parent), which, "")
     return pc.binary_join_element_wise(pc.fill_null(rows[layer.status], ""), rows["mechanism"], about, _MARK)
 
 

@@ -111,16 +111,15 @@ def read_places(path: Path | None) -> NamedPlaces:
         return NamedPlaces()
     places = {}
     for feature in _features(path):
-        said = _said(path, feature)
-        place_id = next((said[key] for key in ("place", "cell", "id", "name") if said.get(key)), feature.get("id"))
+        properties = _said(path, feature)
+        ids = filter(None, map(properties.get, ("place", "cell", "id", "name")))
+        place_id = next(ids, feature.get("id"))
         if place_id is None:
             raise InputError(f"{path}: a feature has none of the properties place, cell, id and name")
         shape = None if feature.get("geometry") is None else _shape(path, feature["geometry"])
-        name, note = (str(said.get(key) or "") for key in ("name", "note"))
-        departures = said.get("departures")
-        places[str(place_id)] = Place(
-            str(place_id), name, note, shape, departures if isinstance(departures, int) else 0
-        )
+        name, note = (str(properties.get(key) or "") for key in ("name", "note"))
+        count = properties.get("departures")
+        places[str(place_id)] = Place(str(place_id), name, note, shape, count if isinstance(count, int) else 0)
     return NamedPlaces(places)
 
 
@@ -131,24 +130,24 @@ def read_ground(path: Path | None) -> Sequence[GroundLine]:
     """
     lines = []
     for feature in [] if path is None else _features(path):
-        said = _said(Path(str(path)), feature)
+        properties = _said(Path(str(path)), feature)
         shape = _shape(Path(str(path)), feature.get("geometry"))
-        kind = next((AREA_KINDS[word] for word in map(str, said.values()) if word in AREA_KINDS), "")
-        lines.append(GroundLine(str(said.get("name") or ""), _colour(said), shape, kind))
+        kind = next((AREA_KINDS[word] for word in map(str, properties.values()) if word in AREA_KINDS), "")
+        lines.append(GroundLine(str(properties.get("name") or ""), _colour(properties), shape, kind))
     return lines
 
 
-def _colour(said: Mapping[str, Any]) -> str:
-    text = str(said.get("colour") or said.get("color") or said.get("route_color") or "").removeprefix("#")
+def _colour(properties: Mapping[str, Any]) -> str:
+    text = str(next(filter(None, map(properties.get, ("colour", "color", "route_color"))), "")).removeprefix("#")
     fits = len(text) == 6 and all(letter in "0123456789abcdefABCDEF" for letter in text)
     return f"#{text.lower()}" if fits else ""
 
 
 def _said(path: Path, feature: Mapping[str, Any]) -> Mapping[str, Any]:
-    said = feature.get("properties") or {}
-    if not isinstance(said, dict):
+    properties = feature.get("properties") or {}
+    if not isinstance(properties, dict):
         raise InputError(f"{path}: a feature's properties must be an object, of names with values")
-    return said
+    return properties
 
 
 def _features(path: Path) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ CHANNELS = (
 
 
 class Odds(NamedTuple):
-    """How sure somebody may be after seeing everything that was published, who was `before` sure."""
+    """Probabilities of a guess, as the card has them: before publication, and bounds after it."""
 
     before: float
     most: float
@@ -86,16 +86,16 @@ _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle
 def draw_report(report: AccountReport, rows: pa.Table | None, path: Path) -> None:
     """Writes the report. rows: result rows, see `read_rows`; None where none are given. May raise OSError."""
     spec, account = report.spec, report.spec.account
-    most, limit = float(report.most.epsilon), float(report.limit.epsilon)
+    spent, limit = float(report.most.epsilon), float(report.limit.epsilon)
     shown = {
         "title": f"{spec.name}: what is published and what it protects",
         "hides_driving": account.adjacency == "add-remove",
         "span": account.unit.removeprefix("vehicle-"),
         "in_span": _IN_SPAN[account.unit],
-        "most": most,
+        "most": spent,
         "delta": float(report.most.delta),
         "chance": report.most.chance_said,
-        "odds": odds(most or limit),
+        "odds": odds(spent or limit),
         "limit": limit,
         "limit_said": report.limit.said(),
         "limit_has_delta": report.has_delta,
@@ -122,9 +122,9 @@ _AS_GOOD_AS_CERTAIN = 1e-10
 def _habit(days: int, spent: Fraction, chance: str) -> Mapping[str, Any]:
     """Tells the odds of somebody who was as sure as not; rounded away from one half, for these are bounds."""
     epsilon = float(spent)
-    least = 1 / (1 + math.exp(min(epsilon, 700.0)))
-    digits = 0 if 100 * least < _AS_GOOD_AS_CERTAIN else 2 - math.floor(math.log10(100 * least))
-    least_said = math.floor(100 * least * 10**digits) / 10**digits
+    share = 1 / (1 + math.exp(min(epsilon, 700.0)))
+    digits = 0 if 100 * share < _AS_GOOD_AS_CERTAIN else 2 - math.floor(math.log10(100 * share))
+    least_said = math.floor(100 * share * 10**digits) / 10**digits
     return {
         "days": days,
         "epsilon": f"{math.ceil(epsilon * 100 - 1e-6) / 100:g}",
@@ -159,8 +159,8 @@ def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
     for name in sorted(rows["statistic"].unique().to_pylist()):
         of_name = rows.filter(pc.equal(rows["statistic"], name))
         for status in sorted(of_name["status"].unique().to_pylist()):
-            some = of_name.filter(pc.equal(of_name["status"], status))
-            half = (some["upper95"].to_numpy() - some["lower95"].to_numpy()) / 2
+            subset = of_name.filter(pc.equal(of_name["status"], status))
+            half = (subset["upper95"].to_numpy() - subset["lower95"].to_numpy()) / 2
             half = half[~np.isnan(half)]
             sure = float((half <= WIDE_KMH).mean()) if half.size and status in RELIABLE else 0.0
             quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
@@ -168,10 +168,10 @@ def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
                 {
                     "statistic": name,
                     "status": status,
-                    "rows": some.num_rows,
+                    "rows": subset.num_rows,
                     "reliable": sure,
                     "half": quantiles,
-                    "unit": some["unit"][0].as_py(),
+                    "unit": subset["unit"][0].as_py(),
                 }
             )
     return classes

@@ -33,18 +33,18 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
     keys = [(name, "ascending") for name in ("instant", "cell", "statistic")]
     instants = rows.append_column("instant", of_each(rows["slot_start"], datetime.fromisoformat))
     rows = rows.take(pc.sort_indices(instants, keys))
-    beside = pa.array(is_beside(rows))
+    is_parent = pa.array(is_beside(rows))
     columns = {name: rows[name] for name in rows.column_names if name not in _NOT_SHOWN}
     if everything:
         columns |= {f"own_{name}": rows[name] for name in _OWN}
     else:
         columns = {name: column for name, column in columns.items() if name not in ("noise_std", "bias_bound")}
     if "parent_value" in rows.column_names:
-        columns |= {name: pc.if_else(beside, rows[f"parent_{name}"], rows[name]) for name in _OWN}
+        columns |= {name: pc.if_else(is_parent, rows[f"parent_{name}"], rows[name]) for name in _OWN}
     area = pc.fill_null(rows["parent"], "") if "parent" in rows.column_names else pa.array([""] * rows.num_rows)
     is_day = pc.equal(area, DAY)
-    columns["value_of"] = pc.if_else(beside, pc.if_else(is_day, DAY, "area"), "place")
-    columns["area"] = pc.if_else(pc.and_(beside, pc.invert(is_day)), area, None)
+    columns["value_of"] = pc.if_else(is_parent, pc.if_else(is_day, DAY, "area"), "place")
+    columns["area"] = pc.if_else(pc.and_(is_parent, pc.invert(is_day)), area, None)
     columns["name"] = of_each(rows["cell"], lambda cell: places.named[cell].name if cell in places.named else "")
     others = (name for name, column in columns.items() if name not in _ORDER and column.null_count < len(column))
     return pa.table({name: columns[name] for name in (*_ORDER, *others)})
