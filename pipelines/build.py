@@ -64,17 +64,17 @@ class Runner(Protocol):
 
 
 def road(
-    tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon", kept: Shelf | None = None
+    tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon", shelf: Shelf | None = None
 ) -> PCollection[SlotEstimates]:
-    """Turns tallies into estimates of all that the job releases. drawing: names the step that draws. kept: holds units.
+    """Turns tallies into estimates of all that the job releases. drawing: names its step. shelf: holds units.
 
     tallies: by (plan, release shard), what each vehicle did in each cell; with a heartbeat, b"", for every plan and
     shard, so that a slot is sealed even if nothing happened.
     """
     if job.release.in_order:
         return runner.in_order(tallies, job)
-    done = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account, kept)  # key, Unit
-    return estimate(runner.recorded(HexagonOutputs(done.sealed, done[DEMAND]), job), job)
+    drawn = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account, shelf)  # key, Unit
+    return estimate(runner.recorded(HexagonOutputs(drawn.sealed, drawn[DEMAND]), job), job)
 
 
 def observe(
@@ -113,8 +113,8 @@ def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotE
     return recorded | "publish/estimate" >> Estimate(job.release, job.account, name)
 
 
-def publish(estimates: PCollection[SlotEstimates], outputs: Outputs, of: str = "") -> None:
-    """Estimates -> files, and messages of a topic. of: what the names of the steps begin with."""
-    _ = estimates | f"{of}publish" >> PublishFiles(outputs.folder, outputs.formats, outputs.shape)
+def publish(estimates: PCollection[SlotEstimates], outputs: Outputs, prefix: str = "") -> None:
+    """Estimates -> files, and messages of a topic. prefix: of the names of steps."""
+    _ = estimates | f"{prefix}publish" >> PublishFiles(outputs.folder, outputs.formats, outputs.shape)
     if outputs.topic is not None:
-        _ = estimates | f"{of}publish to kafka" >> PublishToKafka(outputs.topic, outputs.shape)
+        _ = estimates | f"{prefix}publish to kafka" >> PublishToKafka(outputs.topic, outputs.shape)

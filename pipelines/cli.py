@@ -128,14 +128,14 @@ def main(arguments: list[str] | None = None) -> int:
         # click's own: 0 where a shell asked how to complete a line; else nobody reads standard output any more
         return DONE if end.code == 0 else FAILED
     except OSError as error:
-        where = error.filename or "standard output or a temporary file"
-        click.echo(f"hatstream: {error.strerror or type(error).__name__}: {where}", err=True)
+        path = error.filename or "standard output or a temporary file"
+        click.echo(f"hatstream: {error.strerror or type(error).__name__}: {path}", err=True)
         return FAILED
     except Exception as error:
-        said = missing(error) or error
-        for kind in type(said).__mro__:
+        failure = missing(error) or error
+        for kind in type(failure).__mro__:
             if (code := _CODES.get(f"{kind.__module__}.{kind.__qualname__}")) is not None:
-                click.echo(f"hatstream: {said}", err=True)
+                click.echo(f"hatstream: {failure}", err=True)
                 return code
         # The last resort: an unforeseen message could hold a value of the input, so it is not shown.
         if os.environ.get("HATSTREAM_DEBUG"):

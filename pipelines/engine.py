@@ -55,10 +55,10 @@ class Engine(Protocol):
 
 
 class Finished(NamedTuple):
-    """What a bounded job counted, and the texts that it told, by the names of metrics."""
+    """Counters and texts of a finished bounded job, by the names of metrics."""
 
     counts: Mapping[str, int]
-    told: Mapping[str, frozenset[str]]
+    texts: Mapping[str, frozenset[str]]
 
 
 class BoundedEngine(Protocol):

@@ -18,10 +18,10 @@ class InputError(Exception):
     _tagged_with_step = True  # Beam, in whose steps files are read, leaves it alone
 
 
-def shortened(text: str, most: int = 300) -> str:
+def shortened(text: str, length: int = 300) -> str:
     """Keeps a long text's beginning and end, for messages; nothing in it moves a terminal's cursor."""
-    kept = text if len(text) <= most else f"{text[: most // 2]} .. {text[-most // 4 :]}"
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in kept)
+    shown = text if len(text) <= length else f"{text[: length // 2]} .. {text[-length // 4 :]}"
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in shown)
 
 
 DONE = 0

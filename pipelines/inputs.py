@@ -82,11 +82,11 @@ FIRST_YEAR, LAST_YEAR = 2000, 2099
 
 def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
     """Makes the calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
-    first, after = instant_of(start, timetable, last=False), instant_of(end, timetable, last=True)
-    if after <= first:
+    first, until = instant_of(start, timetable, last=False), instant_of(end, timetable, last=True)
+    if until <= first:
         raise UsageError(f"the range is empty: --to {end} is before --from {start}")
     try:
-        return calendar(timetable, first, after)
+        return calendar(timetable, first, until)
     except CalendarError as error:
         raise UsageError(str(error)) from None
 

@@ -123,13 +123,13 @@ def assemble(
     in_slots: bool = False,
 ) -> Job:
     """Makes of the specification what the road needs. in_slots: slots are released one by one, as they end."""
-    asked = asked_of(spec, slots, secret, account)
+    request = asked_of(spec, slots, secret, account)
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
         rules=spec.rules(calendar, secret.derive("vehicle")),
         ground=spec.ground,
-        release=KINDS[spec.kind].of_slots(asked) if in_slots else KINDS[spec.kind].of(asked),
+        release=KINDS[spec.kind].of_slots(request) if in_slots else KINDS[spec.kind].of(request),
         transaction=transaction,
         account=account,
         outputs=outputs,
@@ -154,29 +154,29 @@ def asked_of(spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret
     )
 
 
-def job_of(spec: Specification, when: Calendar, secret: Secret, account: LedgerAccount, outputs: Outputs) -> Job:
+def job_of(spec: Specification, calendar: Calendar, secret: Secret, account: LedgerAccount, outputs: Outputs) -> Job:
     """Makes the road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
-    return assemble(spec, when, slot_facts(spec, when), "period", secret, account, outputs)
+    return assemble(spec, calendar, slot_facts(spec, calendar), "period", secret, account, outputs)
 
 
-def slot_facts(spec: Specification, when: Calendar) -> dict[int, SlotFacts]:
+def slot_facts(spec: Specification, calendar: Calendar) -> dict[int, SlotFacts]:
     """Collects what is known of each slot of a range beforehand.
 
     Raises UsageError for a range that cuts a period which is planned as a whole.
     """
     facts = {}
-    for period, slots in groupby(when.slots, key=lambda slot: slot.period):
+    for period, slots in groupby(calendar.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)
         try:
-            whole = spec.slots_of_period(starts[0])
+            every = spec.slots_of_period(starts[0])
         except CalendarError as error:
             raise UsageError(str(error)) from None
-        if spec.privacy.allocation.whole_periods and starts != whole:
+        if spec.privacy.allocation.whole_periods and starts != every:
             raise UsageError(
-                f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(whole or ())} slots, "
+                f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(every)} slots, "
                 f"the range holds {len(starts)} of them"
             )
         for start_s in starts:
             plan = spec.privacy.allocation.planned_with(start_s, starts)
-            facts[start_s] = facts_of(spec, period, start_s, plan, spec.privacy.allocation.plans(len(whole)))
+            facts[start_s] = facts_of(spec, period, start_s, plan, spec.privacy.allocation.plans(len(every)))
     return facts

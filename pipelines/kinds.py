@@ -43,9 +43,9 @@ KINDS = {
 }
 
 
-def of_kind(spec: "Specification", what: str) -> Callable[..., Any]:
-    """Loads the function of a specification's kind of release. what: a field of `Said`."""
+def of_kind(spec: "Specification", role: str) -> Callable[..., Any]:
+    """Loads the function of a specification's kind of release. role: a field of `Said`."""
     worded = registry.KINDS[spec.kind].worded or spec.kind
-    module, _, name = getattr(KINDS[worded], what).partition(":")
+    module, _, name = getattr(KINDS[worded], role).partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function

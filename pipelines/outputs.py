@@ -56,7 +56,7 @@ def make_writable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for place in (*filter(Path.is_dir, folder.glob(DATES)), folder):
             with locked(place):  # so that no writer is at work in it
-                for pattern in (*(f".{of}-*.part" for of in (HATS, LIVE, *PRODUCTS)), ".hatstream-*"):
+                for pattern in (*(f".{product}-*.part" for product in (HATS, LIVE, *PRODUCTS)), ".hatstream-*"):
                     for part in place.glob(pattern):
                         part.unlink()
                 if place == folder:

@@ -67,8 +67,8 @@ class Backup(NamedTuple):
     def with_entries(self, entries: Entries) -> "Backup":
         """Gives a backup of the same ledger that ends with these entries, with its head."""
         last, head = entries[-1], self.header.head
-        own = RememberedHead(sequence=last["seq"], hash=last["hash"], accounts=head[self.genesis]["accounts"])
-        return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: own}), entries)
+        newest = RememberedHead(sequence=last["seq"], hash=last["hash"], accounts=head[self.genesis]["accounts"])
+        return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: newest}), entries)
 
     @property
     def newest(self) -> Mapping[str, Any] | None:
@@ -97,14 +97,14 @@ class Evidence(NamedTuple):
 def write_backup(place: AccountLocation, path: Path) -> Backup:
     """Writes the file whole or not at all, for the user alone. Raises AccountRefusal, LedgerError, OSError."""
     if path.exists():
-        with path.open("rb") if path.is_file() else io.BytesIO() as other:
-            if other.read(len(_NAME)) != _NAME:
+        with path.open("rb") if path.is_file() else io.BytesIO() as older:
+            if older.read(len(_NAME)) != _NAME:
                 raise LedgerError(f"{path} is there already and is no backup of hatstream: it stays as it is")
     key, book = read_key(place.key), place.ledger
     remembered = dict(place.witness.read_all())  # before the ledger is read, which never lags behind it
     book.verify()
-    entries, made = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
-    backup = Backup(_BackupHeader(made, key.key.hex(), remembered), entries[:1]).with_entries(entries)
+    entries, timestamp = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
+    backup = Backup(_BackupHeader(timestamp, key.key.hex(), remembered), entries[:1]).with_entries(entries)
     content = io.BytesIO()
     with gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed:
         for line in (backup.header, *backup.entries):
@@ -261,12 +261,12 @@ def read_backup(path: Path) -> Backup:
     packed = data.removeprefix(_BEGIN)
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            most = min(MOST_BYTES, MOST_EXPANDED * len(packed) + (1 << 20))
-            content = file.read(most + 1)
-        if len(content) > most:
+            limit = min(MOST_BYTES, MOST_EXPANDED * len(packed) + (1 << 20))
+            content = file.read(limit + 1)
+        if len(content) > limit:
             raise ValueError
-        first, *rest = content.splitlines()
-        backup = Backup(msgspec.json.decode(first, type=_BackupHeader), [msgspec.json.decode(line) for line in rest])
+        first, *lines = content.splitlines()
+        backup = Backup(msgspec.json.decode(first, type=_BackupHeader), [msgspec.json.decode(line) for line in lines])
         if backup.header.head[backup.genesis]["hash"] != backup.last["hash"]:
             raise ValueError
     except (*_DAMAGE, IndexError):

@@ -77,18 +77,18 @@ class Loss(NamedTuple):
         but = f", but for a chance of {said(self.chance)} under the noise that is drawn" if self.delta else ""
         return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}{warning}){but}"
 
-    def covering(self, other: "Loss") -> "Loss":
+    def covering(self, loss: "Loss") -> "Loss":
         """Takes the larger of both, part by part: it holds of whatever either holds of."""
-        return Loss(max(self.epsilon, other.epsilon), max(self.delta, other.delta), max(self.chance, other.chance))
+        return Loss(max(self.epsilon, loss.epsilon), max(self.delta, loss.delta), max(self.chance, loss.chance))
 
-    def definition(self, other: str) -> str:
-        """Says the definition in a further sentence where there is a delta. other: the inputs compared, in words."""
+    def definition(self, neighbour: str) -> str:
+        """Says the definition in a further sentence where there is a delta. neighbour: of the input, in words."""
         if not self.delta:
             return ""
         delta = f"{float(self.delta):g}"
         return (
             f" By definition (epsilon {float(self.epsilon):g}, delta {delta}), any set of such figures is at most "
-            f"{_factor(self.epsilon)} times as likely with the vehicle as {other}, plus {delta}, and vice versa."
+            f"{_factor(self.epsilon)} times as likely with the vehicle as {neighbour}, plus {delta}, and vice versa."
         )
 
 
@@ -130,10 +130,10 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
                 terms = span.limit if span.limit.adds_up(spent) else limit
                 loss = loss_of(spent, terms, steered=span.days > 1)
                 over[first] = loss._replace(epsilon=Fraction(math.ceil(100 * loss.epsilon), 100))
-        most = reduce(Loss.covering, over.values(), _most_loss(span.limit))
+        largest = reduce(Loss.covering, over.values(), _most_loss(span.limit))
         is_dated = over and max(over) != "ever"
         since = (date.fromisoformat(max(over)) + timedelta(days=1)).isoformat() if is_dated else ""
-        bounds.append(SpanBound(span.days, span.limit, most, over, since))
+        bounds.append(SpanBound(span.days, span.limit, largest, over, since))
     return tuple(bounds)
 
 
@@ -173,7 +173,7 @@ def levels_sentence(spec: "Specification", bounds: Sequence[SpanBound], *_: obje
     made from reports, and files of one vehicle each, are public.
     """
     levels = spec.by_levels
-    what = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
+    subject = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
     hidden = (
         "that a vehicle drove, when and where is treated as public"
         if spec.counts_are_public
@@ -181,10 +181,10 @@ def levels_sentence(spec: "Specification", bounds: Sequence[SpanBound], *_: obje
     )
     spent = Accountant().compose([levels.claim])
     loss = Loss(levels.epsilon, levels.delta or ZERO, chance_beyond(levels.epsilon, spent))
-    other = _OTHER_SPEEDS if spec.counts_are_public else "without it"
+    neighbour = _OTHER_SPEEDS if spec.counts_are_public else "without it"
     sentences = (
-        f"All figures of this release{_SPAN[spec.account.unit]} together {_change(loss)} about {what} by "
-        f"{loss.most()}; {hidden}.{loss.definition(other)}{_of_spans(spec, bounds)}"
+        f"All figures of this release{_SPAN[spec.account.unit]} together {_change(loss)} about {subject} by "
+        f"{loss.most()}; {hidden}.{loss.definition(neighbour)}{_of_spans(spec, bounds)}"
     )
     for several in costs_at_places(spec, bounds)[-1:]:
         loss = Loss(Fraction(math.ceil(100 * several.total.epsilon), 100), several.total.delta, several.chance)
@@ -220,30 +220,30 @@ def standing_costs(unit: str, bounds: Sequence[SpanBound], claim: Claim) -> list
     bounds: of the account. claim: of one period of the release. A span of so many days or more that is bounded by less
     bounds it. None where a limit adds up no such claim: then nothing is released.
     """
-    whole, result = Accountant().compose([claim]), []
-    if not all(bound.limit.adds_up(whole) for bound in bounds):
+    period, result = Accountant().compose([claim]), []
+    if not all(bound.limit.adds_up(period) for bound in bounds):
         return []
-    for cost in costs(unit, bounds[0].limit, {"": whole}, STANDING_DAYS):
-        least = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
-        if least is not None and least.epsilon < cost.total.epsilon:
-            cost = Cost(cost.days, ApproxDP(least.epsilon, least.delta), least.chance)
+    for cost in costs(unit, bounds[0].limit, {"": period}, STANDING_DAYS):
+        tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
+        if tightest is not None and tightest.epsilon < cost.total.epsilon:
+            cost = Cost(cost.days, ApproxDP(tightest.epsilon, tightest.delta), tightest.chance)
         result.append(cost)
     return result
 
 
 def _of_spans(spec: "Specification", bounds: Sequence[SpanBound]) -> str:
     """Tells what bounds spans of several days, after a space; nothing where there are none."""
-    guess, told = "its speeds on them" if spec.counts_are_public else "them", ""
+    guess, sentences = "its speeds on them" if spec.counts_are_public else "them", ""
     for bound in bounds:
         if bound.days > 1:
             change = "raises the odds of a true guess" if bound.most.delta else "changes the odds of any guess"
             since = f"; about days that begin on {bound.since} or later, by {_most_loss(bound.limit).most()}"
-            told += (
+            sentences += (
                 f" Everything that the account releases about any {bound.days} consecutive days of one vehicle "
                 f"{change} about {guess} by {bound.most.most()}, on however many of them it drove"
                 f"{since if bound.since else ''}."
             )
-    return told
+    return sentences
 
 
 def _most_loss(limit: Limit) -> Loss:
@@ -262,10 +262,10 @@ def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Se
     dearest, result = Accountant(), []
     for total in by_period.values():
         dearest = dearest.largest(total)
-    for many in days:
-        spent = Accountant().compose(dearest.claims() * periods_in(unit, many))
+    for number in days:
+        spent = Accountant().compose(dearest.claims() * periods_in(unit, number))
         shown = limit.shown(spent)
-        result.append(Cost(many, shown, chance_beyond(shown.epsilon, spent)))
+        result.append(Cost(number, shown, chance_beyond(shown.epsilon, spent)))
     return result
 
 
@@ -299,7 +299,7 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
 def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Spend | None]:
     """Adds up a period's debits; tells exactly what vehicles spent, if noted and nothing came after."""
     limit, spent = ledger.limit(spec.account.name), ledger.spent(spec.account.name, period)
-    total = sum((by.debited for by in spent), Accountant())
+    total = sum((entry.debited for entry in spent), Accountant())
     debits = loss_of(total, limit)
     noted = ledger.noted(spec.account.name, spec.spec_id, period)
     if noted is None or noted.pop("units") != str(_units(spent, spec)):
@@ -317,13 +317,13 @@ def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound])
     if not ends or spec.account.unit != "vehicle-day":
         return None
     days = [(max(ends) + timedelta(days=step)).isoformat() for step in range(1, bounds[-1].days + 1)]
-    asked = Debit(UnitKey(spec.spec_id, 0, 0), spec.least[0])
-    refused = ledger.excess(spec.account.name, spec.account.limit, {day: [asked] for day in days})
+    debit = Debit(UnitKey(spec.spec_id, 0, 0), spec.least[0])
+    refused = ledger.excess(spec.account.name, spec.account.limit, {day: [debit] for day in days})
     return next((day for day in days if day not in refused), None)
 
 
 def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
     """Counts the units that are recorded of a period; None if the account has some of another specification."""
-    if {by.spec_id for by in spent} - {spec.spec_id}:
+    if {entry.spec_id for entry in spent} - {spec.spec_id}:
         return None
-    return sum(by.units for by in spent) * spec.privacy.release_shards
+    return sum(entry.units for entry in spent) * spec.privacy.release_shards

@@ -118,14 +118,14 @@ def read_key(path: Path) -> Secret:
     return secret_of(text.strip(), f"the key file {path}")
 
 
-def secret_of(text: str, where: str) -> Secret:
-    """Reads the key that a text holds. where: it stands, for the message. Raises LedgerError."""
+def secret_of(text: str, source: str) -> Secret:
+    """Reads the key that a text holds. source: of the text, for the message. Raises LedgerError."""
     try:
         key = bytes.fromhex(text)
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise LedgerError(f"{where} does not hold a key of {KEY_BYTES} bytes in hexadecimal")
+        raise LedgerError(f"{source} does not hold a key of {KEY_BYTES} bytes in hexadecimal")
     return Secret(key)
 
 
@@ -155,7 +155,7 @@ def open_account(place: AccountLocation, table: "AccountTerms") -> str:
 
 def other_accounts(place: AccountLocation, account: str) -> list[str]:
     """Lists what else the ledger or the head file knows: a vehicle that reports to two accounts spends both budgets."""
-    in_ledger = {other.name for other in place.ledger.accounts()}
+    in_ledger = {entry.name for entry in place.ledger.accounts()}
     with_key = {name for ledger in place.witness.read_all().values() for name in ledger["accounts"]}
     return sorted((in_ledger | with_key) - {account})
 
@@ -164,12 +164,12 @@ def that_void(place: AccountLocation, table: "AccountTerms") -> list[str]:
     """Names the ledger's accounts with public counts, beside one that hides whether a vehicle drove."""
     if table.adjacency != "add-remove":
         return []
-    return sorted(other.name for other in place.ledger.accounts() if other.adjacency == "counts-public")
+    return sorted(account.name for account in place.ledger.accounts() if account.adjacency == "counts-public")
 
 
 def _make_key(place: AccountLocation, account: str) -> None:
     """Makes a key (0600) and its head, for an account that no key was made for yet."""
-    if any(other.name == account for other in place.ledger.accounts()):
+    if any(entry.name == account for entry in place.ledger.accounts()):
         raise AccountRefusal(
             f"account {account!r} was opened with a key file, and there is none at {place.key}: name it with --key"
         )

@@ -47,17 +47,17 @@ def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
     return slot_s + spec.timetable.slot_s + spec.input.allowed_lateness_s <= now_s
 
 
-def gaps(spec: Specification, when: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
+def gaps(spec: Specification, calendar: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
     """Lists a range's missing slots that are due at `now_s`. Raises AccountRefusal for an unknown account."""
     if spec.is_learned:
         stages = ledger.stages(spec.account.name, spec.spec_id)
-        sealed = {(slot.start_s, 0) for slot in when.slots if is_complete(stages, slot.period)}
+        sealed = {(slot.start_s, 0) for slot in calendar.slots if is_complete(stages, slot.period)}
     else:
-        sealed = ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+        sealed = ledger.sealed(spec.account.name, spec.spec_id, calendar.from_s, calendar.to_s)
     missing = []
-    for slot in when.slots:
+    for slot in calendar.slots:
         lacking = tuple(shard for shard in range(spec.privacy.release_shards) if (slot.start_s, shard) not in sealed)
         if lacking and is_due(spec, slot.start_s, now_s):
-            start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + when.slot_s))
+            start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + calendar.slot_s))
             missing.append(Gap(slot.period, start, end, lacking))
     return missing

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 LOCAL = "local"
 
 
-def chosen_of(engines: Mapping[str, EngineOptions], chosen: str, by: str, given: Mapping[str, Any]) -> Any:
+def chosen_of(engines: Mapping[str, EngineOptions], chosen: str, option: str, values: Mapping[str, Any]) -> Any:
     """Makes the engine of that name of its own options' values; None where no engine has the name.
 
-    by: the option that names it. Raises UsageError where an option was given that only another engine has.
+    option: names it. Raises UsageError where an option was given that only another engine has.
     """
-    own = engines[chosen].by_parameter if chosen in engines else {}
+    parameters = engines[chosen].by_parameter if chosen in engines else {}
     source_of = click.get_current_context().get_parameter_source
     for name, engine in engines.items():
-        others = [parameter for parameter in engine.by_parameter if parameter not in own]
+        others = [parameter for parameter in engine.by_parameter if parameter not in parameters]
         if any(source_of(parameter) is not ParameterSource.DEFAULT for parameter in others):
             flags = [f"--{parameter.replace('_', '-')}" for parameter in others]
             listed = " and ".join(filter(None, (", ".join(flags[:-1]), flags[-1])))
-            raise UsageError(f"{listed} {'go' if flags[1:] else 'goes'} with {by} {name}")
-    return engines[chosen].made_by(**{parameter: given[parameter] for parameter in own}) if own else None
+            raise UsageError(f"{listed} {'go' if flags[1:] else 'goes'} with {option} {name}")
+    return engines[chosen].made_by(**{parameter: values[parameter] for parameter in parameters}) if parameters else None
 
 
 def options_of(engines: Mapping[str, EngineOptions]) -> dict[str, Option]:
@@ -42,7 +42,7 @@ def options_of(engines: Mapping[str, EngineOptions]) -> dict[str, Option]:
     return options
 
 
-def _of_range(runner: str, beam_options: tuple[str, ...], **given: Any) -> "BoundedEngine | None":
+def _of_range(runner: str, beam_options: tuple[str, ...], **values: Any) -> "BoundedEngine | None":
     """Says who releases a closed range: a cluster, a runner of Beam's, or, None, this process.
 
     Raises UsageError.
@@ -51,13 +51,13 @@ def _of_range(runner: str, beam_options: tuple[str, ...], **given: Any) -> "Boun
         raise click.UsageError(f"Got unexpected extra argument ({beam_options[0]})")
     if beam_options and runner not in RUNNERS:
         raise UsageError(f"{beam_options[0]} stands behind --, as options of Beam's runners do, with --runner {runner}")
-    engine: BoundedEngine | None = chosen_of(_BOUNDED, runner, "--runner", given)
+    engine: BoundedEngine | None = chosen_of(_BOUNDED, runner, "--runner", values)
     if runner in RUNNERS:
         if runner in SAID:
             click.echo(SAID[runner], err=True)
         module, _, name = RUNNERS[runner].partition(":")
-        engine = made = getattr(importlib.import_module(module), name)(runner, beam_options)
-        for option in made.handed_on:
+        engine = beam_engine = getattr(importlib.import_module(module), name)(runner, beam_options)
+        for option in beam_engine.handed_on:
             click.echo(f"{runner}: Beam's Python does not know {option}; it is handed on to the job server", err=True)
     return engine
 
@@ -69,7 +69,7 @@ _SEVERAL = (click.option("--engine", "named", type=click.Choice(list(_STREAM)), 
 
 engine_options = packed(
     "engine",
-    lambda named=_USUAL, **given: chosen_of(_STREAM, named, "--engine", given),
+    lambda named=_USUAL, **values: chosen_of(_STREAM, named, "--engine", values),
     *(_SEVERAL if len(_STREAM) > 1 else ()),
     *_STREAM_OPTIONS.values(),
     takes=("named", *_STREAM_OPTIONS),

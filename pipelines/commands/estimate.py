@@ -113,7 +113,7 @@ def estimate(
     whole: bool,
     released: bool,
     products: AskedProducts,
-    asked: AskedOutputs,
+    destination: AskedOutputs,
     place: AccountLocation,
     as_json: bool,
 ) -> int:
@@ -121,17 +121,17 @@ def estimate(
     from pipelines.runs import estimates
 
     spec = loaded(spec_path, quiet=as_json)
-    when = range_of(spec.timetable, start, end)
+    calendar = range_of(spec.timetable, start, end)
     with progress_bars(quiet=as_json) as report:
-        outputs = asked.of(spec)
+        outputs = destination.of(spec)
         recorded = estimates.recorded(spec, place, products.of(spec.timetable))
-        written, missing = estimates.estimate_again(recorded, when, outputs, report, whole=whole, sums=released)
+        written, missing = estimates.estimate_again(recorded, calendar, outputs, report, whole=whole, sums=released)
         if forecast is not None:
             try:
-                after = date.fromisoformat(end) + timedelta(days=1)
+                next_day = date.fromisoformat(end) + timedelta(days=1)
             except ValueError:
                 raise UsageError(f"--forecast needs --to as a date, {end!r} is none") from None
-            written += estimates.forecast(recorded, after, forecast, outputs)
+            written += estimates.forecast(recorded, next_day, forecast, outputs)
     if as_json:
         click.echo(msgspec.json.encode({"files": list(map(str, written)), "not_released": missing}).decode())
         return DONE

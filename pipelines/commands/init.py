@@ -103,9 +103,9 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"  key     {document['key']} (secret: let nobody read it)"
     yield f"  head    {document['head']} (keep a copy of both, together)"
     if others := ", ".join(map(repr, document["other_accounts"])):
-        told = "a vehicle that reports to several accounts spends all their budgets; also here"
-        yield f"  beware  {told}: {others}"
+        warning = "a vehicle that reports to several accounts spends all their budgets; also here"
+        yield f"  beware  {warning}: {others}"
     if voids := ", ".join(map(repr, document["voided_by"])):
         yield f"  beware  counts-public accounts publish who drove: about the same vehicles they void this one: {voids}"
-    for told in document["beware"]:
-        yield f"  beware  {told}"
+    for warning in document["beware"]:
+        yield f"  beware  {warning}"

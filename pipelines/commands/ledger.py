@@ -46,7 +46,7 @@ def show(place: AccountLocation, as_json: bool) -> None:
         click.echo(msgspec.json.encode(accounts).decode())
         return
     out = console()
-    public = ", ".join(repr(other["account"]) for other in accounts if other["adjacency"] == "counts-public")
+    public = ", ".join(repr(entry["account"]) for entry in accounts if entry["adjacency"] == "counts-public")
     for account in accounts:
         _show_account(account, out)
         if public and account["adjacency"] == "add-remove":
@@ -159,14 +159,14 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
     from pipelines.specification import load
 
     spec = load(spec_path)
-    when = range_of(spec.timetable, start, end)
+    calendar = range_of(spec.timetable, start, end)
     now_s = int(datetime.now(UTC).timestamp())
-    gaps_left = gaps(spec, when, place.read(), now_s)
+    gaps_left = gaps(spec, calendar, place.read(), now_s)
     summary = {
         "name": spec.name,
         "spec_id": spec.spec_id,
-        "slots": len(when.slots),
-        "still_to_come": sum(not is_due(spec, slot.start_s, now_s) for slot in when.slots),
+        "slots": len(calendar.slots),
+        "still_to_come": sum(not is_due(spec, slot.start_s, now_s) for slot in calendar.slots),
         "missing": [gap._asdict() for gap in gaps_left],
     }
     if as_json:
@@ -200,12 +200,12 @@ def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
     """
     from pipelines.account.backup import write_backup
 
-    kept = write_backup(place, path)
-    document = {"file": str(path), "entries": len(kept.entries), "made": kept.header.made, "newest": kept.newest_said}
+    copy = write_backup(place, path)
+    document = {"file": str(path), "entries": len(copy.entries), "made": copy.header.made, "newest": copy.newest_said}
     answer(
         as_json,
         document,
-        f"{path}: {len(kept.entries):,} entries, the newest release {kept.newest_said}; "
+        f"{path}: {len(copy.entries):,} entries, the newest release {copy.newest_said}; "
         "not encrypted: keep it as secret as the key",
     )
 
@@ -241,12 +241,12 @@ def restore(
     """
     from pipelines.account.backup import Evidence, restore
 
-    kept, put_back = restore(place, path, Evidence(results, nothing_since))
-    document = {"restored": put_back, "made": kept.header.made, "newest": kept.newest_said}
-    what = " and ".join(put_back)
+    copy, put_back = restore(place, path, Evidence(results, nothing_since))
+    document = {"restored": put_back, "made": copy.header.made, "newest": copy.newest_said}
+    report = f"restored from the backup of {copy.header.made}: {' and '.join(put_back)}"
     answer(
         as_json,
         document,
-        f"restored from the backup of {kept.header.made}: {what}" if what else "nothing was lost, and nothing changed",
-        f"its newest release is {kept.newest_said}",
+        report if put_back else "nothing was lost, and nothing changed",
+        f"its newest release is {copy.newest_said}",
     )

@@ -171,8 +171,8 @@ def kept_current(
         return nullcontext()
     from pipelines.companions import extension
 
-    beside: AbstractContextManager[None] = extension("site", "publish")(spec, spec_path, place, outputs.folder, site)
-    return beside
+    context: AbstractContextManager[None] = extension("site", "publish")(spec, spec_path, place, outputs.folder, site)
+    return context
 
 
 spec_option, json_option, output_folder_option = option("spec"), option("json"), option("folder")
@@ -222,11 +222,11 @@ _kafka_output_option = click.option(
 )
 
 
-files_options = packed("asked", AskedOutputs, output_folder_option, *_FILES)
-"""Give `asked`, the AskedOutputs, as `outputs_options` do that take a topic too."""
-outputs_options = packed("asked", AskedOutputs, output_folder_option, *_FILES, _kafka_output_option)
+files_options = packed("destination", AskedOutputs, output_folder_option, *_FILES)
+"""Give `destination`, the AskedOutputs, as `outputs_options` do that take a topic too."""
+outputs_options = packed("destination", AskedOutputs, output_folder_option, *_FILES, _kafka_output_option)
 release_options = packed(
-    "asked",
+    "destination",
     AskedOutputs,
     option("folder", required=False, help="Folder for the results; not needed with --check-input."),
     *_FILES,

@@ -92,13 +92,13 @@ def _begun_early(command: Command) -> Command:
     """Loads the specification first, and begins what decodes its input: that imports while this process does."""
 
     @wraps(command)
-    def begun(*, spec_path: Path, **given: Any) -> Any:
-        spec = loaded(spec_path, quiet=given["as_json"])
-        if given["engine"] is None:
+    def begun(*, spec_path: Path, **values: Any) -> Any:
+        spec = loaded(spec_path, quiet=values["as_json"])
+        if values["engine"] is None:
             from transforms.layouts.decoder_process import begin_early
 
             begin_early(spec.input.layout)
-        return command(spec=spec, spec_path=spec_path, **given)
+        return command(spec=spec, spec_path=spec_path, **values)
 
     return begun
 
@@ -135,7 +135,7 @@ def release(
     spec_path: Path,
     files: InputFiles,
     days: AskedRange,
-    asked: AskedOutputs,
+    destination: AskedOutputs,
     place: AccountLocation,
     engine: BoundedEngine | None,
     check_input: bool,
@@ -147,9 +147,9 @@ def release(
 
     if engine is not None and check_input:
         raise UsageError("--check-input is of this machine: give it with --runner local")
-    outputs = None if check_input else asked.of(spec)
-    when = days.of(spec.timetable, datetime.now(UTC))
-    detail(f"{spec.name} ({spec.spec_id}): {len(when.slots):,} slots of {len(when.periods):,} periods")
+    outputs = None if check_input else destination.of(spec)
+    calendar = days.of(spec.timetable, datetime.now(UTC))
+    detail(f"{spec.name} ({spec.spec_id}): {len(calendar.slots):,} slots of {len(calendar.periods):,} periods")
     detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
     if outputs is None:
         import transforms.lean_beam  # noqa: F401  # isort: skip
@@ -157,11 +157,11 @@ def release(
         from pipelines.runs.check_input import check_input as check
 
         with progress_bars(quiet=as_json) as report:
-            checked = check(spec, when, files, ledger_account_of(spec, place, signs=False), report)
+            checked = check(spec, calendar, files, ledger_account_of(spec, place, signs=False), report)
         show_check(checked, as_json=as_json)
         return DONE if checked.is_complete else FAILED
     with progress_bars(quiet=as_json) as report, kept_current(site, spec, spec_path, place, outputs):
-        done = scheduled.release(spec, when, files, outputs, place, report, engine=engine)
-    tell(spec, done, place, as_json=as_json)
+        run = scheduled.release(spec, calendar, files, outputs, place, report, engine=engine)
+    tell(spec, run, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.
-    return DIFFERS if spec.counts_are_public and done.outcome.opened().units_changed else DONE
+    return DIFFERS if spec.counts_are_public and run.outcome.opened().units_changed else DONE

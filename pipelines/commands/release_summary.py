@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from pipelines.runs.check_input import InputCheck
 
 
-def tell(spec: Specification, done: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
+def tell(spec: Specification, run: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
     """Prints what a run did: tables for people, or one JSON document for programs."""
-    summary: Summary = of_kind(spec, "summary")(spec, done, place)
+    summary: Summary = of_kind(spec, "summary")(spec, run, place)
     if as_json:
         click.echo(summary.json())
     else:
         of_kind(spec, "shown")(summary.plain(), console())
 
 
-def summarise(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:
+def summarise(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
     """Sums up what a run did where counts are public: printed as tables for people and as it is for programs."""
-    outcome = done.outcome.opened()
-    wanted, statistics = {slot.start_s for slot in done.calendar.slots}, len(spec.statistics)
+    outcome = run.outcome.opened()
+    wanted, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
     periods, hat, bound = list[dict[str, Fact]](), Fraction(0), Loss()
-    for period in done.calendar.periods:
+    for period in run.calendar.periods:
         units = [unit for unit in place.ledger.counted(spec.spec_id, period) if unit.slot_s in wanted]
         debits, spend = spending(place.ledger, spec, period)
         with_data = {unit.slot_s for unit in units if unit.empty < len(unit.released)}
@@ -65,10 +65,10 @@ def summarise(spec: Specification, done: FinishedRun, place: AccountLocation) ->
             **_rows_of(outcome),
             "left_out_by_the_cap": outcome.capped,
             "periods": periods,
-            "slots_new": done.new,
+            "slots_new": run.new,
             "slots_that_differ_now": outcome.units_changed,
             "guarantee": sentence(spec, bounds_of_account(place.ledger, spec.account.name), hat, bound),
-            **_where(done),
+            **_where(run),
         }
     )
 
@@ -83,19 +83,19 @@ def _rows_of(outcome: Outcome) -> dict[str, Fact]:
     }
 
 
-def _where(done: FinishedRun) -> dict[str, Fact]:
+def _where(run: FinishedRun) -> dict[str, Fact]:
     return {
-        "files": [str(path) for path in done.files],
-        "kafka": None if done.topic is None else str(done.topic),
+        "files": [str(path) for path in run.files],
+        "kafka": None if run.topic is None else str(run.topic),
     }
 
 
 def show(summary: dict[str, Any], out: Console) -> None:
     """Shows the summary as tables, the guarantee, and where the files are."""
-    more = {}
+    extras = {}
     if summary["left_out_by_the_cap"]:
-        more["observations left out by the cap"] = summary["left_out_by_the_cap"]
-    show_rows(f"{summary['name']} ({summary['spec_id']})", summary, more, out)
+        extras["observations left out by the cap"] = summary["left_out_by_the_cap"]
+    show_rows(f"{summary['name']} ({summary['spec_id']})", summary, extras, out)
     numbers = (">slots", ">HATs", ">no data", ">sum of slot maxima", ">most spent by a vehicle")
     spent = table_of(None, "|period", *numbers)
     periods = summary["periods"]
@@ -159,10 +159,10 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
 OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
 
 
-def summarise_levels(spec: Specification, done: FinishedRun, place: AccountLocation) -> Summary:
+def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
     """Sums up what a run did, as plain values. What is public is the same whatever the input holds."""
     levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
-    slots, outcome = Counter(slot.period for slot in done.calendar.slots), done.outcome.opened()
+    slots, outcome = Counter(slot.period for slot in run.calendar.slots), run.outcome.opened()
 
     def stages_of(period: str, number: Callable[[EntryNumber], int]) -> list[dict[str, Fact]]:
         """Lists a period's stages in their order. number: how they, and those that they rest on, are counted."""
@@ -188,17 +188,17 @@ def summarise_levels(spec: Specification, done: FinishedRun, place: AccountLocat
                 "cells": len(spec.cells.region or ()),
                 "delta": float(levels.delta or 0),
             }
-            for period in done.calendar.periods
+            for period in run.calendar.periods
         ],
-        "stages_new": done.new,
+        "stages_new": run.new,
         "guarantee": levels_sentence(spec, bounds_of_account(place.ledger, spec.account.name)),
-        **_where(done),
+        **_where(run),
     }
     secret = {
         **_rows_of(outcome),
         "stages_that_differ_now": outcome.units_changed,
         # with the ledger's own sequence numbers, which audit events shift
-        "entries": {period: stages_of(period, int) for period in done.calendar.periods},
+        "entries": {period: stages_of(period, int) for period in run.calendar.periods},
     }
     return Summary(public, Operator(secret))
 
@@ -222,11 +222,11 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
         )
 
 
-def show_rows(title: str, counted: dict[str, Any], more: dict[str, int], out: Console) -> None:
+def show_rows(title: str, counted: dict[str, Any], extras: dict[str, int], out: Console) -> None:
     """Tabulates what was read and what became of it, and names the files that were left out."""
     rows = table_of(title, "|rows", ">number")
     numbers = {"read": counted["rows"]} | {name: counted[name] for name in ("observations", "duplicates")}
-    numbers |= {f"refused: {reason}": number for reason, number in counted["refused"].items()} | more
+    numbers |= {f"refused: {reason}": number for reason, number in counted["refused"].items()} | extras
     for name, number in numbers.items():
         rows.add_row(name, f"{number:,}")
     out.print(rows)

@@ -74,8 +74,8 @@ def check(path: Path, as_json: bool) -> None:
     out.print(f"{path} is a good specification")
     for name, value in described.items():
         out.print(f"  {name.replace('_', ' ')}: {value}")
-    for told in beware:
-        out.print(f"  beware: {told}")
+    for warning in beware:
+        out.print(f"  beware: {warning}")
 
 
 def _described(spec: Specification) -> dict[str, str | int]:
@@ -91,7 +91,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
         north, east = "north" if lat >= 0 else "south", "east" if lon >= 0 else "west"
         region += f", {km2:,.0f} km2 around {abs(lat):.2f} {north}, {abs(lon):.2f} {east}"
     allocation = spec.privacy.allocation
-    each = "each HAT" if allocation.per == "hat" else "each period"
+    unit = "each HAT" if allocation.per == "hat" else "each period"
     statistics = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
     outputs = ("HATs", *(("live HATs",) if spec.has_live else ()), *(product.name for product in spec.products))
     return {
@@ -102,7 +102,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "cells": f"resolution {cells.resolution}, {region}",
         "statistics": ", ".join([*statistics, *(["distribution by levels"] if spec.classes else [])]),
         "privacy": f"epsilon {float(allocation.epsilon):g} for "
-        + (each if spec.span is None else _of_span(spec, spec.span)),
+        + (unit if spec.span is None else _of_span(spec, spec.span)),
         "input": spec.input.name,
         "outputs": ", ".join(outputs),
         **({} if spec.places is None else {"places": f"{len(spec.places.pieces.places.names):,}, within the cells"}),
@@ -114,12 +114,12 @@ def _of_span(spec: Specification, span: SpanTotal) -> str:
     by_day = span.by_day
     if by_day is None:
         return f"{served} with {float(span.of_a_day()[0]):.3g} each"
-    usual = _by_epsilon(by_day.by_weekday, spec.timetable.weekdays)
+    ordinary = _by_epsilon(by_day.by_weekday, spec.timetable.weekdays)
     if by_day.first_days is None:
-        return f"{served}: {usual}"
+        return f"{served}: {ordinary}"
     since, days, _ = by_day.first_days
     first = _by_epsilon(by_day.first, by_day.first_days.weekdays.intersection(spec.timetable.weekdays))
-    return f"{served}: {usual}; the first {days}, from {since} on: {first}"
+    return f"{served}: {ordinary}; the first {days}, from {since} on: {first}"
 
 
 def _by_epsilon(by_weekday: Sequence[DayShare], served: Container[Weekday]) -> str:

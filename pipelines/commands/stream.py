@@ -155,7 +155,7 @@ def stream(
     spec_path: Path,
     feed: AskedFeed,
     start: str | None,
-    asked: AskedOutputs,
+    destination: AskedOutputs,
     place: AccountLocation,
     engine: AskedEngine,
     vehicle_shards: int | None,
@@ -165,17 +165,17 @@ def stream(
     from pipelines.specification import load
 
     spec = load(spec_path)
-    outputs = asked.of(spec)
+    outputs = destination.of(spec)
     feed.check(outputs.topic)
     from pipelines.runs.stream import stream as streaming  # and Beam with it, once the options are right
 
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)
     shards = vehicle_shards or min(2 * engine.parallelism, MOST_SHARDS)
-    made = streaming.prepare(spec, start_s, feed.source(spec, start_s), place, outputs, shards)
+    pipeline = streaming.prepare(spec, start_s, feed.source(spec, start_s), place, outputs, shards)
     with ExitStack() as stack:
         say = health.say(stack, spec)
         stop = stack.enter_context(asked_to_stop())
         stack.enter_context(kept_current(site, spec, spec_path, place, outputs))
-        streaming.run(spec, made, place, engine.start(stack), stop, say)
+        streaming.run(spec, pipeline, place, engine.start(stack), stop, say)
     return DONE

@@ -100,10 +100,10 @@ def table_of(title: str | None, *columns: str) -> Table:
 class _Results(Console):
     """A console that cuts no text of a table off: what is too long goes on in the next line."""
 
-    def print(self, *objects: Any, **more: Any) -> None:
+    def print(self, *objects: Any, **options: Any) -> None:
         for column in (column for table in objects if isinstance(table, Table) for column in table.columns):
             column.overflow = "fold"
-        super().print(*objects, **more)
+        super().print(*objects, **options)
 
 
 @contextmanager
@@ -137,11 +137,11 @@ def _bars(errors: Console) -> Iterator[Report]:
     columns = (name, bar, *map(_Words, (_count, _rate, _left)))
     bars, task_of = Progress(*columns, console=errors, expand=True), dict[str, Any]()
 
-    def report(phase: str, done: int, whole: int | None) -> None:
+    def report(phase: str, count: int, total: int | None) -> None:
         if phase not in task_of:
             bars.start()  # now at last, for there may be nothing to tell
-            task_of[phase] = bars.add_task(phase, total=whole)
-        bars.update(task_of[phase], completed=done, total=whole)
+            task_of[phase] = bars.add_task(phase, total=total)
+        bars.update(task_of[phase], completed=count, total=total)
 
     try:
         yield report
@@ -171,10 +171,10 @@ def _rate(task: Task) -> str:
 
 
 def _left(task: Task) -> str:
-    left = task.time_remaining
-    if left is None or task.finished:
+    seconds = task.time_remaining
+    if seconds is None or task.finished:
         return duration(task.finished_time or task.elapsed or 0.0)
-    return f"{duration(left)} left"
+    return f"{duration(seconds)} left"
 
 
 @dataclass
@@ -196,12 +196,12 @@ class _Log:
         with self._lock:
             self._close()
 
-    def report(self, name: str, done: int, whole: int | None) -> None:
+    def report(self, name: str, count: int, total: int | None) -> None:
         with self._lock:
             if self._phase is None or self._phase[0] != name:
                 self._close()
-                self._phase = (name, time.monotonic(), done, whole)
-            self._phase = (*self._phase[:2], done, whole)
+                self._phase = (name, time.monotonic(), count, total)
+            self._phase = (*self._phase[:2], count, total)
 
     def _tick(self) -> None:
         while not self._ended.wait(min(SAY_EVERY_S, 1.0)):
@@ -217,36 +217,36 @@ class _Log:
     def _say(self) -> None:
         self._said_s, self._has_said = time.monotonic(), True
         if self._phase is not None:
-            name, begun_s, done, whole = self._phase
-            click.echo(line(name, done, whole, self._said_s - begun_s), err=True)
+            name, begun_s, count, total = self._phase
+            click.echo(line(name, count, total, self._said_s - begun_s), err=True)
 
 
-def line(phase: str, done: int, whole: int | None, spent_s: float) -> str:
+def line(phase: str, count: int, total: int | None, spent_s: float) -> str:
     """Tells progress as a line of a log: count and whole, share, rate, time spent, and time left if it can be said."""
-    parts = [f"{phase}: {counted(done, whole)}"]
-    if whole:
-        parts.append(f"{100 * min(done / whole, 1):.0f} %")
-    rate = done / spent_s if spent_s > 0 else 0.0
+    parts = [f"{phase}: {counted(count, total)}"]
+    if total:
+        parts.append(f"{100 * min(count / total, 1):.0f} %")
+    rate = count / spent_s if spent_s > 0 else 0.0
     if rate >= 1:
         parts.append(f"{rate:,.0f} a second")
     parts.append(f"after {duration(spent_s)}")
-    if whole and 0 < done < whole:
-        parts.append(f"about {duration(spent_s * (whole - done) / done)} left")
+    if total and 0 < count < total:
+        parts.append(f"about {duration(spent_s * (total - count) / count)} left")
     return ", ".join(parts)
 
 
-def counted(done: int, whole: int | None) -> str:
-    return f"{done:,}" if whole is None else f"{done:,} of {max(whole, done):,}"
+def counted(count: int, total: int | None) -> str:
+    return f"{count:,}" if total is None else f"{count:,} of {max(total, count):,}"
 
 
 def duration(seconds: float) -> str:
     """Says it as 45 s, 3 min 20 s or 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60} s"
+    return f"{total // 3600} h {total % 3600 // 60} min"
 
 
 @contextmanager
@@ -263,21 +263,21 @@ def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
     ...     stop.wait(0.01)
     False
     """
-    asked = threading.Event()
+    stop = threading.Event()
     last = threading.Timer(within_s or 0.0, _end)
     last.daemon = True
 
     def ask(_number: int, _frame: object) -> None:
-        if within_s is not None and not asked.is_set():
+        if within_s is not None and not stop.is_set():
             last.start()
-        asked.set()
+        stop.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield stop
     finally:
         last.cancel()
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 

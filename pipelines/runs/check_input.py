@@ -61,22 +61,22 @@ class InputCheck(NamedTuple):
 
 
 def check_input(
-    spec: Specification, when: Calendar, files: InputFiles, account: LedgerAccount, progress: Report
+    spec: Specification, calendar: Calendar, files: InputFiles, account: LedgerAccount, progress: Report
 ) -> InputCheck:
     """Reads the input as a release would, without opening the ledger. Raises what it would."""
     paths = input_of(files.pattern)
-    job = replace(job_of(spec, when, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
+    job = replace(job_of(spec, calendar, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
     pieces = None if spec.places is None else spec.places.pieces
-    with Spool() as kept:
-        look = _Look(replace(bounded_here(job, paths, None, kept), spells=True), pieces)
+    with Spool() as spool:
+        look = _Look(replace(bounded_here(job, paths, None, spool), spells=True), pieces)
         with heard_in(job, rows_about(paths), progress):
             counts = InProcess("local").run(look.build, f"hatstream-check-{spec.name}", lambda _: None).counts
-        ids = merged([np.frombuffer(part, np.int64).reshape(-1, 3) for part in kept.read(SPELLINGS)])
+        ids = merged([np.frombuffer(part, np.int64).reshape(-1, 3) for part in spool.read(SPELLINGS)])
     outcome = Outcome()
     count_in(outcome, counts)
     periods = []
-    for period in when.periods:
-        starts = [slot.start_s for slot in when.slots if slot.period == period]
+    for period in calendar.periods:
+        starts = [slot.start_s for slot in calendar.slots if slot.period == period]
         rows = [counts.get(f"{_ROWS}{start_s}", 0) for start_s in starts]
         at_places = None if pieces is None else sum(counts.get(f"{_AT_PLACES}{start_s}", 0) for start_s in starts)
         periods.append(PeriodInput(period, len(rows), sum(n > 0 for n in rows), sum(rows), at_places))
@@ -87,15 +87,15 @@ def check_input(
 class _Look:
     """The pipeline of a look: reads and counts. pieces: of places, where there are some."""
 
-    of: Bounded
+    bounded: Bounded
     pieces: Pieces | None
 
     def build(self, p: beam.Pipeline) -> None:
-        _ = self.of.grouped(p) | "look" >> beam.FlatMap(self.counted).with_output_types(type(None))
+        _ = self.bounded.grouped(p) | "look" >> beam.FlatMap(self.counted).with_output_types(type(None))
 
     def counted(self, group: Group) -> None:
         """Counts observations, of derived ones those with a value. Raises StepError for an unreadable file."""
-        job, ((slot_s, _), _), parts = self.of.job, *group
+        job, ((slot_s, _), _), parts = self.bounded.job, *group
         if slot_s == NO_SLOT:
             for _, fact in parts:
                 for name, number in msgspec.json.decode(fact, type=judge.CountFact).counts.items():
@@ -105,10 +105,10 @@ class _Look:
                         count(name, number)
             return
         if job.rules.need_whole_periods:
-            for _, table in tasks.derived(self.of.by_slot(parts), job.rules, job.ground, job.release, count):
+            for _, table in tasks.derived(self.bounded.by_slot(parts), job.rules, job.ground, job.release, count):
                 self._add(table.slot_s, table.cell, table.kept)
             return
-        events, duplicates = distinct(wire.unpack_events(self.of.by_slot(parts)[slot_s]))
+        events, duplicates = distinct(wire.unpack_events(self.bounded.by_slot(parts)[slot_s]))
         count(counters.DUPLICATES, duplicates)
         self._add(np.full(events.cell.size, slot_s), events.cell, np.ones(events.cell.size, np.int64))
 

@@ -74,7 +74,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
 
 def estimate_again(
     recorded: RecordedStages,
-    when: Calendar,
+    calendar: Calendar,
     outputs: Outputs,
     progress: Report,
     *,
@@ -86,11 +86,11 @@ def estimate_again(
     whole: from all that is known by now, not from earlier entries alone. sums: also what was released itself.
     """
     make_writable(outputs.folder)
-    facts, policy = slot_facts(recorded.spec, when), recorded.policy
+    facts, policy = slot_facts(recorded.spec, calendar), recorded.policy
     missing, written = list[str](), list[Path]()
     everything = learned_from(recorded.entries, policy, None) if whole and recorded.entries else None
-    for number, (period, group) in enumerate(groupby(when.slots, key=lambda slot: slot.period)):
-        progress("periods estimated", number, len(when.periods))
+    for number, (period, group) in enumerate(groupby(calendar.slots, key=lambda slot: slot.period)):
+        progress("periods estimated", number, len(calendar.periods))
         slots = [facts[slot.start_s] for slot in group]
         if period not in recorded.periods:
             missing.append(period)
@@ -104,7 +104,7 @@ def estimate_again(
         written += _published(slots_of(estimates, slots, policy), outputs)
         if sums:
             written += _sums(recorded, period, slots, outputs)
-    progress("periods estimated", len(when.periods), len(when.periods))
+    progress("periods estimated", len(calendar.periods), len(calendar.periods))
     return written, missing
 
 
@@ -134,9 +134,9 @@ def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs)
         raise UsageError("nothing is released yet: there is nothing to forecast from")
     make_writable(outputs.folder)
     last = first + timedelta(days=days - 1)
-    when = range_of(recorded.spec.timetable, first.isoformat(), last.isoformat())
-    facts, written = slot_facts(recorded.spec, when), list[Path]()
-    for _, group in groupby(when.slots, key=lambda slot: slot.period):
+    calendar = range_of(recorded.spec.timetable, first.isoformat(), last.isoformat())
+    facts, written = slot_facts(recorded.spec, calendar), list[Path]()
+    for _, group in groupby(calendar.slots, key=lambda slot: slot.period):
         slots = [facts[slot.start_s] for slot in group]
         written += _published(slots_of(forecast_of(recorded, slots), slots, recorded.policy), outputs)
     return written

@@ -93,8 +93,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         spec = load(self.spec)
         shape = shape_with([self.columns] if isinstance(self.columns, str) else self.columns, spec)
         released = replace(self, spec=spec).released(elements, replace(NOWHERE, shape=shape))
-        spread = DISTRIBUTION if spec.classes is None else ()
-        notes = [name for name in noted(NOTES, shape) if spec.is_learned and name not in spread]
+        distribution = DISTRIBUTION if spec.classes is None else ()
+        notes = [name for name in noted(NOTES, shape) if spec.is_learned and name not in distribution]
         schema = schema_of([stat.name for stat in spec.statistics], shape, notes) if self.typed else None
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
 
@@ -121,7 +121,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         hats = ClosedHats.of(spec, self.start, self.end, *account, outputs=outputs, unattended=self.unattended)
         assigned = elements | "hats" >> AssignHats(hats)
         tallies = assigned | "users" >> ContributionsPerUser(hats)
-        runner = _AsCalled(spec, hats.when, spec.counts_are_public and not self.allow_empty)
+        runner = _AsCalled(spec, hats.calendar, spec.counts_are_public and not self.allow_empty)
         return ReleasedEstimates(road(tallies, hats.job, runner), assigned.refused)
 
     def _open(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":
@@ -154,10 +154,10 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         pane_s = job.slot_s if job.release.keeps_late else PANE_S
         later = later_of(spec, job, secret)
         observed = observed_in(read, job, later, pane_s)
-        first, *whole = [estimates for _, estimates in released(observed.events, beats, start_s, job, later, pane_s)]
-        if whole:
-            alike = whole[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
-            first = (first, alike) | "live and whole" >> beam.Flatten()
+        first, *periods = [estimates for _, estimates in released(observed.events, beats, start_s, job, later, pane_s)]
+        if periods:
+            by_slot = periods[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
+            first = (first, by_slot) | "live and whole" >> beam.Flatten()
         return ReleasedEstimates(first, observed.refused)
 
 
@@ -173,7 +173,7 @@ class _AsCalled:
     """The runner of a caller's bounded pipeline. needs_rows: see `Record`."""
 
     spec: Specification
-    when: Calendar
+    calendar: Calendar
     needs_rows: bool
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
@@ -181,7 +181,7 @@ class _AsCalled:
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         """Releases one period: each rests on those that were recorded before it, so they come one after another."""
-        spec, periods = self.spec, self.when.periods
+        spec, periods = self.spec, self.calendar.periods
         if key := spec.input.needs_whole_periods:
             raise SpecificationError(f"{key} is for `hatstream release` only: give rows with what it would derive")
         if len(periods) > 1:
@@ -213,7 +213,7 @@ class ClosedHats(NamedTuple):
     """
 
     spec: Specification
-    when: Calendar
+    calendar: Calendar
     job: Job
 
     @classmethod
@@ -230,9 +230,9 @@ class ClosedHats(NamedTuple):
     ) -> "ClosedHats":
         """Opens a specification's account for a closed range, as `hatstream.Release` does."""
         spec, place = load(spec), location.find(ledger, key).absolute()
-        when = closed_range(spec.timetable, start, end, datetime.now(UTC))
+        calendar = closed_range(spec.timetable, start, end, datetime.now(UTC))
         secret, account = admitted(spec, place), replace(ledger_account_of(spec, place), unattended=unattended)
-        return cls(spec, when, continuing(job_of(spec, when, secret, account, outputs), place.ledger))
+        return cls(spec, calendar, continuing(job_of(spec, calendar, secret, account, outputs), place.ledger))
 
 
 @dataclass

@@ -49,7 +49,7 @@ class FinishedRun:
 
 def release(
     spec: Specification,
-    when: Calendar,
+    calendar: Calendar,
     files: InputFiles,
     outputs: Outputs,
     location: AccountLocation,
@@ -63,9 +63,9 @@ def release(
     engine: does the work; this process if None.
     """
     name, since, until = spec.account.name, spec.account.since, spec.account.until
-    if until is not None and when.to_s > spec.timetable.midnight(until).timestamp():
+    if until is not None and calendar.to_s > spec.timetable.midnight(until).timestamp():
         raise AccountRefusal(f"account {name!r} ends at {until}: nothing is released from then on")
-    if since is not None and when.from_s < spec.timetable.midnight(since).timestamp():
+    if since is not None and calendar.from_s < spec.timetable.midnight(since).timestamp():
         raise AccountRefusal(f"account {name!r} begins at {since}: nothing is released before")
     if engine is not None:  # its workers stand in other folders
         outputs, location = replace(outputs, folder=outputs.folder.absolute()), location.absolute()
@@ -73,9 +73,9 @@ def release(
     paths = input_of(files.pattern, or_none=files.allow_empty and not spec.counts_are_public)
     output_folder.prepare(outputs, spec, location)
     account = replace(ledger_account_of(spec, location), unattended=files.unattended)
-    job = continuing(job_of(spec, when, secret, account, outputs), location.ledger)
+    job = continuing(job_of(spec, calendar, secret, account, outputs), location.ledger)
     job = replace(job, skips_unreadable=files.skip_unreadable)
-    needed = _needed(spec, when, location, allow_empty=files.allow_empty)
+    needed = _needed(spec, calendar, location, allow_empty=files.allow_empty)
     if engine is None:
         import transforms.lean_beam  # noqa: F401  # isort: skip
 
@@ -94,15 +94,15 @@ def release(
     if outcome.periods_stopped:
         raise InputError("\n".join(stopped_sentence(spec, location, period) for period in outcome.periods_stopped))
     note_spending(location.ledger, spec, outcome)
-    return FinishedRun(Operator(outcome), sum(outcome.new.values()), when, tuple(_files(spec, job)), outputs.topic)
+    return FinishedRun(Operator(outcome), sum(outcome.new.values()), calendar, tuple(_files(spec, job)), outputs.topic)
 
 
 def _files(spec: Specification, job: Job) -> Iterator[Path]:
     """Names a file of each format for each slot, then for each period and product."""
     first = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.plan[0]]
-    of = [(facts.start, HATS) for facts in job.slots.values()]
-    of += [(start, product.name) for start in first for product in spec.products]
-    for start, name in of:
+    names = [(facts.start, HATS) for facts in job.slots.values()]
+    names += [(start, product.name) for start in first for product in spec.products]
+    for start, name in names:
         for kind in job.outputs.formats:
             yield job.outputs.folder / file_of(spec.spec_id, start, kind, job.outputs.shape, name)
 
@@ -123,7 +123,7 @@ def stopped_sentence(spec: Specification, location: AccountLocation, period: str
     )
 
 
-def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
+def _needed(spec: Specification, range_: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
     """Lists the periods of which the input must hold rows: a day that is sealed empty by a wrong file is lost for ever.
 
     Those with a slot that is not sealed yet, unless the operator says that nothing happened. None where counts are
@@ -133,20 +133,20 @@ def _needed(spec: Specification, when: Calendar, location: AccountLocation, *, a
         return None
     if allow_empty:
         return []
-    sealed = location.ledger.sealed(spec.account.name, spec.spec_id, when.from_s, when.to_s)
+    sealed = location.ledger.sealed(spec.account.name, spec.spec_id, range_.from_s, range_.to_s)
     shards = range(spec.privacy.release_shards)
-    open_slots = (slot for slot in when.slots for shard in shards if (slot.start_s, shard) not in sealed)
+    open_slots = (slot for slot in range_.slots for shard in shards if (slot.start_s, shard) not in sealed)
     return list(dict.fromkeys(slot.period for slot in open_slots))
 
 
 def _no_rows(outcome: Outcome) -> str:
     rows, empty = f"{outcome.rows:,} rows", outcome.periods_empty
-    more = f" and {len(empty) - SHOWN_PERIODS} more periods" if len(empty) > SHOWN_PERIODS else ""
+    others = f" and {len(empty) - SHOWN_PERIODS} more periods" if len(empty) > SHOWN_PERIODS else ""
     lines = [
         f"none of the {rows} is usable; nothing was recorded and nothing was spent."
         if outcome.unusable
-        else f"of the {rows} none is of {', '.join(empty[:SHOWN_PERIODS])}{more}; nothing was recorded and nothing was "
-        "spent.",
+        else f"of the {rows} none is of {', '.join(empty[:SHOWN_PERIODS])}{others}; nothing was recorded and nothing "
+        "was spent.",
         *(f"  {number:,} refused: {reason}" for reason, number in sorted(outcome.refused.items())),
     ]
     if outcome.refused.get("parse/no-offset"):

@@ -55,13 +55,13 @@ REGION_BYTES = 64 << 20
 def chosen_of(document: Document, by_levels: bool) -> ChosenKind | None:
     """Finds the kind of release that has a table in the specification."""
     tables = {name: kind.table for name, kind in KINDS.items() if kind.table}
-    asked = [name for name, table in tables.items() if getattr(document, table, None) is not None]
-    if not asked:
+    names = [name for name, table in tables.items() if getattr(document, table, None) is not None]
+    if not names:
         return None
-    shown = ", ".join(f"[{tables[name]}]" for name in asked)
-    need(len(asked) == 1, "specification", "must ask for one kind of release", shown)
+    shown = ", ".join(f"[{tables[name]}]" for name in names)
+    need(len(names) == 1, "specification", "must ask for one kind of release", shown)
     need(not by_levels, shown, "must not stand beside mechanism 'levels', which is a kind of release", "there")
-    return ChosenKind(asked[0], getattr(document, tables[asked[0]]))
+    return ChosenKind(names[0], getattr(document, tables[names[0]]))
 
 
 def timetable_of(document: Document) -> Timetable:
@@ -225,12 +225,12 @@ def cells_of(document: Document, folder: Path) -> Cells:
     return Cells(resolution=table.resolution, region=region, exact_bbox=table.bbox, source=table.region_source)
 
 
-def _text_of(folder: Path, name: str, field: str, more: str = "") -> str:
-    """Reads a file that a field names. more: what else the field may be."""
+def _text_of(folder: Path, name: str, field: str, alternatives: str = "") -> str:
+    """Reads a file that a field names. alternatives: what else the field may be."""
     try:
         return read_text(folder / name, REGION_BYTES)
     except OSError as error:
-        raise SpecificationError(f"{field}: {error.strerror}: {shortened(repr(name))}{more}") from None
+        raise SpecificationError(f"{field}: {error.strerror}: {shortened(repr(name))}{alternatives}") from None
 
 
 def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
@@ -241,8 +241,8 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
         if isinstance(cells.region, list):
             cells_listed = cells_of_list(cells.region, cells.resolution)
         else:
-            more = '; it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
-            document = msgspec.json.decode(_text_of(folder, cells.region, "cells.region", more))
+            alternatives = '; it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
+            document = msgspec.json.decode(_text_of(folder, cells.region, "cells.region", alternatives))
             cells_listed = cells_of_geojson(document, cells.resolution)
     except RecursionError:
         raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is nested too deeply") from None
@@ -257,8 +257,8 @@ def places_of(document: Document, region: Sequence[int], folder: Path, progress:
     table, adjacency = document.places or PlacesTable(), document.account.adjacency
     need(adjacency == "add-remove", "places", "goes with account.adjacency = 'add-remove'", adjacency)
     need(document.live is None, "places", "goes without [live]: places are looked at once a period is over", "both")
-    one = (table.resolution is None) != (table.file is None)
-    need(one, "places", "needs resolution or file, one of them", "neither" if table.file is None else "both")
+    is_one = (table.resolution is None) != (table.file is None)
+    need(is_one, "places", "needs resolution or file, one of them", "neither" if table.file is None else "both")
     rule = "goes with places.file: hexagons need none"
     need(table.buffer_m is None or table.file is not None, "places.buffer_m", rule, table.buffer_m)
     try:
@@ -268,8 +268,8 @@ def places_of(document: Document, region: Sequence[int], folder: Path, progress:
     except RecursionError:
         raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
     except msgspec.MsgspecError as error:
-        said = shortened(str(error))
-        raise SpecificationError(f"places.file: {shortened(repr(table.file))} is no GeoJSON: {said}") from None
+        reason = shortened(str(error))
+        raise SpecificationError(f"places.file: {shortened(repr(table.file))} is no GeoJSON: {reason}") from None
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise SpecificationError(f"places: {shortened(str(error))}") from None
 
@@ -284,7 +284,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
         columns[NAME] = columns.pop(document.value.name)
     by_key = {field: name for field, name in zip(with_keys(2)[2:4], keyed, strict=False) if name is not None}
     fields, named = with_keys(len(by_key)) if by_key else None, columns | by_key
-    given = named if table.columns is not None or by_key else None
+    columns_read = named if table.columns is not None or by_key else None
     if turn is not None:
         need(headed, "input.derived_heading", "goes with places that have the property directed", "given")
         need(1 <= turn.max_gap_s <= 3_600, "input.derived_heading.max_gap_s", "must be 1 to 3600", turn.max_gap_s)
@@ -299,7 +299,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
     try:
         chosen = layout(
             table.layout,
-            given,
+            columns_read,
             table.time_unit,
             table.speed_unit,
             with_value=speed is None,
@@ -313,7 +313,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
     need(len(table.no_value) <= 16, "input.no_value", "must be at most 16 numbers", len(table.no_value))
     return Input(
         name=table.layout,
-        columns=given,
+        columns=columns_read,
         layout=chosen,
         derived=None if speed is None else SpeedLimits(speed.max_gap_s, speed.max_kmh),
         allowed_lateness_s=document.slot.allowed_lateness_s,

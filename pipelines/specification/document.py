@@ -299,17 +299,17 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 def document_type() -> type[Document]:
     """Adds to `Document` the tables by which a specification asks for registered kinds of release."""
-    asked = {kind.table: kind.options for kind in KINDS.values() if kind.table}
-    return _with_tables(tuple(asked.items())) if asked else Document
+    tables = {kind.table: kind.options for kind in KINDS.values() if kind.table}
+    return _with_tables(tuple(tables.items())) if tables else Document
 
 
 @cache
 def _with_tables(tables: tuple[tuple[str, type[msgspec.Struct]], ...]) -> type[Document]:
     fields = [(name, options | None, None) for name, options in tables]
-    own = msgspec.defstruct(
+    document = msgspec.defstruct(
         "Document", fields, bases=(Document,), frozen=True, forbid_unknown_fields=True, kw_only=True
     )
-    return cast("type[Document]", own)
+    return cast("type[Document]", document)
 
 
 def read(path: Path) -> Document:
@@ -330,12 +330,12 @@ def read_account(table: Mapping[str, Any]) -> AccountTable:
         raise SpecificationError(f"account: {shortened(str(error))}") from None
 
 
-def _document(data: Any, where: str) -> Document:
+def _document(data: Any, source: str) -> Document:
     document = document_type()
     try:
         return msgspec.convert(data, document, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{where}: {shortened(str(error))}{hint(data, document, document)}") from None
+        raise SpecificationError(f"{source}: {shortened(str(error))}{hint(data, document, document)}") from None
 
 
 def _as_written(value: Any) -> Any:
@@ -349,7 +349,7 @@ def _as_written(value: Any) -> Any:
 
 def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[str, Any]:
     """Reads the tables of a TOML file. Raises SpecificationError for what is no regular file, too large or no TOML."""
-    most = sys.get_int_max_str_digits()
+    digits = sys.get_int_max_str_digits()
     try:
         text = read_text(path, SPEC_BYTES)
         if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
@@ -358,7 +358,7 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
         todo: list[Any] = [document]
         while todo:  # hexadecimal numbers are read however long they are, and could not be shown
             item = todo.pop()
-            if isinstance(item, int) and item.bit_length() > 3 * most:  # of 10 / 3 bits are a digit
+            if isinstance(item, int) and item.bit_length() > 3 * digits:  # of 10 / 3 bits are a digit
                 raise ValueError
             todo += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
         return document
@@ -369,7 +369,7 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
     except RecursionError:
         raise SpecificationError(f"{path} is nested too deeply") from None
     except ValueError:  # of a number that is too long for Python
-        raise SpecificationError(f"{path} holds a number of more than {most:,} digits") from None
+        raise SpecificationError(f"{path} holds a number of more than {digits:,} digits") from None
 
 
 def _value(kind: type, value: object) -> Fraction | Limit:

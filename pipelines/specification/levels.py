@@ -94,7 +94,7 @@ class LevelsRelease:
     @property
     def usual_part(self) -> Fraction:
         """The part of the total that a day has which is none of the first ones."""
-        return ONE if self.span is None else self.span.usual
+        return ONE if self.span is None else self.span.ordinary
 
     @property
     def target(self) -> str | None:
@@ -132,8 +132,8 @@ class LevelsRelease:
 
     def _later(self) -> tuple[Stage, ...]:
         """Scales the stages of days with live slots, which have a part of the total beforehand."""
-        rest = ONE - (self.live.share if self.live is not None else 0)
-        return scaled(self.strategy.later, rest)
+        share = ONE - (self.live.share if self.live is not None else 0)
+        return scaled(self.strategy.later, share)
 
     def text(self) -> dict[str, Any]:
         """Writes what decides the release as plain values, defaults resolved; plans in the ledger have the strategy.
@@ -175,7 +175,7 @@ def levels_release(
     counted: CountOptions | None = None,
 ) -> LevelsRelease:
     """Makes the release. total: of a span of days, or of a period alone. Raises ValueError naming the option."""
-    asked, table = msgspec.convert(dict(options), Options, dec_hook=from_toml), declared or FleetTable()
+    written, table = msgspec.convert(dict(options), Options, dec_hook=from_toml), declared or FleetTable()
     profile = msgspec.structs.asdict(table.profile)
     for name, number in {"vehicles": table.vehicles, **profile}.items():
         if number is not None and not 1 <= number <= 10_000_000:
@@ -185,16 +185,16 @@ def levels_release(
     epsilon, rho = total.of_a_day()
     hours = sorted({minute // 60 for minute in timetable.service_minutes})
     bounds = BoundsOnly(hats=hats_of(region, hours), fleet=public)
-    names_levels = (asked.levels or asked.first_levels) is not None  # a strategy chooses where counts are secret
-    free = Free(bounds=asked.bound_kmh is None and not counts_public, levels=not names_levels and not counts_public)
-    asked_for = _with(asked, recipe(kind, epsilon, rho, bounds))
+    names_levels = (written.levels or written.first_levels) is not None  # a strategy chooses where counts are secret
+    free = Free(bounds=written.bound_kmh is None and not counts_public, levels=not names_levels and not counts_public)
+    asked_for = _with(written, recipe(kind, epsilon, rho, bounds))
     return LevelsRelease(
         epsilon=epsilon,
         delta=total.delta,
         recipe=asked_for,
         strategy=chosen(asked_for, bounds, free),
         free=free,
-        exponent=asked.power,
+        exponent=written.power,
         fleet=public,
         fleet_is_declared=declared is not None,
         counts_public=counts_public,
@@ -206,22 +206,22 @@ def levels_release(
     )
 
 
-def _with(asked: Options, default: Recipe) -> Recipe:
+def _with(written: Options, default: Recipe) -> Recipe:
     """Replaces in the defaults what the specification names instead."""
     early, late = default.first
     (then,) = default.later
-    named = _shares("levels", asked.levels)
+    named = _shares("levels", written.levels)
     shares = named or then.shares
-    first_shares = _shares("first_levels", asked.first_levels) or named or early.shares
-    bound = asked.bound_kmh or (early.bound_kmh, then.bound_kmh)
-    alpha = asked.alpha or (early.alpha, late.alpha, then.alpha)
-    part = early.share if asked.first_share is None else asked.first_share
+    first_shares = _shares("first_levels", written.first_levels) or named or early.shares
+    bound = written.bound_kmh or (early.bound_kmh, then.bound_kmh)
+    alpha = written.alpha or (early.alpha, late.alpha, then.alpha)
+    part = early.share if written.first_share is None else written.first_share
     for holds, rule in (
         (all(value > 0 for value in bound), "bound_kmh must be two numbers above 0"),
         (all(0 < value < 1 for value in alpha), "alpha must be three numbers between 0 and 1"),
         (0 < part < 1, "first_share must be between 0 and 1"),
-        ((4 * asked.power).denominator == 1 and 0 <= asked.power <= 1, "exponent must be 0, .25, .5, .75 or 1"),
-        (asked.target is None or asked.exponent is None, "target says which exponent: leave one of the two out"),
+        ((4 * written.power).denominator == 1 and 0 <= written.power <= 1, "exponent must be 0, .25, .5, .75 or 1"),
+        (written.target is None or written.exponent is None, "target says which exponent: leave one of the two out"),
     ):
         if not holds:
             raise ValueError(rule)

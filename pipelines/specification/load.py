@@ -104,21 +104,21 @@ def foreseen(spec: Specification, today: date) -> tuple[str, ...]:
 
 
 def _foreseen(spec: Specification, today: date) -> Iterator[str]:
-    if told := spec.timetable.never_released(today):
-        yield told
+    if warning := spec.timetable.never_released(today):
+        yield warning
     if spec.chosen is None:
-        limit, (claim, asked) = spec.account.limit, spec.least
+        limit, (claim, loss) = spec.account.limit, spec.least
         spent = Accountant().compose([claim])
         if why := not_added_up(limit, spent):
             yield why
         elif not limit.fits(spent):
             asks = "HAT" if spec.privacy.allocation.per == "hat" else "period"
-            yield f"a {asks} asks for epsilon {asked.said()}, more than account.limit allows: {limit.said()}"
+            yield f"a {asks} asks for epsilon {loss.said()}, more than account.limit allows: {limit.said()}"
     if spec.cells.region is not None and spec.cells.bbox is not None and spec.keys is None:
         centres = np.array([h3.cell_to_latlng(h3.int_to_str(cell)) for cell in spec.cells.region]).reshape(-1, 2)
         lat_e7, lon_e7 = np.rint(centres.T * E7).astype(np.int64)
         if not in_box(lat_e7, lon_e7, spec.cells.bbox).any():
             yield "no cell of cells.region lies in cells.bbox (west, south, east, north): all reports will be refused"
     if spec.value.scale != 1 and spec.kind == "levels":
-        one = f"{float(spec.value.scale):.3g} {spec.value.unit}"
-        yield f"`hatstream plan` tells errors by 'levels' as if bounds were 0 to 65 km/h: 1 km/h is {one} of this value"
+        kmh = f"{float(spec.value.scale):.3g} {spec.value.unit}"
+        yield f"`hatstream plan` tells errors by 'levels' as if bounds were 0 to 65 km/h: 1 km/h is {kmh} of this value"

@@ -145,9 +145,9 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
     """Makes the keys. read: gives the text of a file. Raises ValueError, which names the rule."""
-    other = [name for name in ("resolution", "file", "buffer_m", "visits") if getattr(table, name) is not None]
-    if other or table.share != SHARE:
-        raise ValueError(f"column goes without {other[0] if other else 'share'}: keys stand in the place of hexagons")
+    names = [name for name in ("resolution", "file", "buffer_m", "visits") if getattr(table, name) is not None]
+    if names or table.share != SHARE:
+        raise ValueError(f"column goes without {names[0] if names else 'share'}: keys stand in the place of hexagons")
     if table.keys is None or (table.within is None) != (table.keys_within is None):
         raise ValueError("column needs keys, and within needs keys_within")
 
@@ -213,10 +213,10 @@ def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
             numbers[place] = vehicles
     except csv.Error:
         raise ValueError(f"visits: line {rows.reader.line_num} is no row of CSV") from None
-    whole = float(np.nansum(numbers))
-    if not whole > 0:
+    total = float(np.nansum(numbers))
+    if not total > 0:
         raise ValueError("visits needs a place with vehicles")
-    return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * whole / len(names)).tolist())
+    return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * total / len(names)).tolist())
 
 
 def _digest(pieces: Pieces) -> str:
@@ -248,15 +248,15 @@ class ClassesAsked:
 
     def text(self) -> dict[str, Any]:
         """Writes what decides the release, as plain values."""
-        own = {"share": str(self.share), "edges": list(self.edges)}
-        return {"name": STATISTIC, "mechanism": VECTOR, **own}
+        plain = {"share": str(self.share), "edges": list(self.edges)}
+        return {"name": STATISTIC, "mechanism": VECTOR, **plain}
 
 
 def classes_asked(options: Mapping[str, Any], grid: Grid) -> ClassesAsked:
     """Raises ValueError or msgspec.ValidationError, which name the option."""
-    asked = msgspec.convert(dict(options), ClassOptions, dec_hook=from_toml)
-    if not 0 < asked.share < 1:
-        raise ValueError(f"share must be above 0 and below 1; it is {float(asked.share):g}")
-    if not 6 <= asked.classes <= 10:
-        raise ValueError(f"classes must be 6 to 10; it is {asked.classes}")
-    return ClassesAsked(asked.share, class_edges(asked.classes, grid))
+    written = msgspec.convert(dict(options), ClassOptions, dec_hook=from_toml)
+    if not 0 < written.share < 1:
+        raise ValueError(f"share must be above 0 and below 1; it is {float(written.share):g}")
+    if not 6 <= written.classes <= 10:
+        raise ValueError(f"classes must be 6 to 10; it is {written.classes}")
+    return ClassesAsked(written.share, class_edges(written.classes, grid))

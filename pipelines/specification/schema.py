@@ -62,8 +62,8 @@ def _with_mechanism(variant: Variant) -> Iterator[Schema]:
         *(([statistic.name], statistic.options) for statistic in statistics if statistic.options),
     ]:
         if names:
-            own = {"name": {"enum": names}, "mechanism": {"const": variant.mechanism}}
-            yield _statistic(own | dict.fromkeys(options, _NUMBER), variant)
+            fields = {"name": {"enum": names}, "mechanism": {"const": variant.mechanism}}
+            yield _statistic(fields | dict.fromkeys(options, _NUMBER), variant)
 
 
 def _default_mechanism(statistic: Statistic) -> Schema:
@@ -71,11 +71,11 @@ def _default_mechanism(statistic: Statistic) -> Schema:
     return _statistic({"name": {"const": statistic.name}} | dict.fromkeys(statistic.options, _NUMBER), variant)
 
 
-def _statistic(own: dict[str, Any], variant: Variant) -> Schema:
+def _statistic(fields: dict[str, Any], variant: Variant) -> Schema:
     return {
         "type": "object",
-        "properties": own | {"weight": {"type": "number", "exclusiveMinimum": 0}} | variant.options,
-        "required": list(own),
+        "properties": fields | {"weight": {"type": "number", "exclusiveMinimum": 0}} | variant.options,
+        "required": list(fields),
         "additionalProperties": False,
     }
 
@@ -111,11 +111,11 @@ def _lines() -> Iterator[str]:
     yield from _table(output)
 
 
-def _tables(where: str, table: Schema) -> Iterator[tuple[str, Schema, bool]]:
+def _tables(prefix: str, table: Schema) -> Iterator[tuple[str, Schema, bool]]:
     """Lists every table in a table, by the name that TOML gives it, and whether it must be there."""
     for key, inner in table["properties"].items():
         if "properties" in inner:
-            name = f"{where}.{key}" if where else key
+            name = f"{prefix}.{key}" if prefix else key
             yield name, inner, key in table["required"]
             yield from _tables(name, inner)
 

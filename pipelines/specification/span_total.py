@@ -16,8 +16,8 @@ class SpanTotal:
     """The total of any so many consecutive days; delta None where it is pure.
 
     parts: how many times the largest share of a day all released days have together, at most. shares: of weekdays from
-    Monday on, as parts of the largest; none where all are alike. first: days with which the account begins. usual: the
-    largest share of any other day, as a part of the largest.
+    Monday on, as parts of the largest; none where all are alike. first: days with which the account begins.
+    ordinary: the largest share of any other day, as a part of the largest.
     """
 
     days: int
@@ -26,7 +26,7 @@ class SpanTotal:
     delta: Fraction | None
     shares: tuple[Fraction, ...] = ()
     first: FirstDays | None = None
-    usual: Fraction = ONE
+    ordinary: Fraction = ONE
     accounting: Accounting = "zcdp"
 
     @classmethod
@@ -41,14 +41,14 @@ class SpanTotal:
     ) -> "SpanTotal":
         """Divides a total. weights: of weekdays, 1 if none. total: epsilon, delta of so many days. first: see above."""
         every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
-        usual = most = max(every[weekday] for weekday in timetable.weekdays)
+        ordinary = largest = max(every[weekday] for weekday in timetable.weekdays)
         if first is not None:
-            most = max(usual, *(first.times * every[day] for day in first.weekdays.intersection(timetable.weekdays)))
-        shares = {weekday: weight / most for weekday, weight in every.items()}
-        alike = all(shares[weekday] == 1 for weekday in timetable.weekdays) and first is None
-        parts = timetable.heaviest(days, shares, first)
-        told = () if alike else (*shares.values(),)
-        return cls(days, parts, *total, shares=told, first=first, usual=usual / most, accounting=accounting)
+            early = first.weekdays.intersection(timetable.weekdays)
+            largest = max(ordinary, *(first.times * every[weekday] for weekday in early))
+        shares = {weekday: weight / largest for weekday, weight in every.items()}
+        is_uniform = first is None and all(shares[weekday] == 1 for weekday in timetable.weekdays)
+        parts, by_weekday = timetable.heaviest(days, shares, first), () if is_uniform else (*shares.values(),)
+        return cls(days, parts, *total, by_weekday, first, ordinary / largest, accounting)
 
     def of_a_day(self, part: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
         """Computes a day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho.
@@ -71,5 +71,5 @@ class SpanTotal:
         if not self.shares:
             return None
         first = () if self.first is None else tuple(self.first.times * part for part in self.shares)
-        usual, more = ([DayShare(part, self.of_a_day(part)[0]) for part in parts] for parts in (self.shares, first))
-        return DayShares(usual, more, self.first)
+        ordinary, early = ([DayShare(part, self.of_a_day(part)[0]) for part in parts] for parts in (self.shares, first))
+        return DayShares(ordinary, early, self.first)

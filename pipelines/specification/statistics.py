@@ -34,8 +34,8 @@ def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedSta
     parsed = [_statistic(dict(table), document, prior) for table in document.statistic]
     names = [name for name, _, _ in parsed]
     need(len(set(names)) == len(names), "statistic.name", "must not repeat", names)
-    whole = sum((weight for _, _, weight in parsed), Fraction(0))
-    return tuple(RequestedStatistic(name, mechanism, weight / whole) for name, mechanism, weight in parsed)
+    total = sum((weight for _, _, weight in parsed), Fraction(0))
+    return tuple(RequestedStatistic(name, mechanism, weight / total) for name, mechanism, weight in parsed)
 
 
 def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
@@ -46,8 +46,8 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         need(False, "statistic.name", f"must be one of {', '.join(offered)}", name, did_you_mean(name, offered))
     statistic = offered[str(name)]
     try:
-        own = {option: from_toml(Fraction, table.pop(option)) for option in statistic.options if option in table}
-        statistic = statistic.with_options(own)
+        parameters = {option: from_toml(Fraction, table.pop(option)) for option in statistic.options if option in table}
+        statistic = statistic.with_options(parameters)
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"statistic: {error}") from None
     wanted = table.pop("mechanism", statistic.default)
@@ -90,8 +90,8 @@ def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping
                 raise ValueError(rule if has_rule else f"{name} = {value!r} is not available") from None
     if caps and defaults.get("m_ub") == "none":
         options = {"m_ub": "opt"} | options
-    own = {name: value for name, value in filled_in.items() if name in defaults}
-    return replace(msgspec.convert(options, cls), **own)  # type: ignore[type-var]
+    fixed = {name: value for name, value in filled_in.items() if name in defaults}
+    return replace(msgspec.convert(options, cls), **fixed)  # type: ignore[type-var]
 
 
 def levels_of(
@@ -101,18 +101,18 @@ def levels_of(
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
         totals = ("delta", "span_days", "day_weights", "first_days")
-        given = {f"privacy.{name}": getattr(privacy, name) for name in totals} | {
+        extras = {f"privacy.{name}": getattr(privacy, name) for name in totals} | {
             "fleet": document.fleet,
             "live": document.live,
             "places": None if document.places is None or document.places.column else document.places,
         }
-        for name, value in (given | {"output": document.output or None}).items():
+        for name, value in (extras | {"output": document.output or None}).items():
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
     _check_levels(document, allocation, region)
-    own = _options_of(next(table for table in tables if table.get("name") in ("mean", COUNT.name)))
-    counted = _counted(document, own) if tables[0].get("name") == COUNT.name else None
-    options = own if counted is None else {}
+    written = _options_of(next(table for table in tables if table.get("name") in ("mean", COUNT.name)))
+    counted = _counted(document, written) if tables[0].get("name") == COUNT.name else None
+    options = written if counted is None else {}
     try:
         release = levels_release(
             options,
@@ -134,18 +134,18 @@ def levels_of(
 
 def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
     """Reads what is counted in place of a mean, where counts are secret."""
-    adjacency, where = document.account.adjacency, f"statistic {COUNT.name!r}"
-    need(adjacency == "add-remove", where, "goes with account.adjacency = 'add-remove'", adjacency)
-    need(document.privacy.delta is not None, where, "needs privacy.delta", "missing")
+    adjacency, field = document.account.adjacency, f"statistic {COUNT.name!r}"
+    need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
+    need(document.privacy.delta is not None, field, "needs privacy.delta", "missing")
     for name in ("live", "places", "output"):
         table = getattr(document, name)
-        need(not table or getattr(table, "column", None) is not None, where, f"goes without [{name}]", "both")
+        need(not table or getattr(table, "column", None) is not None, field, f"goes without [{name}]", "both")
     try:
-        asked = msgspec.convert(dict(options), CountOptions, dec_hook=from_toml)
+        counts = msgspec.convert(dict(options), CountOptions, dec_hook=from_toml)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{where}: {error}{hint(options, CountOptions, Document)}") from None
-    need(1 <= asked.bound <= MOST_BOUND, f"{where}: bound", f"must be 1 to {MOST_BOUND:,}", asked.bound)
-    return asked
+        raise SpecificationError(f"{field}: {error}{hint(options, CountOptions, Document)}") from None
+    need(1 <= counts.bound <= MOST_BOUND, f"{field}: bound", f"must be 1 to {MOST_BOUND:,}", counts.bound)
+    return counts
 
 
 def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAsked | None:
@@ -153,16 +153,16 @@ def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAs
     table = next((table for table in document.statistic if table.get("name") == STATISTIC), None)
     if table is None:
         return None
-    adjacency, where = document.account.adjacency, f"statistic {STATISTIC!r} with mechanism 'levels'"
-    need(adjacency == "add-remove", where, "goes with account.adjacency = 'add-remove'", adjacency)
-    need(document.live is None, where, "goes without [live]: classes are counted once a period is over", "both")
+    adjacency, field = document.account.adjacency, f"statistic {STATISTIC!r} with mechanism 'levels'"
+    need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
+    need(document.live is None, field, "goes without [live]: classes are counted once a period is over", "both")
     options = _options_of(table)
     try:
-        asked = classes_asked(options, grid)
+        classes = classes_asked(options, grid)
     except (msgspec.ValidationError, ValueError) as error:
-        raise SpecificationError(f"{where}: {error}{hint(options, ClassOptions, Document)}") from None
-    need(asked.share + of_places < 1, where, "must leave the mean a part of the total beside places", asked.share)
-    return asked
+        raise SpecificationError(f"{field}: {error}{hint(options, ClassOptions, Document)}") from None
+    need(classes.share + of_places < 1, field, "must leave the mean a part of the total beside places", classes.share)
+    return classes
 
 
 def _options_of(table: dict[str, Any]) -> dict[str, Any]:
@@ -180,30 +180,30 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
     need(bool(spans), "privacy.span_days", "goes with account.limits, of which one is of so many days", days)
     need(days in spans, "privacy.span_days", f"must be one of the account's limits ({spans})", days)
     weights, field = privacy.day_weights or {}, "privacy.day_weights"  # a weekday without one weighs 1
-    other = [day for day in weights if day not in timetable.weekdays]
-    need(not other, field, "must name days of slot.weekdays", ", ".join(other))
+    unserved = [day for day in weights if day not in timetable.weekdays]
+    need(not unserved, field, "must name days of slot.weekdays", ", ".join(unserved))
     every = [weights.get(day, Fraction(1)) for day in timetable.weekdays]
-    least, most = min(every), max(every)
-    need(least > 0, field, "must be above 0: a day without a share is left out of slot.weekdays", least)
-    need(most <= MOST_TIMES * least, field, f"must give no day more than {MOST_TIMES} times another", most)
+    lightest, heaviest = min(every), max(every)
+    need(lightest > 0, field, "must be above 0: a day without a share is left out of slot.weekdays", lightest)
+    need(heaviest <= MOST_TIMES * lightest, field, f"must give no day more than {MOST_TIMES} times another", heaviest)
     first = None
-    if (asked := privacy.first_days) is not None:
-        need(0 < asked.days <= days, "privacy.first_days.days", f"must be from 1 to span_days ({days})", asked.days)
-        fits, field = 1 / Fraction(MOST_TIMES) <= asked.weight <= MOST_TIMES, "privacy.first_days.weight"
-        need(fits, field, f"must be from 1/{MOST_TIMES} to {MOST_TIMES}", asked.weight)
-        first = FirstDays(asked.since, asked.days, asked.weight)
+    if (early := privacy.first_days) is not None:
+        need(0 < early.days <= days, "privacy.first_days.days", f"must be from 1 to span_days ({days})", early.days)
+        fits, field = 1 / Fraction(MOST_TIMES) <= early.weight <= MOST_TIMES, "privacy.first_days.weight"
+        need(fits, field, f"must be from 1/{MOST_TIMES} to {MOST_TIMES}", early.weight)
+        first = FirstDays(early.since, early.days, early.weight)
         served = bool(first.weekdays.intersection(timetable.weekdays))
-        need(served, "privacy.first_days", "must hold a day of slot.weekdays", asked.since.isoformat())
-        first = None if asked.weight == 1 else first
+        need(served, "privacy.first_days", "must hold a day of slot.weekdays", early.since.isoformat())
+        first = None if early.weight == 1 else first
     return SpanTotal.of(days, timetable, weights, (privacy.epsilon, privacy.delta), first, accounting)
 
 
 def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
     names = [table.product for table in document.output]
     need(len(set(names)) == len(names), "output.product", "must not repeat", ", ".join(names))
-    asked = next((name for name in names if name.startswith("place-")), None)
+    of_places = next((name for name in names if name.startswith("place-")), None)
     has_places = document.places is not None and document.places.column is None
-    need(asked is None or has_places, "output.product", "of places goes with [places]", asked)
+    need(of_places is None or has_places, "output.product", "of places goes with [places]", of_places)
     slot_minutes, service = timetable.slot_minutes, timetable.service_span
     try:
         return tuple(product_of(table.product, table.parts, slot_minutes, service) for table in document.output)
@@ -214,8 +214,8 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
 def _check_levels(document: Document, allocation: Allocation, region: Sequence[int] | None) -> None:
     """Raises SpecificationError for what does not go together with `levels`."""
     account, privacy, tables = document.account, document.privacy, document.statistic
-    other = next((name for table in tables if (name := table.get("mechanism", "levels")) != "levels"), None)
-    need(other is None, "statistic.mechanism", "must be 'levels', alone, under add-remove", other)
+    mechanism = next((name for table in tables if (name := table.get("mechanism", "levels")) != "levels"), None)
+    need(mechanism is None, "statistic.mechanism", "must be 'levels', alone, under add-remove", mechanism)
     names = sorted(str(table.get("name")) for table in tables)
     is_one_look, has_region = names in (["mean"], ["distribution", "mean"], [COUNT.name]), region is not None
     rules = {
@@ -240,6 +240,6 @@ def _check_levels(document: Document, allocation: Allocation, region: Sequence[i
     need(is_secret, "live", "goes with account.adjacency = 'add-remove'", account.adjacency)
     fits, rule = live.share is None or 0 < live.share < 1, "must be above 0 and below 1: the period's end has the rest"
     need(fits, "live.share", rule, live.share)
-    least, lateness_s = document.slot.allowed_lateness_s, live.day_lateness_s
-    fits = lateness_s is None or least <= lateness_s <= DAY_MINUTES * 60
-    need(fits, "live.day_lateness_s", f"must be slot.allowed_lateness_s = {least} to a day's 86400", lateness_s)
+    lateness_s, day_s = document.slot.allowed_lateness_s, live.day_lateness_s
+    fits = day_s is None or lateness_s <= day_s <= DAY_MINUTES * 60
+    need(fits, "live.day_lateness_s", f"must be slot.allowed_lateness_s = {lateness_s} to a day's 86400", day_s)

@@ -60,8 +60,8 @@ def _fields(table: type) -> Iterator[tuple[str, Any]]:
         for field in msgspec.structs.fields(table):
             yield field.name, None if field.default_factory is not msgspec.NODEFAULT else field.default
         return
-    for own in dataclasses.fields(table):  # type: ignore[arg-type]
-        yield own.name, msgspec.NODEFAULT if own.default is dataclasses.MISSING else own.default
+    for item in dataclasses.fields(table):  # type: ignore[arg-type]
+        yield item.name, msgspec.NODEFAULT if item.default is dataclasses.MISSING else item.default
 
 
 def json_type(kind: Any) -> Schema:
@@ -93,19 +93,19 @@ def json_type(kind: Any) -> Schema:
 
 def _said(notes: list[Any]) -> Schema:
     """Collects what a type is annotated with."""
-    said: Schema = {}
+    schema: Schema = {}
     for meta in notes:
         if isinstance(meta, msgspec.Meta):
-            told = {"description": meta.description, "minimum": meta.ge, "maximum": meta.le}
-            said |= {name: value for name, value in told.items() if value is not None}
-            said |= meta.extra_json_schema or {}
-    return said
+            limits = {"description": meta.description, "minimum": meta.ge, "maximum": meta.le}
+            schema |= {name: value for name, value in limits.items() if value is not None}
+            schema |= meta.extra_json_schema or {}
+    return schema
 
 
 def values_of(schema: Schema) -> list[str]:
     """Lists all texts that a value may be; none where it may be anything of its type."""
-    own: list[str] = schema.get("enum", [])
-    return own or [value for part in schema.get("anyOf", ()) for value in values_of(part)]
+    values: list[str] = schema.get("enum", [])
+    return values or [value for part in schema.get("anyOf", ()) for value in values_of(part)]
 
 
 def from_toml(kind: type, value: object) -> Fraction:
@@ -141,9 +141,9 @@ def limit_from_toml(value: Any) -> Limit:
     return DeltaLimit(numbers["epsilon"], numbers["delta"], numbers.get("pure"))
 
 
-def not_added_up(limit: Limit, asked: Accountant) -> str:
+def not_added_up(limit: Limit, spent: Accountant) -> str:
     """Says why what is asked for fits no account with this limit, however little it is; nothing where it may fit."""
-    refusing = (span.limit for span in limit.spans if not span.limit.adds_up(asked))
+    refusing = (span.limit for span in limit.spans if not span.limit.adds_up(spent))
     first = next(refusing, None)
     if first is None:
         return ""
@@ -158,23 +158,23 @@ def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) 
     return next(_hints(data, table_type(kind), table_type(document)["properties"], ""), "")
 
 
-def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], where: str) -> Iterator[str]:
+def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], path: str) -> Iterator[str]:
     if isinstance(data, str):
         if (values := values_of(schema)) and data not in values:
-            yield did_you_mean(data, values) or f"; {where} may be {', '.join(map(repr, values))}"
+            yield did_you_mean(data, values) or f"; {path} may be {', '.join(map(repr, values))}"
     elif isinstance(data, list):
         for item in data:
-            yield from _hints(item, schema.get("items", {}), tables, where)
+            yield from _hints(item, schema.get("items", {}), tables, path)
     elif isinstance(data, Mapping) and (properties := schema.get("properties")):
         for key in (key for key in data if key not in properties):
-            others = (name for name, table in tables.items() if name != where and key in table.get("properties", ()))
+            others = (name for name, table in tables.items() if name != path and key in table.get("properties", ()))
             names = get_close_matches(key, tables, 1)
             if near := did_you_mean(key, properties):
                 yield near
             elif (other := next(others, None)) is not None:
                 yield f"; it belongs to [{other}]"
-            elif names and not where:
+            elif names and not path:
                 yield f"; did you mean [{names[0]}]?"
         for key, inner in properties.items():
             if key in data:
-                yield from _hints(data[key], inner, tables, f"{where}.{key}" if where else key)
+                yield from _hints(data[key], inner, tables, f"{path}.{key}" if path else key)

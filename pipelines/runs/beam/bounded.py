@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal
 
 import apache_beam as beam
@@ -64,7 +65,7 @@ Group = tuple[PaneShard, Iterable[tuple[int, EventBytes]]]
 @dataclass(frozen=True)
 class Bounded:
     """All that such a job is made of. needed: see `verdict_on`. pane_s: of groups in which slots are counted; each
-    costs a millisecond. kept: holds grouped events in a file where all steps run here. spells: and the spellings of
+    costs a millisecond. spool: holds grouped events in a file where all steps run here. spells: and the spellings of
     ids.
     """
 
@@ -72,7 +73,7 @@ class Bounded:
     paths: Sequence[str]
     needed: Sequence[str] | None
     pane_s: int = PANE_S
-    kept: Spool | None = None
+    spool: Spool | None = None
     spells: bool = False
 
     def build(self, p: beam.Pipeline) -> None:
@@ -83,7 +84,7 @@ class Bounded:
             keeps_shard = job.release.in_order
             slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, keeps_shard=keeps_shard)
             tallies = (slots, tallied[BEATS]) | "with heartbeat" >> beam.Flatten()
-        publish(road(tallies, job, _Judged(self, tallied[COUNTED]), kept=self.kept), job.outputs)
+        publish(road(tallies, job, _Judged(self, tallied[COUNTED]), shelf=self.spool), job.outputs)
 
     def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
         """Reads the input, and groups events by what is tallied together; by NO_SLOT the facts that were counted.
@@ -91,17 +92,17 @@ class Bounded:
         Where all steps run here one worker has all pieces, else each is for whichever is free.
         """
         pieces = pieces_of(self.job.layout, self.paths)
-        bundles = [pieces] if self.kept is not None or not pieces else [[piece] for piece in pieces]
+        bundles = [pieces] if self.spool is not None or not pieces else [[piece] for piece in pieces]
         listed = p | beam.Impulse() | "pieces" >> beam.FlatMap(lambda _: bundles).with_output_types(Sequence[Piece])
         if len(bundles) > 1:
             listed = listed | "spread" >> beam.Reshuffle()
-        spelled = self.kept if self.spells else None
-        observe = Observe(self.job, self.pane_s, self.keyed, dense=self.kept is None, spelled=spelled)
+        spelled = self.spool if self.spells else None
+        observe = Observe(self.job, self.pane_s, self.keyed, dense=self.spool is None, spelled=spelled)
         return listed | "observe" >> beam.ParDo(observe) | "group" >> beam.GroupByKey()
 
     def keyed(self, part: WirePart) -> KeyedPart:
         """Gives packed events the key of what is tallied together: a pane, a slot, or a whole period."""
-        data = part.data if self.kept is None else EventBytes(self.kept.put(part.data))
+        data = part.data if self.spool is None else EventBytes(self.spool.put(part.data))
         if self.job.rules.need_whole_periods:
             return ((self.job.release.group(part.slot_s), part.shard), 0), (part.slot_s, data)
         return ((part.slot_s, part.shard), part.pane_s if self.in_panes else 0), (part.slot_s, data)
@@ -111,7 +112,8 @@ class Bounded:
         slots: dict[int, list[bytes]] = {}
         for slot_s, data in parts:
             slots.setdefault(slot_s, []).append(data)
-        return {slot_s: iter(some) if self.kept is None else map(self.kept.get, some) for slot_s, some in slots.items()}
+        read = iter if self.spool is None else partial(map, self.spool.get)
+        return {slot_s: read(packed) for slot_s, packed in slots.items()}
 
     @property
     def in_panes(self) -> bool:
@@ -124,9 +126,9 @@ class _Tally(beam.DoFn):
     In panes the tallies are partial, and the heartbeats an output of their own.
     """
 
-    def __init__(self, of: Bounded) -> None:
-        self._of, job = of, of.job
-        fetch = None if of.kept is None else of.kept.get
+    def __init__(self, bounded: Bounded) -> None:
+        self._bounded, job = bounded, bounded.job
+        fetch = None if bounded.spool is None else bounded.spool.get
         self._derive = Derive(job.rules, job.ground, job.release)
         self._in_panes = InPanes(job.release, fetch, may_be_late=False)
         self._by_vehicle = ByVehicle(job.release, fetch=fetch, keeps_shard=job.release.in_order)
@@ -137,12 +139,12 @@ class _Tally(beam.DoFn):
             for fact in parts:
                 counted: CountedFact = TaggedOutput(COUNTED, fact)
                 yield counted
-            for beat in beats_of(self._of.job):
-                apart: Beat = TaggedOutput(BEATS, beat)
-                yield apart if self._of.in_panes else beat
-        elif self._of.job.rules.need_whole_periods:
-            yield from self._derive.tally(key[1], self._of.by_slot(parts))
-        elif self._of.in_panes:
+            for beat in beats_of(self._bounded.job):
+                tagged: Beat = TaggedOutput(BEATS, beat)
+                yield tagged if self._bounded.in_panes else beat
+        elif self._bounded.job.rules.need_whole_periods:
+            yield from self._derive.tally(key[1], self._bounded.by_slot(parts))
+        elif self._bounded.in_panes:
             yield self._in_panes.tally(((key, 0), [data for _, data in parts]))
         else:
             yield from self._by_vehicle.tally((key, (data for _, data in parts)))
@@ -152,7 +154,7 @@ class _Tally(beam.DoFn):
 class _Judged:
     """The runner of a bounded job: what is drawn of it is recorded only with a consent. counted: of the input."""
 
-    of: Bounded
+    bounded: Bounded
     counted: PCollection[KeyedFact]
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
@@ -164,22 +166,22 @@ class _Judged:
                 (sealed if kind == SEALED else exposures.setdefault(slot_s, [])).append(data)
             return judge.asked_of(group[0], sealed, exposures, shares)
 
-        asked = (
+        requests = (
             drawn.demand | "by period, all" >> beam.GroupByKey() | "ask" >> beam.Map(ask).with_output_types(KeyedFact)
         )
-        facts = (self.counted, asked) | "facts" >> beam.Flatten()
+        facts = (self.counted, requests) | "facts" >> beam.Flatten()
         both = (drawn.sealed, self._consents(facts)) | "with consent" >> beam.Flatten()
-        return both | "record" >> Record(job.account, needs_consent=True, kept=self.of.kept)
+        return both | "record" >> Record(job.account, needs_consent=True, kept=self.bounded.spool)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         both = tallies, self._consents(self.counted)
-        return both | "in order" >> ReleaseInOrder(job.account, job.release, self.of.kept)
+        return both | "in order" >> ReleaseInOrder(job.account, job.release, self.bounded.spool)
 
     def _consents(self, facts: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
-        of = self.of
-        keys = of.job.periods if of.job.transaction == "period" else ("",)
-        needed = None if of.needed is None else tuple(of.needed)
-        return facts | "judge" >> Judge(of.job.account, len(of.paths), keys, needed)
+        bounded = self.bounded
+        keys = bounded.job.periods if bounded.job.transaction == "period" else ("",)
+        needed = None if bounded.needed is None else tuple(bounded.needed)
+        return facts | "judge" >> Judge(bounded.job.account, len(bounded.paths), keys, needed)
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
@@ -206,15 +208,15 @@ def run(
     needed: periods that must have rows, else nothing is recorded; None where the input may not decide that. Raises
     StepError where a file cannot be read, EngineError, or what a step raised.
     """
-    asked = asked_of_the_account(job)
-    if asked.periods_refused:
-        return asked
-    before = _sealed(job)
+    requested = asked_of_the_account(job)
+    if requested.periods_refused:
+        return requested
+    former = _sealed(job)
     outcome = outcome_of(finished_job(job, paths, needed, engine, progress))
-    outcome.debits |= asked.debits
+    outcome.debits |= requested.debits
     progress(READ, outcome.rows, outcome.rows)
     if outcome.units_changed == 0:  # what is new is what is there now: a step that was done again found it recorded
-        outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _sealed(job) - before))
+        outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _sealed(job) - former))
     if outcome.units_lost_to_the_limit and job.release.in_order:  # another process spent the budget since the verdict
         outcome.periods_refused = asked_of_the_account(job).periods_refused
     elif outcome.units_lost_to_the_limit:
@@ -229,15 +231,15 @@ def finished_job(
 ) -> Finished:
     name, about = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", rows_about(paths)
     if engine.is_here:
-        with Spool() as kept, heard_in(job, about, progress):
-            return engine.run(bounded_here(job, paths, needed, kept).build, name, lambda _: None)
+        with Spool() as spool, heard_in(job, about, progress):
+            return engine.run(bounded_here(job, paths, needed, spool).build, name, lambda _: None)
     shards = 2 * engine.parallelism
     pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
-    made = Bounded(replace(job, vehicle_shards=shards), paths, needed, pane_s)
-    return engine.run(made.build, name, lambda counts: progress(READ, counts.get(counters.ROWS, 0), about))
+    bounded = Bounded(replace(job, vehicle_shards=shards), paths, needed, pane_s)
+    return engine.run(bounded.build, name, lambda counts: progress(READ, counts.get(counters.ROWS, 0), about))
 
 
-def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, kept: Spool) -> Bounded:
+def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, spool: Spool) -> Bounded:
     """Makes the job of this process, where vehicles are parted only if a whole period is too large to count at once."""
     about = rows_about(paths)
     shards = 1
@@ -248,7 +250,7 @@ def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, k
         paths,
         needed,
         pane_length(about, shards * len(job.slots), job.slot_s),
-        kept,
+        spool,
     )
 
 
@@ -270,14 +272,14 @@ def heard_in(job: Job, about: int | None, progress: Report) -> Iterator[None]:
             rows += int(item)
             progress(READ, rows, about)
             return
-        title, whole = phases[phase]
+        title, total = phases[phase]
         if not finished:
             progress(READ, rows, rows)
         if title not in finished and finished:  # slots without events have no step in the phase before
             previous = next(named for named in phases.values() if named[0] == next(reversed(finished)))
             progress(previous[0], previous[1], previous[1])
         finished.setdefault(title, set()).add(item)
-        progress(title, len(finished[title]), whole)
+        progress(title, len(finished[title]), total)
 
     with heard_by(listen):
         yield
@@ -285,7 +287,7 @@ def heard_in(job: Job, about: int | None, progress: Report) -> Iterator[None]:
 
 def outcome_of(finished: Finished) -> Outcome:
     """Adds what was counted after the verdict to its outcome."""
-    verdicts = finished.told.get(VERDICT, frozenset())
+    verdicts = finished.texts.get(VERDICT, frozenset())
     if not verdicts:
         raise EngineError("the job came to no verdict: do its workers run the same version?")
     verdict = read_back(next(iter(verdicts)))

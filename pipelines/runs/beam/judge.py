@@ -71,11 +71,11 @@ def verdict_on(
     for fact in decoded:
         if isinstance(fact, CountFact):
             counts.update(fact.counts)
-    for asked in sorted((fact for fact in decoded if isinstance(fact, AskedFact)), key=lambda fact: fact.period):
-        debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in asked.wanted]
-        wanted[asked.period] = debits
-        outcome.debits[asked.period] = sum(debits_by_slot(debits).values(), Accountant())
-        outcome.spent[asked.period] = msgspec.convert(asked.spent, Spend, dec_hook=_from_text)
+    for request in sorted((fact for fact in decoded if isinstance(fact, AskedFact)), key=lambda fact: fact.period):
+        debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in request.wanted]
+        wanted[request.period] = debits
+        outcome.debits[request.period] = sum(debits_by_slot(debits).values(), Accountant())
+        outcome.spent[request.period] = msgspec.convert(request.spent, Spend, dec_hook=_from_text)
     count_in(outcome, counts)
     unreadable = sorted(name.removeprefix(UNREADABLE) for name in counts if name.startswith(UNREADABLE))
     having = {name.removeprefix(OF_PERIOD) for name in counts if name.startswith(OF_PERIOD)}
@@ -117,19 +117,19 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 
 
 class _Judge(beam.DoFn):
-    def __init__(self, of: Judge) -> None:
-        self._of = of
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[KeyedUnit]:
-        account = self._of.account
+        account = self._judge.account
 
         def excess(wanted: Wanted) -> list[str]:
             return account.open().excess(account.name, account.limit, wanted)
 
-        verdict = verdict_on(group[1], self._of.files, self._of.needed, excess)
+        verdict = verdict_on(group[1], self._judge.files, self._judge.needed, excess)
         Metrics.string_set(counters.NAMESPACE, VERDICT).add(written(verdict))
         if verdict.consents:
-            yield from ((period, CONSENT) for period in self._of.periods)
+            yield from ((period, CONSENT) for period in self._judge.periods)
 
 
 def asked_of(

@@ -37,12 +37,12 @@ KeyedPart = tuple[PaneShard, tuple[int, EventBytes]]
 
 
 class Piece(NamedTuple):
-    """A share of a file. path: as the file system has it. more: further small files, read as if they were one."""
+    """A share of a file. path: as the file system has it. others: further small files, read as if they were one."""
 
     path: bytes
     number: int
     shares: int
-    more: tuple[bytes, ...] = ()
+    others: tuple[bytes, ...] = ()
 
 
 class Observe(beam.DoFn):
@@ -83,8 +83,8 @@ class Observe(beam.DoFn):
         yield WindowedValue(fact, MIN_TIMESTAMP, (GlobalWindow(),))
 
     def _read(self, piece: Piece) -> Iterator[RawBatch | UnreadableFile | StepError]:
-        if piece.more:
-            return tasks.read_small(self._job.layout, list(map(os.fsdecode, (piece.path, *piece.more))))
+        if piece.others:
+            return tasks.read_small(self._job.layout, list(map(os.fsdecode, (piece.path, *piece.others))))
         return tasks.read(self._job.layout, os.fsdecode(piece.path), Share(piece.number, piece.shares))
 
     def _events(self, batch: RawBatch) -> Iterator[KeyedPart]:
@@ -166,9 +166,9 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
             small.append((size, os.fsencode(path)))
         else:
             pieces += [(size / shares, Piece(os.fsencode(path), number, shares)) for number in range(shares)]
-    many = max(1, min(SMALL_FILES, len(small) // PROBED_FILES))
-    for start in range(0, len(small), many):
-        (_, first), *others = group = small[start : start + many]
+    per_piece = max(1, min(SMALL_FILES, len(small) // PROBED_FILES))
+    for start in range(0, len(small), per_piece):
+        (_, first), *others = group = small[start : start + per_piece]
         size = sum(size for size, _ in group)
         pieces.append((size, Piece(first, 0, 1, tuple(path for _, path in others))))
     return [piece for _, piece in sorted(pieces, key=lambda sized: -sized[0])]

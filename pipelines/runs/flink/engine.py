@@ -56,8 +56,8 @@ class FlinkJob:
                 if is_asked and isinstance(error, ConnectionRefusedError):
                     return  # a cluster that is embedded in a job server ends with its job
             if time.monotonic() > until:
-                asked = "it was asked to" if is_asked else f"{self.where} was asked to end it: it may run on"
-                raise EngineError(f"job {self.id} has not ended {CANCEL_S:.0f} s after {asked}")
+                request = "it was asked to" if is_asked else f"{self.where} was asked to end it: it may run on"
+                raise EngineError(f"job {self.id} has not ended {CANCEL_S:.0f} s after {request}")
             time.sleep(0.2)
 
 
@@ -77,9 +77,9 @@ class Flink:
     savepoint: str | None = None
 
     def submit(self, build: Callable[[beam.Pipeline], None], name: str, stop: threading.Event) -> FlinkJob:
-        taken = handed_over(build, name, self.options, self.job_server, stop)
+        result = handed_over(build, name, self.options, self.job_server, stop)
         try:
-            return answer_of(self.job_server, partial(job_of, taken, name, self.rest), SHOWN_S, stop)
+            return answer_of(self.job_server, partial(job_of, result, name, self.rest), SHOWN_S, stop)
         except TimeoutError as error:
             raise EngineError(
                 f"{error}: the cluster at {self.rest} shows no job {name}; it may run on, "
@@ -166,23 +166,23 @@ def answer_of(job_server: str, ask: Callable[[], T], within_s: float, stop: thre
 
     Raises TimeoutError after so many seconds, or STOP_S after `stop` is set; EngineError where nobody answers.
     """
-    given: Future[T] = Future()
+    answer: Future[T] = Future()
 
     def run() -> None:
         try:
-            given.set_result(ask())
+            answer.set_result(ask())
         except BaseException as error:  # noqa: BLE001 - it is raised again, where it is waited for
-            given.set_exception(error)
+            answer.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    until, told = time.monotonic() + within_s, f"not done within {within_s:.0f} s"
-    while not wait([given], LOOK_EVERY_S).done:
+    until, message = time.monotonic() + within_s, f"not done within {within_s:.0f} s"
+    while not wait([answer], LOOK_EVERY_S).done:
         if stop.is_set() and until > time.monotonic() + STOP_S:
-            until, told = time.monotonic() + STOP_S, f"not done within {STOP_S:.0f} s of the wish to stop"
+            until, message = time.monotonic() + STOP_S, f"not done within {STOP_S:.0f} s of the wish to stop"
         if time.monotonic() > until:
-            raise TimeoutError(told)
+            raise TimeoutError(message)
     try:
-        return given.result()
+        return answer.result()
     except Exception as error:
         if not type(error).__module__.startswith("grpc"):
             raise

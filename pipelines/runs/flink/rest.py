@@ -138,6 +138,6 @@ class Cluster:
         return OSError(f"{self.rest} does not answer as the REST of Flink does ({type(error).__name__})")
 
 
-def _cut(taken: socket.socket) -> None:
+def _cut(connection: socket.socket) -> None:
     with suppress(OSError):
-        taken.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(socket.SHUT_RDWR)

@@ -57,19 +57,19 @@ def attend(
     watch = _Watch(spec, life_s, ledger, job)
     heard_s, state = time.monotonic(), None
     while not stop.wait(LOOK_EVERY_S):
-        said = job.state()
-        if said is None:
+        answer = job.state()
+        if answer is None:
             if time.monotonic() - heard_s > SILENT_S:
                 raise EngineError(
                     f"the engine at {job.where} has not answered for {SILENT_S:.0f} s: job {job.id} may run on"
                 )
             continue
         heard_s = time.monotonic()
-        if said != state:
-            say(Summary({"state": said}))
-            state = said
-        if said in ENDED:
-            raise EngineError(f"the stream has ended ({said}): the page of job {job.id} at {job.where} says why")
+        if answer != state:
+            say(Summary({"state": answer}))
+            state = answer
+        if answer in ENDED:
+            raise EngineError(f"the stream has ended ({answer}): the page of job {job.id} at {job.where} says why")
         for line in watch.look():
             say(line)
 
@@ -125,9 +125,9 @@ class _Watch:
         else:
             why = "quiet: rows of other slots came in"
         for slot_s in new:
-            own: dict[str, Fact] = {"lag_s": round(time.time() - slot_s - timetable.slot_s, 1)}
-            own |= ({} if slot_s in with_data else {"no_data": why}) | (since if slot_s == new[-1] else {})
-            lines.append(Summary({"slot": timetable.text(slot_s)}, Operator(own)))
+            facts: dict[str, Fact] = {"lag_s": round(time.time() - slot_s - timetable.slot_s, 1)}
+            facts |= ({} if slot_s in with_data else {"no_data": why}) | (since if slot_s == new[-1] else {})
+            lines.append(Summary({"slot": timetable.text(slot_s)}, Operator(facts)))
         return lines
 
     def _missing(self) -> list[Summary]:
@@ -135,12 +135,12 @@ class _Watch:
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [slot_s for slot_s in ended if slot_s not in self._said and is_due(self._spec, slot_s, due_s)]
         if overdue and self._spec.has_live:  # after the first period a slot may be live until its own is released
-            whole, first = self._ended_since(0), self._first
-            overdue = [slot_s for slot_s in overdue if whole - {first(slot_s)} and first(slot_s) not in whole]
-        before, self._overdue = self._overdue, len(overdue)
+            recorded, first = self._ended_since(0), self._first
+            overdue = [slot_s for slot_s in overdue if recorded - {first(slot_s)} and first(slot_s) not in recorded]
+        former, self._overdue = self._overdue, len(overdue)
         if not overdue:
-            return [Summary({"overdue": 0})] if before else []
-        self._overdue_looks = 0 if not before else self._overdue_looks + 1
+            return [Summary({"overdue": 0})] if former else []
+        self._overdue_looks = 0 if not former else self._overdue_looks + 1
         if self._overdue_looks % OVERDUE_EVERY:
             return []
         return [Summary({"overdue": len(overdue), "oldest": timetable.text(overdue[0])})]
@@ -203,8 +203,8 @@ class _Watch:
             now = self._counters()
         except OSError:
             return {}
-        before, self._counted = self._counted, now
-        new = {name: count - before.get(name, 0) for name, count in now.items()}
+        former, self._counted = self._counted, now
+        new = {name: count - former.get(name, 0) for name, count in now.items()}
         if any(count < 0 for count in new.values()):
             new = now
         prefix = counters.REFUSED

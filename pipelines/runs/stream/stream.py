@@ -145,24 +145,24 @@ def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
     lateness_s = spec.period_lateness_s
     if lateness_s is None:
         return None
-    whole = KINDS[spec.kind].of(asked_of(spec, job.slots, secret, job.account))
-    return Later(whole, lateness_s - spec.input.allowed_lateness_s)
+    release = KINDS[spec.kind].of(asked_of(spec, job.slots, secret, job.account))
+    return Later(release, lateness_s - spec.input.allowed_lateness_s)
 
 
 def run(
     spec: Specification,
-    made: Stream,
+    pipeline: Stream,
     place: AccountLocation,
     engine: Engine,
     stop: threading.Event,
     say: Say,
 ) -> None:
     """Runs a stream until `stop` is set, then cancels it. Raises EngineError if it cannot, or if it ends by itself."""
-    start_s = made.heartbeat.start_s
-    job = engine.submit(made.build, f"hatstream-{spec.spec_id}-{time.time_ns()}", stop)
+    start_s = pipeline.heartbeat.start_s
+    job = engine.submit(pipeline.build, f"hatstream-{spec.spec_id}-{time.time_ns()}", stop)
     try:
         say(Summary({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)}))
-        attend(spec, (start_s, made.heartbeat.end_s), place.reader(), job, stop, say)
+        attend(spec, (start_s, pipeline.heartbeat.end_s), place.reader(), job, stop, say)
     except EngineError:
         raise  # it has ended, or there is nobody to be asked
     except BaseException:

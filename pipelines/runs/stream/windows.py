@@ -45,8 +45,8 @@ def stream(
     """
     beats = p | f"heartbeat of {identity}" >> heartbeat
     observed = observed_in(p | "read" >> source, job, later)
-    for of, estimates in released(observed.events, beats, heartbeat.start_s, job, later):
-        publish(estimates, job.outputs, of)
+    for prefix, estimates in released(observed.events, beats, heartbeat.start_s, job, later):
+        publish(estimates, job.outputs, prefix)
 
 
 def observed_in(read: DoOutputsTuple, job: Job, later: Later | None = None, pane_s: int = PANE_S) -> ObservedOutputs:
@@ -94,9 +94,9 @@ class InWindows:
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
         """Counts events of slots, or of whole periods."""
         if job.release.in_order:
-            whole = events | "by vehicle, later" >> _Tallied(self, job)
+            counted = events | "by vehicle, later" >> _Tallied(self, job)
             beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))
-            return (whole, beats) | "later with heartbeat" >> beam.Flatten()
+            return (counted, beats) | "later with heartbeat" >> beam.Flatten()
         timely = events | "in time" >> InTime(self.pane_s)
         if job.release.keeps_late:
             partials, late = self.in_slots(timely.in_time, job), self._late_in_slots(timely[BEHIND], job)
@@ -121,8 +121,8 @@ class InWindows:
         return drawn.sealed | "record" >> Record(job.account)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
-        into = IntoPeriods(job.release.slots, job.slot_s, self.start_s, self.more_s)
-        return tallies | "into periods" >> into | "period" >> ReleasePeriod(job.account, job.release, in_stream=True)
+        periods = IntoPeriods(job.release.slots, job.slot_s, self.start_s, self.more_s)
+        return tallies | "into periods" >> periods | "period" >> ReleasePeriod(job.account, job.release, in_stream=True)
 
 
 @dataclass

@@ -43,8 +43,8 @@ class ByName:
         if self.handed_on and self.name not in _HAND_ON:
             raise UsageError(f"{self.name} has no option {self.handed_on[0]}")
         options = PipelineOptions(list(self.options))
-        if (other := options.view_as(StandardOptions).runner) is not None:
-            raise UsageError(f"{self.name}: the runner is named once, before --; behind it is --runner {other}")
+        if (runner := options.view_as(StandardOptions).runner) is not None:
+            raise UsageError(f"{self.name}: the runner is named once, before --; behind it is --runner {runner}")
         refuse_type_checks(options)
 
     @property
@@ -55,11 +55,11 @@ class ByName:
             with redirect_stderr(usage), redirect_stdout(io.StringIO()):
                 options = PipelineOptions(list(self.options))
                 options_set = options.get_all_options()
-                given = options.get_all_options(retain_unknown_options=True)
+                values = options.get_all_options(retain_unknown_options=True)
         except SystemExit:
-            told = usage.getvalue().strip().rpartition("error: ")[2]
-            raise UsageError(f"{self.name}: {told or 'its options are told in the documentation of Beam'}") from None
-        return tuple(f"--{name}" for name in given if name not in options_set)
+            message = usage.getvalue().strip().rpartition("error: ")[2]
+            raise UsageError(f"{self.name}: {message or 'its options are told in the documentation of Beam'}") from None
+        return tuple(f"--{name}" for name in values if name not in options_set)
 
     @property
     def parallelism(self) -> int:
@@ -86,8 +86,8 @@ class ByName:
         except (UsageError, EngineError):
             raise
         except Exception as error:  # noqa: BLE001 - what a step read may stand in it: only our own sentences are shown
-            told = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
-            raise reason_of(told) or self.unknown(error) from None
+            message = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+            raise reason_of(message) or self.unknown(error) from None
         if state not in (PipelineState.DONE, PipelineState.UNKNOWN):
             raise EngineError(f"{self.name} ended the job in state {state}; its own log says why")
         return finished(result)
@@ -118,9 +118,9 @@ class ByName:
         try:
             return p.run()
         except Exception as error:  # noqa: BLE001 - whatever Beam raises where nobody takes a job
-            said = str(error).strip().partition("\n")[0][:_SAID_LENGTH]
-            told = f"{type(error).__name__}: {said}" if said else type(error).__name__
-            raise EngineError(f"{self.name} did not take the job ({told})") from None
+            sentence = str(error).strip().partition("\n")[0][:_SAID_LENGTH]
+            message = f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__
+            raise EngineError(f"{self.name} did not take the job ({message})") from None
 
     def unknown(self, error: Exception) -> Exception:
         """Tells what is said of a failure that is none of ours; its own message may hold what was read."""
@@ -152,11 +152,11 @@ def finished(result: PipelineResult) -> Finished:
     counts = Counter[str]()
     for counter in metrics["counters"]:
         counts[counter.key.metric.name] += counter.result or 0  # None: a job server told 0
-    told: dict[str, frozenset[str]] = {}
+    texts_of: dict[str, frozenset[str]] = {}
     for texts in metrics["string_sets"]:
         name = texts.key.metric.name
-        told[name] = told.get(name, frozenset()) | texts.result
-    return Finished(counts, told)
+        texts_of[name] = texts_of.get(name, frozenset()) | texts.result
+    return Finished(counts, texts_of)
 
 
 def refuse_type_checks(options: PipelineOptions) -> None:

@@ -24,12 +24,12 @@ class Prism(ByName):
     """Takes the program of `--prism_location`, or of that name on the PATH, before Beam looks for one on GitHub."""
 
     def beam_options(self) -> tuple[str, ...]:
-        given = " ".join(self.options)
+        text = " ".join(self.options)
         program = shutil.which(PROGRAM)
-        more = [f"--prism_location={os.path.abspath(program)}"] if program and "--prism_location" not in given else []
-        if "--prism_log_kind" not in given:
-            more.append("--prism_log_kind=json")  # else Beam shows its lines, however quiet we are
-        return (*self.options, *more)
+        extra = [f"--prism_location={os.path.abspath(program)}"] if program and "--prism_location" not in text else []
+        if "--prism_log_kind" not in text:
+            extra.append("--prism_log_kind=json")  # else Beam shows its lines, however quiet we are
+        return (*self.options, *extra)
 
     def runner(self) -> Any:
         return PrismRunner()
