@@ -104,7 +104,14 @@ def simulate(fleet: MadeUpFleet) -> pa.Table:
     rng = np.random.default_rng(fleet.seed)
     routes, duties = draw_town(rng, fleet)
     driven = [_reports(rng, fleet, routes[duty.route], duty) for duty in duties]
-    rows = _with_duplicates(rng, _with_faults(rng, np.concatenate(driven)))
+    rows = np.concatenate(driven)
+    faults = ceil(rows.size * FAULT_SHARE / 3)
+    lost, unset, mute = rng.choice(rows.size, (3, faults), replace=False)
+    rows["lat"][lost] = rows["lon"][lost] = 0.0
+    rows["ts_s"][unset] = 0
+    rows["speed_kmh"][mute] = np.nan
+    twice = rng.choice(rows.size, ceil(rows.size * DUPLICATE_SHARE), replace=False)
+    rows = np.concatenate([rows, rows[twice]])
     return _table(rows[np.lexsort((rows["bus"], rows["ts_s"]))])
 
 
@@ -149,7 +156,19 @@ class Route:
 
 
 def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
-    line_m = _smooth(_draw_corners(rng, number, fleet.routes))
+    if number % 3 == 2:
+        radius_m, length_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8), rng.uniform(9_000.0, 16_000.0)
+        start = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / fleet.routes
+        bearings, radii_m = start + np.linspace(0.0, length_m / radius_m, 8), radius_m * rng.uniform(0.9, 1.1, 8)
+    else:
+        start = pi * (number + rng.uniform(-0.3, 0.3)) / fleet.routes
+        bearings = start + np.array([0.0, 0.0, 0.0, pi, pi]) + rng.uniform(-0.35, 0.35, 5)
+        first_m, last_m = TOWN_RADIUS_M * rng.uniform(0.6, 1.0, 2)
+        radii_m = np.array([first_m, first_m / 2, rng.uniform(0.0, 1_200.0), last_m / 2, last_m])
+    line_m = np.column_stack([radii_m * np.sin(bearings), radii_m * np.cos(bearings)])
+    for _ in range(4):
+        near, far = 0.75 * line_m[:-1] + 0.25 * line_m[1:], 0.25 * line_m[:-1] + 0.75 * line_m[1:]
+        line_m = np.concatenate([line_m[:1], np.stack([near, far], axis=1).reshape(-1, 2), line_m[-1:]])
     along_m = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line_m, axis=0).T))])
     stops_m, lights_m = _spaced(rng, along_m[-1], fleet.stop_gap_m), _spaced(rng, along_m[-1], LIGHT_GAP_M)
     halts_m = np.concatenate([[0.0, along_m[-1]], stops_m, lights_m])
@@ -157,28 +176,6 @@ def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
     order, ease = np.argsort(halts_m, kind="stable"), rng.random(ceil(along_m[-1] / 1000) + 1)
     line_m = np.column_stack([along_m, line_m])
     return Route(line_m=line_m, halts_m=halts_m[order], kinds=kinds[order], ease=ease)
-
-
-def _draw_corners(rng: Rng, number: int, routes: int) -> Vector:
-    """Draws corners: two routes in three go through the centre from edge to edge, one bends round it for 9 to 16 km."""
-    if number % 3 == 2:
-        radius_m, length_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8), rng.uniform(9_000.0, 16_000.0)
-        start = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / routes
-        bearings, radii_m = start + np.linspace(0.0, length_m / radius_m, 8), radius_m * rng.uniform(0.9, 1.1, 8)
-    else:
-        start = pi * (number + rng.uniform(-0.3, 0.3)) / routes
-        bearings = start + np.array([0.0, 0.0, 0.0, pi, pi]) + rng.uniform(-0.35, 0.35, 5)
-        first_m, last_m = TOWN_RADIUS_M * rng.uniform(0.6, 1.0, 2)
-        radii_m = np.array([first_m, first_m / 2, rng.uniform(0.0, 1_200.0), last_m / 2, last_m])
-    return np.column_stack([radii_m * np.sin(bearings), radii_m * np.cos(bearings)])
-
-
-def _smooth(line_m: Vector) -> Vector:
-    """Cuts the corners four times (G. Chaikin, An algorithm for high-speed curve generation, 1974)."""
-    for _ in range(4):
-        near, far = 0.75 * line_m[:-1] + 0.25 * line_m[1:], 0.25 * line_m[:-1] + 0.75 * line_m[1:]
-        line_m = np.concatenate([line_m[:1], np.stack([near, far], axis=1).reshape(-1, 2), line_m[-1:]])
-    return line_m
 
 
 def _spaced(rng: Rng, length_m: float, gap_m: tuple[float, float]) -> Vector:
@@ -314,22 +311,6 @@ def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector
     """Converts to latitude and longitude on a plane that touches the earth at the centre."""
     lat, lon = fleet.centre
     return lat + north_m / METRES_PER_DEGREE, lon + east_m / (METRES_PER_DEGREE * cos(radians(lat)))
-
-
-def _with_faults(rng: Rng, rows: Reports) -> Reports:
-    """Spoils a few rows: a position at (0, 0), a stamp at 1970-01-01, a speed that is missing."""
-    faults = ceil(rows.size * FAULT_SHARE / 3)
-    lost, unset, mute = rng.choice(rows.size, (3, faults), replace=False)
-    rows["lat"][lost] = rows["lon"][lost] = 0.0
-    rows["ts_s"][unset] = 0
-    rows["speed_kmh"][mute] = np.nan
-    return rows
-
-
-def _with_duplicates(rng: Rng, rows: Reports) -> Reports:
-    """Sends a few rows twice; after the faults, so that a copy is exact."""
-    twice = rng.choice(rows.size, ceil(rows.size * DUPLICATE_SHARE), replace=False)
-    return np.concatenate([rows, rows[twice]])
 
 
 def made_up_day(zone: str) -> tuple[pa.Table, date, int]:

@@ -67,7 +67,15 @@ def main() -> None:
 def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
     """Answers a question as `exchanged` does, in this process and without a deadline."""
     try:
-        return _answered(question)
+        with closing(_asked(question)) as answer:
+            if answer.status_code == requests.codes.not_modified:
+                return ExchangeResult("unchanged"), b""
+            if answer.status_code != requests.codes.ok:
+                raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
+            message = _body(answer)
+        if not _is_feed(message):
+            raise FetchError("the answer is not a GTFS-realtime message")
+        return ExchangeResult("new", conditions=_conditions(answer)), message
     except FetchError as error:
         return ExchangeResult("failed", str(error), error.retry_after_s), b""
     except tuple(kind for kind, _ in _REASONS) as error:
@@ -92,18 +100,6 @@ class _Session(requests.Session):
 
     def get_redirect_target(self, _answer: requests.Response) -> None:
         return None
-
-
-def _answered(question: Question) -> tuple[ExchangeResult, bytes]:
-    with closing(_asked(question)) as answer:
-        if answer.status_code == requests.codes.not_modified:
-            return ExchangeResult("unchanged"), b""
-        if answer.status_code != requests.codes.ok:
-            raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
-        message = _body(answer)
-    if not _is_feed(message):
-        raise FetchError("the answer is not a GTFS-realtime message")
-    return ExchangeResult("new", conditions=_conditions(answer)), message
 
 
 def _is_feed(message: bytes) -> bool:

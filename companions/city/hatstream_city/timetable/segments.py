@@ -64,7 +64,13 @@ def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], 
         raise InputError(f"the timetable has no two stops that are {LEAST_M:g} m apart along a line")
     document = {"type": "FeatureCollection", "features": features}
     counts = [runs.get(segment.stops, 0) for segment in segments]
-    vehicles = _visits(counts, ways, numbers, owner, directed=directed)
+    vehicles = dict.fromkeys(numbers, 0.0)
+    for of_segment, along in zip(counts, ways, strict=True):
+        passed = Counter(_taken_by(way, owner, directed=directed) for way in along) if of_segment else Counter()
+        for number, cells in passed.items():
+            if number is not None:
+                vehicles[number] += of_segment * min(1.0, cells / len(ways[number]))
+    vehicles = [round(number, 1) for number in vehicles.values()]
     try:
         left_out = set(places_outside(document, region))
     except ValueError as error:
@@ -208,25 +214,6 @@ def _taken_by(way: Way, owner: Mapping[Way, int], *, directed: bool) -> int | No
         return owner[way]
     nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in headings)
     return next((owner[place] for place in nearby if place in owner), None)
-
-
-def _visits(
-    runs: Sequence[int],
-    ways: Sequence[Sequence[Way]],
-    numbers: Sequence[int],
-    owner: Mapping[Way, int],
-    *,
-    directed: bool,
-) -> list[float]:
-    """Counts the vehicles that come to each kept segment on a day: its own, and what runs along it, as far as it
-    does."""
-    vehicles = dict.fromkeys(numbers, 0.0)
-    for of_segment, along in zip(runs, ways, strict=True):
-        passed = Counter(_taken_by(way, owner, directed=directed) for way in along) if of_segment else Counter()
-        for number, cells in passed.items():
-            if number is not None:
-                vehicles[number] += of_segment * min(1.0, cells / len(ways[number]))
-    return [round(number, 1) for number in vehicles.values()]
 
 
 def _ways(segment: Segment, *, directed: bool) -> list[Way]:

@@ -58,7 +58,8 @@ class _Visits(NamedTuple):
 
 def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     """Finds the service of the busiest day. stop_cells: of each stop, 0 for none. Raises InputError if nothing runs."""
-    names, service = _services(feed)
+    coded = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
+    names, service = coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
     calendar = _calendar(feed, names)
     per_date = np.zeros(calendar.days, np.int64)
     for number, trips in enumerate(np.bincount(service, minlength=len(names)).tolist()):
@@ -71,7 +72,12 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     if not visits.s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
     vehicle, blocks = _vehicles(visits, block)
-    hours, outside = _hours(visits.s)
+    per_hour = np.bincount((visits.s % _DAY_S) // _HOUR_S, minlength=24) / visits.s.size
+    busy = per_hour >= LEAST_SHARE
+    starts = np.flatnonzero(busy & ~np.roll(busy, 1)).tolist() or [0]
+    pauses = [np.flatnonzero(~np.roll(busy, -start)).tolist() for start in starts]
+    hours = tuple((start, start + min(pause, default=24)) for start, pause in zip(starts, pauses, strict=True))
+    hours, outside = hours, float(per_hour[~busy].sum())
     return ServiceDay(
         day=calendar.date_of(busiest),
         first=days[0],
@@ -87,12 +93,6 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
 
 
 # --- days ---------------------------------------------------------------------------------------------------------
-
-
-def _services(feed: Gtfs) -> tuple[list[str], Int64s]:
-    """Lists the services, and numbers that of each trip."""
-    coded = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
-    return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
 
 
 class _Calendar(NamedTuple):
@@ -162,7 +162,12 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
         for trip, start, end in zip(trips.tolist(), begins.tolist(), ends.tolist(), strict=True)
         for shifts in departures.get(trip, [(None,)])
     ]
-    _check_visits(sum((end - start) * len(shifts) for _, start, end, shifts in stretches), day)
+    visits = sum((end - start) * len(shifts) for _, start, end, shifts in stretches)
+    if visits > MOST_VISITS:
+        raise InputError(
+            f"on {day} the timetable's vehicles stop {visits:,} times, more than {MOST_VISITS:,}: look for small "
+            "headway_secs in frequencies.txt, which are seconds; or give the timetable of a smaller area"
+        )
     runs = [(trip, start, end, shift) for trip, start, end, shifts in stretches for shift in shifts]
     sizes = np.array([end - start for _, start, end, _ in runs], np.int64)
     run = np.repeat(np.arange(len(runs)), sizes)
@@ -178,14 +183,6 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
     block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)
     of_run = np.array([block[trip] if at_s is None else -1 for trip, _, _, at_s in runs], np.int64)
     return _Visits(run, times.stop[row], times.s[row] + shift[run]), of_run
-
-
-def _check_visits(visits: int, day: date) -> None:
-    if visits > MOST_VISITS:
-        raise InputError(
-            f"on {day} the timetable's vehicles stop {visits:,} times, more than {MOST_VISITS:,}: look for small "
-            "headway_secs in frequencies.txt, which are seconds; or give the timetable of a smaller area"
-        )
 
 
 def _runs(feed: Gtfs, visits: _Visits) -> dict[tuple[int, int], int]:
@@ -229,19 +226,6 @@ def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
             vehicle[trip], vehicles = vehicles, vehicles + 1
         heapq.heappush(free, (int(end[trip]), int(vehicle[trip])))
     return vehicle[duty], int(duties.size)
-
-
-def _hours(s: Int64s) -> tuple[tuple[tuple[int, int], ...], float]:
-    """Finds the stretches of the clock in which vehicles stop, and the share of stops at other hours.
-
-    Returns: hours of starts and ends, of a stretch across midnight the end above 24; the share.
-    """
-    per_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=24) / s.size
-    busy = per_hour >= LEAST_SHARE
-    starts = np.flatnonzero(busy & ~np.roll(busy, 1)).tolist() or [0]
-    pauses = [np.flatnonzero(~np.roll(busy, -start)).tolist() for start in starts]
-    hours = tuple((start, start + min(pause, default=24)) for start, pause in zip(starts, pauses, strict=True))
-    return hours, float(per_hour[~busy].sum())
 
 
 def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> dict[str, int]:

@@ -109,15 +109,12 @@ def _trips(
             trips.append(f"R{duty.route},daily,{trip},{direction},B{duty.bus},R{duty.route}-{direction}")
             stops = list(enumerate(stops_m[duty.route]))[:: -1 if direction else 1]
             for place, (stop, along_m) in enumerate(stops):
-                arrival = _clock(start_s + round((length_m - along_m if direction else along_m) / SPEED_MS))
+                s = start_s + round((length_m - along_m if direction else along_m) / SPEED_MS)
+                arrival = f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
                 times.append(f"{trip},{arrival},{arrival},S{duty.route}-{stop},{place}")
             start_s += round(length_m / SPEED_MS) + LAYOVER_S
             direction = 1 - direction
     return trips, times
-
-
-def _clock(s: int) -> str:
-    return f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
 
 
 def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:

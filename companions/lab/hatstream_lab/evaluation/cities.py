@@ -91,8 +91,23 @@ def made_up(city: MadeUp) -> Days:
     places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
     at_km = (places - places.mean(axis=0)) * np.array([111.2, 111.2 * np.cos(np.radians(48.1))])
     popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * 2.2))
-    pattern = _pattern(city, rng, cells, at_km, popular)
-    routes = _routes(city, rng, at_km)
+    bumps = at_km[rng.integers(0, cells.size, 8)]
+    near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
+    cell = near @ (city.apart_kmh * rng.normal(size=8)) + city.uneven_kmh * rng.normal(size=cells.size)
+    cell = cell - city.slow_centre_kmh * np.log(popular)
+    hour = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
+    parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
+    both = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
+    pattern: Float64s = city.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
+    pattern = np.clip(pattern, *_USUAL_KMH)
+    routes = []
+    for _ in range(city.lines):
+        angle, off, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
+        along = np.linspace(-1, 1, 400) * city.rings * 1.9 * rng.uniform(0.4, 1)
+        way = np.stack([along, off + bend * along**2], axis=1)
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        nearest = np.argmin(np.sum(((way @ turn)[:, None] - at_km) ** 2, axis=-1), axis=1)
+        routes.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
     patterns = _by_weekday(city, pattern)
     days = [_day(city, rng, cells, at_km, popular, routes, patterns[index % 7]) for index in range(city.days)]
     counted = pa.concat_tables(
@@ -134,38 +149,12 @@ def _tables(city: MadeUp) -> dict[str, Any]:
     }
 
 
-def _pattern(city: MadeUp, rng: np.random.Generator, cells: Int64s, at_km: Float64s, popular: Float64s) -> Float64s:
-    """Usual mean of every HAT, km/h, (cells, 24)."""
-    bumps = at_km[rng.integers(0, cells.size, 8)]
-    near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
-    cell = near @ (city.apart_kmh * rng.normal(size=8)) + city.uneven_kmh * rng.normal(size=cells.size)
-    cell = cell - city.slow_centre_kmh * np.log(popular)
-    hour = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
-    parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
-    both = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
-    pattern: Float64s = city.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
-    return np.clip(pattern, *_USUAL_KMH)
-
-
 def _by_weekday(city: MadeUp, pattern: Float64s) -> list[Float64s]:
     """The pattern of each of seven days, with what lasts of a cell in an hour."""
     rng = np.random.default_rng([city.seed, 7])
     lasting = pattern + city.lasting_kmh * rng.normal(size=pattern.shape)
     weekend = city.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * rng.normal(size=24))
     return [np.clip(kmh, *_USUAL_KMH) for kmh in [lasting] * 5 + [lasting + weekend] * 2]
-
-
-def _routes(city: MadeUp, rng: np.random.Generator, at_km: Float64s) -> list[Int64s]:
-    """Cells along each line, in order: straight across the city, bent a little."""
-    routes = []
-    for _ in range(city.lines):
-        angle, off, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
-        along = np.linspace(-1, 1, 400) * city.rings * 1.9 * rng.uniform(0.4, 1)
-        way = np.stack([along, off + bend * along**2], axis=1)
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        nearest = np.argmin(np.sum(((way @ turn)[:, None] - at_km) ** 2, axis=-1), axis=1)
-        routes.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
-    return routes
 
 
 def _day(

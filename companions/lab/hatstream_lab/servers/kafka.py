@@ -51,7 +51,17 @@ class Kafka:
         return f"{LOOPBACK}:{self._port}"
 
     def __enter__(self) -> "Kafka":
-        self._format()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        text = _PROPERTIES.format(
+            host=LOOPBACK, port=self._port, controller=self._controller, data=self._folder / "data"
+        )
+        self._properties.write_text(text)
+        command = [*_JAVA, "-cp", class_path("kafka"), "kafka.tools.StorageTool", "format", "--ignore-formatted"]
+        result = subprocess.run(
+            [*command, "-t", _CLUSTER, "-c", str(self._properties)], capture_output=True, text=True, check=False
+        )
+        if result.returncode:
+            raise ServerError(f"Kafka's storage was not made:\n{(result.stdout + result.stderr)[-1_000:]}")
         self.start()
         return self
 
@@ -83,19 +93,6 @@ class Kafka:
     @property
     def _properties(self) -> Path:
         return self._folder / "server.properties"
-
-    def _format(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        text = _PROPERTIES.format(
-            host=LOOPBACK, port=self._port, controller=self._controller, data=self._folder / "data"
-        )
-        self._properties.write_text(text)
-        command = [*_JAVA, "-cp", class_path("kafka"), "kafka.tools.StorageTool", "format", "--ignore-formatted"]
-        result = subprocess.run(
-            [*command, "-t", _CLUSTER, "-c", str(self._properties)], capture_output=True, text=True, check=False
-        )
-        if result.returncode:
-            raise ServerError(f"Kafka's storage was not made:\n{(result.stdout + result.stderr)[-1_000:]}")
 
     def _answers(self) -> bool:
         """Says whether the broker is ready: an open port is not yet one that names itself."""

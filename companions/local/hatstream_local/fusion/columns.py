@@ -116,7 +116,10 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
     def refuse(reason: str, failed: Bools) -> None:
         code[failed & (code == 0)] = REASONS.index(reason) + 1
 
-    user, missing, bad = _users(table.column("user"))
+    column = table.column("user")
+    users = vehicle_ids(column)
+    hashes = np.array([_hash(user) for user in users.ids or [b""]], np.int64)
+    user, missing, bad = hashes[users.code], users.missing, users.bad
     refuse("missing-user", missing)
     refuse("bad-user", bad)
     service = _indices(table.column("service"), {receiver.name: i for i, receiver in enumerate(rules.services)})
@@ -167,13 +170,6 @@ def _in_range(values: Float64s, rules: ReportRules, service: Int64s) -> tuple[Fl
         outside[rows] = wrong
         report[rows] = np.clip(values, low, high)
     return report, outside
-
-
-def _users(column: pa.Array) -> tuple[Int64s, Bools, Bools]:
-    """Hashes users, whose ids are read as those of vehicles, and marks rows that have none or a bad one."""
-    users = vehicle_ids(column)
-    hashes = np.array([_hash(user) for user in users.ids or [b""]], np.int64)
-    return hashes[users.code], users.missing, users.bad
 
 
 def _hash(user: bytes) -> int:

@@ -60,7 +60,12 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     length, last_distance = 1e3, np.inf
     for step in range(_MOST_STEPS):
         here = rows.evaluate(shares)
-        image, change = _smoothed_step(shares, here)
+        moved = smooth(shares * here.gradient)
+        total = moved.sum()
+        image = np.maximum(moved / total, _SMALLEST)
+        derivative = smooth(np.diag(here.gradient) - shares[:, None] * here.curvature) / total
+        derivative -= np.outer(image, derivative.sum(axis=0))
+        image, change = image, derivative * shares / image[:, None]
         distance = float(np.abs(image - shares).sum())
         length = length * 10 if distance < last_distance else length / 4
         last_distance = distance
@@ -81,16 +86,6 @@ def smooth(columns: Float64s) -> Float64s:
     out[0] = (2 * columns[0] + columns[1]) / 3
     out[-1] = (2 * columns[-1] + columns[-2]) / 3
     return out
-
-
-def _smoothed_step(shares: Float64s, here: Evaluation) -> tuple[Float64s, Float64s]:
-    """Computes what one EMS step makes of the shares, and the derivative of its logarithms by those of the shares."""
-    moved = smooth(shares * here.gradient)
-    total = moved.sum()
-    image = np.maximum(moved / total, _SMALLEST)
-    derivative = smooth(np.diag(here.gradient) - shares[:, None] * here.curvature) / total
-    derivative -= np.outer(image, derivative.sum(axis=0))
-    return image, derivative * shares / image[:, None]
 
 
 def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:

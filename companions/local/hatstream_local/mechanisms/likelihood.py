@@ -74,7 +74,13 @@ class ReportRows:
             slope, bend = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2)
             for part in parts:
                 edges, levels, counts = self.edges[:, part], self.levels[:, part], self.counts[part]
-                likelihood = _likelihood(prefix, edges, levels)
+                cumulative: Float64s | float = 0.0
+                likelihood = np.zeros(edges.shape[1])
+                for edge, level in zip(edges, levels, strict=False):
+                    mass = prefix[edge]
+                    likelihood += level * (mass - cumulative)
+                    cumulative = mass
+                likelihood += levels[-1] * (prefix[-1] - cumulative)
                 log_likelihood += float(counts @ np.log(likelihood))
                 jumps = np.concatenate([levels[:1], np.diff(levels, axis=0)])
                 weight = counts / likelihood
@@ -91,18 +97,6 @@ class ReportRows:
         for curve, end in zip(self.curves, self.ends.tolist(), strict=True):
             yield curve, [slice(index, min(index + _CHUNK, end)) for index in range(start, end, _CHUNK)]
             start = end
-
-
-def _likelihood(prefix: Float64s, edges: Int32s, levels: Float64s) -> Float64s:
-    """Sums over runs the level times the mass on the run; no term is negative, so none cancels."""
-    cumulative: Float64s | float = 0.0
-    likelihood = np.zeros(edges.shape[1])
-    for edge, level in zip(edges, levels, strict=False):
-        mass = prefix[edge]
-        likelihood += level * (mass - cumulative)
-        cumulative = mass
-    likelihood += levels[-1] * (prefix[-1] - cumulative)
-    return likelihood
 
 
 def _add_bend(bend: Float64s, edges: Int32s, jumps: Float64s, weight: Float64s) -> None:

@@ -36,7 +36,10 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
         try:
             if site.files.look() or fault:
                 changes = site.update()
-                skipped = _say_skipped(site.files.skipped, skipped, say)
+                for path, why in site.files.skipped.items():
+                    if skipped.get(path) != why:
+                        say(f"left out: {path}: {why}")
+                skipped = dict(site.files.skipped)
                 if changes and changes.changed:
                     say(_changed(site, changes))
             fault = ""
@@ -51,13 +54,6 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
 def _changed(site: Site, changes: Changes) -> str:
     rows = ", ".join(f"{name} {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items())
     return f"{site.folder}: {len(changes.changed)} of {len(changes.files)} files changed; {rows}"
-
-
-def _say_skipped(skipped: Mapping[str, str], known_reasons: Mapping[str, str], say: Say) -> dict[str, str]:
-    for path, why in skipped.items():
-        if known_reasons.get(path) != why:
-            say(f"left out: {path}: {why}")
-    return dict(skipped)
 
 
 @contextmanager

@@ -148,23 +148,17 @@ def publish(
             with asked_to_stop() as stop:
                 keep_current(site, stop)
             return 0
-        changes = _published(site)
+        if not site.files.look():
+            raise InputError(f"no result file matches {site.files.pattern!r}")
+        changes = site.update()
+        if changes is None:
+            raise InputError("the result files hold no row of slots in this range")
         write_wishes(folder, settings)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise InputError(f"the folder {output} cannot be written: {why}") from None
     answer(as_json, *_told(output, changes))
     return 0
-
-
-def _published(site: Site) -> Changes:
-    """Publishes once. Raises InputError where there is no row, or a file that cannot be used."""
-    if not site.files.look():
-        raise InputError(f"no result file matches {site.files.pattern!r}")
-    changes = site.update()
-    if changes is None:
-        raise InputError("the result files hold no row of slots in this range")
-    return changes
 
 
 def _told(output: Path, changes: Changes) -> tuple[Any, ...]:
