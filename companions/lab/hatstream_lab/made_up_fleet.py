@@ -156,6 +156,7 @@ class Route:
 
 
 def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
+    """Draws two routes in three through the centre from edge to edge, and one round it for 9 to 16 km."""
     if number % 3 == 2:
         radius_m, length_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8), rng.uniform(9_000.0, 16_000.0)
         start = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / fleet.routes
@@ -166,7 +167,7 @@ def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
         first_m, last_m = TOWN_RADIUS_M * rng.uniform(0.6, 1.0, 2)
         radii_m = np.array([first_m, first_m / 2, rng.uniform(0.0, 1_200.0), last_m / 2, last_m])
     line_m = np.column_stack([radii_m * np.sin(bearings), radii_m * np.cos(bearings)])
-    for _ in range(4):
+    for _ in range(4):  # corners are cut: G. Chaikin, An algorithm for high-speed curve generation, 1974
         near, far = 0.75 * line_m[:-1] + 0.25 * line_m[1:], 0.25 * line_m[:-1] + 0.75 * line_m[1:]
         line_m = np.concatenate([line_m[:1], np.stack([near, far], axis=1).reshape(-1, 2), line_m[-1:]])
     along_m = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line_m, axis=0).T))])
@@ -249,7 +250,8 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
     free_kmh, centrality = _free_flow(rng, route, odometer_m + length_m / 2)
     depart_s = duty.start_s + (odometer_m - odometer_m[0]) / 5.0  # a first guess: 18 km/h, halts included
     for _ in range(4):
-        slowdown = _rush(depart_s) * (RUSH_SLOWDOWN + RUSH_SLOWDOWN_CENTRE * centrality)
+        hours, strength = [6.0, 7.0, 9.0, 10.0, 15.0, 16.0, 19.0, 20.0], [0.0, 1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 0.0]
+        slowdown = np.interp(depart_s / 3600, hours, strength) * (RUSH_SLOWDOWN + RUSH_SLOWDOWN_CENTRE * centrality)
         peak_ms = np.minimum(free_kmh * (1 - slowdown) / 3.6, np.sqrt(length_m * ACCELERATION_MS2))
         lasts_s = length_m / peak_ms + peak_ms / ACCELERATION_MS2
         depart_s = duty.start_s + np.cumsum(lasts_s + wait_s) - wait_s - lasts_s
@@ -279,12 +281,6 @@ def _free_flow(rng: Rng, route: Route, odometer_m: Vector) -> tuple[Vector, Vect
     ease = np.clip(road + rng.normal(0.0, 0.15, odometer_m.size), 0.0, 1.0)
     outer, inner = (low + (high - low) * ease for low, high in (OUTER_KMH, INNER_KMH))
     return (outer + centrality * (inner - outer)) * route.pace(odometer_m), centrality
-
-
-def _rush(local_s: Vector) -> Vector:
-    """Weighs the rush hour in [0, 1] at a local time of day: 7 to 9 and 16 to 19, with shoulders."""
-    hours, strength = [6.0, 7.0, 9.0, 10.0, 15.0, 16.0, 19.0, 20.0], [0.0, 1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 0.0]
-    return np.interp(local_s / 3600, hours, strength)
 
 
 def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:

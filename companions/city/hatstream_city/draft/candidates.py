@@ -82,11 +82,6 @@ def codes_of(ids: Any) -> Int64s:
     return vehicle_ids(ids).code.astype(np.int64)
 
 
-def _clock_s(us: Int64s) -> int:
-    """Finds how much a clock may be behind that shows no seconds."""
-    return 60 if not (us % 60_000_000).any() else 0
-
-
 def _mark(codes: Int64s, track: Track) -> int:
     chosen = np.flatnonzero(track.fits)
     if not chosen.size:
@@ -97,7 +92,7 @@ def _mark(codes: Int64s, track: Track) -> int:
     if not repeats.any():
         return _UNKNOWN
     metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
-    near = metres <= ANYWAY_M + MOST_MPS * (np.diff(us) / 1e6 + _clock_s(us))
+    near = metres <= ANYWAY_M + MOST_MPS * (np.diff(us) / 1e6 + (60 if not (us % 60_000_000).any() else 0))
     if repeats.any() and near[repeats].mean() < NEAR_SHARE:
         return _UNLIKELY
     a_day = np.unique(np.stack([code, us // _DAY_US]), axis=1, return_counts=True)[1]

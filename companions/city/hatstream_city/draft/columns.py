@@ -186,7 +186,11 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
     if names.keys() >= LOOKED_FOR.keys():
-        _settle_time(arrays, names)
+        assigned = {name for field, name in names.items() if field != "time"}
+        others = [name for name in arrays if name not in assigned and name != names["time"] and is_time(arrays[name])]
+        if others and isinstance(names["time"], str) and not _serials(arrays, names["time"]):
+            times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
+            names["time"] = best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
     return names, guessed
 
 
@@ -204,15 +208,6 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
         names["vehicle"] = column
     if column is not None and column not in named:
         guessed.append("vehicle")
-
-
-def _settle_time(arrays: Mapping[str, Any], names: dict[str, str]) -> None:
-    """Picks of several columns of times the one that changes with the position."""
-    assigned = {name for field, name in names.items() if field != "time"}
-    others = [name for name in arrays if name not in assigned and name != names["time"] and is_time(arrays[name])]
-    if others and isinstance(names["time"], str) and not _serials(arrays, names["time"]):
-        times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
-        names["time"] = best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
 
 
 def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None = None) -> Track:

@@ -139,6 +139,7 @@ def feed_of(path: Path, *, header_time: bool = False) -> DraftedFeed:
     looks_further = FILE not in sample.columns and (is_cut or len(files) > 1)
     if looks_further and (whole := counted(files, sample, columns, RESOLUTION, zone)):
         ids, a_day, cells, is_cut = whole
+    entry = own_layouts().get(sample.layout)
     return DraftedFeed(
         sample=sample,
         columns=columns,
@@ -152,7 +153,7 @@ def feed_of(path: Path, *, header_time: bool = False) -> DraftedFeed:
         usable=usable,
         with_speed=moving.us.size / placed.us.size,
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
-        heading=_heading_of(sample),
+        heading=None if entry is not None and entry.headed is None else find_heading(sample.columns),
         is_cut=is_cut,
         too_fast=too_fast,
         no_value=no_value,
@@ -263,11 +264,6 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
     steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
     median_s = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
     return next((gap for gap in _GAPS_S if gap >= 2 * median_s), _GAPS_S[-1])
-
-
-def _heading_of(sample: Sample) -> str | None:
-    entry = own_layouts().get(sample.layout)
-    return None if entry is not None and entry.headed is None else find_heading(sample.columns)
 
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:

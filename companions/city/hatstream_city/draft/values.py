@@ -258,7 +258,11 @@ def _forms(is_long: bool, has_letters: bool, has_half: bool) -> tuple[str, ...]:
 def time_formats(array: Any) -> tuple[str, ...]:
     """Lists forms in which most values are instants of this century; ISO dates may have a clock of twelve hours."""
     if pa.types.is_struct(array.type):
-        array = _joined(array)
+        parts = [
+            [None if value is None else _plain_text(value) for value in part.to_pylist()] for part in array.flatten()
+        ]
+        joined = [" ".join(row) if None not in row else None for row in zip(*parts, strict=True)]
+        array = pa.array(joined, pa.string())
     if not is_text(array):
         return ()
     head = array.slice(0, TRIED)
@@ -294,13 +298,6 @@ def _shape(form: str) -> re.Pattern[str]:
 
 def _reads(form: str, text: str) -> bool:
     return _shape(form).fullmatch(" ".join(text.split())) is not None
-
-
-def _joined(array: Any) -> Any:
-    """Joins date and clock by a blank, as a release does."""
-    parts = [[None if value is None else _plain_text(value) for value in part.to_pylist()] for part in array.flatten()]
-    joined = [" ".join(row) if None not in row else None for row in zip(*parts, strict=True)]
-    return pa.array(joined, pa.string())
 
 
 def _plain_text(value: Any) -> str:

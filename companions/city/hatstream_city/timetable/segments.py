@@ -63,22 +63,21 @@ def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], 
     if not features:
         raise InputError(f"the timetable has no two stops that are {LEAST_M:g} m apart along a line")
     document = {"type": "FeatureCollection", "features": features}
-    counts = [runs.get(segment.stops, 0) for segment in segments]
     vehicles = dict.fromkeys(numbers, 0.0)
-    for of_segment, along in zip(counts, ways, strict=True):
-        passed = Counter(_taken_by(way, owner, directed=directed) for way in along) if of_segment else Counter()
+    for segment, along in zip(segments, ways, strict=True):
+        count = runs.get(segment.stops, 0)
+        passed = Counter(_taken_by(way, owner, directed=directed) for way in along) if count else Counter()
         for number, cells in passed.items():
             if number is not None:
-                vehicles[number] += of_segment * min(1.0, cells / len(ways[number]))
-    vehicles = [round(number, 1) for number in vehicles.values()]
+                vehicles[number] += count * min(1.0, cells / len(ways[number]))
     try:
         left_out = set(places_outside(document, region))
     except ValueError as error:
         raise InputError(f"the timetable's segments can be no places: {error}; leave --streets out") from None
-    visits = {name: number for name, number in zip(names, vehicles, strict=True) if name not in left_out}
-    return Segments(
-        document | {"features": [feature for feature in features if feature["properties"]["name"] in visits]}, visits
-    )
+    numbered = zip(names, vehicles.values(), strict=True)
+    visits = {name: round(number, 1) for name, number in numbered if name not in left_out}
+    document["features"] = [feature for feature in features if feature["properties"]["name"] in visits]
+    return Segments(document, visits)
 
 
 def _segments(feed: Gtfs) -> Iterator[Segment]:

@@ -77,7 +77,12 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     starts = np.flatnonzero(busy & ~np.roll(busy, 1)).tolist() or [0]
     pauses = [np.flatnonzero(~np.roll(busy, -start)).tolist() for start in starts]
     hours = tuple((start, start + min(pause, default=24)) for start, pause in zip(starts, pauses, strict=True))
-    hours, outside = hours, float(per_hour[~busy].sum())
+    outside = float(per_hour[~busy].sum())
+    there = ~np.isnan(feed.stop_positions[0][visits.stop])
+    run, stop = visits.run[there], visits.stop[there]
+    goes_on = run[1:] == run[:-1]
+    stops = 1 + int(stop.max(initial=0))
+    pairs, count = np.unique(stop[:-1][goes_on] * stops + stop[1:][goes_on], return_counts=True)
     return ServiceDay(
         day=calendar.date_of(busiest),
         first=days[0],
@@ -88,7 +93,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
         vehicles=int(vehicle.max()) + 1,
         blocks=blocks,
         profile=_profile(vehicle, stop_cells[visits.stop], visits.s // _HOUR_S),
-        runs=_runs(feed, visits),
+        runs=dict(zip(map(divmod, pairs.tolist(), repeat(stops)), count.tolist(), strict=False)),
     )
 
 
@@ -183,16 +188,6 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
     block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)
     of_run = np.array([block[trip] if at_s is None else -1 for trip, _, _, at_s in runs], np.int64)
     return _Visits(run, times.stop[row], times.s[row] + shift[run]), of_run
-
-
-def _runs(feed: Gtfs, visits: _Visits) -> dict[tuple[int, int], int]:
-    """Counts the runs by pairs of stops, one after the other, that have positions."""
-    there = ~np.isnan(feed.stop_positions[0][visits.stop])
-    run, stop = visits.run[there], visits.stop[there]
-    goes_on = run[1:] == run[:-1]
-    stops = 1 + int(stop.max(initial=0))
-    pairs, count = np.unique(stop[:-1][goes_on] * stops + stop[1:][goes_on], return_counts=True)
-    return dict(zip(map(divmod, pairs.tolist(), repeat(stops)), count.tolist(), strict=False))
 
 
 def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:

@@ -91,7 +91,9 @@ def from_folder(folder: Path) -> list[DataSet]:
         try:
             with path.open("rb") as file, np.load(file) as archive:
                 counts, values = archive["counts"], archive["values"]
-            datasets.append(fixed(path.stem.replace("_", "-"), _checked(counts), _speeds_of(counts, values)))
+            if values.shape != (int(counts.sum()),) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+                raise ValueError("values must be as many finite numbers as counts add up to")
+            datasets.append(fixed(path.stem.replace("_", "-"), _checked(counts), values.astype(np.float64)))
         except _UNREADABLE as error:
             raise InputError(f"{path} is no data set: {error}") from None
     return datasets
@@ -117,13 +119,6 @@ def _checked(counts: NDArray[Any]) -> Int64s:
     if sum(counts.tolist()) > MOST_SAMPLES:
         raise ValueError(f"they are more than {MOST_SAMPLES:,} samples, too many to be simulated")
     return counts.astype(np.int64)
-
-
-def _speeds_of(counts: NDArray[Any], values: NDArray[Any]) -> Float64s:
-    """Raises ValueError."""
-    if values.shape != (int(counts.sum()),) or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
-        raise ValueError("values must be as many finite numbers as counts add up to")
-    return values.astype(np.float64)
 
 
 def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:

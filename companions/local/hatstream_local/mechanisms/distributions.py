@@ -65,7 +65,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
         image = np.maximum(moved / total, _SMALLEST)
         derivative = smooth(np.diag(here.gradient) - shares[:, None] * here.curvature) / total
         derivative -= np.outer(image, derivative.sum(axis=0))
-        image, change = image, derivative * shares / image[:, None]
+        change = derivative * shares / image[:, None]  # of logarithms, by those of the shares
         distance = float(np.abs(image - shares).sum())
         length = length * 10 if distance < last_distance else length / 4
         last_distance = distance

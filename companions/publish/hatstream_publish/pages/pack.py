@@ -83,6 +83,8 @@ def packed(
         **_vehicles(rows, grid),
     }
     layers = [_packed_layer(rows, grid, *numbered, codes, arrays) for numbered in enumerate(_layers(rows))]
+    departures = [place.departures for place in of_grid]
+    order = np.argsort(-np.array(departures), kind="stable")[:NAMED_AT_FIRST]
     head = {
         **_standing(rows, grid),
         "slots": list(map(list, zip(grid.starts, grid.ends, strict=True))),
@@ -91,7 +93,7 @@ def packed(
             "name": [place.name for place in of_grid],
             "note": [place.note for place in of_grid],
             "area": _areas(rows, grid),
-            "busiest": _busiest([place.departures for place in of_grid]),
+            "busiest": [int(place) for place in order if departures[place] > 0],
         },
         "ground": [[line.name, line.colour, line.kind] for line in ground],
         "layers": layers,
@@ -103,12 +105,6 @@ def packed(
     }
     body = b"".join(_by_byte(array) for array in arrays.values())
     return gzip.compress(msgspec.json.encode(head) + b"\n" + body, 6, mtime=0)
-
-
-def _busiest(departures: Sequence[int]) -> list[int]:
-    """Numbers the places whose names are shown at first, those of most departures first."""
-    order = np.argsort(-np.array(departures), kind="stable")[:NAMED_AT_FIRST]
-    return [int(place) for place in order if departures[place] > 0]
 
 
 def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:

@@ -76,7 +76,13 @@ class NamedPlaces:
                 f"the place {place_id[:40]!r} is no H3 cell and has no shape: name the specification (--spec), if its "
                 "[places] have a file, or a file of places (--places)"
             )
-        return replace(place, shape=_hexagon(place_id))
+        corners = [(round(lon, 6), round(lat, 6)) for lat, lon in h3.cell_to_boundary(place_id)]
+        if max(lon for lon, _ in corners) - min(lon for lon, _ in corners) > 180:
+            corners = [(lon + 360 if lon < 0 else lon, lat) for lon, lat in corners]
+        ring = (*corners, corners[0])
+        return replace(
+            place, shape=DrawnShape(AREA, (ring,), {"type": "Polygon", "coordinates": [list(map(list, ring))]})
+        )
 
     def with_shapes(self, geometries: Mapping[str, Mapping[str, Any]], origin: Path) -> "NamedPlaces":
         """Gives shapes to places that have none of their own. geometries: GeoJSON by id. Raises InputError."""
@@ -133,14 +139,10 @@ def read_ground(path: Path | None) -> Sequence[GroundLine]:
         properties = _said(Path(str(path)), feature)
         shape = _shape(Path(str(path)), feature.get("geometry"))
         kind = next((AREA_KINDS[word] for word in map(str, properties.values()) if word in AREA_KINDS), "")
-        lines.append(GroundLine(str(properties.get("name") or ""), _colour(properties), shape, kind))
+        text = str(next(filter(None, map(properties.get, ("colour", "color", "route_color"))), "")).removeprefix("#")
+        fits = len(text) == 6 and all(letter in "0123456789abcdefABCDEF" for letter in text)
+        lines.append(GroundLine(str(properties.get("name") or ""), f"#{text.lower()}" if fits else "", shape, kind))
     return lines
-
-
-def _colour(properties: Mapping[str, Any]) -> str:
-    text = str(next(filter(None, map(properties.get, ("colour", "color", "route_color"))), "")).removeprefix("#")
-    fits = len(text) == 6 and all(letter in "0123456789abcdefABCDEF" for letter in text)
-    return f"#{text.lower()}" if fits else ""
 
 
 def _said(path: Path, feature: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -191,15 +193,6 @@ def _position(longitude: float, latitude: float) -> Position:
     if not (math.fabs(longitude) <= 360 and math.fabs(latitude) <= 90):
         raise ValueError
     return float(longitude), float(latitude)
-
-
-def _hexagon(cell: str) -> DrawnShape:
-    """Draws a cell counter-clockwise, as RFC 7946 asks; across the antimeridian its longitudes go on beyond 180."""
-    corners = [(round(lon, 6), round(lat, 6)) for lat, lon in h3.cell_to_boundary(cell)]
-    if max(lon for lon, _ in corners) - min(lon for lon, _ in corners) > 180:
-        corners = [(lon + 360 if lon < 0 else lon, lat) for lon, lat in corners]
-    ring = (*corners, corners[0])
-    return DrawnShape(AREA, (ring,), {"type": "Polygon", "coordinates": [list(map(list, ring))]})
 
 
 def middle_of(lons: Float64s) -> float:
