@@ -190,15 +190,30 @@ def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evide
 
 def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
     """Checks that everything in folders of results is in the backup, and its newest release in one of them."""
-    published = {
-        (spec_id, is_live, slot_s): path
+    bodies = [entry["body"] for entry in backup.entries if entry["kind"] == "account"]
+    opened = [msgspec.json.decode(body, type=Account) for body in bodies]
+    zones = {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
+    releases = [entry for entry in backup.entries if entry["kind"] == "release"]
+    first = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}
+    timetables = {  # of specifications that are released by periods; their slots do not matter
+        spec_id: zones[entry["account"]] for spec_id, entry in first.items() if decode(entry["body"]).stands_for_period
+    }
+
+    def unit(spec_id: str, is_live: bool, slot_s: int) -> tuple[str, bool, int | str]:
+        if is_live or spec_id not in timetables:
+            return spec_id, is_live, slot_s
+        day = datetime.fromtimestamp(slot_s, ZoneInfo(timetables[spec_id].zone)).date()
+        return spec_id, is_live, timetables[spec_id].period_of(day)
+
+    recorded = {unit(entry["spec_id"], entry["shard"] == LIVE_COLUMN, entry["slot_s"]) for entry in releases}
+    published = [
+        (unit(spec_id, is_live, slot_s), path)
         for folder in folders
         for spec_id in published_specifications(folder)
         for is_live in (False, True)
         for slot_s, path in published_slots(folder, spec_id, is_live=is_live).items()
-    }
-    recorded = _Recorded(backup.entries)
-    unknown = [path for which, path in published.items() if not recorded.has(*which)]
+    ]
+    unknown = [path for which, path in published if which not in recorded]
     if unknown:
         raise AccountRefusal(
             f"{min(unknown)} was published, but the backup of {backup.header.made} has no record of its slot "
@@ -206,46 +221,14 @@ def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
             "newer backup; without one the account has ended"
         )
     newest = backup.newest
-    if newest is not None and not any(recorded.is_of(newest, *which) for which in published):
+    if newest is None:
+        return
+    which = unit(newest["spec_id"], newest["shard"] == LIVE_COLUMN, newest["slot_s"])
+    if which not in {released for released, _ in published}:
         raise AccountRefusal(
             f"no folder of --results holds the backup's newest release, {backup.newest_said}: they cannot show that "
             "nothing was released since. Name the folders that results went to"
         )
-
-
-class _Recorded:
-    """Which published slots a ledger's entries stand for."""
-
-    def __init__(self, entries: Entries) -> None:
-        opened = [msgspec.json.decode(entry["body"], type=Account) for entry in entries if entry["kind"] == "account"]
-        zones = {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
-        releases = [entry for entry in entries if entry["kind"] == "release"]
-        first = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}
-        self._timetables = {  # of specifications that are released by periods; their slots do not matter
-            spec_id: zones[entry["account"]]
-            for spec_id, entry in first.items()
-            if decode(entry["body"]).stands_for_period
-        }
-        self._units = {self.unit_of(entry) for entry in releases}
-
-    def has(self, spec_id: str, is_live: bool, slot_s: int) -> bool:
-        return self._unit(spec_id, is_live, slot_s) in self._units
-
-    def is_of(self, entry: Mapping[str, Any], spec_id: str, is_live: bool, slot_s: int) -> bool:
-        """Says whether a published slot follows from this entry."""
-        return self._unit(spec_id, is_live, slot_s) == self.unit_of(entry)
-
-    def unit_of(self, entry: Mapping[str, Any]) -> tuple[str, bool, int | str]:
-        """Names what an entry stands for: a slot, or a period that is released as a whole."""
-        spec_id, is_live = entry["spec_id"], entry["shard"] == LIVE_COLUMN
-        return spec_id, is_live, entry["slot_s"] if is_live or spec_id not in self._timetables else entry["period"]
-
-    def _unit(self, spec_id: str, is_live: bool, slot_s: int) -> tuple[str, bool, int | str]:
-        if is_live or spec_id not in self._timetables:
-            return spec_id, is_live, slot_s
-        timetable = self._timetables[spec_id]
-        day = datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date()
-        return spec_id, is_live, timetable.period_of(day)
 
 
 def read_backup(path: Path) -> Backup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from pipelines.commands.options import (
-    AskedOutputs,
+    OutputsFor,
     account_options,
     files_options,
     json_option,
@@ -32,31 +32,26 @@ if TYPE_CHECKING:
     from transforms.time.calendar import Timetable
 
 
-@dataclass(frozen=True)
-class AskedProducts:
-    """Coarser products besides the specification's own."""
-
-    products: tuple[ProductName, ...]
-    parts: tuple[str, ...]
-
-    def of(self, table: Timetable) -> list[Product]:
-        """Raises UsageError."""
+def _products(products: tuple[ProductName, ...], parts: tuple[str, ...]) -> Callable[[Timetable], list[Product]]:
+    def products_of(table: Timetable) -> list[Product]:
         from transforms.releases.periods.products import product_of
 
-        if self.parts and not {"cell-part", "place-part"} & {*self.products}:
+        if parts and not {"cell-part", "place-part"} & {*products}:
             raise UsageError("--part goes with --product cell-part and --product place-part")
         try:
             return [
-                product_of(name, self.parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
-                for name in dict.fromkeys(self.products)
+                product_of(name, parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
+                for name in dict.fromkeys(products)
             ]
         except ValueError as error:
             raise UsageError(f"--part: {error}") from None
 
+    return products_of
+
 
 products_options = packed(
-    "products",
-    AskedProducts,
+    "products_of",
+    _products,
     click.option(
         "--product",
         "products",
@@ -112,8 +107,8 @@ def estimate(
     forecast: int | None,
     whole: bool,
     released: bool,
-    products: AskedProducts,
-    destination: AskedOutputs,
+    products_of: Callable[[Timetable], list[Product]],
+    outputs_for: OutputsFor,
     place: AccountLocation,
     as_json: bool,
 ) -> int:
@@ -123,8 +118,8 @@ def estimate(
     spec = loaded(spec_path, quiet=as_json)
     calendar = range_of(spec.timetable, start, end)
     with progress_bars(quiet=as_json) as report:
-        outputs = destination.of(spec)
-        recorded = estimates.recorded(spec, place, products.of(spec.timetable))
+        outputs = outputs_for(spec)
+        recorded = estimates.recorded(spec, place, products_of(spec.timetable))
         written, missing = estimates.estimate_again(recorded, calendar, outputs, report, whole=whole, sums=released)
         if forecast is not None:
             try:

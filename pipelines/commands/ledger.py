@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.console import Console
 
 from pipelines.commands.options import account_options, answer, console, json_option, spec_option
 from pipelines.commands.terminal import table_of
@@ -48,7 +47,22 @@ def show(place: AccountLocation, as_json: bool) -> None:
     out = console()
     public = ", ".join(repr(entry["account"]) for entry in accounts if entry["adjacency"] == "counts-public")
     for account in accounts:
-        _show_account(account, out)
+        table = table_of(
+            f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}",
+            *("|period", "|specification", ">|slots", ">|epsilon", "|recorded (UTC)"),
+        )
+        for s in account["spent"]:
+            instants = (datetime.fromisoformat(s[name]).astimezone(UTC) for name in ("first", "last"))
+            first, last = (f"{instant:%Y-%m-%d %H:%M}" for instant in instants)
+            recorded = first if first == last else f"{first} to\n{last}"
+            name = f"{s['specification']}\n{s['spec_id']}"
+            table.add_row(s["period"], name, f"{s['slots']:,}", f"{s['epsilon']:g}", recorded)
+        out.print(table)
+        if account["spans"]:
+            table = table_of("of spans of days, by day", ">|span", "|from", "|to", ">|left")
+            for use in account["spans"]:
+                table.add_row(f"{use['days']} days", use["first"], use["last"], f"{max(1 - use['part'], 0):.1%}")
+            out.print(table)
         if public and account["adjacency"] == "add-remove":
             out.print(
                 "beware: counts-public accounts publish who drove; about the same vehicles they void this one: "
@@ -60,26 +74,6 @@ def show(place: AccountLocation, as_json: bool) -> None:
             out.print(f"{account['redrawn']:,} units were drawn again by later runs or restarts; the first draw stands")
     if accounts:
         out.print("\n".join(checked.values()))
-
-
-def _show_account(account: dict[str, Any], out: Console) -> None:
-    """Tabulates what each specification has spent by period, and what the fullest span around each day has left."""
-    table = table_of(
-        f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}",
-        *("|period", "|specification", ">|slots", ">|epsilon", "|recorded (UTC)"),
-    )
-    for s in account["spent"]:
-        instants = (datetime.fromisoformat(s[name]).astimezone(UTC) for name in ("first", "last"))
-        first, last = (f"{instant:%Y-%m-%d %H:%M}" for instant in instants)
-        recorded = first if first == last else f"{first} to\n{last}"
-        name = f"{s['specification']}\n{s['spec_id']}"
-        table.add_row(s["period"], name, f"{s['slots']:,}", f"{s['epsilon']:g}", recorded)
-    out.print(table)
-    if account["spans"]:
-        table = table_of("of spans of days, by day", ">|span", "|from", "|to", ">|left")
-        for use in account["spans"]:
-            table.add_row(f"{use['days']} days", use["first"], use["last"], f"{max(1 - use['part'], 0):.1%}")
-        out.print(table)
 
 
 def _described(book: Ledger, account: Account) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -178,27 +177,28 @@ def kept_current(
 spec_option, json_option, output_folder_option = option("spec"), option("json"), option("folder")
 
 
-@dataclass(frozen=True)
-class AskedOutputs:
-    """Where rows shall go and what they shall have, whatever the specification is. output: None where none may be."""
+OutputsFor = Callable[["Specification"], "Outputs"]
+"""Makes the outputs of a specification, or raises UsageError where it cannot have them."""
 
-    output: Path | None
-    formats: tuple[str, ...]
-    columns: tuple[str, ...]
-    by_date: bool
-    kafka_output: Topic | None = None
 
-    def of(self, spec: Specification) -> Outputs:
-        """Raises UsageError for columns of secret counts, a dataset of several formats, and no folder."""
+def _outputs_for(
+    output: Path | None,
+    formats: tuple[str, ...],
+    columns: tuple[str, ...],
+    by_date: bool,
+    kafka_output: Topic | None = None,
+) -> OutputsFor:
+    def outputs_for(spec: Specification) -> Outputs:
         from pipelines.job import Outputs
         from pipelines.outputs import shape_with
 
-        if self.by_date and len(self.formats) > 1:
+        if by_date and len(formats) > 1:
             raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
-        if self.output is None:
+        if output is None:
             raise UsageError("give --output, a folder for the results")
-        shape = shape_with(self.columns, spec, by_date=self.by_date)
-        return Outputs(self.output, self.formats, self.kafka_output, shape)
+        return Outputs(output, formats, kafka_output, shape_with(columns, spec, by_date=by_date))
+
+    return outputs_for
 
 
 _FILES = (
@@ -222,12 +222,12 @@ _kafka_output_option = click.option(
 )
 
 
-files_options = packed("destination", AskedOutputs, output_folder_option, *_FILES)
-"""Give `destination`, the AskedOutputs, as `outputs_options` do that take a topic too."""
-outputs_options = packed("destination", AskedOutputs, output_folder_option, *_FILES, _kafka_output_option)
+files_options = packed("outputs_for", _outputs_for, output_folder_option, *_FILES)
+"""Give `outputs_for`, as `outputs_options` do that take a topic too."""
+outputs_options = packed("outputs_for", _outputs_for, output_folder_option, *_FILES, _kafka_output_option)
 release_options = packed(
-    "destination",
-    AskedOutputs,
+    "outputs_for",
+    _outputs_for,
     option("folder", required=False, help="Folder for the results; not needed with --check-input."),
     *_FILES,
     _kafka_output_option,

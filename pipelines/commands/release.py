@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -12,8 +12,8 @@ import click
 
 from pipelines.commands.engine_options import runner_options
 from pipelines.commands.options import (
-    AskedOutputs,
     Command,
+    OutputsFor,
     account_options,
     json_option,
     kept_current,
@@ -36,28 +36,22 @@ if TYPE_CHECKING:
     from transforms.time.calendar import Calendar, Timetable
 
 
-@dataclass(frozen=True)
-class AskedRange:
-    """The slots to be released: from and to, or those of yesterday."""
+def _range(start: str | None, end: str | None, yesterday: bool) -> Callable[[Timetable, datetime], Calendar]:
+    def slots_of(timetable: Timetable, now: datetime) -> Calendar:
+        from pipelines import inputs
 
-    start: str | None
-    end: str | None
-    yesterday: bool
-
-    def of(self, timetable: Timetable, now: datetime) -> Calendar:
-        """Raises UsageError."""
-        from pipelines.inputs import closed_range, yesterday
-
-        if self.yesterday == bool(self.start or self.end) or bool(self.start) != bool(self.end):
+        if yesterday == bool(start or end) or bool(start) != bool(end):
             raise UsageError("give either --from and --to, or --yesterday")
-        if self.yesterday:
-            return yesterday(timetable, now)
-        return closed_range(timetable, self.start or "", self.end or "", now)
+        if yesterday:
+            return inputs.yesterday(timetable, now)
+        return inputs.closed_range(timetable, start or "", end or "", now)
+
+    return slots_of
 
 
 range_options = packed(
-    "days",
-    AskedRange,
+    "slots_of",
+    _range,
     click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot."),
     click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded)."),
     click.option("--yesterday", is_flag=True, help="The local day before today, for schedulers."),
@@ -134,8 +128,8 @@ def release(
     spec: Specification,
     spec_path: Path,
     files: InputFiles,
-    days: AskedRange,
-    destination: AskedOutputs,
+    slots_of: Callable[[Timetable, datetime], Calendar],
+    outputs_for: OutputsFor,
     place: AccountLocation,
     engine: BoundedEngine | None,
     check_input: bool,
@@ -147,8 +141,8 @@ def release(
 
     if engine is not None and check_input:
         raise UsageError("--check-input is of this machine: give it with --runner local")
-    outputs = None if check_input else destination.of(spec)
-    calendar = days.of(spec.timetable, datetime.now(UTC))
+    outputs = None if check_input else outputs_for(spec)
+    calendar = slots_of(spec.timetable, datetime.now(UTC))
     detail(f"{spec.name} ({spec.spec_id}): {len(calendar.slots):,} slots of {len(calendar.periods):,} periods")
     detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
     if outputs is None:

@@ -13,7 +13,7 @@ import msgspec
 
 from pipelines.commands.engine_options import engine_options
 from pipelines.commands.options import (
-    AskedOutputs,
+    OutputsFor,
     account_options,
     json_option,
     kept_current,
@@ -155,7 +155,7 @@ def stream(
     spec_path: Path,
     feed: AskedFeed,
     start: str | None,
-    destination: AskedOutputs,
+    outputs_for: OutputsFor,
     place: AccountLocation,
     engine: AskedEngine,
     vehicle_shards: int | None,
@@ -165,7 +165,7 @@ def stream(
     from pipelines.specification import load
 
     spec = load(spec_path)
-    outputs = destination.of(spec)
+    outputs = outputs_for(spec)
     feed.check(outputs.topic)
     from pipelines.runs.stream import stream as streaming  # and Beam with it, once the options are right
 

@@ -187,7 +187,12 @@ def places_asked(
     else:
         buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
         pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
-        text["places"] = _digest(pieces)
+        result = hashlib.sha256("\n".join(pieces.places.names).encode())
+        for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell):
+            result.update(column.astype("<i8").tobytes())
+        for column in (pieces.turn, pieces.place[pieces.by_heading]) if pieces.is_directed else ():
+            result.update(column.astype("<i8").tobytes())
+        text["places"] = result.hexdigest()[:16]
     if visits is not None:
         numbers = _visits(visits, pieces.places.names)
         text["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
@@ -217,16 +222,6 @@ def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
     if not total > 0:
         raise ValueError("visits needs a place with vehicles")
     return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * total / len(names)).tolist())
-
-
-def _digest(pieces: Pieces) -> str:
-    """Digests which places there are and which fine cells each has, in 16 hex digits."""
-    result = hashlib.sha256("\n".join(pieces.places.names).encode())
-    for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell):
-        result.update(column.astype("<i8").tobytes())
-    for column in (pieces.turn, pieces.place[pieces.by_heading]) if pieces.is_directed else ():
-        result.update(column.astype("<i8").tobytes())
-    return result.hexdigest()[:16]
 
 
 STATISTIC = "distribution"
