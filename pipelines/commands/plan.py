@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
 from functools import partial
@@ -39,35 +38,28 @@ _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are a
 _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
 
 
-@dataclass(frozen=True)
-class AskedCounts:
-    """Which counts to plan for: of a file, of a made-up day, of a feed, or none of them."""
-
-    counts_path: Path | None
-    synthetic: bool
-    pattern: str | None
-
-    def of(self, spec: Specification, progress: Report) -> Given:
-        """Takes the counts. Raises UsageError where they are too many."""
+def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> Callable[[Specification, Report], Given]:
+    def counts_of(spec: Specification, progress: Report) -> Given:
         from pipelines.plan import counts as sources
-        from pipelines.plan.counts import fullest_period
 
-        if sum((self.counts_path is not None, self.synthetic, self.pattern is not None)) > 1:
+        if sum((counts_path is not None, synthetic, pattern is not None)) > 1:
             raise UsageError("give one of --counts, --synthetic and --input")
-        if self.counts_path is not None:
-            return sources.read_counts(self.counts_path, spec.timetable), None
-        if self.pattern is not None:
-            feed = fullest_period(spec, self.pattern, progress)
+        if counts_path is not None:
+            return sources.read_counts(counts_path, spec.timetable), None
+        if pattern is not None:
+            feed = sources.fullest_period(spec, pattern, progress)
             return feed.counts(spec), feed.counts
-        if not self.synthetic:
+        if not synthetic:
             return None
         sample = sources.sample_day(spec)
         return sources.sample_counts(sample, spec), partial(sources.sample_counts, sample)
 
+    return counts_of
+
 
 counts_options = packed(
-    "asked",
-    AskedCounts,
+    "counts_of",
+    _counts,
     click.option(
         "--counts",
         "counts_path",
@@ -102,7 +94,7 @@ counts_options = packed(
 @json_option
 def plan(
     spec_path: Path,
-    asked: AskedCounts,
+    counts_of: Callable[[Specification, Report], Given],
     within_kmh: float,
     output: Path | None,
     as_json: bool,
@@ -126,18 +118,18 @@ def plan(
         require("matplotlib")
     spec = loaded(spec_path, quiet=as_json)
     with progress_bars(quiet=as_json) as report:
-        made: Made = of_kind(spec, "plan")(spec, within_kmh, asked.of(spec, report), report)
+        result: Made = of_kind(spec, "plan")(spec, within_kmh, counts_of(spec, report), report)
         picture = None
-        if output is not None and made.has_chart:
+        if output is not None and result.has_chart:
             from pipelines.plan.chart import draw_plan  # and matplotlib with it
 
-            picture = draw_plan(spec, within_kmh, made.needs, output)
+            picture = draw_plan(spec, within_kmh, result.needs, output)
     beware = foreseen(spec, date.today())
     if as_json:
-        click.echo(msgspec.json.encode({**msgspec.to_builtins(made.planned), "beware": beware}).decode())
+        click.echo(msgspec.json.encode({**msgspec.to_builtins(result.planned), "beware": beware}).decode())
         return
     out = console()
-    made.show(out)
+    result.show(out)
     _print_all([f"Beware: {warning}" for warning in beware], out)
     if picture is not None:
         out.print(f"The chart: {picture}")
@@ -152,24 +144,24 @@ class Made(NamedTuple):
     has_chart: bool
 
 
-def plan_hats(spec: Specification, within_kmh: float, given: Given, report: Report) -> Made:
-    """Plans a release of each HAT by itself. given: None for typical counts."""
+def plan_hats(spec: Specification, within_kmh: float, source: Given, report: Report) -> Made:
+    """Plans a release of each HAT by itself. source: None for typical counts."""
     from pipelines.plan import counts as sources
     from pipelines.plan.forecast import plan
     from pipelines.plan.needs import needs_of
 
-    counts, recount = given or (sources.typical_counts(), None)
+    counts, recount = source or (sources.typical_counts(), None)
     planned = plan(spec, counts, recount, report)
     needs = needs_of(spec, within_kmh, Fraction(planned.composed.epsilon_per_hat_least))
     planned = msgspec.structs.replace(planned, needs=needs)
     return Made(planned, partial(show, planned), needs, needs is not None)
 
 
-def plan_levels(spec: Specification, within_kmh: float, given: Given, _: Report) -> Made:
-    """Plans a release by `levels`. given: counts, which only the operator sees."""
+def plan_levels(spec: Specification, within_kmh: float, source: Given, _: Report) -> Made:
+    """Plans a release by `levels`. source: counts, which only the operator sees."""
     from pipelines.plan import levels
 
-    planned = levels.plan_levels(spec, within_kmh, given[0] if given else None)
+    planned = levels.plan_levels(spec, within_kmh, source[0] if source else None)
     return Made(planned, partial(show_levels, planned), None, True)
 
 
@@ -217,8 +209,8 @@ def _classes(statistic: StatisticPlan) -> Table:
             Text(f"{hat_class.forecast_error:.2f}", "bold"),
             end_section=not others,
         )
-        for index, other in enumerate(others, 1):
-            row = ("", "", f"  then {other['mechanism']}", "", "", "", f"{other['forecast_error']:.2f}")
+        for index, candidate in enumerate(others, 1):
+            row = ("", "", f"  then {candidate['mechanism']}", "", "", "", f"{candidate['forecast_error']:.2f}")
             table.add_row(*row, style="dim", end_section=index == len(others))
     return table
 
@@ -243,17 +235,17 @@ def _other_choices(planned: Planned) -> Table:
         *("choice", ">|HATs", ">median\nvehicles", *errors),
         *(">epsilon\nof HAT", ">|vehicle,\nperiod", ">|account,\nperiod"),
     )
-    for other in planned.choices:
-        composed = other.composed
+    for choice in planned.choices:
+        composed = choice.composed
         table.add_row(
-            other.choice,
-            f"{other.hats:,}",
-            f"{other.median_vehicles:g}",
-            *(f"{error:.2f}" for error in other.forecast_error.values()),
+            choice.choice,
+            f"{choice.hats:,}",
+            f"{choice.median_vehicles:g}",
+            *(f"{error:.2f}" for error in choice.forecast_error.values()),
             f"{composed.epsilon_per_hat_least:.3g}",
             _total(composed.vehicle_and_period),
             _total(composed.debit_of_a_period) + (" over" if composed.within_limit is False else ""),
-            style="bold" if other.as_specified else None,
+            style="bold" if choice.as_specified else None,
         )
     return table
 

@@ -100,9 +100,9 @@ def show(summary: dict[str, Any], out: Console) -> None:
     spent = table_of(None, "|period", *numbers)
     periods = summary["periods"]
     for period in periods:
-        most = period["most_spent_by_a_vehicle"]
+        largest = period["most_spent_by_a_vehicle"]
         row = (period["period"], *(f"{period[name]:,}" for name in ("slots", "hats", "no_data")))
-        spent.add_row(*row, f"{period['sum_of_slot_maxima']:g}", "not known" if most is None else f"{most:g}")
+        spent.add_row(*row, f"{period['sum_of_slot_maxima']:g}", "not known" if largest is None else f"{largest:g}")
     out.print(spent)
     for period in periods:
         name = period["period"]
@@ -111,8 +111,8 @@ def show(summary: dict[str, Any], out: Console) -> None:
         if period["constants"]:
             out.print(f"{name}: {period['constants']:,} values are constants, which cost and say nothing.")
         if period["most_spent_by_a_vehicle"] is not None:
-            half, most = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
-            out.print(f"{name}: half of the vehicles spent at most {half:g}, nine in ten at most {most:g}.")
+            half, largest = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
+            out.print(f"{name}: half of the vehicles spent at most {half:g}, nine in ten at most {largest:g}.")
     if any(period["most_spent_by_a_vehicle"] is None for period in periods):
         out.print(
             "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."

@@ -51,9 +51,9 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedHat(NamedTuple):
-    """kept: samples of its vehicles, descending. reported: all of them, before a cap. epsilon: of the whole HAT."""
+    """samples: of its vehicles, descending. reported: all of them, before a cap. epsilon: of the whole HAT."""
 
-    kept: Int64s
+    samples: Int64s
     reported: int
     epsilon: Fraction
 
@@ -61,7 +61,7 @@ class PlannedHat(NamedTuple):
 def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """Lays out the HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
     laid_out = [_lay_out(spec, period) for period in counts.by_period()]
-    hats, periods = [hat for some, _ in laid_out for hat in some], [composed for _, composed in laid_out]
+    hats, periods = [hat for part, _ in laid_out for hat in part], [composed for _, composed in laid_out]
     if len(periods) == 1:
         return hats, periods[0]
 
@@ -88,8 +88,8 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """Lays out the counts of one period, as a release divides what it has counted."""
     allocation, cap, named = spec.privacy.allocation, spec.privacy.cap, counts.slots_named and counts.vehicles_named
-    kept, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
-    rows = Tally(slot, counts.vehicle, counts.place, kept, counts.samples - kept, sums={})
+    samples, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
+    rows = Tally(slot, counts.vehicle, counts.place, samples, counts.samples - samples, sums={})
     by_vehicle = rows = rows.take(np.lexsort((counts.vehicle, counts.place, slot)))
     if not named:
         by_vehicle = replace(rows, vehicle=np.arange(rows.vehicle.size))
@@ -129,14 +129,14 @@ def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
     """Counts samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release's differ."""
     if cap is None:
         return counts.samples.copy()
-    kept = np.minimum(counts.samples, cap.max_samples)
+    samples = np.minimum(counts.samples, cap.max_samples)
     if not (counts.slots_named and counts.vehicles_named):
-        return kept
+        return samples
     order = np.lexsort((counts.slot, counts.vehicle))
     group = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)
-    rank = rank_in_group(group, np.random.default_rng(0).random(kept.size)[order])
-    kept[order[rank >= cap.max_cells]] = 0
-    return kept
+    rank = rank_in_group(group, np.random.default_rng(0).random(samples.size)[order])
+    samples[order[rank >= cap.max_cells]] = 0
+    return samples
 
 
 def _composed(
@@ -186,8 +186,8 @@ def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> Comp
         return ComposedTotal(None, "unknown")
     if counted.epsilon is None or days >= whole_days:
         return counted
-    whole, total = whole_days * counted.epsilon / days, spec.privacy.allocation.total
-    return ComposedTotal(whole if total is None else min(whole, float(total)), "if alike")
+    epsilon, total = whole_days * counted.epsilon / days, spec.privacy.allocation.total
+    return ComposedTotal(epsilon if total is None else min(epsilon, float(total)), "if alike")
 
 
 def may_have_constants(spec: Specification) -> bool:
@@ -243,8 +243,8 @@ def period_lengths(spec: Specification) -> tuple[int, int] | None:
     if table.unit == "vehicle-ever":
         if account.since is None or account.until is None:
             return None
-        whole = int(_slots_of_days(table, account.since, (account.until - account.since).days).sum())
-        return whole, whole
+        slots = int(_slots_of_days(table, account.since, (account.until - account.since).days).sum())
+        return slots, slots
     monday = _SOME_DAY - timedelta(days=_SOME_DAY.weekday())
     lengths = _slots_of_days(table, monday, 53 * 7)
     if table.unit == "vehicle-week":
@@ -279,8 +279,8 @@ def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
         Guarantee("a vehicle on one day", period if is_day else within, limit),
     ]
     if is_day:
-        known = {"exact": "if alike", "at most": "at most"}.get(period.known, "unknown")
-        week = ComposedTotal(None if period.epsilon is None else WEEK * period.epsilon, cast("Known", known))
+        certainty = {"exact": "if alike", "at most": "at most"}.get(period.known, "unknown")
+        week = ComposedTotal(None if period.epsilon is None else WEEK * period.epsilon, cast("Known", certainty))
         return [*guarantees, Guarantee("a vehicle in one week", week, WEEK * limit)]
     guarantees.append(Guarantee("a vehicle in one week", period if is_week else within, limit))
     return guarantees if is_week else [*guarantees, Guarantee("a vehicle, ever", period, limit)]

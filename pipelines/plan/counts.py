@@ -117,17 +117,17 @@ def sample_counts(sample: SampleDay, spec: Specification) -> SampleCounts:
     """
     timetable = spec.timetable
     end = timetable.midnight(sample.day + timedelta(days=1))
-    when = calendar(timetable, timetable.midnight(sample.day), end)
+    slots = calendar(timetable, timetable.midnight(sample.day), end)
     rules = Rules(
         grid=spec.value.grid,
         units=Units("us", PER_UNIT["km/h"]),
         bbox=None,
-        calendar=when,
+        calendar=slots,
         vehicle_key=b"made-up vehicles have no secrets",
     )
-    whole = sample.table.rename_columns([*FIELDS]).combine_chunks()
+    reports = sample.table.rename_columns([*FIELDS]).combine_chunks()
     parts = []
-    for slot_s, packed in events_of(whole.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
+    for slot_s, packed in events_of(reports.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
         parts.append(tally(wire.unpack_events([packed]), slot_s, None, ()).tally)
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
@@ -292,12 +292,12 @@ class FeedPeriod:
         table = spec.timetable
         start = table.midnight(self.first_day)
         try:
-            when = calendar(table, start, table.midnight(self.first_day + timedelta(days=self.days)))
+            slots = calendar(table, start, table.midnight(self.first_day + timedelta(days=self.days)))
         except CalendarError as error:
             raise InputError(str(error)) from None
-        where = when.locate(self.observations.event_us)
-        inside = where.in_service
-        observations = self.observations._replace(slot_start_us=where.slot_start_us).take(inside)
+        placed = slots.locate(self.observations.event_us)
+        inside = placed.in_service
+        observations = self.observations._replace(slot_start_us=placed.slot_start_us).take(inside)
         located = locate(observations, Hexagons(spec.cells.resolution, None))
         parts = [
             tally(wire.unpack_events([part.data]), part.slot_s, None, ()).tally
@@ -305,16 +305,16 @@ class FeedPeriod:
         ]
         if not parts:
             raise InputError("no row of the input lies in slot.service: check it, and account.timezone")
-        whole, zone = wire.joined(parts), ZoneInfo(table.zone)
-        days = {datetime.fromtimestamp(slot_s, zone).date() for slot_s in np.unique(whole.slot_s).tolist()}
-        return tallied(whole, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))
+        counted, zone = wire.joined(parts), ZoneInfo(table.zone)
+        days = {datetime.fromtimestamp(slot_s, zone).date() for slot_s in np.unique(counted.slot_s).tolist()}
+        return tallied(counted, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
     """Reads a feed and keeps the period with the most observations. Raises InputError, which shows no content."""
     edge_s, zone = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp()), ZoneInfo(spec.timetable.zone)
-    when = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
-    rules = spec.rules(when, b"counted, and then forgotten")
+    slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
+    rules = spec.rules(slots, b"counted, and then forgotten")
     by_period: dict[str, list[Observations]] = {}
     refused, rows = Counter[str](), 0
     for path in input_paths(pattern):
@@ -325,10 +325,10 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
                 refused += Counter(reasons) + Counter(batch.refused)
                 refused += Counter({hexagons.OUTSIDE_REGION: located.outside})
                 observed = located.observations
-                where = when.locate(observed.event_us)
-                for index in np.unique(where.period).tolist() if observed.event_us.size else ():
-                    part = observed.take(where.period == index)
-                    by_period.setdefault(where.periods[index], []).append(part)
+                periods = slots.locate(observed.event_us)
+                for index in np.unique(periods.period).tolist() if observed.event_us.size else ():
+                    part = observed.take(periods.period == index)
+                    by_period.setdefault(periods.periods[index], []).append(part)
                     rows += part.event_us.size
                 progress("observations read", rows, None)
         except UnreadableFile as error:
@@ -336,11 +336,11 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
         except OSError as error:
             raise InputError(f"{path}: {reason_of(error)}") from None
     if not by_period:
-        told = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in refused.most_common(3))
-        raise InputError(f"no row of the input is usable{': ' + told if told else ''}")
+        reasons_text = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in refused.most_common(3))
+        raise InputError(f"no row of the input is usable{': ' + reasons_text if reasons_text else ''}")
     period = max(by_period, key=lambda name: sum(part.event_us.size for part in by_period[name]))
-    whole = Observations(*map(np.concatenate, zip(*by_period[period], strict=True)))
-    days = [datetime.fromtimestamp(int(whole.event_us[0]) / 1e6, zone).date()]
+    fullest = Observations(*map(np.concatenate, zip(*by_period[period], strict=True)))
+    days = [datetime.fromtimestamp(int(fullest.event_us[0]) / 1e6, zone).date()]
     with suppress(CalendarError):
         days = list(spec.timetable.period_days(days[0], spec.account.since, spec.account.until))
-    return FeedPeriod(period, days[0], len(days), len(by_period), whole, dict(refused))
+    return FeedPeriod(period, days[0], len(days), len(by_period), fullest, dict(refused))

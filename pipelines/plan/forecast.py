@@ -118,14 +118,14 @@ class Forecaster:
     def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[Candidate]:
         """Ranks candidates, the best forecast first; only `auto` has more than one."""
         epsilon, mechanism, grid, prior = hat.epsilon * stat.share, stat.mechanism, self._grid, self._prior
-        key = (stat.name, epsilon, hat.reported, hat.kept.tobytes())
+        key = (stat.name, epsilon, hat.reported, hat.samples.tobytes())
         if key in self._known:
             return self._known[key]
-        counts = CountsKnown(hat.kept, hat.reported)
+        counts = CountsKnown(hat.samples, hat.reported)
         try:
             if isinstance(mechanism, Auto):
                 ranking = mechanism.ranking(counts, grid, epsilon)
-                ranked = [Candidate(label(one.mechanism), one.plan, one.error) for one in ranking]
+                ranked = [Candidate(label(entry.mechanism), entry.plan, entry.error) for entry in ranking]
             else:
                 plan = mechanism.plan(counts, grid, epsilon)
                 error = plan.error() if prior is None else forecast_of_one(mechanism, counts, grid, epsilon, prior)
@@ -137,9 +137,9 @@ class Forecaster:
 
 def label(mechanism: Mechanism) -> str:
     """Names a mechanism, with those of its own options that are not the default."""
-    own = [f for f in fields(mechanism) if f.name not in ("statistic", "prior")]  # type: ignore[arg-type]
-    given = [(f.name, getattr(mechanism, f.name)) for f in own if getattr(mechanism, f.name) != f.default]
-    return " ".join([mechanism.name, *(f"{name}={value}" for name, value in given)])
+    options = [f for f in fields(mechanism) if f.name not in ("statistic", "prior")]  # type: ignore[arg-type]
+    values = [(f.name, getattr(mechanism, f.name)) for f in options if getattr(mechanism, f.name) != f.default]
+    return " ".join([mechanism.name, *(f"{name}={value}" for name, value in values)])
 
 
 def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report) -> Planned:
@@ -155,13 +155,13 @@ def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, pro
     others, impossible = _other_choices(spec, named=named, positions=recount is not None)
     statistics = _statistics(spec, hats, forecaster, progress)
     choices = []
-    for index, (name, other, same_hats) in enumerate(others, 1):
+    for index, (name, choice, same_hats) in enumerate(others, 1):
         try:
-            counted = counts if same_hats or recount is None else recount(other)
+            counted = counts if same_hats or recount is None else recount(choice)
         except InputError as error:  # slots that cannot follow the zone's clock on that day
             impossible.append(str(error))
         else:
-            choices.append(_choice(name, other, counted, forecaster))
+            choices.append(_choice(name, choice, counted, forecaster))
         progress("other choices planned", index, len(others))
     basis = "worst case: noise and the largest clipping bias (the specification has no speed.prior)"
     if prior is not None:
@@ -185,18 +185,18 @@ def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, pro
 def _statistics(
     spec: Specification, hats: list[PlannedHat], forecaster: Forecaster, progress: Report
 ) -> list[StatisticPlan]:
-    classes = [[hat for hat in hats if low <= hat.kept.size <= (high or hat.kept.size)] for low, high in CLASSES]
+    classes = [[hat for hat in hats if low <= hat.samples.size <= (high or hat.samples.size)] for low, high in CLASSES]
     chosen = [_evenly(members, PER_CLASS) for members in classes]
-    whole, number = sum(map(len, chosen)) * len(spec.statistics), 0
+    total, number = sum(map(len, chosen)) * len(spec.statistics), 0
     statistics = []
     for stat in spec.statistics:
         shown = []
-        for bounds, members, some in zip(CLASSES, classes, chosen, strict=True):
+        for bounds, members, sample in zip(CLASSES, classes, chosen, strict=True):
             planned = []
-            for hat in some:
+            for hat in sample:
                 planned.append(forecaster.candidates(stat, hat))
                 number += 1
-                progress("HATs planned", number, whole)
+                progress("HATs planned", number, total)
             if planned:
                 shown.append(_hat_class(bounds, len(members), planned))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
@@ -207,12 +207,12 @@ def _statistics(
 # --- classes of HATs -------------------------------------------------------------------------------------------------
 
 
-def _evenly(hats: list[PlannedHat], most: int) -> list[PlannedHat]:
+def _evenly(hats: list[PlannedHat], number: int) -> list[PlannedHat]:
     """Takes so many of the HATs, evenly from the smallest to the largest."""
-    if len(hats) <= most:
+    if len(hats) <= number:
         return hats
-    ordered = sorted(hats, key=lambda hat: (hat.kept.size, hat.reported, hat.kept.tobytes()))
-    return [ordered[place] for place in np.linspace(0, len(hats) - 1, most).round().astype(int).tolist()]
+    ordered = sorted(hats, key=lambda hat: (hat.samples.size, hat.reported, hat.samples.tobytes()))
+    return [ordered[place] for place in np.linspace(0, len(hats) - 1, number).round().astype(int).tolist()]
 
 
 def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Candidate]]) -> HatClass:
@@ -265,8 +265,8 @@ def _other_choices(
     choices = []
     for factor in FACTORS:
         epsilon = spec.privacy.allocation.epsilon * factor
-        said = f"epsilon {float(epsilon):g}" + (AS_IS if factor == 1 else "")
-        choices.append((said, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
+        name = f"epsilon {float(epsilon):g}" + (AS_IS if factor == 1 else "")
+        choices.append((name, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
     if named and spec.privacy.cap is None:
         if spec.privacy.allocation.suppress is None:
             suppress = weights_of(spec.value.grid, spec.statistics)
@@ -284,8 +284,8 @@ def _other_choices(
     for minutes in (Fraction(table.slot_minutes, 2), Fraction(table.slot_minutes * 2)):
         edges = (DAY_MINUTES, *(edge for interval in table.service for edge in interval))
         if minutes.denominator == 1 and all(edge % minutes == 0 for edge in edges):
-            other = replace(spec, timetable=replace(table, slot_minutes=int(minutes)))
-            choices.append((f"{minutes}-minute slots", other, False))
+            changed = replace(spec, timetable=replace(table, slot_minutes=int(minutes)))
+            choices.append((f"{minutes}-minute slots", changed, False))
         else:
             impossible.append(f"{float(minutes):g}-minute slots do not fit into slot.service or the day")
     return choices, impossible
@@ -297,9 +297,9 @@ def _with(spec: Specification, allocation: Allocation) -> Specification:
 
 def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Forecaster) -> OtherChoice:
     hats, composed = lay_out(spec, counts)
-    some = _evenly(hats, PER_CHOICE)
+    sample = _evenly(hats, PER_CHOICE)
     errors = {
-        stat.name: float(np.median([forecaster.candidates(stat, hat)[0].error for hat in some]))
+        stat.name: float(np.median([forecaster.candidates(stat, hat)[0].error for hat in sample]))
         for stat in spec.statistics
     }
     return OtherChoice(
@@ -309,8 +309,8 @@ def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Fo
         resolution=spec.cells.resolution,
         slot_minutes=spec.timetable.slot_minutes,
         hats=len(hats),
-        hats_planned=len(some),
-        median_vehicles=float(np.median([hat.kept.size for hat in hats])),
+        hats_planned=len(sample),
+        median_vehicles=float(np.median([hat.samples.size for hat in hats])),
         forecast_error=errors,
         composed=composed,
     )
@@ -336,8 +336,8 @@ def _notes(spec: Specification, counts: SampleCounts, statistics: list[Statistic
             f"period ({unit}); slots named by their start, such as 2026-05-13T08:00, are told apart by period"
         )
     elif counts.days is None:
-        one = "one day" if unit == "vehicle-day" else f"one period ({unit})"
-        notes.append(f"all slots of the counts are taken as those of {one}")
+        period_text = "one day" if unit == "vehicle-day" else f"one period ({unit})"
+        notes.append(f"all slots of the counts are taken as those of {period_text}")
     elif len(counts.days) > 1:
         number = len(counts.days)
         notes.append(f"the counts are of {number} periods ({unit}); what adds up is of the one in which it is most")

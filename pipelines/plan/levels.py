@@ -100,16 +100,16 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """Plans a `levels` release. counts: of one period, for the operator alone where they are secret."""
-    asked = spec.by_levels
-    bounds, upper = known_of(spec, asked), float(spec.value.grid.upper)
+    levels = spec.by_levels
+    bounds, upper = known_of(spec, levels), float(spec.value.grid.upper)
     totals = [
-        _total(asked, bounds, factor, day, upper, within_kmh)
+        _total(levels, bounds, factor, day, upper, within_kmh)
         for factor in FACTORS
         for day in (_DAYS if factor == 1 else (_LATER,))
     ]
-    spans = worth_of_spans(spec, asked, bounds, partial(_recipe_at, asked, bounds))
-    is_open = asked.free.bounds or asked.free.levels
-    ways = ranked(asked.recipe, bounds, asked.free)[:MOST_CHOICES] if is_open else []
+    spans = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
+    is_open = levels.free.bounds or levels.free.levels
+    ways = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
@@ -123,8 +123,8 @@ def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | N
         totals=totals,
         spans=spans,
         answers=[
-            *_answers(spec, asked, bounds, totals, within_kmh),
-            *of_distributions(asked, bounds, spec.value.grid),
+            *_answers(spec, levels, bounds, totals, within_kmh),
+            *of_distributions(levels, bounds, spec.value.grid),
             first_days(spans),
         ],
         choices=[
@@ -136,52 +136,52 @@ def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | N
             )
             for way in ways
         ],
-        places=plan_places(spec, asked, bounds),
+        places=plan_places(spec, levels, bounds),
         operator_only=None if counts is None else _counted(counts),
     )
 
 
-def known_of(spec: Specification, asked: LevelsRelease) -> BoundsOnly:
+def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
     """Gathers the public HATs of a day and the fleet."""
     table = spec.timetable
     hours = [minute // 60 for minute in table.service_minutes]
-    return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=asked.fleet)
+    return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=levels.fleet)
 
 
 def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[float, Float64s, Float64s]]:
     """Computes for a later day, by total: its epsilon, and half-widths of a HAT and of a cell's day."""
-    asked = spec.by_levels
-    bounds, upper, curves = known_of(spec, asked), float(spec.value.grid.upper), []
+    levels = spec.by_levels
+    bounds, upper, curves = known_of(spec, levels), float(spec.value.grid.upper), []
     for factor in FACTORS:
-        stage = _LATER.stage(asked, bounds, factor)
+        stage = _LATER.stage(levels, bounds, factor)
         halves = hat_half_widths(stage, bounds, vehicles, upper).kmh, place_half_widths(stage, bounds, vehicles, upper)
-        curves.append((_LATER.epsilon(asked, factor), *halves))
+        curves.append((_LATER.epsilon(levels, factor), *halves))
     return curves
 
 
 class _DayKind(NamedTuple):
     """Which day a row is about: an account's first, a later one, or several later ones that are alike."""
 
-    said: str
+    text: str
     is_first: bool = False
     number: int = 1
 
-    def stage(self, asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Stage:
+    def stage(self, levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Stage:
         """Plans the day's last stage, at so many times the total."""
-        made = _recipe_at(asked, bounds, asked.epsilon * factor, _rho(asked, factor))
-        stage = made.first[-1] if self.is_first else made.later[0]
-        return replace(stage, share=self.part(asked) * stage.share, counts_public=asked.counts_public)
+        recipe = _recipe_at(levels, bounds, levels.epsilon * factor, _rho(levels, factor))
+        stage = recipe.first[-1] if self.is_first else recipe.later[0]
+        return replace(stage, share=self.part(levels) * stage.share, counts_public=levels.counts_public)
 
-    def part(self, asked: LevelsRelease) -> Fraction:
+    def part(self, levels: LevelsRelease) -> Fraction:
         """Says what it has of the total."""
-        return ONE if self.is_first else asked.usual_part
+        return ONE if self.is_first else levels.usual_part
 
-    def epsilon(self, asked: LevelsRelease, factor: Fraction) -> float:
+    def epsilon(self, levels: LevelsRelease, factor: Fraction) -> float:
         """Says what a day of them has, at so many times the total."""
-        part, rho = self.part(asked), _rho(asked, factor)
-        if part == 1 or rho is None or asked.delta is None:
-            return float(part * factor * asked.epsilon)
-        return float(NOISE_CLAIMS[asked.accounting](part * rho).approx(asked.delta).epsilon)
+        part, rho = self.part(levels), _rho(levels, factor)
+        if part == 1 or rho is None or levels.delta is None:
+            return float(part * factor * levels.epsilon)
+        return float(NOISE_CLAIMS[levels.accounting](part * rho).approx(levels.delta).epsilon)
 
 
 _LATER = _DayKind("a later day")
@@ -189,9 +189,9 @@ _DAYS = (_DayKind("the first day", is_first=True), _LATER, _DayKind("a week, if 
 
 
 def _total(
-    asked: LevelsRelease, bounds: BoundsOnly, factor: Fraction, day: _DayKind, upper: float, within: float
+    levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction, day: _DayKind, upper: float, within: float
 ) -> Total:
-    stage = day.stage(asked, bounds, factor)
+    stage = day.stage(levels, bounds, factor)
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day.number)
 
     def of_hat(vehicles: float) -> bool:
@@ -203,13 +203,13 @@ def _total(
         return grouped.size == bounds.hats.cells * grouped.slot_groups and bool(half <= within)
 
     def of_fleet(vehicles: int) -> bool:
-        other = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
-        return of_place(day.stage(asked, other, factor), other, other.usual_vehicles)
+        fleet = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
+        return of_place(day.stage(levels, fleet, factor), fleet, fleet.usual_vehicles)
 
     return Total(
-        epsilon=day.epsilon(asked, factor),
-        delta=None if asked.delta is None else float(asked.delta),
-        days=day.said,
+        epsilon=day.epsilon(levels, factor),
+        delta=None if levels.delta is None else float(levels.delta),
+        days=day.text,
         as_specified=factor == 1 and day is _LATER,
         levels={name: float(share) for name, share in stage.shares},
         half_widths_kmh=shown.kmh.tolist(),
@@ -220,76 +220,76 @@ def _total(
     )
 
 
-def _recipe_at(asked: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
+def _recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
     """Chooses the stages at a total or fleet: the table's there, or what the specification names instead.
 
     Not the strategy's: that is chosen by all that levels teach together, of which half-widths count the nearest alone.
     rho: with delta, what epsilon comes to.
     """
-    kind = asked.recipe.kind
-    usual = recipe(kind, asked.epsilon, _rho(asked, Fraction(1)), replace(bounds, fleet=asked.fleet))
-    if asked.recipe != usual:
-        return asked.recipe.with_spread(spread_of(kind, epsilon if rho is None else rho))
+    kind = levels.recipe.kind
+    default = recipe(kind, levels.epsilon, _rho(levels, Fraction(1)), replace(bounds, fleet=levels.fleet))
+    if levels.recipe != default:
+        return levels.recipe.with_spread(spread_of(kind, epsilon if rho is None else rho))
     return recipe(kind, epsilon, rho, bounds)
 
 
 @cache
-def _rho(asked: LevelsRelease, factor: Fraction) -> Fraction | None:
+def _rho(levels: LevelsRelease, factor: Fraction) -> Fraction | None:
     """Tells what so many times the total comes to; None without delta."""
-    if asked.delta is None:
+    if levels.delta is None:
         return None
-    return NOISE_CLAIMS[asked.accounting].within(asked.epsilon * factor, asked.delta).rho
+    return NOISE_CLAIMS[levels.accounting].within(levels.epsilon * factor, levels.delta).rho
 
 
 # --- sentences ----------------------------------------------------------------------------------------------------
 
 
 def _answers(
-    spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float
+    spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float
 ) -> list[str]:
     """Tells what the table says of the wanted width, what to change next, and what wrong input does."""
     now = next(total for total in totals if total.as_specified)
-    what = f"±{within:g} km/h for the mean of a cell's whole day"
+    goal = f"±{within:g} km/h for the mean of a cell's whole day"
     if now.place_vehicles is None:
         answers = [
-            f"{what} is out of reach at a total of {now.epsilon:g}: this fleet's levels are {', '.join(now.levels)}, "
+            f"{goal} is out of reach at a total of {now.epsilon:g}: this fleet's levels are {', '.join(now.levels)}, "
             "which tell no cells apart. A larger total, a larger fleet or fewer, larger cells do."
         ]
     else:
         fleet = "" if now.fleet is None else f"; the average cell has that from a fleet of {now.fleet:,} vehicles"
         declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
-        answers = [f"{what} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."]
-    what, own = f"±{within:g} km/h for a single HAT", Z95 * fitted.ROUGH_FLOOR**0.5
-    why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own:.2g} km/h at best"
-    more = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)
+        answers = [f"{goal} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."]
+    goal, own_kmh = f"±{within:g} km/h for a single HAT", Z95 * fitted.ROUGH_FLOOR**0.5
+    why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own_kmh:.2g} km/h at best"
+    larger = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)
     if now.hat_vehicles is not None:
-        answers.append(f"{what} needs {now.hat_vehicles:,} vehicles in it.")
-    elif more is not None:
+        answers.append(f"{goal} needs {now.hat_vehicles:,} vehicles in it.")
+    elif larger is not None:
         answers.append(
-            f"{what} is out of reach at a total of {now.epsilon:g}: {why}. A total of {more.epsilon:g} releases single "
-            f"HATs too and needs {more.hat_vehicles:,} vehicles in one."
+            f"{goal} is out of reach at a total of {now.epsilon:g}: {why}. A total of {larger.epsilon:g} releases "
+            f"single HATs too and needs {larger.hat_vehicles:,} vehicles in one."
         )
     else:
         answers.append(
-            f"{what} is out of reach at up to {totals[-1].epsilon:g}: {why}. Use whole days of cells, longer slots, "
+            f"{goal} is out of reach at up to {totals[-1].epsilon:g}: {why}. Use whole days of cells, longer slots, "
             "or, where vehicles' presence may be public, account.adjacency = 'counts-public'."
         )
-    if not asked.counts_public and asked.count_share is not None:
+    if not levels.counts_public and levels.count_share is not None:
         answers.append(
-            f"Of every period a noisy number of vehicles is released first, for {float(asked.count_share):.1%} of the "
-            f"total: below a quarter of the {asked.fleet.vehicles:,} that are declared the run stops, for the input "
+            f"Of every period a noisy number of vehicles is released first, for {float(levels.count_share):.1%} of the "
+            f"total: below a quarter of the {levels.fleet.vehicles:,} that are declared the run stops, for the input "
             "may be wrong."
         )
-    elif not asked.counts_public:
-        why = "is too small" if asked.fleet_is_declared else "is not declared ([fleet] vehicles)"
+    elif not levels.counts_public:
+        why = "is too small" if levels.fleet_is_declared else "is not declared ([fleet] vehicles)"
         answers.append(
             f"A period that is released with the wrong input is not noticed: the fleet {why} to be counted first."
         )
-    usual, stage = bounds.usual_vehicles, _LATER.stage(asked, bounds, Fraction(1))
-    reliable = hat_half_widths(stage, bounds, np.array([usual]), float(spec.value.grid.upper)).reliable[0]
+    average, stage = bounds.usual_vehicles, _LATER.stage(levels, bounds, Fraction(1))
+    reliable = hat_half_widths(stage, bounds, np.array([average]), float(spec.value.grid.upper)).reliable[0]
     if not reliable:
         answers.append(
-            f"A HAT of {usual:.3g} vehicles, which is the average here, will be marked unreliable on most days: "
+            f"A HAT of {average:.3g} vehicles, which is the average here, will be marked unreliable on most days: "
             "larger cells (cells.resolution), longer slots (slot.minutes) or a smaller region put more vehicles in a "
             "HAT; a larger total tells their number better."
         )

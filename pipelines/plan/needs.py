@@ -96,24 +96,24 @@ def _fewest(half: "partial[float]", within: float) -> int | None:
 
 def _answer(name: str, rows: Sequence[Need], within: float) -> str:
     now = next(row for row in rows if row.as_specified)
-    what = f"±{within:g} km/h for a HAT at epsilon {now.epsilon:g}"
+    goal = f"±{within:g} km/h for a HAT at epsilon {now.epsilon:g}"
     if now.vehicles is not None:
         better = now.best_vehicles is not None and now.best_vehicles < now.vehicles
         tail = f"; mechanism {now.best!r} needs {now.best_vehicles:,}" if better else ""
-        return f"{what} needs {now.vehicles:,} vehicles in it with {name!r}{tail}."
+        return f"{goal} needs {now.vehicles:,} vehicles in it with {name!r}{tail}."
     if now.best_vehicles is not None:
         return (
-            f"{what} is out of reach with {name!r}, whose clipping may move a mean by more: mechanism {now.best!r} "
+            f"{goal} is out of reach with {name!r}, whose clipping may move a mean by more: mechanism {now.best!r} "
             f"needs {now.best_vehicles:,} vehicles in a HAT."
         )
-    more = next((row for row in rows if row.epsilon > now.epsilon and row.best_vehicles is not None), None)
-    if more is not None:
+    larger = next((row for row in rows if row.epsilon > now.epsilon and row.best_vehicles is not None), None)
+    if larger is not None:
         return (
-            f"{what} is out of reach with any mechanism: epsilon {more.epsilon:g} has it with {more.best!r} from "
-            f"{more.best_vehicles:,} vehicles; so do longer slots and larger cells, which hold more vehicles."
+            f"{goal} is out of reach with any mechanism: epsilon {larger.epsilon:g} has it with {larger.best!r} from "
+            f"{larger.best_vehicles:,} vehicles; so do longer slots and larger cells, which hold more vehicles."
         )
     return (
-        f"{what} is out of reach up to epsilon {rows[-1].epsilon:g}: ask for a wider interval (--within), longer slots "
+        f"{goal} is out of reach up to epsilon {rows[-1].epsilon:g}: ask for a wider interval (--within), longer slots "
         "or larger cells."
     )
 
@@ -124,9 +124,9 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 """Of the epsilon that is specified."""
 
 
-def fewest(holds: Callable[[int], bool], most: int) -> int | None:
+def fewest(holds: Callable[[int], bool], limit: int) -> int | None:
     """Finds the smallest number that `holds` is true of from there on; None where it is not true of `most`."""
-    return first_above(0, most, holds) if holds(most) else None
+    return first_above(0, limit, holds) if holds(limit) else None
 
 
 def first_above(low: int, high: int, holds: Callable[[int], bool]) -> int:

@@ -67,34 +67,34 @@ class _Kind(NamedTuple):
     crowdings: Mapping[str, float] = CROWDINGS
 
 
-def plan_places(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -> PlannedPlaces | None:
+def plan_places(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) -> PlannedPlaces | None:
     """Plans a map of places; None where there can be none: under public counts, with live slots, of keys."""
-    if asked.counts_public or asked.live is not None or spec.keys is not None:
+    if levels.counts_public or levels.live is not None or spec.keys is not None:
         return None
-    share = SHARE if asked.places is None else asked.places.share
-    stage = with_places(asked.recipe.later, share * asked.usual_part)[-1]
-    kinds = _kinds(spec, asked, bounds)
+    share = SHARE if levels.places is None else levels.places.share
+    stage = with_places(levels.recipe.later, share * levels.usual_part)[-1]
+    kinds = _kinds(spec, levels, bounds)
     worth = [_worth(kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
     return PlannedPlaces(
         share=float(share),
-        is_asked=asked.places is not None,
+        is_asked=levels.places is not None,
         days=list(DAY_NUMBERS),
         kinds=worth,
         answers=_answers(worth, kinds, stage, bounds.fleet),
     )
 
 
-def _kinds(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly) -> list[_Kind]:
+def _kinds(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) -> list[_Kind]:
     coarse, cells = spec.cells.resolution, bounds.hats.cells
-    own = None if asked.places is None else asked.places.pieces
-    named = None if own is None or own.places.geometries else own.resolution
-    finer = {coarse + more for more in FINER if coarse + more <= 15} | (set() if named is None else {named})
+    pieces = None if levels.places is None else levels.places.pieces
+    named = None if pieces is None or pieces.places.geometries else pieces.resolution
+    finer = {coarse + step for step in FINER if coarse + step <= 15} | (set() if named is None else {named})
     kinds = [
         _Kind(f"resolution {resolution}", cells * 7 ** (resolution - coarse), cells, resolution == named)
         for resolution in sorted(finer)
     ]
-    if own is not None and named is None:
-        cell = own.places.cell
+    if pieces is not None and named is None:
+        cell = pieces.places.cell
         kinds.append(_Kind("the file's", cell.size, int(np.unique(cell).size), True, CROWDINGS_OF_FILES))
     return kinds
 
@@ -124,20 +124,20 @@ def _expected(kind: _Kind, stage: Stage, fleet: Fleet, crowding: float, days: Se
 
 def _answers(worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage, fleet: Fleet) -> list[str]:
     """Says which hexagons are worth it, and what to expect of the specification's own places."""
-    of = {(kind.what, kind.traffic): kind for kind in worth}
+    of_kind = {(kind.what, kind.traffic): kind for kind in worth}
     hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
-    anyway = [what for what in hexagons if (of[what, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
-    perhaps = [what for what in hexagons if of[what, "concentrated"].ok[-1] >= WELL and what not in anyway]
+    anyway = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
+    perhaps = [noun for noun in hexagons if of_kind[noun, "concentrated"].ok[-1] >= WELL and noun not in anyway]
     answers = [
-        f"Places of {what} are worth it: a third of all reports is expected at places known to ±8 km/h "
-        f"{_days(of[what, 'spread'].useful_from)}, however the traffic is spread."
-        for what in anyway[-1:]
+        f"Places of {noun} are worth it: a third of all reports is expected at places known to ±8 km/h "
+        f"{_days(of_kind[noun, 'spread'].useful_from)}, however the traffic is spread."
+        for noun in anyway[-1:]
     ]
     answers += [
-        f"Places of {what} are worth it only where few of them have most of the traffic (stands, a few main streets): "
-        f"a third of all reports is then at known places {_days(of[what, 'concentrated'].useful_from)}; where it is "
-        f"spread, {_days(of[what, 'spread'].useful_from)}."
-        for what in perhaps[-1:]
+        f"Places of {noun} are worth it only where few of them have most of the traffic (stands, a few main streets): "
+        f"a third of all reports is then at known places {_days(of_kind[noun, 'concentrated'].useful_from)}; where it "
+        f"is spread, {_days(of_kind[noun, 'spread'].useful_from)}."
+        for noun in perhaps[-1:]
     ]
     if not answers:
 
@@ -153,10 +153,10 @@ def _answers(worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage,
         )
     if own := [kind for kind in worth if kind.as_specified]:
         week = DAY_NUMBERS.index(7)
-        least, most = (f"{bound(kind.ok[week] for kind in own):.0%}" for bound in (min, max))
+        low, high = (f"{bound(kind.ok[week] for kind in own):.0%}" for bound in (min, max))
         useful = "; ".join(f"where traffic is {kind.traffic} {_days(kind.useful_from)}" for kind in own)
         answers.append(
-            f"Of {own[0].what} places, as specified: {least} to {most} of all reports at known places after 7 released "
+            f"Of {own[0].what} places, as specified: {low} to {high} of all reports at known places after 7 released "
             f"days. A third of all reports {useful}. Public numbers do not tell which: `hatstream evaluate days` "
             "on days before the account began does."
         )

@@ -50,53 +50,53 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
     least_kmh: float
 
 
-def worth_of_spans(spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
+def worth_of_spans(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
     """Says what the total is worth for each of SPANS, and for the specification's own."""
-    epsilon = asked.epsilon if asked.span is None else asked.span.epsilon
-    own = 1 if asked.span is None else asked.span.days
-    weights = {} if asked.span is None else dict(zip(WEEKDAYS, asked.span.shares, strict=False))
-    lengths = sorted({*SPANS, own})
-    first = None if asked.span is None else asked.span.first
+    epsilon = levels.epsilon if levels.span is None else levels.span.epsilon
+    span_days = 1 if levels.span is None else levels.span.days
+    weights = {} if levels.span is None else dict(zip(WEEKDAYS, levels.span.shares, strict=False))
+    lengths = sorted({*SPANS, span_days})
+    first = None if levels.span is None else levels.span.first
     totals = [
         SpanTotal.of(
             days,
             spec.timetable,
             weights,
-            (epsilon, asked.delta),
+            (epsilon, levels.delta),
             None if first is None or first.days > days else first,  # no specification may have more
-            asked.accounting,
+            levels.accounting,
         )
         for days in lengths
     ]
-    return [_worth(total, spec, asked, bounds, recipe) for total in totals]
+    return [_worth(total, spec, levels, bounds, recipe) for total in totals]
 
 
 def first_days(spans: Sequence[SpanWorth]) -> str:
     """Says which days are expected to be held back, and why."""
-    own = next(span for span in spans if span.as_specified)
-    if own.first_published == 1:
+    specified = next(span for span in spans if span.as_specified)
+    if specified.first_published == 1:
         return (
             "From the first released day on values are expected to be published, if places and hours differ as usual: "
             "a city in which they hardly do is held back longer, for one constant does as well there."
         )
-    held = DAY_NUMBERS[-1] if own.first_published is None else own.first_published - 1
+    held = DAY_NUMBERS[-1] if specified.first_published is None else specified.first_published - 1
     days = "first released day is" if held == 1 else f"first {held} released days are"
     return (
-        f"The {days} expected to be held back: with a share of epsilon {own.epsilon_a_day:.3g} a day, less than half "
-        "of how places and hours differ is known until then, or the city's traffic not to two fifths. What is released "
-        "on them is not lost, later days rest on it. Fewer days behind one total, a larger total, a larger "
+        f"The {days} expected to be held back: with a share of epsilon {specified.epsilon_a_day:.3g} a day, less than "
+        "half of how places and hours differ is known until then, or the city's traffic not to two fifths. What is "
+        "released on them is not lost, later days rest on it. Fewer days behind one total, a larger total, a larger "
         "fleet or, of a total of several days, privacy.first_days publish sooner."
     )
 
 
 def _worth(
-    total: SpanTotal, spec: Specification, asked: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
+    total: SpanTotal, spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> SpanWorth:
     """Tells what is expected of released days in a row: from the first of those that have more on, or a Monday."""
-    how = chosen(recipe(*total.of_a_day()), bounds, asked.free)
+    strategy = chosen(recipe(*total.of_a_day()), bounds, levels.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
-    counts = asked.fleet_is_declared and not asked.counts_public
-    used = count_stage(how.later[0], bounds.fleet.vehicles, total.least) if counts else None
+    counts = levels.fleet_is_declared and not levels.counts_public
+    used = count_stage(strategy.later[0], bounds.fleet.vehicles, total.least) if counts else None
     begin, first = 0, list[Fraction]()
     if total.first is not None:
         begin, first = total.first.since.weekday(), [total.first.times] * total.first.days
@@ -104,11 +104,11 @@ def _worth(
     share = 0 if used is None else used.share
     served = (times * parts[weekday] - share for weekday, times in weekdays if weekday in spec.timetable.weekdays)
     shares = list(islice(served, DAY_NUMBERS[-1]))
-    days = expected_days(how, bounds, shares, counts_public=asked.counts_public, counts_vehicles=used is not None)
+    days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=used is not None)
     return SpanWorth(
         days=total.days,
         served=spec.timetable.most_served(total.days),
-        as_specified=total.days == (1 if asked.span is None else asked.span.days),
+        as_specified=total.days == (1 if levels.span is None else levels.span.days),
         epsilon_a_day=float(total.of_a_day()[0]),
         error_kmh=[days[number - 1].kmh for number in DAY_NUMBERS],
         first_published=next((day.number for day in days if day.is_published), None),
@@ -122,33 +122,33 @@ WORTH = 0.8
 """Of one constant's error: above it a distribution is hardly worth its share."""
 
 
-def of_distributions(asked: LevelsRelease, facts: BoundsOnly, grid: Grid) -> list[str]:
+def of_distributions(levels: LevelsRelease, facts: BoundsOnly, grid: Grid) -> list[str]:
     """Says by how much the 85th percentile of a cell's day is expected to be missed, where it is asked for."""
-    if asked.classes is None:
+    if levels.classes is None:
         return []
-    first, later, constant = (_error(asked, asked.classes, facts, grid, days) for days in (1, DAYS, 0))
-    said = (
+    first, later, constant = (_error(levels, levels.classes, facts, grid, days) for days in (1, DAYS, 0))
+    sentence = (
         f"The 85th percentile of a cell's day with {VEHICLES} vehicles is expected to be missed by {first:.1f} km/h "
         f"after a day and by {later:.1f} after {DAYS}; one constant for all cells by {constant:.1f}."
     )
     if later <= WORTH * constant:
-        return [said]
+        return [sentence]
     return [
-        f"{said} That is hardly worth the {float(asked.classes.share):.0%} of the total that means go without: leave "
-        "the statistic 'distribution' out, or take a larger total, privacy.delta, or larger cells."
+        f"{sentence} That is hardly worth the {float(levels.classes.share):.0%} of the total that means go without: "
+        "leave the statistic 'distribution' out, or take a larger total, privacy.delta, or larger cells."
     ]
 
 
-def _error(asked: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
+def _error(levels: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
     """Estimates the error. days: 0 for one constant, of which is known how far cells lie from their city."""
-    *_, coarse, last = with_classes(scaled(asked.strategy.later, asked.usual_part), classes.share, classes.edges)
-    edges, before = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
-    told = told_by(coarse, facts, before, math.exp(fitted.BUSIER**2 / 2))
-    left = sum(left_of(before, {part: days * precision for part, precision in told.items()}).values())
+    *_, coarse, last = with_classes(scaled(levels.strategy.later, levels.usual_part), classes.share, classes.edges)
+    edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
+    precisions = told_by(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))
+    posterior = sum(left_of(prior, {part: days * precision for part, precision in precisions.items()}).values())
     hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells
-    part = float(last.share) if asked.recipe.kind == "laplace" else math.sqrt(float(last.share))
+    part = float(last.share) if levels.recipe.kind == "laplace" else math.sqrt(float(last.share))
     sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)
-    share = prior_shares(edges.size - 1) * weight_of_one(facts.fleet, asked.recipe.kind) / facts.fleet.profile.cells
-    cell = ExpectedCell(VEHICLES * share, left, float(TYPICAL.of(np.array(hats))), hats)
+    share = prior_shares(edges.size - 1) * weight_of_one(facts.fleet, levels.recipe.kind) / facts.fleet.profile.cells
+    cell = ExpectedCell(VEHICLES * share, posterior, float(TYPICAL.of(np.array(hats))), hats)
     visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells
     return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)

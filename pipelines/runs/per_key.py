@@ -287,20 +287,20 @@ class _Reports(beam.DoFn):
     Those without a timestamp are spread over the first day: else a user's under one key would be copies of one report.
     """
 
-    def __init__(self, of: PerKey, first_s: int | None) -> None:
-        self._of, self._first_s, self._next_us = of, first_s, 0
+    def __init__(self, transform: PerKey, first_s: int | None) -> None:
+        self._transform, self._first_s, self._next_us = transform, first_s, 0
 
     def start_bundle(self) -> None:
         self._next_us = secrets.randbelow(_SPREAD_US)
 
     def process(self, element: Any, taken_at: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
-        of = self._of
-        key, value = part_of(of.key, element), getattr(of, "value", None)
-        parts = key if of.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
-        names = ("key", "key_within")[: 1 if of.axes is None else 2]
+        transform = self._transform
+        key, value = part_of(transform.key, element), getattr(transform, "value", None)
+        parts = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
+        names = ("key", "key_within")[: 1 if transform.axes is None else 2]
         yield {
-            "user": part_of(of.user, element),
-            "time": self._time(taken_at) if of.time is None else part_of(of.time, element),
+            "user": part_of(transform.user, element),
+            "time": self._time(taken_at) if transform.time is None else part_of(transform.time, element),
             **{name: None if part is None else _text(part) for name, part in zip_longest(names, parts[: len(names)])},
             "reading": 0 if value is None else part_of(value, element),
         }
@@ -327,10 +327,10 @@ def part_of(extractor: Extractor, element: Any) -> Any:
 def schema_by_key(name: str) -> pa.Schema:
     """Lists the columns of rows of a statistic, some of which the result table has by other names."""
     times = [pa.field(column, pa.timestamp("us", "UTC"), nullable=False) for column in ("window_start", "window_end")]
-    whole = schema_of([name])
-    extras = [field for field in whole if field.name not in SCHEMA.names]
-    own = [whole.field(column) for column in ("value", "lower95", "upper95", "status")]
-    return pa.schema([pa.field("key", pa.string(), nullable=False), *times, *own, *extras])
+    schema = schema_of([name])
+    extras = [field for field in schema if field.name not in SCHEMA.names]
+    fields = [schema.field(column) for column in ("value", "lower95", "upper95", "status")]
+    return pa.schema([pa.field("key", pa.string(), nullable=False), *times, *fields, *extras])
 
 
 def _text(key: Hashable) -> str:

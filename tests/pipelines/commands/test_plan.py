@@ -152,7 +152,7 @@ def test_samples_that_a_cap_drops_still_count_as_reported(tmp_path):
     (tmp_path / "counts.csv").write_text(TABLE)
     spec = load(tmp_path / "spec.toml")
     hats, _ = lay_out(spec, read_counts(tmp_path / "counts.csv", spec.timetable))
-    assert [(hat.kept.tolist(), hat.reported) for hat in hats[:2]] == [([3, 3], 14), ([3], 3)]
+    assert [(hat.samples.tolist(), hat.reported) for hat in hats[:2]] == [([3, 3], 14), ([3], 3)]
 
 
 def test_counts_without_vehicles_leave_the_composed_total_unknown_and_say_so(planned, plan):
