@@ -68,8 +68,7 @@ def road(
 ) -> PCollection[SlotEstimates]:
     """Turns tallies into estimates of all that the job releases. drawing: names its step. shelf: holds units.
 
-    tallies: by (plan, release shard), what each vehicle did in each cell; with a heartbeat, b"", for every plan and
-    shard, so that a slot is sealed even if nothing happened.
+    tallies: by (plan, release shard); with a heartbeat, b"", for every plan and shard, so that empty slots are sealed.
     """
     if job.release.in_order:
         return runner.in_order(tallies, job)
@@ -85,7 +84,7 @@ def observe(
 ) -> ObservedOutputs:
     """Turns what a source read into accepted observations, packed by (slot, vehicle shard), and counts refused rows.
 
-    pane_s: of the panes that a slot is counted in; None: the whole slot. lateness: None: rows of slots that are over.
+    pane_s: of the panes of a slot; None for whole slots. lateness: None where slots are over.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # the same

@@ -77,10 +77,7 @@ class Job:
 
 
 def admitted(spec: Specification, location: AccountLocation) -> Secret:
-    """Gives the account's secret, once key, ledger, chain, account and head were found to belong together.
-
-    Raises AccountRefusal or LedgerError.
-    """
+    """Reads the account's secret, once key, ledger and head belong together. Raises AccountRefusal or LedgerError."""
     secret = read_key(location.key)
     ledger = location.ledger
     if not ledger.exists():
@@ -160,10 +157,7 @@ def job_of(spec: Specification, calendar: Calendar, secret: Secret, account: Led
 
 
 def slot_facts(spec: Specification, calendar: Calendar) -> dict[int, SlotFacts]:
-    """Collects what is known of each slot of a range beforehand.
-
-    Raises UsageError for a range that cuts a period which is planned as a whole.
-    """
+    """Collects public facts of a range's slots. Raises UsageError where it cuts a period that is planned as one."""
     facts = {}
     for period, slots in groupby(calendar.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)

@@ -1,4 +1,4 @@
-"""What is said of kinds of release that have words of their own, by the names of `transforms.releases.registry`."""
+"""Functions of kinds of release that have words of their own, by the names of `transforms.releases.registry`."""
 
 from collections.abc import Callable
 from importlib import import_module

@@ -18,10 +18,9 @@ PRODUCTS = (
 
 @dataclass(frozen=True)
 class InputFiles:
-    """The files that a pattern matches, or those in a folder. allow_empty: seals a period of which they hold no row;
-    where counts are secret every period is, and it says that there need be no file.
+    """Files that a pattern matches, or those in a folder. allow_empty: seals periods without rows.
 
-    skip_unreadable: see `Job`. unattended: nobody looks at what this run says, see `LedgerAccount`.
+    skip_unreadable: see `Job`. unattended: see `LedgerAccount`.
     """
 
     pattern: str

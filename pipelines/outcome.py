@@ -89,10 +89,9 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
 
 
 def is_refused(outcome: Outcome, files: int, needed: Collection[str] | None, having: Collection[str]) -> bool:
-    """Says whether the input is none of these slots. Notes the needed periods that it has no row of.
+    """Says whether the input is none of these slots, and notes the needed periods without rows.
 
-    files: of the input; where all of them were left out nothing is known of any vehicle, which no vehicle decides.
-    having: the periods that it has rows of.
+    files: of the input; where all were left out, nothing is known of any vehicle. having: periods with rows.
     """
     if outcome.left_out and len(outcome.left_out) >= files:
         outcome.is_unreadable = True

@@ -1,8 +1,4 @@
-"""One file of a ledger, its key and its head at one instant, and putting back what of them was lost.
-
-The file is a line that says what it is, and gzip of JSON lines: a header, then the ledger's entries in the order of the
-chain. It is held in memory as a whole.
-"""
+"""One file of a ledger, its key and its head at one instant: a line that says so, then gzip of JSON lines."""
 
 import gzip
 import io
@@ -39,7 +35,7 @@ Entries = Sequence[Mapping[str, Any]]
 
 
 class _BackupHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands before the entries. made: UTC. key: in hexadecimal, secret. head: that of the key."""
+    """Header before the entries. made: UTC. key: in hexadecimal, secret."""
 
     made: str
     key: str
@@ -85,10 +81,7 @@ class Backup(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What says that nothing was released since a backup, where no head is left to say so.
-
-    results: all folders that released rows went to. is_answered_for: by the operator.
-    """
+    """Proof that nothing was released since a backup: all folders of results, or the operator's word."""
 
     results: Sequence[Path]
     is_answered_for: bool
@@ -154,10 +147,7 @@ def restore(place: AccountLocation, path: Path, evidence: Evidence) -> tuple[Bac
 
 
 def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evidence) -> None:
-    """Refuses a ledger that lacks what was released: it would release that again, with fresh noise.
-
-    backup: with the entries of the ledger that is there, where one is.
-    """
+    """Refuses a ledger without some releases, which would be drawn again. backup: with entries of the ledger there."""
     if place.head.exists():
         head = Head(place.head, backup.signature)
         for account in {entry["account"] for entry in backup.entries}:

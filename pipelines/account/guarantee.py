@@ -58,9 +58,9 @@ class Cost(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What somebody may learn of a vehicle and period. epsilon, delta: the guarantee, by its definition.
+    """What somebody may learn of a vehicle and period, by the definition of epsilon and delta.
 
-    chance: that the noise nevertheless raises the odds of a true guess by more than e^epsilon, as `chance_beyond` says.
+    chance: that the drawn noise raises the odds of a true guess by more than e^epsilon, as `chance_beyond` says.
     """
 
     epsilon: Fraction = ZERO
@@ -117,10 +117,7 @@ class SpanBound(NamedTuple):
 
 
 def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[SpanBound, ...]:
-    """Bounds every span of an account, shortest first. limit: in force. by_period: all that was debited, sorted.
-
-    What a window lost is told in its span's terms, else in those of the account's limit, rounded up.
-    """
+    """Bounds every span of an account, shortest first. by_period: all debits, sorted."""
     bounds = []
     for span in limit.spans:
         sums, over = windows(by_period, span.days), dict[str, Loss]()
@@ -143,11 +140,7 @@ def bounds_of_account(book: Ledger, account: str) -> tuple[SpanBound, ...]:
 
 
 def sentence(spec: "Specification", bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
-    """Says what a release promises a vehicle.
-
-    bounds: of the account. hat: the largest epsilon of a HAT in the release. spent: bounds what a vehicle spent in any
-    period of it. Where the specification gives one total, that alone is said.
-    """
+    """Says what a release promises a vehicle. hat: largest epsilon of a HAT. spent: bound of what any period spent."""
     said_of_kind: str = of_kind(spec, "promise")(spec, bounds, hat, spent)
     return said_of_kind
 
@@ -167,11 +160,7 @@ def hats_sentence(spec: "Specification", bounds: Sequence[SpanBound], hat: Fract
 
 
 def levels_sentence(spec: "Specification", bounds: Sequence[SpanBound], *_: object) -> str:
-    """Says the promise of a release that gives a vehicle and period one total.
-
-    A map that fills day by day adds up what it tells of somebody who always is at one place of it. A region that was
-    made from reports, and files of one vehicle each, are public.
-    """
+    """Says the promise of a release that gives a vehicle and period one total."""
     levels = spec.by_levels
     subject = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
     hidden = (
@@ -282,11 +271,7 @@ def said(chance: float) -> str:
 
 
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:
-    """Keeps what vehicles spent in the periods of which this run recorded all that the account has.
-
-    Only where counts are public: what the busiest vehicle spent follows from them. An outcome without what was spent is
-    of a release in which every vehicle may spend the total.
-    """
+    """Notes what vehicles spent, where counts are public and this run recorded all that the account has of a period."""
     if not spec.counts_are_public or not outcome.spent:
         return
     for period, new in outcome.new.items():

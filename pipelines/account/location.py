@@ -89,10 +89,7 @@ class AccountLocation:
 
 
 def find(ledger: str | None, key: str | Path | None) -> AccountLocation:
-    """Finds an account by what the options say, else HATSTREAM_LEDGER, else the user's state folder.
-
-    The key lies beside an SQLite file, and in the user's state folder where the ledger is on a server.
-    """
+    """Finds an account by options, else HATSTREAM_LEDGER, else in the state folder."""
     folder = user_state_path("hatstream")
     url = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
     file = database_of(url).path if "://" in url else Path(url)

@@ -9,11 +9,7 @@ from transforms.time.calendar import Calendar
 
 
 class LedgerRecord(NamedTuple):
-    """A ledger that was found whole.
-
-    newest: hash of the specification's newest release, the same whatever audit events follow. is_signed: all entries'
-    signatures were compared; signatures, head: that in words.
-    """
+    """A ledger found whole. newest: hash of the specification's newest release, whatever audit events follow."""
 
     newest: str
     is_signed: bool
@@ -31,10 +27,7 @@ def walked(book: Ledger, spec: Specification) -> LedgerRecord:
 
 
 class Gap(NamedTuple):
-    """A slot that is due and not released whole. slot_start, slot_end: ISO 8601, as `--from` and `--to` take them.
-
-    shards: the release shards that are missing.
-    """
+    """A due slot that is not released whole; times in ISO 8601, as `--from` and `--to` take them."""
 
     period: str
     slot_start: str

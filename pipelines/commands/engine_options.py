@@ -43,10 +43,7 @@ def options_of(engines: Mapping[str, EngineOptions]) -> dict[str, Option]:
 
 
 def _of_range(runner: str, beam_options: tuple[str, ...], **values: Any) -> "BoundedEngine | None":
-    """Says who releases a closed range: a cluster, a runner of Beam's, or, None, this process.
-
-    Raises UsageError.
-    """
+    """Makes the engine of a closed range; None for this process. Raises UsageError."""
     if beam_options and not beam_options[0].startswith("--"):
         raise click.UsageError(f"Got unexpected extra argument ({beam_options[0]})")
     if beam_options and runner not in RUNNERS:

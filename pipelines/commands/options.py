@@ -32,8 +32,7 @@ def packed(
 ) -> Callable[[Command], Command]:
     """Decorates commands, which then take these options as one value of that name.
 
-    made_by: makes it of the options' values, as its parameters name them; those that are no option keep their defaults.
-    takes: the options' names where its parameters do not say them.
+    takes: names of the options, where the parameters of `made_by` do not say them.
     """
     names = takes or tuple(inspect.signature(made_by).parameters)
 

@@ -160,7 +160,7 @@ OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicl
 
 
 def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
-    """Sums up what a run did, as plain values. What is public is the same whatever the input holds."""
+    """Sums up a run. What is public is the same whatever the input holds."""
     levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
     slots, outcome = Counter(slot.period for slot in run.calendar.slots), run.outcome.opened()
 

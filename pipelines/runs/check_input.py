@@ -35,9 +35,7 @@ _ROWS, _AT_PLACES = "slot/", "places/"
 
 
 class PeriodInput(NamedTuple):
-    """slots_with_rows: of so many slots how many have an observation. rows: observations, without duplicates; of
-    derived ones those with a value. at_places: how many of these lie at a place; None without places.
-    """
+    """Counts of a period: slots with rows, rows without duplicates, and rows at places; None without places."""
 
     period: str
     slots: int

@@ -52,10 +52,7 @@ class RecordedStages:
 
 
 def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> RecordedStages:
-    """Reads recorded stages. products: written besides HATs and the specification's own products.
-
-    Raises UsageError for a specification that nothing is learned from, and AccountRefusal without a ledger.
-    """
+    """Reads recorded stages. Raises UsageError for other mechanisms, AccountRefusal without a ledger."""
     if not spec.is_learned:
         raise UsageError(
             "estimates are learned from statistics by mechanism = 'levels'; rows of others are made again by "
@@ -81,9 +78,9 @@ def estimate_again(
     whole: bool,
     sums: bool = False,
 ) -> tuple[list[Path], list[str]]:
-    """Writes the estimates of a range's released periods; answers with the files, and the periods not released.
+    """Writes estimates of a range's released periods; returns the files, and the periods not released.
 
-    whole: from all that is known by now, not from earlier entries alone. sums: also what was released itself.
+    whole: by all that is known by now. sums: also what was released itself.
     """
     make_writable(outputs.folder)
     facts, policy = slot_facts(recorded.spec, calendar), recorded.policy

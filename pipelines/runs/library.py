@@ -170,7 +170,7 @@ class ReleasedEstimates(NamedTuple):
 
 @dataclass(frozen=True)
 class _AsCalled:
-    """The runner of a caller's bounded pipeline. needs_rows: see `Record`."""
+    """Runner of a caller's bounded pipeline. needs_rows: see `Record`."""
 
     spec: Specification
     calendar: Calendar

@@ -1,7 +1,4 @@
-"""From a specification and a range of time to a finished scheduled release: what `release` and `demo` both run.
-
-What needs Beam is imported where it runs: wrong options and a bad specification are told before.
-"""
+"""A scheduled release from specification to files. Beam is imported where it runs: wrong options are told before."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,9 +33,7 @@ _NONE_READABLE = (
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run. files: all paths that hold the range's rows, sorted. outcome: the operator's, unless counts are
-    public. new: units that this run recorded, which follow from the ledger.
-    """
+    """A finished run. files: all of the range's rows. new: units recorded, which follow from the ledger."""
 
     outcome: Operator[Outcome]
     new: int

@@ -1,7 +1,4 @@
-"""A spool: the shuffle of a scheduled job, on disk and bounded in memory; Beam's runner here holds all in memory.
-
-Its file is an unlinked temporary file: only this process can open it, and it is gone when the process ends.
-"""
+"""The shuffle of a scheduled job in an unlinked temporary file, bounded in memory."""
 
 import itertools
 import os

@@ -25,11 +25,9 @@ def spec_id_of(text: str) -> str:
 
 
 def decisive_text(spec: "Specification") -> str:
-    """Writes canonical JSON of all that decides a release, defaults resolved, in the form of the document's tables.
+    """Writes canonical JSON of all that decides a release, defaults resolved, regions by their cells.
 
-    Left out: names, the account's limit, lateness, and coarser products, which are made of what is released anyway.
-    A region counts by its cells, so that moving the file or editing its white space draws no new noise. A prior
-    counts as an option of the mechanisms that use it.
+    Left out: names, the account's limit, lateness, coarser products. A prior counts as an option of mechanisms.
     """
     account = ("name", "unit", "timezone", "adjacency", "since", "until")
     table, value, keys, cells = spec.timetable, spec.value, spec.keys, spec.cells

@@ -41,8 +41,7 @@ Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
 def load(source: Source, progress: Report = unheard) -> Specification:
     """Reads and checks a specification. Raises SpecificationError, which names the file where there is one.
 
-    source: the path of a TOML file; or its tables, as `tomllib.load` gives them, whose region file is looked for in the
-    working directory; or a specification that was loaded already. progress: of files with very many places.
+    source: the path of a TOML file; its tables, whose files lie in the working directory; or a loaded specification.
 
     >>> import tomllib
     >>> load(tomllib.loads(Path("examples/hourly-means.toml").read_text())).account.unit

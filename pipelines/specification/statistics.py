@@ -71,9 +71,9 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
 
 
 def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping[str, Any], *, caps: bool) -> Mechanism:
-    """Makes the mechanism with its options, which are the fields of its class but those that are filled in.
+    """Makes the mechanism; its options are the fields of its class but those that are filled in.
 
-    caps: lets plain estimators also cap the vehicles left after suppression (algorithms 9.4), unless told else.
+    caps: lets plain estimators also cap the vehicles left after suppression (algorithms 9.4).
     """
     defaults = {field.name: field.default for field in fields(cls)}  # type: ignore[arg-type]
     names = defaults.keys() - filled_in.keys()

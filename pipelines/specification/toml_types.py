@@ -34,10 +34,7 @@ def about(text: str, *values: str) -> msgspec.Meta:
 
 
 def table_type(table: type, without: tuple[str, ...] = ()) -> Schema:
-    """Describes a table, in which an unknown key is an error: a msgspec.Struct or a dataclass.
-
-    without: fields that no specification writes.
-    """
+    """Describes a msgspec.Struct or dataclass, in which an unknown key is an error. without: fields left out."""
     defaults, hints = dict(_fields(table)), get_type_hints(table, include_extras=True)
     names = [name for name in defaults if name not in without]
     properties = {name: json_type(hints[name]) for name in names}

@@ -310,10 +310,6 @@ def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector
 
 
 def made_up_day(zone: str) -> tuple[pa.Table, date, int]:
-    """Simulates the default fleet's day in a time zone, for `hatstream plan --synthetic`.
-
-    Returns:
-        The reports, their local day, and the number of vehicles.
-    """
+    """Simulates the default fleet's day in a zone: the reports, their local day, and the number of vehicles."""
     fleet = MadeUpFleet(zone=zone)
     return simulate(fleet), fleet.day, fleet.vehicles

@@ -64,9 +64,9 @@ Group = tuple[PaneShard, Iterable[tuple[int, EventBytes]]]
 
 @dataclass(frozen=True)
 class Bounded:
-    """All that such a job is made of. needed: see `verdict_on`. pane_s: of groups in which slots are counted; each
-    costs a millisecond. spool: holds grouped events in a file where all steps run here. spells: and the spellings of
-    ids.
+    """All that such a job is made of. needed: see `verdict_on`. pane_s: of panes in which slots are counted.
+
+    spool: holds grouped events in a file where all steps run here. spells: and the spellings of ids.
     """
 
     job: Job
@@ -121,10 +121,7 @@ class Bounded:
 
 
 class _Tally(beam.DoFn):
-    """Grouped events -> main: their tallies, and a heartbeat of every plan and shard; counted: the facts among them.
-
-    In panes the tallies are partial, and the heartbeats an output of their own.
-    """
+    """Grouped events -> main: tallies, with heartbeats of all plans; counted: facts; beats: heartbeats beside panes."""
 
     def __init__(self, bounded: Bounded) -> None:
         self._bounded, job = bounded, bounded.job
@@ -203,10 +200,9 @@ UNSIZED_SHARDS = 8
 def run(
     job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
 ) -> Outcome:
-    """Releases the slots. Of an outcome with refused periods, `periods_released` are those that were released anyway.
+    """Releases the slots, and says which were released although others were refused.
 
-    needed: periods that must have rows, else nothing is recorded; None where the input may not decide that. Raises
-    StepError where a file cannot be read, EngineError, or what a step raised.
+    needed: periods that must have rows; None where the input may not decide that. Raises StepError or EngineError.
     """
     requested = asked_of_the_account(job)
     if requested.periods_refused:

@@ -49,10 +49,7 @@ class AskedFact(msgspec.Struct, tag=True, frozen=True):
 
 @dataclass(frozen=True)
 class Verdict:
-    """unreadable: files, each with the reason. outcome: what is known of the run before anything is recorded.
-
-    consents: whether the units may be recorded.
-    """
+    """Verdict on an input. unreadable: files with the reason. consents: whether units may be recorded."""
 
     outcome: Outcome
     unreadable: list[str] = field(default_factory=list)
@@ -62,10 +59,7 @@ class Verdict:
 def verdict_on(
     facts: Iterable[bytes], files: int, needed: Collection[str] | None, excess: Callable[[Wanted], list[str]]
 ) -> Verdict:
-    """Judges an input. files: of it. needed: periods that must have rows; None where the input may not decide that.
-
-    excess: periods over the limit.
-    """
+    """Judges an input. needed: periods that must have rows, or None. excess: finds periods over the limit."""
     outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()
     decoded = [msgspec.json.decode(fact, type=CountFact | AskedFact) for fact in facts]
     for fact in decoded:
@@ -100,10 +94,7 @@ def _from_text(kind: type, text: str) -> Any:
 
 @dataclass
 class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
-    """All facts of an input, at least one -> the consent of each period, or nothing. The verdict is told as a metric.
-
-    It comes by a group-by, which waits for the end of all that is read: so what waits for a consent waits for that.
-    """
+    """All facts of an input -> the consent of each period, or nothing, at the end of all that is read."""
 
     account: LedgerAccount
     files: int
@@ -135,8 +126,7 @@ class _Judge(beam.DoFn):
 def asked_of(
     period: str, sealed: Iterable[bytes], exposures: Mapping[int, Iterable[bytes]], shares: Sequence[Fraction]
 ) -> KeyedFact:
-    """Tells what a period asks for and what its vehicles spend. sealed: its units. exposures: by the start of a slot.
-    shares: of a HAT's epsilon, by statistic."""
+    """Tells what a period asks for and its vehicles spend. exposures: by slot. shares: of epsilon, by statistic."""
     units = [msgspec.json.decode(data, type=Spending) for data in sealed]
     spent = spend_of({unit.slot_s: unit.rate for unit in units}, lambda slot_s: exposures.get(slot_s, []), shares)
     wanted = [(*unit.asked.unit, str(unit.asked.claim)) for unit in units]

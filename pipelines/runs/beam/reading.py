@@ -105,10 +105,7 @@ class Observe(beam.DoFn):
 def at_once(
     pieces: Sequence[Piece], read: Callable[[Piece], Iterator[RawBatch | UnreadableFile | StepError]]
 ) -> Iterator[RawBatch | UnreadableFile | StepError]:
-    """Yields what a few threads read of the pieces, as it comes, and why a piece cannot be read.
-
-    Raises whatever else reading raises.
-    """
+    """Yields what a few threads read of the pieces, as it comes; what else reading raises is raised."""
     number = max(1, min(READERS, len(pieces), len(os.sched_getaffinity(0))))
     waiting, results = iter(pieces), queue.Queue[RawBatch | Exception | None](maxsize=number)
     lock, is_over = threading.Lock(), threading.Event()

@@ -162,7 +162,7 @@ def handed_over(
 
 
 def answer_of(job_server: str, ask: Callable[[], T], within_s: float, stop: threading.Event) -> T:
-    """Waits for what `ask` gives, which asks a job server. It has a thread of its own, for an answer may have no end.
+    """Waits for what `ask` gives, in a thread of its own, for an answer may have no end.
 
     Raises TimeoutError after so many seconds, or STOP_S after `stop` is set; EngineError where nobody answers.
     """

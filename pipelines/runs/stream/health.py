@@ -50,10 +50,7 @@ def attend(
     stop: threading.Event,
     say: Say,
 ) -> None:
-    """Says how the job is until `stop` is set. Raises EngineError if the job ends first or the engine is gone.
-
-    life_s: where the stream's first slot begins and its last one ends, in seconds since 1970 UTC.
-    """
+    """Says how the job is until `stop` is set. Raises EngineError if the job ends first or the engine is gone."""
     watch = _Watch(spec, life_s, ledger, job)
     heard_s, state = time.monotonic(), None
     while not stop.wait(LOOK_EVERY_S):
@@ -91,11 +88,7 @@ class _Watch:
             self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
 
     def look(self) -> list[Summary]:
-        """Tells the facts of each slot that is whole in the ledger since the last look, oldest first; or what was lost.
-
-        How many slots are overdue, whenever there are some or none any more. Says once that the ledger
-        is unreachable, and waits for it as the job does.
-        """
+        """Tells slots that became whole in the ledger, oldest first, what was lost, and how many are overdue."""
         word, lines, was_away = "answers", list[Summary](), self._is_away
         try:
             new = sorted(set(self._whole()) - self._said)

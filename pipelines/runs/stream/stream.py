@@ -68,7 +68,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class StreamFacts(Mapping[int, SlotFacts]):
-    """What is public about any slot of service in [from_s, to_s), said when it is asked for."""
+    """Public facts of any slot of service in [from_s, to_s), made when they are asked for."""
 
     spec: Specification
     from_s: int
@@ -102,7 +102,7 @@ def prepare(
 ) -> Stream:
     """Makes a stream of the slots from `start_s` on. Raises InputError, AccountRefusal, LedgerError or StepError.
 
-    vehicle_shards: a savepoint fits the number it was made with: else a vehicle would be counted in two of them.
+    vehicle_shards: a savepoint fits the number it was made with.
     """
     location = location.absolute()
     secret = admitted(spec, location)
@@ -205,10 +205,7 @@ def _watermark(spec: Specification, start_s: int) -> Watermark:
 
 
 def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
-    """Says where the stream's slots begin: at `text`, or with the first slot that has not begun.
-
-    Raises UsageError, or AccountRefusal outside of the account's life.
-    """
+    """Finds where slots begin: at `text`, else after now. Raises UsageError or AccountRefusal."""
     timetable, (from_s, to_s) = spec.timetable, life_of(spec)
     if text is None:
         start_s = next(slots_from(timetable, int(now.timestamp()) + 1, to_s), to_s)

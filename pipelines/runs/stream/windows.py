@@ -40,8 +40,8 @@ def stream(
 ) -> None:
     """Joins the whole road end to end, from its source to its sinks.
 
-    A savepoint finds its steps by name. One has the `identity` of specification and key in its name: so Flink refuses a
-    savepoint with slots, cells and values of another one, or with vehicles that would be counted twice under our key.
+    A savepoint finds its steps by name, of which one has the `identity`: so Flink refuses a savepoint of another
+    specification, key or number of vehicle shards.
     """
     beats = p | f"heartbeat of {identity}" >> heartbeat
     observed = observed_in(p | "read" >> source, job, later)
@@ -50,10 +50,7 @@ def stream(
 
 
 def observed_in(read: DoOutputsTuple, job: Job, later: Later | None = None, pane_s: int = PANE_S) -> ObservedOutputs:
-    """Observes what a source read. pane_s: see `released`.
-
-    Where counts are secret a report's own minute decides whether it is late, without what its vehicle sent else.
-    """
+    """Observes what a source read. Where counts are secret a report's own minute alone decides whether it is late."""
     length_s = job.slot_s if job.release.keeps_late else pane_s
     return observe(read, job, pane_s, RefuseLate(length_s, later.more_s if later else 0))
 
@@ -66,10 +63,9 @@ def released(
     later: Later | None = None,
     pane_s: int = PANE_S,
 ) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
-    """Yields the estimates of slots, and of whole periods where the stream ends them, each with its sinks' prefix.
+    """Yields estimates of slots, and of whole periods where a stream ends them, each with its sinks' prefix.
 
-    start_s: of the first slot. pane_s: length of the panes that a slot is
-    counted in, in seconds; what comes when its pane is over waits for the end of its slot, or is lost to it.
+    pane_s: of panes; what comes when its pane is over waits for the end of its slot, or is lost to it.
     """
     windows = InWindows(beats, start_s, pane_s)
     drawing = "by hexagon" if job.release.keeps_late else "live"

@@ -108,7 +108,6 @@ class Poller:
         return "new", message
 
     def wait_s(self) -> float:
-        """Says how many seconds the next question waits: doubled with each failure in a row, at least what the service
-        asks for."""
+        """Computes the wait for the next question: doubled with each failure, at least what the service asks for."""
         backed_off = self.every_s * 2.0 ** min(self.failures, 16)
         return max(self.every_s, min(max(backed_off, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s)))

@@ -136,10 +136,7 @@ def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None
 
 
 def _keep(keep: Keep, message: bytes, stop: threading.Event, until: float) -> None:
-    """Keeps a message, again and again while this side's disk or brokers do not take it, until it is to end.
-
-    Raises InputError or OSError then: the message is lost.
-    """
+    """Keeps a message, again and again until it is to end; then it is lost. Raises InputError or OSError."""
     wait_s = FIRST_WAIT_S
     while True:
         try:

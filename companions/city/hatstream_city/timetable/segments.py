@@ -165,11 +165,7 @@ def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
 
 
 def _passed(steps: Floats, stops: Floats) -> Int64s:
-    """Finds where a line passes each stop, in their order: the steps with the least sum of squared distances, each of
-    FAR_M at most.
-
-    So a stop that a line passes twice, there and back, is where its neighbours say.
-    """
+    """Finds the steps of a line that pass each stop in order, with the least sum of squared distances up to FAR_M."""
     costs = np.empty((len(stops), len(steps)))
     for number, stop in enumerate(stops):
         costs[number] = np.minimum(np.square(steps - stop).sum(axis=1), FAR_M**2)

@@ -202,9 +202,9 @@ def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
 
 
 def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
-    """Gives each visit its vehicle, as few as can drive all duties; and how many duties there are.
+    """Gives each visit its vehicle, as few as can drive all duties, by who is free first; and counts duties.
 
-    A duty is a block; a trip without one is a duty of its own. Vehicles are numbered by who is free first.
+    A duty is a block, or a trip without one.
     """
     is_own = block < 0
     duty_of_run = np.where(is_own, block.max(initial=-1) + 1 + np.arange(block.size), block)

@@ -31,7 +31,7 @@ def run(*arguments: str) -> dict[str, Any]:
 
 
 def release(spec: Path, ledger: str, pattern: str, days: tuple[str, str], output: Path) -> dict[str, Any]:
-    """Releases days."""
+    """Releases days, and reads the summary."""
     files = ("--spec", str(spec), "--ledger", ledger, "--input", pattern, "--output", str(output))
     return run("release", *files, "--from", days[0], "--to", days[1])
 
@@ -40,11 +40,7 @@ def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], 
     """Releases the first day again, and compares digests and bytes with the first run's: a rerun changes nothing.
 
     Args:
-        spec: The specification.
-        ledger: Of the account, its URL or path.
-        sample: The file of that day.
         first: The summary of the first run.
-        output: A folder for the second run's files.
 
     Returns:
         Numbers of `digests` of recorded sums, by the account's key, and of `files` of rows.
@@ -68,10 +64,6 @@ def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], 
 def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
     """Compares streets with the truth, km/h by reports of all days.
 
-    Args:
-        days: What truly was.
-        rows: What they usually are (see `read_results`), of which the newest count.
-
     Returns:
         How many `streets`, and the errors `learned` and `constant`: of one value for all, the streets' true mean.
     """
@@ -85,16 +77,11 @@ def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
 
 
 def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
-    """Compares published HATs with the truth.
-
-    Args:
-        days: What truly was.
-        rows: What was published of them (see `read_results`), each day with every HAT.
+    """Compares published HATs with the truth, by class of vehicles.
 
     Returns:
-        For each class that has HATs its `name`, `hats` and `known` ones, mean absolute errors of `estimate` and
-        `constant` in km/h, `covered`, the share of intervals that hold the truth, and their median `half_width`; None
-        where no HAT has a value.
+        `name`, `hats`, `known` ones, mean absolute errors of `estimate` and `constant` in km/h, `covered`, the share of
+        intervals that hold the truth, and their median `half_width`; None where no HAT has a value.
     """
     starts = sorted(set(rows["slot_start"].to_pylist()))
     number = {start: starts.index(start) - [s[:10] for s in starts].index(start[:10]) for start in starts}

@@ -1,7 +1,4 @@
-"""Cities that never were, as counted days: drawn at random over all that was seen of real ones, or by name.
-
-Nobody chose the constants of drawn ones. Those of even seeds are to choose numbers on, those of odd seeds judge.
-"""
+"""Cities that never were, as counted days. Even seeds are to choose numbers on, odd seeds judge."""
 
 import tomllib
 from collections.abc import Sequence

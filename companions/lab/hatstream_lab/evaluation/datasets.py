@@ -46,10 +46,7 @@ class DataSet:
 
 
 def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
-    """Makes the ITMS-like set and its scalings: ten times the samples, ten times the users. Source: S0, S1 experiments.
-
-    counts: int64 (users,), any order; without them, counts of our own that meet the published figures.
-    """
+    """Makes the ITMS-like set and its scalings: ten times the samples, ten times the users. Source: S0, S1."""
     base = np.sort(itms_counts() if counts is None else counts)[::-1]
     rng = np.random.default_rng(seed)
     samples, users = base * 10, np.sort(np.tile(base, 10))[::-1]
@@ -82,10 +79,7 @@ def extreme() -> DataSet:
 
 
 def from_folder(folder: Path) -> list[DataSet]:
-    """Reads a folder's sets: NumPy archives with `counts` per user and `values` in km/h, one user behind another.
-
-    Raises InputError.
-    """
+    """Reads NumPy archives of `counts` per user and `values` in km/h, one user behind another. Raises InputError."""
     datasets = []
     for path in sorted(folder.glob("*.npz")):
         try:

@@ -1,7 +1,4 @@
-"""Days of one city, counted by vehicle: read from telemetry or made up, with specifications that would release them.
-
-Not private: these are true values.
-"""
+"""Days of one city, counted by vehicle: read from telemetry or made up. Not private: these are true values."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,13 +68,7 @@ class Days:
         return truth_of(self, dict.fromkeys(HAT_KEYS))
 
     def spec(self, total: str, delta: Decimal | None, span_days: int = 1) -> Specification:
-        """Makes the specification that releases these days.
-
-        Args:
-            total: Epsilon of a vehicle in so many days, which share it alike; of a HAT where each has its own.
-            delta: Beside it; None for pure.
-            span_days: So many days.
-        """
+        """Makes the specification that releases these days. total: epsilon of a vehicle in a span, or of a HAT."""
         epsilon = Decimal(total)
         if self.is_by_hat:
             return load({**self.tables, "privacy": {**self.tables["privacy"], "epsilon": epsilon}})

@@ -149,15 +149,7 @@ class Table:
     ) -> Path:
         """Draws a figure over a label, a line for each of the series' labels, as a small PNG.
 
-        Args:
-            path: Of the picture.
-            x: The label along the horizontal axis.
-            figure: What is drawn.
-            series: Labels that tell lines apart.
-            axes: Names of both axes.
-            title: Of the picture.
-            is_log: Whether the vertical axis is logarithmic.
-            rings: A figure whose values are open rings.
+        rings: a figure whose values are open rings.
         """
         from matplotlib.figure import Figure as Canvas  # matplotlib takes a second to import
         from PIL import Image

@@ -176,10 +176,7 @@ def reference_of(row: Mapping[str, Any]) -> float | None:
 
 
 def exact_of(row: Mapping[str, Any]) -> float | None:
-    """Finds for a mean of Beta(2, 5) values the expected noise part: variances are affine in v^2, whose mean is 2 / 7.
-
-    None for UWA, whose weights depend on the reports, for other values, and for distributions.
-    """
+    """Finds the expected noise part of a mean of Beta(2, 5) values; None for UWA and others."""
     if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":
         return None
     services = _services("mean", MEANS[row["config"]])

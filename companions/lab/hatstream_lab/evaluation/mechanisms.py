@@ -29,11 +29,7 @@ class Silent(Noise):
 
 
 class TrueHats(NamedTuple):
-    """HATs of some telemetry, and what is true of each.
-
-    totals: as a release sees them, with the reports that were made. truth: means of all reports, km/h; means: of
-    vehicles' means. reports, vehicles: numbers of each.
-    """
+    """HATs of some telemetry as a release sees them. truth, means: true means of reports and of vehicles, km/h."""
 
     grid: Grid
     totals: list[tuple[Totals, int]]
@@ -97,8 +93,7 @@ def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> 
 
 
 def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
-    """Measures errors of published values, km/h: over HATs, by reports and by vehicles; those of means of vehicles
-    against their own truth.
+    """Measures errors of published values, km/h: over HATs, by reports and by vehicles.
 
     bias: how far values lie above the truth, by reports, but for noise: what caps, intervals and constants do.
     """

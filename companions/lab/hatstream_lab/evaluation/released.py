@@ -87,10 +87,7 @@ def constant_rows(days: Days) -> pa.Table:
 
 
 def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False) -> Iterator[Row]:
-    """Measures estimates of days, their intervals and coarser products; and places, where there are any.
-
-    is_brief: causal estimates alone; otherwise also by all that is known in the end, and before anything is of a day.
-    """
+    """Measures estimates of days, intervals, coarser products and places. is_brief: causal estimates alone."""
     released = setting.release(days, run, whole=not is_brief, forecasts=not is_brief)
     for name, product in (("causal", "hats"), ("whole", "whole"), ("forecast", "forecast")):
         if product in released:
@@ -216,10 +213,7 @@ def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
 
 
 def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> Days:
-    """Counts days with their values in bins, to release distributions: by levels, or as the specification has them.
-
-    By levels rows are of cells' days and of blocks of hours in service; otherwise HAT by HAT.
-    """
+    """Counts days with their values in bins, to release distributions by levels, or HAT by HAT."""
     base = tables_of(spec_path)
     levels = {"name": "distribution", "mechanism": "levels"}
     statistic = next((table for table in base["statistic"] if table["name"] == "distribution"), levels)

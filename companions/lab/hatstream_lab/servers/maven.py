@@ -37,10 +37,9 @@ def missing_tools() -> list[str]:
 
 
 def class_path(name: str) -> str:
-    """Finds the class path of the server `name`, whose pom lies in this folder. Fetches 45 to 155 MB the first time.
+    """Finds the class path of a server, fetched by Maven the first time: 45 to 155 MB.
 
-    Raises MissingTool, or RuntimeError with the end of Maven's own words, or for a jar that is not the one of
-    `<name>-jars.sha256`.
+    Raises MissingTool, or RuntimeError with the end of Maven's words, or for a jar that is not in `<name>-jars.sha256`.
     """
     if missing := missing_tools():
         raise MissingTool("; ".join(missing))

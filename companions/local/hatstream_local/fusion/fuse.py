@@ -100,8 +100,7 @@ def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
 def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
     """Joins all reports of some users, whatever their order -> per group a table of users by services.
 
-    Of several reports of one user, group and service the earliest counts, and of these the smallest; all that are no
-    exact copies have leaked, so all of them count in the leakage.
+    Of several reports of one user, group and service the earliest and smallest counts; all but copies have leaked.
     """
     columns = [Reported.unpacked(part) for part in parts]
     rows = Reported(*(np.concatenate(column) for column in zip(*columns, strict=True)))
@@ -251,10 +250,7 @@ _NUMBERS = count()
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str], report: Report) -> Fused:
-    """Fuses the reports of all files that match. report: told of rows read and groups fused.
-
-    Raises UsageError for maps without cells, InputError for a bad file or if no row is usable.
-    """
+    """Fuses the reports of all files that match. Raises UsageError for maps without cells, or InputError."""
     if "geojson" in formats and spec.resolution is None:
         raise UsageError("--formats geojson draws cells: the specification needs [cells]")
     paths = input_paths(pattern)

@@ -37,10 +37,9 @@ def perturb(
     services: Sequence[Service],
     noise: Noise,
 ) -> list[Row]:
-    """Reports to each service, for each vehicle, slot and cell, the mean of its values there, perturbed.
+    """Reports to each service, for each vehicle, slot and cell, the mean of its values on [-1, 1], perturbed.
 
-    slot_us, cell: 0 everywhere where they are not told apart. values: on [-1, 1]. Each report tells its service epsilon
-    about that mean; the means of one vehicle in several slots or cells are different values, so their epsilons add up.
+    Each report tells its service epsilon about that mean; those of several slots or cells add up.
     """
     key, means = _means(np.stack([slot_us, cell, vehicle]), values)
     times = [f"{instant}Z" for instant in np.datetime_as_string(key[0].view("datetime64[us]"), unit="s").tolist()]

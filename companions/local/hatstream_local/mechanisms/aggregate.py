@@ -62,10 +62,7 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
 
 
 def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s) -> Int32s:
-    """Computes the class first + last of each report's buckets [first, last).
-
-    Both grow with the report, so a class is one pair. The pairs are written into the ladder: (2, classes).
-    """
+    """Computes the class first + last of each report's buckets, one pair each, and writes pairs into the ladder."""
     classes = np.full(row.size, 2 * buckets + 1, np.int32)
     for start in range(0, row.size, _USERS):
         part = slice(start, start + _USERS)
@@ -78,10 +75,9 @@ def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s)
 
 
 def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
-    """Finds the buckets first..last - 1 whose middles' windows hold each report: (2, users).
+    """Finds the buckets first..last - 1 whose middles' windows hold each report: (2, users); all for a missing one.
 
-    For a missing one, all of them. A window narrower than a bucket may fall between two middles; then it is the nearest
-    one's.
+    A window between two middles is the nearest one's.
     """
     centre = (window.centres(row) + 1) * (buckets / 2)
     half = window.width * (buckets / 2)

@@ -62,10 +62,7 @@ class ReportRows:
         return int(self.counts.sum())
 
     def evaluate(self, shares: Float64s) -> Evaluation:
-        """Computes the log-likelihood at a distribution with its gradient and its negative Hessian.
-
-        shares: (buckets,), >= 0 with sum 1. By prefix sums and difference arrays.
-        """
+        """Computes the log-likelihood at shares, (buckets,), its gradient and negative Hessian by prefix sums."""
         buckets, users = self.buckets, self.users
         log_likelihood = 0.0
         gradient, hessian = np.zeros(buckets), np.zeros((buckets, buckets))

@@ -62,10 +62,7 @@ def per_user(reports: Reports, method: Method) -> Float64s:
 
 
 def fixed_weights(reports: Reports) -> Float64s:
-    """Weighs services by inverse variances at v^2 = 1/3, the mean of v^2 under a uniform prior: (services,), sum 1.
-
-    All variances are affine in v^2, so this is the variance averaged over the prior.
-    """
+    """Weighs services by inverse variances at v^2 = 1/3, their average over a uniform prior: (services,), sum 1."""
     return _weights(tuple(service.mechanism for service in reports.services))
 
 
@@ -110,10 +107,9 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
 
 
 def _worst_variance(reports: Reports, method: Method, heard: NDArray[np.bool_]) -> float:
-    """Averages over users the noise variance of their estimates, at the value of [-1, 1] where that is largest.
+    """Averages over users the noise variance of their estimates, at the value where it is largest: v = 0 or 1.
 
-    With weights that depend on no report it is affine in v^2, so largest at v = 0 or 1. A UWA estimate lies between the
-    unbiased reports, so the sum of their variances bounds its mean square error.
+    A UWA estimate lies between the unbiased reports, so the sum of their variances bounds its mean square error.
     """
     answered = ~np.isnan(reports.values[:, heard])
     ends = np.array([0.0, 1.0])

@@ -82,10 +82,7 @@ class Window(ABC):
         return self.raw_middle + self.raw_slope * self.bound
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Takes one of two levels: log q outside the window, and epsilon more inside.
-
-        q is (1 - keep) / (length of the range).
-        """
+        """Takes one of two levels: log((1 - keep) / range) outside the window, and epsilon more inside."""
         outside = math.log(self.uniform / (self.high - self.low))
         inside = np.abs(self.centres(reports) - values) <= self.width
         return np.asarray(outside + self.epsilon * inside)
