@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dpops.accountant import Accountant, DeltaLimit, Limit
 from dpops.claims import ZERO, ApproxDP, Claim
@@ -17,10 +17,6 @@ from pipelines.specification import Specification
 from transforms.ledger import Ledger, Spent
 from transforms.ledger.spending import windows
 from transforms.recorded.units import Debit, UnitKey
-
-if TYPE_CHECKING:
-    from pipelines.specification import Specification
-
 
 LITTLE_PROTECTION = 10
 """An epsilon above which the sentence says what the number means."""
@@ -139,13 +135,13 @@ def bounds_of_account(book: Ledger, account: str) -> tuple[SpanBound, ...]:
     return span_bounds(book.limit(account), book.debited(account))
 
 
-def sentence(spec: "Specification", bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
+def sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
     """Says what a release promises a vehicle. hat: largest epsilon of a HAT. spent: bound of what any period spent."""
     said_of_kind: str = of_kind(spec, "promise")(spec, bounds, hat, spent)
     return said_of_kind
 
 
-def hats_sentence(spec: "Specification", bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
+def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
     """Says the promise of a release that gives each HAT an epsilon."""
     total = spec.privacy.allocation.total
     period = spent if total is None or spent.epsilon >= total else Loss(total)
@@ -159,7 +155,7 @@ def hats_sentence(spec: "Specification", bounds: Sequence[SpanBound], hat: Fract
     )
 
 
-def levels_sentence(spec: "Specification", bounds: Sequence[SpanBound], *_: object) -> str:
+def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object) -> str:
     """Says the promise of a release that gives a vehicle and period one total."""
     levels = spec.by_levels
     subject = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
@@ -198,7 +194,7 @@ def _change(loss: Loss) -> str:
     return "raise the odds of a true guess" if loss.delta else "change the odds of any guess"
 
 
-def costs_at_places(spec: "Specification", bounds: Sequence[SpanBound]) -> list[Cost]:
+def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Cost]:
     """Tells the costs, by `standing_costs`, of the specification's own total; none where it has no places."""
     return [] if spec.places is None else standing_costs(spec.account.unit, bounds, spec.by_levels.claim)
 
@@ -220,7 +216,7 @@ def standing_costs(unit: str, bounds: Sequence[SpanBound], claim: Claim) -> list
     return result
 
 
-def _of_spans(spec: "Specification", bounds: Sequence[SpanBound]) -> str:
+def _of_spans(spec: Specification, bounds: Sequence[SpanBound]) -> str:
     """Tells what bounds spans of several days, after a space; nothing where there are none."""
     guess, sentences = "its speeds on them" if spec.counts_are_public else "them", ""
     for bound in bounds:

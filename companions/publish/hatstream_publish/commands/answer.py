@@ -14,6 +14,7 @@ from hatstream.api import progress_bars
 
 if TYPE_CHECKING:
     from hatstream.api import Specification
+    from hatstream_publish.pages.map import Surroundings
 
 
 def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
@@ -29,11 +30,6 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
         return load(path, report)
 
 
-if TYPE_CHECKING:
-    from hatstream.api import Specification
-    from hatstream_publish.pages.map import Surroundings
-
-
 def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Surroundings:
     """Reads what the options name."""
     from hatstream_publish.pages.map import Surroundings
@@ -44,10 +40,9 @@ def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Sur
 
 def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
     """Adds the shapes of places that the specification names by a file. path: of the specification."""
-    places_asked = spec.places
-    if places_asked is None or not places_asked.pieces.places.geometries:
+    places = None if spec.places is None else spec.places.pieces.places
+    if places is None or not places.geometries:
         return around
-    places = places_asked.pieces.places
     shapes = dict(zip(places.names, places.geometries, strict=True))
     return replace(around, places=around.places.with_shapes(shapes, path))
 
@@ -59,21 +54,11 @@ tiles_option = click.option(
 )
 credit_option = click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
 
-_file = click.Path(path_type=Path, dir_okay=False)
-_places = click.option(
-    "--places",
-    "places_path",
-    type=_file,
-    help="GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one.",
-)
-_ground = click.option(
-    "--ground",
-    "ground_path",
-    type=_file,
-    help="GeoJSON of lines, water and parks to draw on the map; `spec new --gtfs` writes the lines.",
-)
-
 
 def surroundings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the options of `read_surroundings`."""
-    return _places(_ground(command))
+    file = click.Path(path_type=Path, dir_okay=False)
+    places = "GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one."
+    ground = "GeoJSON of lines, water and parks to draw on the map; `spec new --gtfs` writes the lines."
+    with_ground = click.option("--ground", "ground_path", type=file, help=ground)(command)
+    return click.option("--places", "places_path", type=file, help=places)(with_ground)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from hatstream.api import AccountReport, Specification
 from hatstream_publish.pages.places import Box
@@ -37,9 +37,6 @@ def licence(name: str) -> Licence:
     return next((entry for entry in _KNOWN if entry.name.lower() == name.lower()), Licence(name, name, ""))
 
 
-if TYPE_CHECKING:
-    from hatstream_publish.edition.edition import Licence
-
 PERIODS = {
     "vehicle-day": "one local day",
     "vehicle-week": "one week, from Monday",
@@ -58,7 +55,7 @@ class Wishes:
     description: str
     publisher: str
     contact: str
-    licence: "Licence"
+    licence: Licence
     url: str
     everything: bool
 
@@ -121,12 +118,11 @@ class Edition:
     def not_protected(self) -> list[str]:
         """What a reader might believe to be protected and is not."""
         fleet = "" if self.spec.fleet is None else f", a fleet of about {self.spec.fleet.vehicles:,}"
-        driving = (
-            "That a vehicle reported, when, where, how often, and whether a report carried a speed: only speeds are."
-        )
-        traffic = "What is true of all traffic: that a street is slow at eight in the morning is what the data are for."
         sentences = [
-            traffic if self.hides_driving else driving,
+            "What is true of all traffic: that a street is slow at eight in the morning is what the data are for."
+            if self.hides_driving
+            else "That a vehicle reported, when, where, how often, and whether a report carried a speed: only speeds "
+            "are.",
             f"Public facts: the area, the hours of service{fleet}.",
             "A driver who changes vehicles is protected once for each of them; what they give away multiplies.",
             "What others publish about the same vehicles adds up with this, and no ledger knows of both.",
