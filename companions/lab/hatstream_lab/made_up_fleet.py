@@ -247,7 +247,12 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
     """Drives all day: a run's speed depends on the hour, the hour on all runs before; a few passes settle both."""
     halts_m, waits_s = _draw_halts(rng, route, (duty.end_s - duty.start_s) / 3600)
     odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]
-    free_kmh, centrality = _free_flow(rng, route, odometer_m + length_m / 2)
+    middle_m = odometer_m + length_m / 2
+    centrality = np.exp(-((np.hypot(*route.place(middle_m)) / CENTRE_M) ** 2))
+    road = np.interp(route.along(middle_m) / 1000, np.arange(route.ease.size), route.ease)
+    ease = np.clip(road + rng.normal(0.0, 0.15, middle_m.size), 0.0, 1.0)
+    outer, inner = (low + (high - low) * ease for low, high in (OUTER_KMH, INNER_KMH))
+    free_kmh = (outer + centrality * (inner - outer)) * route.pace(middle_m)  # outside the rush hours
     depart_s = duty.start_s + (odometer_m - odometer_m[0]) / 5.0  # a first guess: 18 km/h, halts included
     for _ in range(4):
         hours, strength = [6.0, 7.0, 9.0, 10.0, 15.0, 16.0, 19.0, 20.0], [0.0, 1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 0.0]
@@ -272,15 +277,6 @@ def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
     halts &= (kind == TERMINUS) | (route.pace(halts_m) < EXPRESS)
     halts[: rng.choice([0, route.kinds.size - 1])] = False  # the duty begins at one terminus or the other
     return halts_m[halts], wait_s[halts]
-
-
-def _free_flow(rng: Rng, route: Route, odometer_m: Vector) -> tuple[Vector, Vector]:
-    """Draws the cruise speed (km/h) outside the rush hours, and finds the centrality in [0, 1]."""
-    centrality = np.exp(-((np.hypot(*route.place(odometer_m)) / CENTRE_M) ** 2))
-    road = np.interp(route.along(odometer_m) / 1000, np.arange(route.ease.size), route.ease)
-    ease = np.clip(road + rng.normal(0.0, 0.15, odometer_m.size), 0.0, 1.0)
-    outer, inner = (low + (high - low) * ease for low, high in (OUTER_KMH, INNER_KMH))
-    return (outer + centrality * (inner - outer)) * route.pace(odometer_m), centrality
 
 
 def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:

@@ -72,7 +72,17 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
                 return ExchangeResult("unchanged"), b""
             if answer.status_code != requests.codes.ok:
                 raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
-            message = _body(answer)
+            # what requests unpacks may have lost its end
+            encoding = answer.raw.headers.pop("Content-Encoding", "identity")
+            size, pieces = 0, []
+            for piece in answer.iter_content(_PIECE_BYTES):
+                size += len(piece)
+                if size > FEED_BYTES:
+                    raise FetchError(_TOO_LARGE)
+                pieces.append(piece)
+            if size == 0:
+                raise FetchError("an empty answer")
+            message = _unpacked(b"".join(pieces), encoding.lower())
         if not _is_feed(message):
             raise FetchError("the answer is not a GTFS-realtime message")
         return ExchangeResult("new", conditions=_conditions(answer)), message
@@ -138,19 +148,6 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     """Reads scheme, host and port. Raises ValueError."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
-
-
-def _body(answer: requests.Response) -> bytes:
-    encoding = answer.raw.headers.pop("Content-Encoding", "identity")  # what requests unpacks may have lost its end
-    size, pieces = 0, []
-    for piece in answer.iter_content(_PIECE_BYTES):
-        size += len(piece)
-        if size > FEED_BYTES:
-            raise FetchError(_TOO_LARGE)
-        pieces.append(piece)
-    if size == 0:
-        raise FetchError("an empty answer")
-    return _unpacked(b"".join(pieces), encoding.lower())
 
 
 def _unpacked(message: bytes, encoding: str) -> bytes:

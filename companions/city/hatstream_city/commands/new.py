@@ -63,7 +63,10 @@ def new(
     from hatstream.api import load
     from hatstream_city.draft.draft import draft
 
-    _check_files(sample, gtfs, output)
+    if sample is None and gtfs is None:
+        raise UsageError("give --gtfs, --sample or both")
+    if gtfs is not None and output is None:
+        raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
     if streets:
         _check_streets(gtfs, adjacency)
     stem = output.stem if output else ""
@@ -90,13 +93,6 @@ def new(
     else:
         advice = "Name the vehicle's column in it" if result.is_open else "Read its comments"
         note(f"wrote {output} ({spec_id or 'not finished'}). {advice}, then: hatstream plan --spec {output}")
-
-
-def _check_files(sample: Path | None, gtfs: Path | None, output: Path | None) -> None:
-    if sample is None and gtfs is None:
-        raise UsageError("give --gtfs, --sample or both")
-    if gtfs is not None and output is None:
-        raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
 
 
 def _check_streets(gtfs: Path | None, adjacency: str) -> None:

@@ -94,7 +94,14 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
     for line, packed in sorted(trips, key=lambda pattern: (-trips[pattern], pattern)):
         stops = np.frombuffer(packed, np.int64)
         if not set(zip(stops[:-1].tolist(), stops[1:].tolist(), strict=True)) <= pairs:
-            track = _track(feed, line)
+            points = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
+            lat, lon = feed.lines.lat[points], feed.lines.lon[points]
+            metres = math.radians(1) * EARTH_M
+            scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])
+            xy = np.column_stack([lon, lat]) * scale
+            along_m = _along_m(xy)
+            steps_m = np.linspace(0, along_m[-1], min(int(along_m[-1] / STEP_M) + 2, MOST_STEPS))
+            track = _Track(xy, along_m, scale, steps_m, _at(xy, along_m, steps_m))
             work += stops.size * track.steps_m.size
             if work > MOST_WORK:
                 raise InputError("the timetable's lines are too long or too many for segments: leave --streets out")
@@ -109,17 +116,6 @@ class _Track(NamedTuple):
     scale: Floats
     steps_m: Floats
     steps_xy: Floats
-
-
-def _track(feed: Gtfs, line: int) -> _Track:
-    rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
-    lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
-    metres = math.radians(1) * EARTH_M
-    scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])
-    xy = np.column_stack([lon, lat]) * scale
-    along_m = _along_m(xy)
-    steps_m = np.linspace(0, along_m[-1], min(int(along_m[-1] / STEP_M) + 2, MOST_STEPS))
-    return _Track(xy, along_m, scale, steps_m, _at(xy, along_m, steps_m))
 
 
 def _along_m(xy: Floats) -> Floats:
@@ -190,14 +186,14 @@ def _apart(
     numbers, and which of them runs where."""
     owner: dict[Way, int] = {}
     numbers = []
-    for number, along in enumerate(ways):
-        if not LEAST_M <= segments[number].length_m <= MOST_M:
+    for index, cells in enumerate(ways):
+        if not LEAST_M <= segments[index].length_m <= MOST_M:
             continue
-        covered = sum(_taken_by(way, owner, directed=directed) is not None for way in along)
-        if covered <= COVERED * len(along):
-            numbers.append(number)
-            for way in along:
-                owner.setdefault(way, number)
+        covered = sum(_taken_by(way, owner, directed=directed) is not None for way in cells)
+        if covered <= COVERED * len(cells):
+            numbers.append(index)
+            for way in cells:
+                owner.setdefault(way, index)
     return numbers, owner
 
 

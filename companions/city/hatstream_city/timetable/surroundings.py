@@ -102,10 +102,10 @@ def _routes_by_cell(feed: Gtfs, of_line: tuple[Int64s, Int64s]) -> dict[int, set
 
 
 def _routes_text(routes: Sequence[str] | set[str]) -> str:
-    names = sorted(filter(None, routes), key=_natural)
-    suffix = f" and {len(names) - MOST_ROUTES_NAMED} more" if len(names) > MOST_ROUTES_NAMED else ""
-    word = "route" if len(names) == 1 else "routes"
-    return f"{word} {', '.join(names[:MOST_ROUTES_NAMED])}{suffix}" if names else ""
+    shown = sorted(filter(None, routes), key=_natural)
+    suffix = f" and {len(shown) - MOST_ROUTES_NAMED} more" if len(shown) > MOST_ROUTES_NAMED else ""
+    word = "route" if len(shown) == 1 else "routes"
+    return f"{word} {', '.join(shown[:MOST_ROUTES_NAMED])}{suffix}" if shown else ""
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

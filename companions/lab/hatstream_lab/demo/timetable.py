@@ -59,7 +59,19 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
     stops = [_stops(fleet, index, route) for index, route in enumerate(routes)]
     yield "stops", ["stop_id,stop_name,stop_lat,stop_lon", *(line for lines, _ in stops for line in lines)]
     yield "shapes", ["shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence", *_shapes(fleet, routes)]
-    trips, times = _trips(routes, [along_m for _, along_m in stops], duties)
+    trips, times = [], []
+    for duty in duties:  # to and fro until it ends
+        start_s, direction, length_m = round(duty.start_s), 0, routes[duty.route].length_m
+        while start_s + length_m / SPEED_MS <= duty.end_s or start_s == round(duty.start_s):
+            trip = f"T{duty.bus}-{start_s}"
+            trips.append(f"R{duty.route},daily,{trip},{direction},B{duty.bus},R{duty.route}-{direction}")
+            halts = list(enumerate(stops[duty.route][1]))[:: -1 if direction else 1]
+            for place, (stop, along_m) in enumerate(halts):
+                s = start_s + round((length_m - along_m if direction else along_m) / SPEED_MS)
+                arrival = f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
+                times.append(f"{trip},{arrival},{arrival},S{duty.route}-{stop},{place}")
+            start_s += round(length_m / SPEED_MS) + LAYOVER_S
+            direction = 1 - direction
     yield "trips", ["route_id,service_id,trip_id,direction_id,block_id,shape_id", *trips]
     yield "stop_times", ["trip_id,arrival_time,departure_time,stop_id,stop_sequence", *times]
 
@@ -95,26 +107,6 @@ def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
                 f"R{number}-{direction},{lat[position]:.6f},{lon[position]:.6f},{place}"
                 for place, position in enumerate(order)
             )
-
-
-def _trips(
-    routes: Sequence[Route], stops_m: Sequence[Sequence[float]], duties: Sequence[Duty]
-) -> tuple[list[str], list[str]]:
-    """Writes a block for each duty: to and fro until it ends."""
-    trips, times = [], []
-    for duty in duties:
-        start_s, direction, length_m = round(duty.start_s), 0, routes[duty.route].length_m
-        while start_s + length_m / SPEED_MS <= duty.end_s or start_s == round(duty.start_s):
-            trip = f"T{duty.bus}-{start_s}"
-            trips.append(f"R{duty.route},daily,{trip},{direction},B{duty.bus},R{duty.route}-{direction}")
-            stops = list(enumerate(stops_m[duty.route]))[:: -1 if direction else 1]
-            for place, (stop, along_m) in enumerate(stops):
-                s = start_s + round((length_m - along_m if direction else along_m) / SPEED_MS)
-                arrival = f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
-                times.append(f"{trip},{arrival},{arrival},S{duty.route}-{stop},{place}")
-            start_s += round(length_m / SPEED_MS) + LAYOVER_S
-            direction = 1 - direction
-    return trips, times
 
 
 def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:

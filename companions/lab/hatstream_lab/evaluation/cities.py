@@ -105,7 +105,10 @@ def made_up(city: MadeUp) -> Days:
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         nearest = np.argmin(np.sum(((way @ turn)[:, None] - at_km) ** 2, axis=-1), axis=1)
         routes.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
-    patterns = _by_weekday(city, pattern)
+    weekly = np.random.default_rng([city.seed, 7])
+    lasting = pattern + city.lasting_kmh * weekly.normal(size=pattern.shape)
+    weekend = city.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * weekly.normal(size=24))
+    patterns = [np.clip(kmh, *_USUAL_KMH) for kmh in [lasting] * 5 + [lasting + weekend] * 2]
     days = [_day(city, rng, cells, at_km, popular, routes, patterns[index % 7]) for index in range(city.days)]
     counted = pa.concat_tables(
         _table(MONDAY + timedelta(index), rows, cells) for index, rows in enumerate(days) if rows.vehicle.size
@@ -146,14 +149,6 @@ def _tables(city: MadeUp) -> dict[str, Any]:
     }
 
 
-def _by_weekday(city: MadeUp, pattern: Float64s) -> list[Float64s]:
-    """The pattern of each of seven days, with what lasts of a cell in an hour."""
-    rng = np.random.default_rng([city.seed, 7])
-    lasting = pattern + city.lasting_kmh * rng.normal(size=pattern.shape)
-    weekend = city.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * rng.normal(size=24))
-    return [np.clip(kmh, *_USUAL_KMH) for kmh in [lasting] * 5 + [lasting + weekend] * 2]
-
-
 def _day(
     city: MadeUp,
     rng: np.random.Generator,
@@ -187,17 +182,15 @@ def _day(
     # Slow vehicles stay longer in a cell, and report more often.
     reports = 1 + rng.poisson(city.reporting * _PER_KMH * stay / (mean + 30))
     total = np.rint(reports * mean / STEP_KMH).astype(np.int64)
-    return _with_depot(city, VehicleVisits(vehicle + 1, cell, slot, reports, total), cells.size, hours.size)
-
-
-def _with_depot(city: MadeUp, rows: VehicleVisits, cells: int, slots: int) -> VehicleVisits:
-    """The first vehicles stand in one cell in every slot, if any do."""
+    rows = VehicleVisits(vehicle + 1, cell, slot, reports, total)
     standing = round(city.depot * city.vehicles)
     if not standing:
         return rows
-    vehicle, slot = (column.ravel() for column in np.mgrid[:standing, :slots])
-    reports = np.full(vehicle.size, max(round(city.visits * city.reporting * 2), 1))
-    depot = VehicleVisits(city.vehicles + 1 + vehicle, np.full(vehicle.size, cells // 3), slot, reports, 0 * vehicle)
+    parked, parked_slot = (column.ravel() for column in np.mgrid[:standing, : hours.size])
+    parked_reports = np.full(parked.size, max(round(city.visits * city.reporting * 2), 1))
+    depot = VehicleVisits(
+        city.vehicles + 1 + parked, np.full(parked.size, cells.size // 3), parked_slot, parked_reports, 0 * parked
+    )
     return VehicleVisits(*(np.concatenate(columns) for columns in zip(rows, depot, strict=True)))
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hatstream.api import InputError, Specification, count_days, load
+from hatstream_city.timetable.service import one_digit
 from hatstream_lab.evaluation.experiment import Report
 
 HAT_KEYS = ("period", "slot", "cell")
@@ -191,11 +192,6 @@ def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
 def local_hours(slot: Any, tables: Mapping[str, Any]) -> Any:
     """Finds the local hour in which slots of a day begin."""
     return int(tables["slot"].get("service", "00:00")[:2]) + slot * tables["slot"]["minutes"] // 60
-
-
-def one_digit(number: float) -> int:
-    """Rounds to one digit, at least 1."""
-    return max(1, int(float(f"{number:.0e}")))
 
 
 def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:

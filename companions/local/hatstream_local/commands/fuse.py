@@ -14,7 +14,6 @@ from hatstream.api import console, option, progress_bars
 
 if TYPE_CHECKING:
     from hatstream_local.fusion.fuse import Fused
-    from hatstream_local.specification import FusionSpecification
 
 MOST_GROUPS = 40
 """Groups that the table on the terminal shows; the files hold all of them."""
@@ -41,7 +40,17 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
     with progress_bars(quiet=as_json) as bars:
         fused = fusing.run(spec, pattern, output, formats, bars)
     if as_json:
-        click.echo(msgspec.json.encode(_document(spec, fused)).decode())
+        document = {
+            "spec_id": spec.spec_id,
+            "rows_read": fused.read,
+            "reports": fused.accepted,
+            "refused": fused.refused,
+            "users": fused.users,
+            "epsilon_user_value": spec.epsilon_of_all,
+            "epsilon_user_most": fused.leakage,
+            "files": [str(path) for path in fused.files],
+        }
+        click.echo(msgspec.json.encode(document).decode())
         return
     out = console()
     out.print(_table(fused))
@@ -116,16 +125,3 @@ def _tell_refused(out: Console, read: int, refused: dict[str, int]) -> None:
     out.print(f"{read:,} rows read, {sum(refused.values()):,} refused.")
     for reason, count in sorted(refused.items()):
         out.print(f"  {reason}: {count:,}")
-
-
-def _document(spec: FusionSpecification, fused: Fused) -> dict[str, object]:
-    return {
-        "spec_id": spec.spec_id,
-        "rows_read": fused.read,
-        "reports": fused.accepted,
-        "refused": fused.refused,
-        "users": fused.users,
-        "epsilon_user_value": spec.epsilon_of_all,
-        "epsilon_user_most": fused.leakage,
-        "files": [str(path) for path in fused.files],
-    }

@@ -132,7 +132,7 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
         refuse("bad-time", ~time.valid)
         refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
         event_us, slot_s = time.us, rules.hours.starts_us(np.clip(time.us, FROM_US, TO_US)) // 1_000_000
-    cell = _cells(table.column("cell")) if rules.has_cell else np.zeros_like(service)
+    cell = _each(table.column("cell"), _cell) if rules.has_cell else np.zeros_like(service)
     refuse("bad-cell", cell < 0)
     reported = rules.units.numbers(table.column("report"))
     refuse("missing-report", reported.missing)
@@ -182,11 +182,6 @@ def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
     return _each(column, lambda text: numbered.get(text, -1))
 
 
-def _cells(column: pa.Array) -> Int64s:
-    """Reads H3 cells from their hexadecimal text, -1 for what is none."""
-    return _each(column, _cell)
-
-
 def _each(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
     """Numbers each row's text, which is read as an id is; -1 for one that is no text."""
     read = vehicle_ids(column)
@@ -195,6 +190,7 @@ def _each(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
 
 
 def _cell(value: bytes) -> int:
+    """Reads an H3 cell from its hexadecimal text, -1 for what is none."""
     try:
         cell = int(value, 16)
     except ValueError:

@@ -178,18 +178,15 @@ def _buckets(upper: float, buckets: int) -> list[tuple[float, float]]:
 
 def _distribution(rows: ReportRows, method: str) -> Distribution:
     """Finds a distribution, and remembers it: of thousands of groups of one or two users many may tell the same."""
+    find = smoothed if method == "ems" else maximum_likelihood
     if rows.counts.size > _REMEMBERED_ROWS:
-        return _distributions(rows, method)
+        return find(rows)
     key = method, rows.buckets, *(column.tobytes() for column in (rows.curves, rows.edges, rows.levels, rows.counts))
     if key not in _REMEMBERED:
         if len(_REMEMBERED) >= _MOST_REMEMBERED:
             _REMEMBERED.clear()
-        _REMEMBERED[key] = _distributions(rows, method)
+        _REMEMBERED[key] = find(rows)
     return _REMEMBERED[key]
-
-
-def _distributions(rows: ReportRows, method: str) -> Distribution:
-    return smoothed(rows) if method == "ems" else maximum_likelihood(rows)
 
 
 def _row(statistic: str, service: str, value: float, unit: str, users: int, leakage: float) -> Row:

@@ -117,7 +117,9 @@ def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Floa
         _settle(matrix, linear, target, free)
     for _ in range(_MOST_STEPS):
         slope = matrix[:, free] @ target[free] + linear
-        enter = _low_points(np.where(free, 0.0, slope)) & (slope < -tolerance) & ~free
+        values = np.where(free, 0.0, slope)
+        padded = np.concatenate([[np.inf], values, [np.inf]])
+        enter = ((values <= padded[:-2]) & (values <= padded[2:])) & (slope < -tolerance) & ~free
         if not enter.any():
             break
         free |= enter
@@ -138,8 +140,3 @@ def _settle(matrix: Float64s, linear: Float64s, target: Float64s, free: NDArray[
         part = float(reach.min())
         target[places] = np.where(reach <= part, 0.0, now + part * (best - now))
         free[places[reach <= part]] = False
-
-
-def _low_points(slope: Float64s) -> NDArray[np.bool_]:
-    padded = np.concatenate([[np.inf], slope, [np.inf]])
-    return (slope <= padded[:-2]) & (slope <= padded[2:])

@@ -32,7 +32,10 @@ def second_moments(reports: Reports) -> Float64s:
     slopes = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Laplace)]
     spans = np.array([spans_of(window, row, GRID) for window, row in windows], np.int32)
     spans = spans.reshape(len(windows), 2, reports.users)
-    turns = np.array([_turns(row) for _, row in slopes], np.int32).reshape(len(slopes), reports.users)
+    below = [
+        np.ceil((np.nan_to_num(row).clip(-1, 1) + 1) * (GRID / 2) - 0.5) for _, row in slopes
+    ]  # values of the grid
+    turns = np.array(below, np.int32).reshape(len(slopes), reports.users)
     edges = np.sort(np.concatenate([spans.reshape(-1, reports.users), turns]), axis=0)
     starts = np.concatenate([np.zeros((1, reports.users), np.int32), edges])
     ends = np.concatenate([edges, np.full((1, reports.users), GRID, np.int32)])
@@ -83,11 +86,6 @@ class _Sums:
         if slope >= 0:
             return np.concatenate([zero, np.cumsum(terms, axis=1)], axis=1)
         return -np.concatenate([np.cumsum(terms[:, ::-1], axis=1)[:, ::-1], zero], axis=1)
-
-
-def _turns(row: Float64s) -> Int32s:
-    """Counts the grid values below each Laplace report; 0 for a missing one."""
-    return np.ceil((np.nan_to_num(row).clip(-1, 1) + 1) * (GRID / 2) - 0.5).astype(np.int32)
 
 
 def _digits(columns: Sequence[NDArray[np.int64]], users: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from hatstream.api import InputError, UsageError, note, write_whole
 
 if TYPE_CHECKING:
     from hatstream.api import Specification
-    from hatstream_publish.edition.site import Changes, Site
+    from hatstream_publish.edition.site import Site
 
 LOOK_EVERY_S = 2.0
 SHARE = 5.0
@@ -41,7 +41,10 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
                         say(f"left out: {path}: {why}")
                 skipped = dict(site.files.skipped)
                 if changes and changes.changed:
-                    say(_changed(site, changes))
+                    rows = ", ".join(
+                        f"{name} {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items()
+                    )
+                    say(f"{site.folder}: {len(changes.changed)} of {len(changes.files)} files changed; {rows}")
             fault = ""
         except Exception as error:  # noqa: BLE001 - whatever it is: the public's folder is whole, and stays
             text = str(error) or type(error).__name__
@@ -49,11 +52,6 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
                 say(f"{site.folder} stays as it is, and is tried again: {text}")
             fault = text
         stop.wait(max(LOOK_EVERY_S, SHARE * (time.monotonic() - begun_s)))
-
-
-def _changed(site: Site, changes: Changes) -> str:
-    rows = ", ".join(f"{name} {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items())
-    return f"{site.folder}: {len(changes.changed)} of {len(changes.files)} files changed; {rows}"
 
 
 @contextmanager
