@@ -15,18 +15,19 @@ from transforms.atomic_files import is_skipped
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
 
 
-def input_paths(pattern: str, *, or_none: bool = False) -> list[str]:
+def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) -> list[str]:
     """Lists the files that a pattern matches, or those in a folder, sorted.
 
     Args:
         pattern: Such as `feed/*.csv`; `**` stands for any folders, and of a folder hidden files are left out.
         or_none: Whether there may be none.
+        inside: Whether the files of an archive are listed in its place; a NUL stands between both names.
 
     Returns:
         Their paths, of this machine.
 
     Raises:
-        InputError: Nothing matches, or something that is no regular file.
+        InputError: Nothing matches, or something that is no regular file; or an archive is damaged.
 
     >>> input_paths("examples/hourly-*.toml")
     ['examples/hourly-means.toml']
@@ -36,7 +37,17 @@ def input_paths(pattern: str, *, or_none: bool = False) -> list[str]:
     if not paths and (matching or not or_none):
         others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
         raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
-    return paths
+    return [name for path in paths for name in _files_in(path)] if inside else paths
+
+
+def _files_in(path: str) -> list[str]:
+    from transforms.layouts.base import UnreadableFile
+    from transforms.layouts.open_file import files_in
+
+    try:
+        return files_in(path)
+    except (UnreadableFile, OSError) as error:
+        raise InputError(str(error)) from None
 
 
 def input_of(pattern: str, *, or_none: bool = False) -> list[str]:

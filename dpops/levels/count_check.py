@@ -10,10 +10,13 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from dpops.levels.bounded import ReleasedStage
+from dpops.levels.defaults import Fleet, vehicle_weight
 from dpops.levels.stages import UNIT, Stage, alike, scaled
 
 LEAST_PART = Fraction(1, 4)
 """Of the declared fleet: below it a day is stopped."""
+MOST_TIMES, NOISE_SDS = 10, 3
+"""Times the declared fleet: beyond it, less so many standard errors, the operator is told."""
 EMPTY_PASSES = 0.01
 USUAL_PART, USUAL_STOPS = 0.6, 1e-4
 """A day with this part of the fleet is stopped with this probability at most."""
@@ -78,5 +81,13 @@ def vehicles_in(released: ReleasedStage) -> float:
 
 
 def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
-    """Says whether a day has less than LEAST_PART of the declared vehicles, as far as its first stage tells."""
-    return vehicles_in(released) < LEAST_PART * vehicles
+    """Says whether a stage that counts vehicles finds less than LEAST_PART of the declared ones."""
+    return released.stage.counts_vehicles and vehicles_in(released) < LEAST_PART * vehicles
+
+
+def is_too_many(released: ReleasedStage, fleet: Fleet) -> bool:
+    """Says whether the weights of any stage show MOST_TIMES the declared vehicles, for certain."""
+    level = released.levels[0]
+    noise = NOISE_SDS * level.weight_sd * math.sqrt(level.weights.size)
+    most = MOST_TIMES * fleet.vehicles * vehicle_weight(released.stage, fleet)
+    return float(level.weights.sum()) - noise > most

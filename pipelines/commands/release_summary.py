@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from dpops.levels.count_check import MOST_TIMES
 from pipelines.account.guarantee import Loss, bounds_of_account, levels_sentence, sentence, spending
 from pipelines.account.location import AccountLocation
 from pipelines.commands.options import console
@@ -161,7 +162,10 @@ OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicl
 
 def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
     """Sums up a run. What is public is the same whatever the input holds."""
+    from transforms.releases.periods.stages import read_unit
+
     levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
+    first = {entry.unit.period: entry.unit for entry in entries if not entry.unit.stage}
     slots, outcome = Counter(slot.period for slot in run.calendar.slots), run.outcome.opened()
 
     def stages_of(period: str, number: Callable[[EntryNumber], int]) -> list[dict[str, Fact]]:
@@ -194,8 +198,13 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
         "guarantee": levels_sentence(spec, bounds_of_account(place.ledger, spec.account.name)),
         **_where(run),
     }
-    secret = {
+    secret: dict[str, Fact] = {
         **_rows_of(outcome),
+        "beyond_the_fleet": [
+            period
+            for period in run.calendar.periods
+            if period in first and levels.shows_too_many(read_unit(first[period], spec.cells.region or ()))
+        ],
         "stages_that_differ_now": outcome.units_changed,
         # with the ledger's own sequence numbers, which audit events shift
         "entries": {period: stages_of(period, int) for period in run.calendar.periods},
@@ -215,6 +224,12 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
     show_files(summary, out)
     secret = summary["operator_only"]
     show_rows(OPERATOR_ONLY, secret, {"stages that differ now": secret["stages_that_differ_now"]}, out)
+    if secret["beyond_the_fleet"]:
+        out.print(
+            f"Released weights show over {MOST_TIMES} times the vehicles that [fleet] declares, on "
+            f"{', '.join(secret['beyond_the_fleet'])}: correct it, for levels and plans rest on it, or look whether "
+            "input.columns.vehicle names vehicles (--check-input)."
+        )
     if summary["stages_new"] and not secret["observations"]:
         out.print(
             "No row was usable: what this run recorded knows of no vehicle, and stays. Look at the input "

@@ -1,7 +1,7 @@
 """The rules of a specification, table by table: each gives a checked value, or says which rule is broken."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -50,6 +50,9 @@ OWN_ZONES = ("localtime", "posixrules")
 
 MOST_LATENESS_S = 31 * 86_400
 REGION_BYTES = 64 << 20
+
+
+OPEN = "?"  # stands in a draft for a column that somebody has to name
 
 
 def chosen_of(document: Document, by_levels: bool) -> ChosenKind | None:
@@ -324,6 +327,15 @@ def input_of(document: Document, *, headed: bool) -> Input:
         no_value=tuple(sorted({float(number) for number in table.no_value})),
         chosen={name: options[name] for name in ("vehicle", "time") if options[name] is not None},
     )
+
+
+def check_closed(columns: Mapping[str, str | Sequence[str]]) -> None:
+    """Refuses the columns that a draft could not make out, all of them at once."""
+    parts = {field: [column] if isinstance(column, str) else column for field, column in columns.items()}
+    if missing := [f"columns.{field}" for field, names in parts.items() if OPEN in names]:
+        raise SpecificationError(
+            f"input.{', '.join(missing)}: left open by a draft: name the input's column in place of ?"
+        )
 
 
 def check_derived(document: Document) -> None:

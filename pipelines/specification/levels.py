@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from dpops.claims import ZCDP, Accounting, PureDP
+from dpops.levels.bounded import ReleasedStage
 from dpops.levels.class_stage import with_classes
-from dpops.levels.count_check import count_stage, counts_stage
+from dpops.levels.count_check import count_stage, counts_stage, is_too_many
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe, with_least_norm
 from dpops.levels.live import live_stage
 from dpops.levels.place_stage import with_places
@@ -107,8 +108,16 @@ class LevelsRelease:
         count = self._count()
         return None if count is None else count.share
 
+    def shows_too_many(self, first: ReleasedStage) -> bool:
+        """Says whether a period's first stage shows far more vehicles than are declared."""
+        return self._has_counts_to_check and is_too_many(first, self.fleet)
+
+    @property
+    def _has_counts_to_check(self) -> bool:
+        return self.fleet_is_declared and not self.counts_public and self.counted is None
+
     def _count(self) -> Stage | None:
-        if self.counts_public or not self.fleet_is_declared or self.counted is not None:
+        if not self._has_counts_to_check:
             return None
         smallest = ONE if self.span is None else self.span.least
         return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)

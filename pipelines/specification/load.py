@@ -16,6 +16,7 @@ from pipelines.errors import Report, unheard
 from pipelines.specification.checks import (
     account_of,
     cells_of,
+    check_closed,
     check_derived,
     check_span,
     chosen_of,
@@ -65,6 +66,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     check_name("name", document.name)
     timetable = timetable_of(document)
     account = account_of(document.account)
+    check_closed(document.input.columns or {})
     check_derived(document)
     value, prior = value_of(document), prior_of(document.speed)
     privacy = privacy_of(document.privacy, account)

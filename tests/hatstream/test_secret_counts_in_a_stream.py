@@ -13,7 +13,7 @@ from apache_beam.transforms.window import TimestampedValue
 import hatstream as library
 from dpops.noise import Noise
 from pipelines.account import location
-from pipelines.runs.stream.health import TOO_FEW, _Watch
+from pipelines.runs.stream.health import TOO_FEW, TOO_MANY, _Watch
 from tests import city, levels_city
 from tests.hatstream.pipelines import append, kept_of, reports
 
@@ -104,6 +104,13 @@ def test_a_day_of_far_too_few_vehicles_is_stopped_and_that_is_told(town, hatstre
     whole._ended.clear()
     assert hatstream(*city.release(folder, start=SECOND, end=SECOND))[0] == 0
     assert {"period": SECOND} in [line.public for line in whole.look()]
+
+
+def test_a_period_of_far_more_vehicles_than_declared_is_told(town, hatstream):
+    folder = town(SPEC.replace("vehicles = 50", "vehicles = 5"), levels_city.rows(buses=250))
+    watch = _Watch(library.load(folder / "spec.toml"), (START_S, START_S + 4 * 3600), ledger_of(folder), NoCounters())
+    assert hatstream(*city.release(folder, start=SECOND, end=SECOND))[0] == 0
+    assert {"fleet": TOO_MANY} in [line.operator_only.opened() for line in watch.look() if "period" in line.public]
 
 
 class NoCounters:

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import math
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -214,11 +215,19 @@ def _zip(name: str, data: bytes) -> tuple[str, bytes]:
 
 
 def _zip_of_many(layout: str, folder: Path) -> Made:
-    suffix, writer = WRITERS[layout]
-    rows, path = _usual(layout), folder / "feed.zip"
+    snapshots, path = _snapshots(layout, folder).path, folder / "feed.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for start in range(0, len(rows), 72):
-            archive.writestr(f"{start:03d}.{suffix}", writer(rows[start : start + 72]))
+        for file in snapshots.iterdir():
+            archive.write(file, file.name)
+    return Made(path)
+
+
+def _tar_of_many(layout: str, folder: Path) -> Made:
+    """Writes GNU's tar as `tar czf` of a folder does, with a link beside the files."""
+    snapshots, path = _snapshots(layout, folder).path, folder / "feed.tgz"
+    (snapshots / "latest").symlink_to("000")
+    with tarfile.open(path, "w:gz" if layout in TEXTS else "w") as archive:
+        archive.add(snapshots, "day")
     return Made(path)
 
 
@@ -333,6 +342,7 @@ KINDS: Mapping[str, tuple[Sequence[str], Callable[[str, Path], Made]]] = {
     "gzip under another name": ((*OWN, *MAPPED), _packed(lambda name, data: (name, gzip.compress(data)))),
     "zip of a system": ((*OWN, *MAPPED), _packed(_zip)),
     "zip of many": ((*OWN, *MAPPED), _zip_of_many),
+    "tar of many": ((*OWN, *MAPPED), _tar_of_many),
     "snapshots": ((*OWN, *MAPPED), _snapshots),
     "delimited messages": (("gtfs-realtime",), _delimited),
     "month names": (TEXTS, _times(lambda time: time.strftime("%b %d %Y %I:%M:%S:000%p"))),

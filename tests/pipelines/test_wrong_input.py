@@ -97,6 +97,20 @@ def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(
     assert said not in " ".join(hatstream(*city.release(tmp_path, end=DAYS[0]))[1].split()), "it recorded nothing"
 
 
+@pytest.mark.parametrize(("declared", "is_said"), [(5, True), (DECLARED, False)])
+def test_a_fleet_far_beyond_the_declared_one_is_said_to_the_operator(
+    declared: int, is_said: bool, tmp_path: Path, hatstream: Any
+) -> None:
+    """A sample's glance at 20 vehicles of 300: released weights show it, though so few are not counted first."""
+    spec = levels_city.SPEC.replace("vehicles = 50", f"vehicles = {declared}")
+    write(tmp_path, levels_city.rows(DAYS[:1], buses=200), spec)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    code, out, _ = hatstream(*city.release(tmp_path, end=DAYS[0]))
+    public, secret = " ".join(out.split()).split("for the operator alone")
+    said = "10 times the vehicles that [fleet] declares, on 2022-01-01"
+    assert (code, said in public, said in secret) == (0, False, is_said)
+
+
 @pytest.mark.slow
 def test_runs_of_a_scheduler_stop_until_somebody_has_run_without_its_option(town: Path, hatstream: Any) -> None:
     """A scheduler tries again after exit code 4: else its second try would seal the day with the wrong input."""

@@ -14,7 +14,6 @@ from transforms.layouts.base import (
     FIELDS,
     HEADING,
     LISTED,
-    OPEN,
     Layout,
     MappedLayout,
     MessageLayout,
@@ -242,8 +241,6 @@ def _column_names(name: str, columns: Mapping[str, Column] | None, fields: tuple
         listed = _listed(columns[field])
         if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        if OPEN in listed:
-            raise ValueError(f"columns.{field}: is left open by a draft: name the column of the input that holds it")
         if len(listed) > 1 and (field not in LISTED or len(listed) > (2 if field != "vehicle" else 4)):
             raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
         for column in listed:

@@ -99,8 +99,6 @@ LISTED = ("vehicle", "time", "lat", "lon")
 
 The further ones are read as fields of their own, `vehicle.1`, and `raw_batch` puts them together in a struct."""
 
-OPEN = "?"  # stands in a draft for a column that somebody has to name
-
 HEADING = "heading"
 """A further field, in degrees, where public places differ by direction. It stands before the last one."""
 

@@ -18,6 +18,7 @@ from typing import IO, Any, Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from transforms.layouts.archives import INSIDE
 from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, SplitLayout, UnreadableFile, joined
 from transforms.layouts.open_file import files_in
 from transforms.memory import keep_freed_memory
@@ -129,7 +130,8 @@ def _refusal(rule: str) -> StepResult:
 
 def _within_time(work: DecoderTask) -> Iterator[RawBatch]:
     """Has the system end this process when it has used too much processor time for one batch, or for all so far."""
-    sizes = map(len, work.payloads) if work.path is None else map(os.path.getsize, (work.path, *work.more))
+    paths = [] if work.path is None else [path.partition(INSIDE)[0] for path in (work.path, *work.more)]
+    sizes = [*map(len, work.payloads), *map(os.path.getsize, paths)]
     allowed = time.process_time() + work.step_cpu_s + BYTE_CPU_S * sum(sizes)
     batches = work.batches()
     while True:

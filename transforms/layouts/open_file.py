@@ -1,10 +1,11 @@
-"""Opens input files: plain, compressed (gzip, Zstandard), in an archive (zip), or fetched from an object store."""
+"""Opens input files: plain, compressed (gzip, Zstandard), in an archive, or fetched from an object store."""
 
 import errno
 import lzma
 import os
 import re
 import shutil
+import tarfile
 import tempfile
 import zipfile
 import zlib
@@ -16,34 +17,32 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from transforms.atomic_files import is_skipped
 from transforms.errors import StepError, advice
+from transforms.layouts.archives import INSIDE, WHOLE_BYTES, archive_of, codec_of
 from transforms.layouts.base import Layout, RawBatch, Units, UnreadableFile
 
-INSIDE = "\0"  # between the path of an archive and the name of what is in it: no path has it
-MEMBERS = 100_000
-WHOLE_BYTES = 256 << 20  # most bytes of a compressed file of a form that is not read from its beginning on
-_CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF16 = "the text is UTF-16: save it as UTF-8"
-_DAMAGE = (EOFError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowInvalid)
+_DAMAGE = (
+    EOFError,
+    NotImplementedError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    pa.ArrowInvalid,
+)
 _NO_ERRORS_OF_A_SYSTEM = (None, errno.EINVAL)
 """What Arrow says of a stream that is cut short, and a zip that points before its beginning."""
 
 
 def files_in(path: str) -> list[str]:
     """Lists what a path is of: itself, or the files of an archive. Raises UnreadableFile or OSError."""
-    if os.path.isdir(path):
+    if INSIDE in path or os.path.isdir(path):
         return [path]
-    with _without_damage(path), open(path, "rb") as file:
-        if file.read(4) not in _ZIP:
-            return [path]
-        names = [info.filename for info in zipfile.ZipFile(file).infolist() if not info.is_dir()]
-    members = [name for name in names if not is_skipped(name)]
-    if not members or len(members) > MEMBERS or any(INSIDE in name for name in members):
-        raise UnreadableFile(path, f"a zip must hold 1 to {MEMBERS:,} files")
-    return [f"{path}{INSIDE}{name}" for name in sorted(members)]
+    with _without_damage(path):
+        archive = archive_of(path)
+    return [path] if archive is None else [f"{path}{INSIDE}{name}" for name in archive.names]
 
 
 @contextmanager
@@ -66,7 +65,7 @@ def opened_text(path: str) -> Iterator[BinaryIO]:
 def unpacked(path: str) -> bytes | None:
     """Unpacks what is compressed or inside an archive, to be read from any place; None for a plain file."""
     with open(path.partition(INSIDE)[0], "rb") as file:
-        if INSIDE not in path and _kind(file) is None:
+        if INSIDE not in path and codec_of(file.read(4)) is None:
             return None
     with opened(path) as file:
         data = file.read(WHOLE_BYTES + 1)
@@ -86,23 +85,14 @@ def _without_damage(path: str) -> Iterator[None]:
 
 
 def _open(path: str, stack: ExitStack) -> BinaryIO:
-    outer, is_inside, name = path.partition(INSIDE)
-    file: BinaryIO = stack.enter_context(open(outer, "rb"))  # noqa: SIM115 - the stack closes it
-    if not is_inside and file.peek(4)[:4] in _ZIP:  # type: ignore[attr-defined]
-        is_inside, name = INSIDE, files_in(path)[0].partition(INSIDE)[2]  # whoever reads all asks for each
-    if is_inside:
-        archive = stack.enter_context(zipfile.ZipFile(file))
-        if archive.getinfo(name).flag_bits & 1:
-            raise UnreadableFile(path, "the zip is encrypted")
-        file = cast(BinaryIO, stack.enter_context(archive.open(name)))
-    codec = _kind(file)
+    outer, _, name = path.partition(INSIDE)
+    archive = archive_of(outer)
+    if archive is None:
+        file: BinaryIO = stack.enter_context(open(outer, "rb"))  # noqa: SIM115 - the stack closes it
+    else:
+        file = stack.enter_context(archive.open(name or archive.names[0]))  # whoever reads all asks for each
+    codec = codec_of(file.peek(4)[:4])  # type: ignore[attr-defined]
     return file if codec is None else cast(BinaryIO, stack.enter_context(pa.CompressedInputStream(file, codec)))
-
-
-def _kind(file: BinaryIO) -> str | None:
-    """Looks at the first bytes, which stay to be read: the codec of what is compressed, else None."""
-    start = file.peek(4)[:4]  # type: ignore[attr-defined]
-    return next((codec for mark, codec in _CODECS.items() if start.startswith(mark)), None)
 
 
 FILE = "{file}"  # stands where a column of vehicles would be named

@@ -20,6 +20,7 @@ from hatstream_city.draft.values import zones_at
 from pipelines.errors import InputError
 from pipelines.plan.counts import fullest_period
 from pipelines.specification import load
+from pipelines.specification.errors import SpecificationError
 from tests import city
 
 NAMES = ("Vehicle_ID", "GPS Time", "Latitude", "Longitude", "speed")
@@ -168,10 +169,32 @@ def test_days_and_months_that_cannot_be_told_apart_are_said(tmp_path):
 def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_path):
     texts = [(bus, "yesterday", *others) for bus, _, *others in rows()]
     path = as_csv(tmp_path / "f.csv", texts)
-    with pytest.raises(InputError, match=r"no column of time was made out\. time: looked for ISO 8601") as told:
+    result = draft(path, adds_and_removes=True)
+    (warning,) = (line for line in result.warnings if "No column of time was made out. time: looked for ISO 8601" in line)
+    assert "lat:" not in warning
+    assert "yesterday" not in result.toml + warning
+    (tmp_path / "drafted.toml").write_text(result.toml)
+    with pytest.raises(SpecificationError, match=r"input\.columns\.time: left open by a draft"):
+        load(tmp_path / "drafted.toml")
+    (tmp_path / "drafted.toml").write_text(result.toml.replace('time = "?"', 'time = "when"'))
+    assert load(tmp_path / "drafted.toml").input.columns["time"] == "when"
+
+
+def test_a_table_with_one_field_alone_is_no_feed(tmp_path):
+    (tmp_path / "f.csv").write_text("bus,colour,doors,seats\n" + "B1,red,3,40\nB2,blue,2,30\n" * 9)
+    with pytest.raises(InputError, match="no column of time and lat and lon was made out"):
+        draft(tmp_path / "f.csv", adds_and_removes=True)
+
+
+def test_a_ferry_is_at_sea_where_its_operator_says_so(tmp_path):
+    texts = [
+        (bus, time, 60.0 + 0.1 * float(lat), -20.0 - 0.1 * float(lon), *others)
+        for bus, time, lat, lon, *others in rows()
+    ]
+    path = as_csv(tmp_path / "f.csv", texts)
+    with pytest.raises(InputError, match=r"most positions lie at sea .* of ferries say --at-sea"):
         draft(path, adds_and_removes=True)
-    assert "lat:" not in str(told.value)
-    assert "yesterday" not in str(told.value)
+    assert 'lat = "' in draft(path, adds_and_removes=True, at_sea=True).toml
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_a_vehicle_that_is_a_guess_is_left_open_and_no_command_takes_it(tmp_path
     drafted = draft(path, adds_and_removes=True)
     assert drafted.is_open
     (tmp_path / "drafted.toml").write_text(drafted.toml)
-    with pytest.raises(SpecificationError, match=r"columns\.vehicle: is left open"):
+    with pytest.raises(SpecificationError, match=r"columns\.vehicle: left open"):
         load(tmp_path / "drafted.toml")
 
 

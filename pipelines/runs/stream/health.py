@@ -20,7 +20,7 @@ from transforms import counters
 from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
 from transforms.public import Fact, Operator, Summary
-from transforms.recorded.stage_plan import is_complete, numbers_of, of_period
+from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.time.calendar import slots_from
 
 LOOK_EVERY_S = 1.0
@@ -34,6 +34,7 @@ OVERDUE_S = 60
 OVERDUE_EVERY = 60
 """Looks between two words about slots that stay overdue."""
 TOO_FEW = "far fewer vehicles than declared: nothing else of it is released"
+TOO_MANY = "released weights show over ten times the vehicles declared: correct [fleet]"
 _KEPT_SLOTS = 2_000
 _TOLD = tuple(map(counters.as_told, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
 """Told where there are some; the last of them is a fault: a clock that is behind, or a producer's."""
@@ -153,21 +154,18 @@ class _Watch:
         """Says a line for each period that was released whole since the last look, or stopped for too few vehicles."""
         from transforms.releases.periods.stages import read_unit
 
-        spec, lines = self._spec, []
+        spec, levels, lines = self._spec, self._spec.by_levels, []
+        region = spec.cells.region or ()
         if not (new := self._ended_since(self._first(self._from_s)) - self._ended):
             return []
         stages = self._ledger.stages(spec.account.name, spec.spec_id)
         for slot_s in sorted(new):
             period = spec.timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(spec.timetable.zone)).date())
-            is_whole, first = is_complete(stages, period), of_period(stages, period)[0].unit
-            is_stopped = (
-                spec.fleet is not None
-                and numbers_of(first).counts_vehicles
-                and is_too_few(read_unit(first, spec.cells.region or ()), spec.fleet.vehicles)
-            )
-            if is_whole or is_stopped:
+            is_whole, first = is_complete(stages, period), read_unit(of_period(stages, period)[0].unit, region)
+            if is_whole or is_too_few(first, levels.fleet.vehicles):
                 self._ended.add(slot_s)
-                lines.append(Summary({"period": period} | ({} if is_whole else {"stopped": TOO_FEW})))
+                told: dict[str, Fact] = {"fleet": TOO_MANY} if levels.shows_too_many(first) else {}
+                lines.append(Summary({"period": period} | ({} if is_whole else {"stopped": TOO_FEW}), Operator(told)))
         return lines
 
     def _ended_since(self, from_s: int) -> set[int]:

@@ -248,7 +248,7 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
     released = [read_unit(entry.unit, policy.region) for entry in entries]
     first = entries[0].unit
     hours = np.array(recorded_hours(first.slot_start, first.slot_end, released[0].stage.laid.hats.hours), np.int64)
-    told = (read for read in released if not (read.stage.counts_vehicles and is_too_few(read, policy.fleet.vehicles)))
+    told = (read for read in released if not is_too_few(read, policy.fleet.vehicles))
     return DayValues(hours=hours, stages=tuple(stage_values(read, policy.fleet) for read in told))
 
 

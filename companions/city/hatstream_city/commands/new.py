@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Take the time of a whole feed where its reports have none: vehicles that are parked then look fresh.",
 )
+@click.option("--at-sea", is_flag=True, help="Take a sample of which most positions lie at sea: it is of ferries.")
 @option("json")
 def new(
     sample: Path | None,
@@ -47,6 +48,7 @@ def new(
     output: Path | None,
     streets: bool,
     header_time: bool,
+    at_sea: bool,
     as_json: bool,
 ) -> None:
     """Draft a specification from a sample of a feed, a timetable, or both.
@@ -77,6 +79,7 @@ def new(
         stem=stem,
         streets=streets,
         header_time=header_time,
+        at_sea=at_sea,
     )
     if not as_json:
         _say(result)
@@ -91,7 +94,7 @@ def new(
     elif output is None:
         click.echo(result.toml, nl=False)
     else:
-        advice = "Name the vehicle's column in it" if result.is_open else "Read its comments"
+        advice = "Name the columns of '?' in it" if result.is_open else "Read its comments"
         note(f"wrote {output} ({spec_id or 'not finished'}). {advice}, then: hatstream plan --spec {output}")
 
 

@@ -90,6 +90,11 @@ class DraftedColumns:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
+    def missing(self) -> list[str]:
+        """The fields of which no column was found."""
+        return [field for field, column in self.names.items() if column == OPEN]
+
+    @property
     def parts(self) -> list[str]:
         """All columns of the fields, one by one."""
         return [name for column in self.names.values() for name in ((column,) if isinstance(column, str) else column)]
@@ -137,14 +142,23 @@ def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | Non
     return DraftedColumns(named, unit or "iso", (), () if unit else time_formats(times), doubtful, once)
 
 
-def missing_fields(columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Lists the fields of LOOKED_FOR of which no column was found."""
-    names, _ = _assigned(arrays_of(columns))
-    return [field for field in LOOKED_FOR if field not in names]
+def open_columns(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns:
+    """Finds the columns of some fields; a field of which none is found has OPEN."""
+    arrays = arrays_of(columns)
+    names, guessed = _assigned(arrays)
+    if "speed" in guessed:
+        del names["speed"]
+        guessed.remove("speed")
+    times = array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)
+    unit, forms = time_unit_of(times), time_formats(times)
+    named = {field: names.get(field, OPEN) for field in _FITS if field in (*LOOKED_FOR, *names)}
+    return DraftedColumns(named, unit or "iso", tuple(guessed), () if unit else forms)
 
 
 def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
-    """Puts columns of a field together as a release does."""
+    """Puts columns of a field together as a release does; of OPEN nothing is known."""
+    if column == OPEN:
+        return pa.nulls(len(next(iter(arrays.values()))), pa.string())
     if isinstance(column, str):
         return arrays[column]
     return pa.StructArray.from_arrays([arrays[name] for name in column], list(map(str, range(len(column)))))

@@ -10,7 +10,7 @@ import jinja2
 
 from hatstream.api import InputError, own_layouts
 from hatstream_city.draft.columns import OPEN, Column
-from hatstream_city.draft.feed import MOST_TOO_FAST, RESOLUTION, DraftedFeed, as_text, feed_of
+from hatstream_city.draft.feed import MOST_TOO_FAST, RESOLUTION, DraftedFeed, about_missing, as_text, feed_of
 from hatstream_city.draft.files import BEWARE, FILE
 from hatstream_city.draft.sample import HEADED, HEADING
 from hatstream_city.draft.values import follows_hours, same_clock
@@ -37,7 +37,7 @@ class Draft:
     """toml: the specification. findings: of sample and timetable, a line each. warnings: what a person must look at.
 
     files: beside the specification, by name: of a timetable the region, names of places, and lines for maps; segments
-    and how many vehicles come to each. is_open: whether a person has to name the vehicle's column first.
+    and how many vehicles come to each. is_open: whether a person has to name a column first.
     """
 
     toml: str
@@ -55,15 +55,16 @@ def draft(
     stem: str = "",
     streets: bool = False,
     header_time: bool = False,
+    at_sea: bool = False,
 ) -> Draft:
     """Drafts from a sample of the feed, a file or a folder, a GTFS timetable, or both: public facts are then its.
 
     adds_and_removes: secret counts, with one small total; else public counts, with an epsilon for each HAT. stem: of
     the names of files beside the specification. streets: whether segments of the timetable's lines are places, with
-    secret counts. header_time: takes the time of a whole feed where reports have none. Raises InputError where
-    vehicles, times or positions are not found.
+    secret counts. header_time: takes the time of a whole feed where reports have none. at_sea: whether positions
+    at sea are right. Raises InputError where too little is found of vehicles, times and positions.
     """
-    feed = None if path is None else feed_of(path, header_time=header_time)
+    feed = None if path is None else feed_of(path, header_time=header_time, at_sea=at_sea)
     heading = feed.heading if streets and feed else None
     directed = heading is not None if streets else None
     town = None if timetable is None else read_town(timetable, RESOLUTION, directed=directed)
@@ -130,13 +131,13 @@ def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
     """Gathers what is said of a feed's columns."""
     drafted, heading = feed.columns, feed.heading if headed else None
     columns: dict[str, Column] = dict(drafted.names) if heading is None else {**drafted.names, HEADING: heading}
-    if is_open(feed):
+    if is_open(feed) and "vehicle" in drafted.guessed:
         columns["vehicle"] = OPEN
     return {
         "columns": _inline({field: as_text(columns[field]) for field in HEADED if field in columns}),
         "guessed": drafted.guessed,
         "is_open": is_open(feed),
-        "may_be": drafted.names["vehicle"],
+        "may_be": drafted.names["vehicle"] if "vehicle" in drafted.guessed and is_open(feed) else None,
         "options": {name: as_text(value) for name, value in drafted.options.items()},
         "no_value": ", ".join(f"{number:g}" for number in feed.no_value),
         "formats": drafted.time_formats,
@@ -147,8 +148,8 @@ def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
 
 
 def is_open(feed: DraftedFeed) -> bool:
-    """Says whether a person has to name the vehicle: what one id does is what is protected, and no guess may be."""
-    return feed.sample.layout not in own_layouts() and "vehicle" in feed.columns.guessed
+    """Says whether a person has to name a column: a missing one, or the vehicle's, which may be no guess."""
+    return bool(feed.columns.missing) or (feed.sample.layout not in own_layouts() and "vehicle" in feed.columns.guessed)
 
 
 def _inline(table: Mapping[str, Any]) -> str:
@@ -183,7 +184,8 @@ def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
     clock = f"as {written}{', without an offset' if feed.zone_needed else ''}"
     rows = len(next(iter(feed.sample.columns.values())))
     lines = [
-        f"layout {feed.sample.layout}; {rows:,} rows looked at, {feed.usable:.0%} with vehicle, time and position",
+        f"layout {feed.sample.layout}; {rows:,} rows looked at"
+        + ("" if feed.columns.missing else f", {feed.usable:.0%} with vehicle, time and position"),
         f"columns: {names}",
         f"times {clock}; time zone {' or '.join(feed.zones) or 'unknown'}",
         f"{len(feed.cells):,} cells of resolution {RESOLUTION}; {feed.vehicles:,} vehicles on the fullest day",
@@ -204,7 +206,7 @@ def _listed(column: Column) -> str:
 def _about_vehicles(feed: DraftedFeed) -> list[str]:
     """Says what is doubtful in the column of vehicles: what is protected is what one id does."""
     name, warnings = _listed(feed.columns.names["vehicle"]), []
-    if is_open(feed):
+    if "vehicle" in feed.columns.guessed and is_open(feed):
         warnings.append(
             f"No column is called a vehicle's. By its values it may be {name}: if it stays the same for a vehicle, and "
             f"no other has it, write it in input.columns in place of {OPEN!r}; until then no command takes the draft."
@@ -237,6 +239,9 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
     warnings = [] if town is None else list(town.left_out)
     if feed is None:
         return (*warnings, "No sample was given: [input] is a guess.")
+    if feed.columns.missing:
+        told = about_missing(feed.sample, feed.columns.missing)
+        warnings.append(f"{told[:1].upper()}{told[1:]}. Until {OPEN!r} is replaced no command takes the draft.")
     warnings += [] if town is None else _disagreements(feed, town)
     if secret and town is None:
         warnings += _of_sample(feed)

@@ -1,5 +1,6 @@
 """A sample of a feed, and what was made out of it: layout, columns, units, zone and cells."""
 
+import glob
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -15,17 +16,18 @@ from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehic
 from hatstream_city.draft.candidates import codes_of
 from hatstream_city.draft.columns import (
     LOOKED_FOR,
+    OPEN,
     Column,
     DraftedColumns,
     array_of,
     arrays_of,
     as_array,
     find_columns,
-    missing_fields,
+    open_columns,
     settled,
 )
 from hatstream_city.draft.files import FILE, advice, counted, find_by_file, is_by_file, read_folder, usable_share
-from hatstream_city.draft.sample import ROWS, Sample
+from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.draft.values import (
     FIELDS,
     KMH,
@@ -53,6 +55,8 @@ _UNFIT = (
 )
 _NO_POSITIONS = "it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
 _LEAST_USABLE = 0.5
+_MOST_MISSING = 2
+"""Of the four fields: a table with fewer of them is no feed of positions."""
 _UNITS = ("iso", "s", "ms", "us", "ns")
 _LOOKED_AT = 15
 UPPER_KMH = 65
@@ -107,27 +111,29 @@ class DraftedFeed:
         return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
 
 
-def feed_of(path: Path, *, header_time: bool = False) -> DraftedFeed:
+def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> DraftedFeed:
     """Reads what a feed's draft needs. path: of a file, or of a folder of them. Raises InputError.
 
-    header_time: takes the time of the whole feed where reports have none.
+    header_time: takes the time of the whole feed where reports have none. at_sea: takes positions at sea.
     """
-    files = input_paths(str(path)) if path.is_dir() else [str(path)]
+    if is_timetable(path):
+        raise InputError(f"{path}: this is a timetable, and no feed of positions: give it as --gtfs")
+    files = input_paths(str(path) if path.is_dir() else glob.escape(str(path)), inside=True)
     sample = read_folder(files)
     if not any(map(len, sample.columns.values())):
         reason = f": {_NO_POSITIONS}" if sample.layout == "gtfs-realtime" else ""
-        raise InputError(f"{files[0]}: it holds no row{reason}")
-    columns = _columns_of(Path(files[0]), sample, header_time=header_time)
+        raise InputError(f"{path}: it holds no row{reason}")
+    columns = _columns_of(path, sample, header_time=header_time)
     held = arrays_of(sample.columns)
     arrays = {field: array_of(held, column) for field, column in columns.names.items()}
     fits, placed = _placed(arrays, columns)
-    if not placed.us.size:
+    if not placed.us.size and not columns.missing:
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
-    if isinstance(columns.names["lat"], str):  # else the feed says in letters which side of the equator it is on
+    if not at_sea and isinstance(columns.names["lat"], str):  # else letters say which side of the equator it is on
         _check_places(path, placed)
-    zones = tuple(zones_at(_middle(placed.lat), _middle(placed.lon)))
+    zones = tuple(zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
     columns = _with_zone(columns, zones, arrays, is_own=sample.layout in own_layouts())
-    usable = _check_usable(files[0], sample, columns)
+    usable = 0.0 if columns.missing else _check_usable(files[0], sample, columns)
     no_value = unknown_speeds(placed.speed[np.isfinite(placed.speed)])
     moving = placed.where(np.isfinite(placed.speed) & ~np.isin(placed.speed, no_value))
     columns, unit, why, too_fast = _unit_of(sample, columns, moving)
@@ -136,7 +142,7 @@ def feed_of(path: Path, *, header_time: bool = False) -> DraftedFeed:
     is_cut = fits.size >= ROWS
     a_day = len(files) if FILE in sample.columns else _most_a_day(arrays["vehicle"].filter(pa.array(fits)), placed.us)
     zone = zones[0] if zones else "UTC"
-    looks_further = FILE not in sample.columns and (is_cut or len(files) > 1)
+    looks_further = FILE not in sample.columns and not columns.missing and (is_cut or len(files) > 1)
     if looks_further and (whole := counted(files, sample, columns, RESOLUTION, zone)):
         ids, a_day, cells, is_cut = whole
     entry = own_layouts().get(sample.layout)
@@ -148,10 +154,10 @@ def feed_of(path: Path, *, header_time: bool = False) -> DraftedFeed:
         unit=unit,
         unit_why=why,
         cells=tuple(f"{cell:x}" for cell in cells.tolist()),
-        vehicles=a_day,
+        vehicles=a_day or len(vehicle_ids(arrays["vehicle"]).ids) or 1,
         ids=ids,
         usable=usable,
-        with_speed=moving.us.size / placed.us.size,
+        with_speed=moving.us.size / placed.us.size if placed.us.size else 1.0,
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
         heading=None if entry is not None and entry.headed is None else find_heading(sample.columns),
         is_cut=is_cut,
@@ -171,7 +177,7 @@ def _check_places(path: Path, placed: DraftPositions) -> None:
         raise InputError(
             f"{path}: most positions lie at sea or in Antarctica, around {_middle(placed.lat):.1f} north and "
             f"{_middle(placed.lon):.1f} east: {hint}; write input.columns by hand, a column of N and S, or of E and W, "
-            'behind the degrees: lat = ["lat", "ns"]'
+            'behind the degrees: lat = ["lat", "ns"]; of ferries say --at-sea'
         )
 
 
@@ -251,7 +257,7 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
     time = columns.instants(arrays["time"], "UTC")
     read = units()
     lat, lon = read.numbers(arrays["lat"]), read.longitudes(arrays["lon"])
-    fits = time.valid & are_positions(lat, lon)
+    fits = are_positions(lat, lon) & (time.valid | (columns.names["time"] == OPEN))
     vehicle = codes_of(arrays["vehicle"])
     speed = read.numbers(arrays.get("speed", pa.nulls(fits.size, pa.float64())))
     speeds = np.where(speed.valid, speed.values, np.nan)
@@ -339,15 +345,19 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
     if own := own_layouts().get(sample.layout):
         return _columns_of_own(path, sample, own, header_time=header_time)
     columns = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
-    if columns is None:
-        missing = missing_fields(sample.columns)
-        fields = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
-        raise InputError(
-            f"{path}: read as {sample.layout}, no column of {' and '.join(missing)} was made out. {fields}. "
-            f"{_unreadable(sample)}"
-            f"It has {_names(sample)}: write input.columns by hand (docs/specification.md){advice(missing)}"
-        )
+    columns = columns or open_columns(sample.columns)
+    if len(columns.missing) > _MOST_MISSING:
+        raise InputError(f"{path}: read as {sample.layout}, {about_missing(sample, columns.missing)}")
     return columns
+
+
+def about_missing(sample: Sample, missing: Sequence[str]) -> str:
+    """Says of which fields no column was made out, what was looked for, and what there is."""
+    told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
+    return (
+        f"no column of {' and '.join(missing)} was made out. {told}. {_unreadable(sample)}"
+        f"It has {_names(sample)}: write input.columns by hand (docs/specification.md){advice(missing)}"
+    )
 
 
 def _names(sample: Sample) -> str:

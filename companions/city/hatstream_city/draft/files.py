@@ -141,7 +141,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
 
 def _vehicle_of(path: str) -> str:
     """Strips a file's name of what says its form, as a release does."""
-    stem, suffix = os.path.splitext(os.path.basename(path))
+    stem, suffix = os.path.splitext(os.path.basename(path.rpartition("\0")[2]))
     return os.path.splitext(stem)[0] if suffix in (".gz", ".zst", ".zip") else stem
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -62,13 +63,12 @@ class Sample:
 
 def read_sample(path: str) -> Sample:
     """Raises InputError where the form is none that a layout knows; it shows nothing of the content."""
-    if _is_timetable(path):
-        raise InputError(f"{path}: this is a timetable, and no feed of positions: give it as --gtfs")
     with open_input(path) as file:
         data = file.read(LOOK_BYTES)
+    shown = path.replace("\0", "/")
     if not data.strip():
-        raise InputError(f"{path}: it is empty")
-    _check_letters(path, data)
+        raise InputError(f"{shown}: it is empty")
+    _check_letters(shown, data)
     try:
         sample = _sample(path, data)
         if sample.layout in own_layouts():
@@ -77,10 +77,11 @@ def read_sample(path: str) -> Sample:
         return replace(sample, columns=columns, decimal=decimal)
     except (ValueError, RecursionError, pa.ArrowException, EOFError, LookupError, OSError, csv.Error, InputError):
         rule = "this is no CSV, JSON, XML of SIRI-VM, Parquet, Avro or GTFS-realtime file that can be read"
-        raise InputError(f"{path}: {rule}") from None
+        raise InputError(f"{shown}: {rule}") from None
 
 
-def _is_timetable(path: str) -> bool:
+def is_timetable(path: Path) -> bool:
+    """Says whether a zip holds GTFS tables."""
     if not zipfile.is_zipfile(path):
         return False
     with suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
@@ -139,7 +140,7 @@ def _decoded(form: str, path: str) -> Sample:
 @contextmanager
 def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
     """Opens a file that is not read from its beginning on, in memory if it is compressed."""
-    with open(path, "rb") as plain:
+    with open(path.partition("\0")[0], "rb") as plain:
         if plain.read(4) == data[:4]:
             plain.seek(0)
             yield plain
