@@ -18,9 +18,8 @@ from typing import IO, Any, Literal, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from transforms.layouts.archives import INSIDE
 from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, SplitLayout, UnreadableFile, joined
-from transforms.layouts.open_file import files_in
+from transforms.layouts.open_file import INSIDE, files_in
 from transforms.memory import keep_freed_memory
 
 MEMORY_BYTES, SPENT_BYTES = 1 << 30, 1 << 28

@@ -1,6 +1,7 @@
 """Opens input files: plain, compressed (gzip, Zstandard), in an archive, or fetched from an object store."""
 
 import errno
+import io
 import lzma
 import os
 import re
@@ -9,18 +10,26 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
-from typing import Any, BinaryIO, cast
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import pyarrow as pa
 
+from transforms.atomic_files import is_skipped
 from transforms.errors import StepError, advice
-from transforms.layouts.archives import INSIDE, WHOLE_BYTES, archive_of, codec_of
 from transforms.layouts.base import Layout, RawBatch, Units, UnreadableFile
 
+INSIDE = "\0"  # between the path of an archive and the name of what is in it: no path has it
+MEMBERS = 100_000
+WHOLE_BYTES = 256 << 20  # most bytes of a compressed file of a form that is not read from its beginning on
+_CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_TAR, _TAR_FROM, _TAR_TO = b"ustar", 257, 262
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF16 = "the text is UTF-16: save it as UTF-8"
 _DAMAGE = (
@@ -41,7 +50,7 @@ def files_in(path: str) -> list[str]:
     if INSIDE in path or os.path.isdir(path):
         return [path]
     with _without_damage(path):
-        archive = archive_of(path)
+        archive = _archive_of(path)
     return [path] if archive is None else [f"{path}{INSIDE}{name}" for name in archive.names]
 
 
@@ -65,7 +74,7 @@ def opened_text(path: str) -> Iterator[BinaryIO]:
 def unpacked(path: str) -> bytes | None:
     """Unpacks what is compressed or inside an archive, to be read from any place; None for a plain file."""
     with open(path.partition(INSIDE)[0], "rb") as file:
-        if INSIDE not in path and codec_of(file.read(4)) is None:
+        if INSIDE not in path and _codec_of(file.read(4)) is None:
             return None
     with opened(path) as file:
         data = file.read(WHOLE_BYTES + 1)
@@ -86,13 +95,77 @@ def _without_damage(path: str) -> Iterator[None]:
 
 def _open(path: str, stack: ExitStack) -> BinaryIO:
     outer, _, name = path.partition(INSIDE)
-    archive = archive_of(outer)
+    archive = _archive_of(outer)
     if archive is None:
         file: BinaryIO = stack.enter_context(open(outer, "rb"))  # noqa: SIM115 - the stack closes it
     else:
         file = stack.enter_context(archive.open(name or archive.names[0]))  # whoever reads all asks for each
-    codec = codec_of(file.peek(4)[:4])  # type: ignore[attr-defined]
+    codec = _codec_of(file.peek(4)[:4])  # type: ignore[attr-defined]
     return file if codec is None else cast(BinaryIO, stack.enter_context(pa.CompressedInputStream(file, codec)))
+
+
+class _Archive(NamedTuple):
+    """names: files but those of `is_skipped`, sorted. content, places: of a tar, and where in it each file lies."""
+
+    path: str
+    names: Sequence[str]
+    zipped: zipfile.ZipFile | None
+    content: pa.NativeFile
+    places: Mapping[str, tuple[int, int]]
+
+    def open(self, name: str) -> BinaryIO:
+        """Opens a file by its name. Raises UnreadableFile for an encrypted one, or an error of zipfile."""
+        if self.zipped is None:
+            return io.BufferedReader(cast(io.RawIOBase, self.content.get_stream(*self.places[name])))
+        if self.zipped.getinfo(name).flag_bits & 1:
+            raise UnreadableFile(self.path, "the archive is encrypted")
+        return cast(BinaryIO, self.zipped.open(name))
+
+
+def _archive_of(path: str) -> _Archive | None:
+    """Opens an archive; None for another file. Raises UnreadableFile, OSError, or an error of zipfile or tarfile."""
+    with open(path, "rb") as file:
+        start = file.read(_TAR_TO)
+        is_zip, codec = start.startswith(_ZIP), _codec_of(start)
+        if codec is not None:
+            file.seek(0)
+            start = pa.CompressedInputStream(file, codec).read(_TAR_TO)
+    if not is_zip and start[_TAR_FROM:] != _TAR:
+        return None
+    status = os.stat(path)
+    return _read(path, status.st_mtime_ns, status.st_size, None if is_zip else codec or "")
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
+    """Reads the list of files. codec: of a tar, "" for a plain one; None for a zip."""
+    if codec is None:
+        zipped = zipfile.ZipFile(path)
+        return _Archive(
+            path, _checked(path, [name for name in zipped.namelist() if name[-1:] != "/"]), zipped, None, {}
+        )
+    if codec:
+        with pa.CompressedInputStream(pa.OSFile(path), codec) as packed:
+            data = packed.read(WHOLE_BYTES + 1)
+        if len(data) > WHOLE_BYTES:
+            raise UnreadableFile(path, f"it expands to more than {WHOLE_BYTES >> 20} MiB: unpack it first")
+    content = pa.BufferReader(data) if codec else pa.OSFile(path)
+    with tarfile.open(fileobj=content, mode="r:") as tar:
+        files = [member for member in islice(tar, MEMBERS + 1) if member.isreg() and not member.issparse()]
+    places = {member.name: (member.offset_data, member.size) for member in files}
+    return _Archive(path, _checked(path, places), None, content, places)
+
+
+def _checked(path: str, names: Iterable[str]) -> Sequence[str]:
+    files = sorted(name for name in names if not is_skipped(name))
+    if not files or len(files) > MEMBERS or any(INSIDE in name for name in files):
+        raise UnreadableFile(path, f"an archive must hold 1 to {MEMBERS:,} files")
+    return files
+
+
+def _codec_of(start: bytes) -> str | None:
+    """Looks at the first bytes: the codec of what is compressed, else None."""
+    return next((codec for mark, codec in _CODECS.items() if start.startswith(mark)), None)
 
 
 FILE = "{file}"  # stands where a column of vehicles would be named

@@ -1,5 +1,6 @@
 """JSON as agencies have it: an array of objects, printed in any way, or an object a line; found by dotted paths."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -103,11 +104,13 @@ def _whole(path: str, what: str, advice: str = "") -> bytes:
         data = file.read(ARRAY_BYTES + 1)
     if len(data) > ARRAY_BYTES:
         raise UnreadableFile(path, f"{what} of more than {ARRAY_BYTES >> 20} MiB{advice}")
-    return data
+    has_words = b"NaN" in data or b"Infinity" in data  # Python writes them, and they are no JSON
+    return _WORDS.sub(lambda word: word[1] or b"null", data) if has_words else data
 
 
 BATCH_RECORDS = 16_384
 ARRAY_BYTES, LOOK_BYTES = 256 << 20, 1 << 17
+_WORDS = re.compile(rb'("(?:[^"\\]|\\.)*")|NaN|-?Infinity')
 
 DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
