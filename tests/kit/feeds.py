@@ -1,6 +1,6 @@
 """Feeds as agencies have them: the same reports of twelve buses in a layout, with one thing that is often otherwise.
 
-`made(kind, layout, folder)` writes one. Kinds and layouts are in KINDS, those that go together in PAIRS.
+`made(kind, layout, folder)` writes one. Kinds, and the layouts that each goes with, are in KINDS.
 """
 
 import gzip
@@ -9,7 +9,7 @@ import json
 import math
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -276,6 +276,33 @@ def _split(layout: str, folder: Path, form: str, clock: Callable[[datetime], Any
     return _write(folder, layout, rows)
 
 
+def _some_offsets(layout: str, folder: Path) -> Made:
+    local = [{**row, "time": row["time"].astimezone(ZoneInfo(ZONE))} for row in reports()]
+    times = [row["time"].replace(tzinfo=None) if number % 2 else row["time"] for number, row in enumerate(local)]
+    return _write(folder, layout, [{**row, "time": time} for row, time in zip(local, times, strict=True)])
+
+
+def _mute_buses(layout: str, folder: Path) -> Made:
+    rows = [{**row, "speed": 0.0 if number % 2 else row["speed"]} for number, row in enumerate(_usual(layout))]
+    kmh = sum(row["speed"] for row in rows) / len(rows) * (3.6 if layout in OWN else 1)
+    return _write(folder, layout, rows, kmh=kmh, warned="50.0% of the speeds of vehicles that move are 0")
+
+
+def _no_number(layout: str, folder: Path) -> Made:
+    rows = _usual(layout)
+    kept = [row["speed"] for number, row in enumerate(rows) if number % 9]
+    written = [row if number % 9 else {**row, "speed": math.nan} for number, row in enumerate(rows)]
+    return _write(folder, layout, written, rows=len(kept), kmh=sum(kept) / len(kept))
+
+
+def _nested_ids(layout: str, folder: Path) -> Made:
+    rows = [
+        {"op": {"id": f"op-{number % BUSES // 3}"}, "veh": {"id": number % BUSES % 3}, **_without(row, "vehicle")}
+        for number, row in enumerate(reports())
+    ]
+    return _write(folder, layout, rows)
+
+
 def _hemispheres(layout: str, folder: Path) -> Made:
     rows = [{**row, "lat": -row["lat"], "ns": "S", "ew": "E"} for row in reports(south=True)]
     return _write(folder, layout, rows)
@@ -295,7 +322,7 @@ def _x_is_north(layout: str, folder: Path) -> Made:
 
 
 def _swapped(layout: str, folder: Path) -> Made:
-    rows = [{**row, "lat": row["lon"], "lon": row["lat"]} for row in reports()]
+    rows = [{**row, "lat": row["lon"], "lon": row["lat"]} for row in _usual(layout)]
     return _write(folder, layout, rows, refused="each other's")
 
 
@@ -354,31 +381,20 @@ KINDS: Mapping[str, tuple[Sequence[str], Callable[[str, Path], Made]]] = {
     "spreadsheet": (("csv", "parquet"), _times(_excel)),
     "date and clock": (("csv", "jsonl", "parquet"), _date_and_clock),
     "date and seconds": (("csv", "jsonl", "parquet"), _date_and_seconds),
+    "offset now and then": (TEXTS, _some_offsets),
+    "zeros of half the buses": ((*OWN, *MAPPED), _mute_buses),
+    "NaN": (MAPPED, _no_number),
+    "id of two nested fields": (("jsonl", "json", "parquet", "avro"), _nested_ids),
     "hemispheres": (("csv", "jsonl", "parquet"), _hemispheres),
     "one position of 999": (MAPPED, _lost_once),
     "x is the latitude": (MAPPED, _x_is_north),
-    "latitude and longitude swapped": ((*OWN, *MAPPED), lambda layout, folder: _swapped_in(layout, folder)),
+    "latitude and longitude swapped": ((*OWN, *MAPPED), _swapped),
     "miles an hour": (MAPPED, _miles),
     "decimal commas in texts": (("jsonl", "json", "parquet", "avro"), _commas),
     "ids as floats": (("csv", "jsonl", "parquet", "avro"), _number_ids),
 }
 
 
-def _swapped_in(layout: str, folder: Path) -> Made:
-    rows = [{**row, "lat": row["lon"], "lon": row["lat"]} for row in _usual(layout)]
-    return _write(folder, layout, rows, refused="each other's")
-
-
-PAIRS: Sequence[tuple[str, str]] = [(kind, layout) for kind, (layouts, _) in KINDS.items() for layout in layouts]
-
-
 def made(kind: str, layout: str, folder: Path) -> Made:
     """Writes a feed of a kind in a layout, and says what is in it."""
     return KINDS[kind][1](layout, folder)
-
-
-def every(folder: Path) -> Iterator[Made]:
-    """Writes all of them, each into a folder of its own."""
-    for number, (kind, layout) in enumerate(PAIRS):
-        (folder / str(number)).mkdir()
-        yield made(kind, layout, folder / str(number))

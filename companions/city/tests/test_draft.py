@@ -170,7 +170,9 @@ def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_p
     texts = [(bus, "yesterday", *others) for bus, _, *others in rows()]
     path = as_csv(tmp_path / "f.csv", texts)
     result = draft(path, adds_and_removes=True)
-    (warning,) = (line for line in result.warnings if "No column of time was made out. time: looked for ISO 8601" in line)
+    (warning,) = (
+        line for line in result.warnings if "No column of time was made out. time: looked for ISO 8601" in line
+    )
     assert "lat:" not in warning
     assert "yesterday" not in result.toml + warning
     (tmp_path / "drafted.toml").write_text(result.toml)
@@ -178,6 +180,12 @@ def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_p
         load(tmp_path / "drafted.toml")
     (tmp_path / "drafted.toml").write_text(result.toml.replace('time = "?"', 'time = "when"'))
     assert load(tmp_path / "drafted.toml").input.columns["time"] == "when"
+
+
+def test_of_one_name_for_several_columns_none_is_read_and_that_is_said(tmp_path):
+    path = as_csv(tmp_path / "f.csv", [(*NAMES, "speed"), *((*row, 1) for row in rows())], header=False)
+    warnings = draft(path, adds_and_removes=True).warnings
+    assert any('Of one name for several columns none is read: "speed"' in line for line in warnings)
 
 
 def test_a_table_with_one_field_alone_is_no_feed(tmp_path):

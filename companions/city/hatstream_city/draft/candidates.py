@@ -1,15 +1,21 @@
 """Which of several columns names the vehicle, and which holds the time of its position: what its rows say of it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from hatstream.api import vehicle_ids
 from hatstream_city.draft.values import are_positions, units
 from hatstream_city.timetable.positions import Floats, Int64s, distance_m
 
+Column = str | tuple[str, ...]
+"""Of a specification: the name of a column, or of several that hold a field together."""
+OPEN = "?"
+"""Of a specification: a column that somebody has to name."""
 MOST_MPS, ANYWAY_M = 45.0, 200.0
 """Of positions of one vehicle: it is never faster, and a position may be wrong by that much."""
 NEAR_SHARE = 0.9
@@ -99,3 +105,29 @@ def _mark(codes: Int64s, track: Track) -> int:
     if np.median(a_day) >= 2:
         return _LIKELY
     return _UNKNOWN if us.max() - us.min() <= SNAPSHOT_S * 1_000_000 else _UNLIKELY
+
+
+def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
+    """Puts columns of a field together as a release does; of OPEN nothing is known."""
+    if column == OPEN:
+        return pa.nulls(len(next(iter(arrays.values()))), pa.string())
+    if isinstance(column, str):
+        return arrays[column]
+    return pa.StructArray.from_arrays([arrays[name] for name in column], list(map(str, range(len(column)))))
+
+
+def arrays_of(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Makes an Arrow array of each column that can be one."""
+    return {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
+
+
+def as_array(values: Sequence[Any]) -> Any:
+    """Makes an Arrow array of one type; None where there is none."""
+    with suppress(pa.ArrowException, TypeError, OverflowError):
+        array = pa.array(values)
+        if not isinstance(array.type, pa.BaseExtensionType):  # of UUIDs, which a release reads as texts
+            return array
+    try:
+        return pa.array([None if value is None else str(value) for value in values])
+    except (pa.ArrowException, ValueError):
+        return None

@@ -4,7 +4,6 @@ import dataclasses
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +12,12 @@ import pyarrow as pa
 
 from hatstream.api import vehicle_ids
 from hatstream_city.draft.candidates import (
+    OPEN,
+    Column,
     Track,
     are_borne_out,
+    array_of,
+    arrays_of,
     best_time,
     best_vehicle,
     codes_of,
@@ -59,11 +62,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|.*spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
 }
 """Names of a field without case, accents, marks and blanks, the plainest first; English, then some others."""
-Column = str | tuple[str, ...]
-"""Of a specification: the name of a column, or of several that hold a field together."""
-OPEN = "?"
-"""Of a specification: a column that somebody has to name."""
-_OF_OPERATOR = r"(oper|operator|agency|company|provider|organi[sz]ation|depot)(id|ref|code|no|nr|name)?"
+_OF_OPERATOR = r"(op|oper|operator|agency|company|provider|organi[sz]ation|depot)(id|ref|code|no|nr|name)?"
 _OF_DATE = r".*(date|day|datum|fecha|data|tag|dia)"
 _OF_CLOCK = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
 _HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
@@ -155,20 +154,6 @@ def open_columns(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns:
     return DraftedColumns(named, unit or "iso", tuple(guessed), () if unit else forms)
 
 
-def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
-    """Puts columns of a field together as a release does; of OPEN nothing is known."""
-    if column == OPEN:
-        return pa.nulls(len(next(iter(arrays.values()))), pa.string())
-    if isinstance(column, str):
-        return arrays[column]
-    return pa.StructArray.from_arrays([arrays[name] for name in column], list(map(str, range(len(column)))))
-
-
-def arrays_of(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Makes an Arrow array of each column that can be one."""
-    return {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
-
-
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:
     """Finds the column of each field that has one, and lists the fields that were found by their values alone."""
     has_names = not all(name.isdigit() for name in arrays)
@@ -256,7 +241,7 @@ def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> 
     """Puts the operator before an id that several of them use, where that makes ids of vehicles."""
     if isinstance(vehicle, str) and vehicle in arrays and is_doubtful(arrays[vehicle], track):
         for name in arrays:
-            if re.fullmatch(_OF_OPERATOR, re.sub(r"[^a-z]", "", name.split(".")[-1].lower())):
+            if any(re.fullmatch(_OF_OPERATOR, re.sub(r"[^a-z]", "", text.lower())) for text in _spoken(name)):
                 pair = (name, vehicle)
                 if _vehicles(array_of(arrays, pair)) and are_borne_out(array_of(arrays, pair), track):
                     return pair
@@ -285,18 +270,6 @@ def _may_be_crossed(names: Mapping[str, str], guessed: Sequence[str]) -> bool:
     """Says whether no name tells which is the latitude: x and y are used for both."""
     plain = [re.sub(r"[^a-z]", "", names[field].split(".")[-1].lower()) for field in ("lat", "lon")]
     return ("lat" in guessed and "lon" in guessed) or (set(plain) <= {"x", "y", ""} and len(set(plain)) > 1)
-
-
-def as_array(values: Sequence[Any]) -> Any:
-    """Makes an Arrow array of one type; None where there is none."""
-    with suppress(pa.ArrowException, TypeError, OverflowError):
-        array = pa.array(values)
-        if not isinstance(array.type, pa.BaseExtensionType):  # of UUIDs, which a release reads as texts
-            return array
-    try:
-        return pa.array([None if value is None else str(value) for value in values])
-    except (pa.ArrowException, ValueError):
-        return None
 
 
 def _by_name(field: str, names: Sequence[str]) -> list[str]:

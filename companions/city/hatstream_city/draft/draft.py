@@ -9,8 +9,16 @@ from typing import Any
 import jinja2
 
 from hatstream.api import InputError, own_layouts
-from hatstream_city.draft.columns import OPEN, Column
-from hatstream_city.draft.feed import MOST_TOO_FAST, RESOLUTION, DraftedFeed, about_missing, as_text, feed_of
+from hatstream_city.draft.candidates import OPEN, Column
+from hatstream_city.draft.feed import (
+    MOST_TOO_FAST,
+    RESOLUTION,
+    DraftedFeed,
+    about_missing,
+    about_repeated,
+    as_text,
+    feed_of,
+)
 from hatstream_city.draft.files import BEWARE, FILE
 from hatstream_city.draft.sample import HEADED, HEADING
 from hatstream_city.draft.values import follows_hours, same_clock
@@ -258,6 +266,7 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
     if feed.columns.names["vehicle"] == FILE:
         warnings.append(BEWARE)
     warnings += [f"{sentence}." for sentence in feed.ids.advice]
+    warnings += [about_repeated(feed.sample)] if feed.sample.repeated else []
     warnings += _about_vehicles(feed) + _about_speeds(feed)
     others = [name for name in feed.sample.columns if name not in (*feed.columns.parts, feed.heading)]
     if "speed" not in feed.columns.names and others and feed.sample.layout not in own_layouts():

@@ -13,19 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
-from hatstream_city.draft.candidates import codes_of
-from hatstream_city.draft.columns import (
-    LOOKED_FOR,
-    OPEN,
-    Column,
-    DraftedColumns,
-    array_of,
-    arrays_of,
-    as_array,
-    find_columns,
-    open_columns,
-    settled,
-)
+from hatstream_city.draft.candidates import OPEN, Column, array_of, arrays_of, as_array, codes_of
+from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, find_columns, open_columns, settled
 from hatstream_city.draft.files import FILE, advice, counted, find_by_file, is_by_file, read_folder, usable_share
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.draft.values import (
@@ -150,7 +139,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         sample=sample,
         columns=columns,
         zones=zones,
-        zone_needed=bool(columns.instants(arrays["time"], None).no_offset.mean() > 0.5),
+        zone_needed=bool(columns.instants(arrays["time"], None).no_offset.any()),
         unit=unit,
         unit_why=why,
         cells=tuple(f"{cell:x}" for cell in cells.tolist()),
@@ -355,7 +344,7 @@ def about_missing(sample: Sample, missing: Sequence[str]) -> str:
     """Says of which fields no column was made out, what was looked for, and what there is."""
     told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
     return (
-        f"no column of {' and '.join(missing)} was made out. {told}. {_unreadable(sample)}"
+        f"no column of {' and '.join(missing)} was made out. {told}. {about_repeated(sample)}"
         f"It has {_names(sample)}: write input.columns by hand (docs/specification.md){advice(missing)}"
     )
 
@@ -368,11 +357,10 @@ def _names(sample: Sample) -> str:
     return ", ".join(map(as_text, names[:20]))
 
 
-def _unreadable(sample: Sample) -> str:
+def about_repeated(sample: Sample) -> str:
     """Says which columns of a table no release can read, "" where there are none."""
-    if sample.repeated:
-        return f"Of one name for several columns none is read: {', '.join(map(as_text, sample.repeated))}. "
-    return ""
+    names = ", ".join(map(as_text, sample.repeated))
+    return f"Of one name for several columns none is read: {names}. " if names else ""
 
 
 def as_text(value: Any) -> str:

@@ -131,12 +131,15 @@ def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
 def speed_ratio(rows: DraftPositions) -> float | None:
     """Compares speeds with positions: the ratio of all ways by speeds to those by positions; None for too few.
 
-    Steps count where either says that a vehicle moves: by one of them alone, the other would seem too small. The
-    longest twentieth of both is left out, where numbers that are no speeds and jumps would be.
+    Steps count where either says that a vehicle moves: by one of them alone, the other would seem too small; where
+    many speeds are 0 on the way, steps with a speed alone. The longest twentieth of both is left out, where numbers
+    that are no speeds and jumps would be.
     """
     moves = moves_of(rows, least_m=0)
     by_speed_m = (moves.start_speed + moves.end_speed) / 2 * moves.step_s
     moving = (moves.metres >= LEAST_MOVE_M) | (by_speed_m > 0)
+    if (by_speed_m[moving] == 0).sum() > MOST_BAD * moving.sum():
+        moving &= by_speed_m > 0
     if (moving & (by_speed_m > 0)).sum() < MIN_PAIRS:
         return None
     below_p95 = slice(0, math.ceil(0.95 * int(moving.sum())))
