@@ -87,11 +87,12 @@ bench-stream: install
 	@$(BIN)/python -m benchmarks.stream
 	@$(BIN)/python -m benchmarks.sustained
 
-# The README's first table: the same promise by PipelineDP (in an environment of its own) and by hatstream; some minutes.
+# The README's two tables: the same promise by PipelineDP (in an environment of its own) and by hatstream; some minutes.
 DATA ?= ../shared/data/capmetro/*.csv
 SPEC ?= docs/austin.toml
 compare: install
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.compare --data '$(DATA)' --spec $(SPEC)
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.compare_keys --data '$(DATA)'
 
 # measurements/assurance.md from what it measures; five minutes.
 assurance: install

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,11 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from hatstream_lab.evaluation.telemetry import HAT_KEYS
 
 from hatstream.api import console, progress_bars, release_days
-from hatstream_lab.evaluation.days import DELTA, Days, read_days
-from hatstream_lab.evaluation.experiment import Experiment, Mean, Row, Table
+from hatstream_lab.evaluation.days import DELTA, HAT_KEYS, Days, read_days
+from hatstream_lab.evaluation.experiment import Experiment, Float64s, Int64s, Mean, Row, Table
 from hatstream_lab.evaluation.released import beside, constant_rows
 
 EPSILON, RUNS = "2.64", 3
@@ -49,14 +49,21 @@ def python_of(folder: Path) -> Path:
     return python
 
 
+def answers(lower: float, upper: float, paths: Sequence[Path]) -> dict[str, list[list[float]]]:
+    """Asks PipelineDP: by each of its bounds that are tried, the values of all keys on each day, a file each."""
+    side = Path(__file__).with_name("compare_side.py")
+    command = [str(python_of(ENVIRONMENT)), str(side), EPSILON, str(lower), str(upper), *map(str, paths)]
+    results: dict[str, list[list[float]]] = json.loads(
+        subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    )
+    return results
+
+
 def by_pipelinedp(days: Days) -> dict[str, pa.Table]:
     """What it releases by each of its bounds that are tried."""
-    side = Path(__file__).with_name("compare_side.py")
     slots = int(pc.max(days.counted["slot"]).as_py()) + 1
     with tempfile.TemporaryDirectory() as folder:
-        paths = [str(_written(days, day, slots, Path(folder))) for day in days.names]
-        command = [str(python_of(ENVIRONMENT)), str(side), EPSILON, *paths]
-        results = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        results = answers(0, days.upper_kmh, [_written(days, day, slots, Path(folder)) for day in days.names])
     keys = [(cell, slot) for cell in days.region for slot in range(slots)]
     cells, numbers = zip(*keys, strict=True)
     tables = {}
@@ -77,12 +84,20 @@ def _written(days: Days, day: str, slots: int, folder: Path) -> Path:
     many = rows["reports"].to_numpy()
     cell = pc.index_in(rows["cell"], pa.array(days.region)).to_numpy()
     kmh = rows["sums"].to_numpy() / many * days.step_kmh
-    columns = {"vehicle": rows["vehicle"].to_numpy(), "hat": cell * slots + rows["slot"].to_numpy(), "kmh": kmh}
-    metadata = {"hats": str(len(days.region) * slots)}
-    table = pa.table({name: np.repeat(column, many) for name, column in columns.items()}, metadata=metadata)
     path = folder / f"{day}.parquet"
-    pq.write_table(table, path)
+    write_reports(
+        path, rows["vehicle"].to_numpy(), cell * slots + rows["slot"].to_numpy(), kmh, many, len(days.region) * slots
+    )
     return path
+
+
+def write_reports(path: Path, vehicle: Int64s, key: Int64s, value: Float64s, reports: Int64s, keys: int) -> None:
+    """Writes a row a report for the side of PipelineDP. keys: so many there are, numbered from 0."""
+    columns = {"vehicle": vehicle, "hat": key, "value": value}
+    table = pa.table(
+        {name: np.repeat(column, reports) for name, column in columns.items()}, metadata={"hats": str(keys)}
+    )
+    pq.write_table(table, path)
 
 
 def errors(days: Days, released: pa.Table, name: str) -> Row:

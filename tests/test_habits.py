@@ -2,6 +2,7 @@
 
 import ast
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,12 @@ def nodes() -> list[tuple[str, ast.AST]]:
 def test_no_file_is_longer_than_one_can_read() -> None:
     sizes = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in files(*ALL)}
     assert {name: lines for name, lines in sizes.items() if lines > LINES_OF_FILE} == {}
+
+
+def test_what_benchmarks_import_is_there() -> None:
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        if not path.stem.endswith("_side"):  # those run in environments of their own
+            import_module(f"benchmarks.{path.stem}")
 
 
 def test_the_core_does_not_grow() -> None:

@@ -30,7 +30,7 @@ from transforms.ledger import Ledger
 from transforms.ledger.recording import LedgerAccount
 from transforms.observe.parse import FROM_US, TO_US, events_of
 from transforms.observe.vehicle_ids import Secret
-from transforms.places.hexagons import cell_text
+from transforms.places.hierarchy import texts_of
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates
@@ -257,7 +257,7 @@ def count_days(
 
     Returns:
         A row for each vehicle in a slot and cell (or piece of one): `period`, `slot` (its number in the period, from
-        0), `cell` (hexadecimal), `place` (null where there is none), `vehicle`, `reports` (that a cap of the
+        0), `cell` (hexadecimal, or a key), `place` (null where there is none), `vehicle`, `reports` (that a cap of the
         specification keeps), `sums` (of values, in steps of the grid), and what else its release counts.
 
     Raises:
@@ -330,7 +330,7 @@ def _rows_of(spec: Specification, period: str, slot: int, counted: wire.Tally) -
     columns: dict[str, Any] = {
         "period": [period] * size,
         "slot": np.full(size, slot),
-        "cell": [cell_text(one) for one in cell.tolist()],
+        "cell": texts_of(spec.keys, cell),
         "place": pa.array(names, pa.string()),
         "vehicle": counted.vehicle,
         "reports": counted.kept,
@@ -351,7 +351,9 @@ def _int64s(column: pa.Array) -> Int64s:
 def _keys_of(spec: Specification, counted: pa.Table) -> Int64s:
     """Finds what each row is counted under; below 0 for those outside of the region."""
     cells = counted["cell"].combine_chunks().dictionary_encode()
-    of_cell = np.array([int(cell, 16) for cell in cells.dictionary.to_pylist()], np.int64)
+    named = cells.dictionary.to_pylist()
+    numbers = [int(name, 16) if spec.keys is None else spec.keys.number.get(name.encode(), -1) for name in named]
+    of_cell = np.array(numbers, np.int64)
     if spec.places is None:
         of_row: Int64s = spec.ground.keys(of_cell)[cells.indices.to_numpy()]
         return of_row

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+from pathlib import Path
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -73,3 +75,17 @@ def row(minute, bus="b1", speed=30):
     hour = 8 + minute // 60
     time = f"2022-01-01T{hour:02d}:{minute % 60:02d}:00+05:30"
     return {"bus": bus, "ts": time, "lat": 21.17, "lon": 72.83, "v": speed}
+
+
+def ten_lines():
+    """The program of the README."""
+    (program,) = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.DOTALL)
+    assert len([line for line in program.splitlines() if line.strip()]) <= 10
+    return program
+
+
+def are_delays(folder):
+    """Whether the program wrote a number within its bounds for each of its keys."""
+    rows = sorted(line.split() for line in (folder / "delays.txt").read_text().splitlines())
+    assert [key for key, *_ in rows] == ["A", "B", "C"]
+    return all(-5 <= float(value) <= 10 for _, value, *_ in rows)

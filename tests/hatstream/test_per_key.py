@@ -1,11 +1,7 @@
 """Private statistics by any public key: the keys alone decide which rows there are; windows are kept; retries free."""
 
-import ast
 import random
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import apache_beam as beam
 import pytest
@@ -221,13 +217,3 @@ def test_wrong_arguments_are_told_when_the_pipeline_is_built(changed, told):
     p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
     with pytest.raises((hatstream.UsageError, hatstream.SpecificationError), match=told):
         _ = p | beam.Create([{}]) | mean(account(24.0, hides="values"), **changed)
-
-
-def test_the_ten_lines_of_the_page_run_as_they_are(tmp_path):
-    page = (Path(__file__).parents[2] / "docs/per-key.md").read_text()
-    script = tmp_path / "first.py"
-    script.write_text(page.split("```python\n")[1].split("```")[0])
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True)
-    rows = [line.split() for line in done.stdout.splitlines() if line[:2] in ("A ", "B ", "C ")]
-    assert sorted(row[0] for row in rows) == ["A", "B", "C"]
-    assert sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(script.read_text()))) <= 10

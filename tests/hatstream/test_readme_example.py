@@ -1,18 +1,26 @@
-"""The README's pipeline runs as it is printed."""
+"""The pipelines of the README and of the page of the library run as they are printed."""
 
 import re
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 
 from hatstream_lab.demo.timetable import write_timetable
 from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
+from tests.hatstream.pipelines import are_delays, ten_lines
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
 STEPS = (ROOT / "docs" / "release.md").read_text()
 
 
-def test_the_pipeline_of_the_readme_runs_as_it_is_printed(tmp_path, monkeypatch, hatstream):
+def test_the_ten_lines_of_the_readme_run_in_a_fresh_folder(tmp_path):
+    (tmp_path / "first.py").write_text(ten_lines())
+    subprocess.run([sys.executable, "first.py"], cwd=tmp_path, check=True)
+    assert are_delays(tmp_path)
+
+
+def test_the_pipeline_of_the_library_runs_as_it_is_printed(tmp_path, monkeypatch, hatstream):
     monkeypatch.chdir(tmp_path)
     Path("build/demo").mkdir(parents=True)
     write_sample(MadeUpFleet(report_every_s=150.0, day=date(2026, 5, 14)), Path("build/demo/sample-2026-05-14.parquet"))
@@ -21,9 +29,8 @@ def test_the_pipeline_of_the_readme_runs_as_it_is_printed(tmp_path, monkeypatch,
     spec = re.findall(r"```toml\n(.*?)```", STEPS, re.DOTALL)[0]
     Path("build/town.toml").write_text(spec)
     assert hatstream("init", "--spec", "build/town.toml", "--ledger", "build/town.sqlite")[0] == 0
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len([line for line in program.splitlines() if line.strip()]) <= 10
-    exec(compile(program, "README.md", "exec"), {})
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL)
+    exec(compile(program, "library.md", "exec"), {})
     rows = Path("build/town-rows.txt").read_text().splitlines()
     assert len(rows) == 18 * 41  # every hour of service and hexagon, whatever is known
     assert all(re.match(r"[0-9a-f]{15} 2026-05-14T\d\d:00:00-06:00 (\d+\.\d+|None) km/h [a-z-]+$", row) for row in rows)

@@ -4,12 +4,15 @@ Flink runs a bounded pipeline stage by stage, with a new worker for each: hatstr
 """
 
 import json
+import subprocess
+import sys
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import hatstream as library
 from tests import city
+from tests.hatstream.pipelines import are_delays, ten_lines
 
 DAY = city.DAYS[0]
 
@@ -19,10 +22,8 @@ def reports():
     return [{"bus": b, "ts": t, "lat": float(y), "lon": float(x), "v": float(v)} for b, t, y, x, v in lines]
 
 
-def test_a_bounded_pipeline_on_flink_gives_the_rows_of_the_command(flink, pool, tmp_path, hatstream):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    options = [
+def options_of(flink, pool):
+    return [
         "--runner=PortableRunner",
         f"--job_endpoint={flink.address}",
         "--environment_type=EXTERNAL",
@@ -30,7 +31,18 @@ def test_a_bounded_pipeline_on_flink_gives_the_rows_of_the_command(flink, pool, 
         "--parallelism=1",
         "--sdk_worker_parallelism=1",
     ]
-    with beam.Pipeline(options=PipelineOptions(options)) as p:
+
+
+def test_the_ten_lines_of_the_readme_run_on_flink(flink, pool, tmp_path):
+    (tmp_path / "first.py").write_text(ten_lines().replace('"delays"', repr(str(tmp_path / "delays"))))
+    subprocess.run([sys.executable, "first.py", *options_of(flink, pool)], cwd=tmp_path, check=True)
+    assert are_delays(tmp_path)
+
+
+def test_a_bounded_pipeline_on_flink_gives_the_rows_of_the_command(flink, pool, tmp_path, hatstream):
+    city.write(tmp_path)
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    with beam.Pipeline(options=PipelineOptions(options_of(flink, pool))) as p:
         made = library.Release(tmp_path / "spec.toml", DAY, DAY, ledger=str(tmp_path / "ledger.sqlite"))
         rows = p | beam.Create(reports()) | made | "as text" >> beam.Map(json.dumps)
         _ = rows | "write" >> beam.io.WriteToText(str(tmp_path / "rows"), ".jsonl", shard_name_template="")
