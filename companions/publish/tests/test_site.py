@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -174,6 +175,25 @@ def test_files_that_cannot_be_used_are_named_once_and_never_stop_it(grown, site,
     check_whole(town / "public")
     public = b"".join(path.read_bytes() for path in (town / "public").rglob("*") if path.is_file())
     assert str(town).encode() not in public
+
+
+def test_a_file_that_is_being_written_is_named_once_when_it_stays_as_it_is(monkeypatch):
+    looks = iter(
+        [{}, {"a": "is empty"}, {"a": "is damaged"}, {"a": "is damaged"}, {"a": "is damaged"}, {}, {"b": "no"}]
+    )
+    stop, sentences = threading.Event(), []
+    files = SimpleNamespace(skipped={})
+
+    def look():
+        files.skipped = next(looks)
+        if "b" in files.skipped:
+            stop.set()
+        return True
+
+    files.look = look
+    monkeypatch.setattr(following, "LOOK_EVERY_S", 0.0)
+    following.follow(SimpleNamespace(files=files, update=lambda: None, folder="public"), stop, sentences.append)
+    assert sentences == ["left out: a: is damaged", "left out: b: no"]
 
 
 def test_fuzzed_result_files_raise_nothing(grown, site):

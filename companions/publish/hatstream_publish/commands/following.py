@@ -26,25 +26,27 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
     """Updates a site whenever its results change, and a last time when it is told to stop.
 
     Whatever keeps an update from being made is said, once until it changes: the folder stays as it was, and the next
-    look tries again.
+    look tries again. A file that cannot be used is named once, when two looks find the same.
     """
-    fault, skipped = "", dict[str, str]()
-    is_last = False
+    fault, is_last = "", False
+    skipped, named = dict[str, str](), set[str]()
     while not is_last:
         is_last = stop.is_set()
         begun_s = time.monotonic()
         try:
             if site.files.look() or fault:
                 changes = site.update()
-                for path, why in site.files.skipped.items():
-                    if skipped.get(path) != why:
-                        say(f"left out: {path}: {why}")
-                skipped = dict(site.files.skipped)
                 if changes and changes.changed:
                     rows = ", ".join(
                         f"{name} {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items()
                     )
                     say(f"{site.folder}: {len(changes.changed)} of {len(changes.files)} files changed; {rows}")
+            for path, why in site.files.skipped.items():
+                if path not in named and (is_last or skipped.get(path) == why):  # at two looks: it may be half-written
+                    say(f"left out: {path}: {why}")
+                    named.add(path)
+            skipped = dict(site.files.skipped)
+            named &= skipped.keys()
             fault = ""
         except Exception as error:  # noqa: BLE001 - whatever it is: the public's folder is whole, and stays
             text = str(error) or type(error).__name__
