@@ -178,9 +178,8 @@ def test_files_that_cannot_be_used_are_named_once_and_never_stop_it(grown, site,
 
 
 def test_a_file_that_is_being_written_is_named_once_when_it_stays_as_it_is(monkeypatch):
-    looks = iter(
-        [{}, {"a": "is empty"}, {"a": "is damaged"}, {"a": "is damaged"}, {"a": "is damaged"}, {}, {"b": "no"}]
-    )
+    reasons = ["", "is empty", "is damaged", "is damaged", "is damaged", ""]
+    looks = iter([*({"a": why} if why else {} for why in reasons), {"b": "no"}, {"b": "no"}])
     stop, sentences = threading.Event(), []
     files = SimpleNamespace(skipped={})
 
