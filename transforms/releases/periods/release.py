@@ -103,7 +103,7 @@ class PeriodRelease(VectorRelease):
 
     def _is_last(self, unit: StageUnit, before: Before) -> bool:
         stage = numbers_of(unit)
-        if is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
+        if stage.counts_vehicles and is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
             before.stop_once(unit, self.run)
         return stage.number + 1 == stage.stages
 
