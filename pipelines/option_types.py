@@ -12,7 +12,7 @@ FORMATS = ("parquet", "avro", "csv", "jsonl", "geojson")
 FURTHER = ("times", "counts", "traffic")
 """Further columns of rows."""
 PRODUCTS = (
-    "cell-day", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"
+    "days", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"
 )  # fmt: skip
 
 

@@ -5,14 +5,13 @@ day (`taken_in`), is fitted when asked (`learned`), and never needs the data aga
 """
 
 from dpops.learning.belief import Learned, Live, learned, live
-from dpops.learning.coarser import SOURCES, Shown, around_day, coarser, with_coarser
+from dpops.learning.coarser import Shown, around_day, coarser, with_coarser
 from dpops.learning.field import Field, PublishedNumbers, Status, published
 from dpops.learning.fit import taken_in
 from dpops.learning.releases import DayValues, Design, Groups, LevelValues, StageValues
 from dpops.learning.state import Facts, State
 
 __all__ = [
-    "SOURCES",
     "DayValues",
     "Design",
     "Facts",

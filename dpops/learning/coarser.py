@@ -11,10 +11,7 @@ from dpops.learning.effects import Item
 from dpops.learning.field import NODES, Field, PublishedNumbers, Status, published, remaining_variances
 from dpops.learning.releases import Groups
 from dpops.learning.state import Facts
-from dpops.types import Float64s, Int64s
-
-SOURCES = ("", "parent", "day")
-"""Whose a value is: the HAT's, its parent's in that slot, its cell's whole day."""
+from dpops.types import Float64s
 
 
 def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
@@ -74,36 +71,27 @@ class Shown(NamedTuple):
     """What is published of a day's HATs, (cells, slots) each.
 
     Attributes:
-        source: int64, an index into SOURCES.
-        values, lower95, upper95: of what source names, km/h; nan where it names nothing.
+        values, lower95, upper95: of the parent in that slot, km/h; nan where the HAT is known, or the parent is not.
     """
 
     estimates: PublishedNumbers
-    source: Int64s
     values: Float64s
     lower95: Float64s
     upper95: Float64s
 
 
 def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
-    """Puts beside an unreliable HAT its parent's value in that slot where that is reliable, else its cell's day.
+    """Puts beside an unreliable HAT its parent's value in that slot, where that is reliable.
 
     Its status says so. The HAT's value stays: of the HAT it is the better guess, and its interval is the HAT's.
     """
-    estimates, design = published(belief, upper_kmh), learned.state.design
-    cells, slots = np.arange(design.cells), np.arange(belief.day.hours.size)
-    source = np.zeros(belief.values.shape, np.int64)
-    columns = [np.full(source.shape, np.nan) for _ in range(3)]
-    ways = Groups(cells=design.parents, slots=slots), Groups(cells=cells, slots=0 * slots)
-    for number, groups in enumerate(ways, 1):
-        coarse = published(coarser(learned, belief, groups), upper_kmh)
-        is_reliable = groups.to_hats(coarse.status == Status.OK)
-        chosen = (estimates.status == Status.UNRELIABLE) & (source == 0) & is_reliable
-        source = np.where(chosen, number, source)
-        parts = (coarse.values, coarse.lower95, coarse.upper95)
-        columns = [np.where(chosen, groups.to_hats(new), old) for new, old in zip(parts, columns, strict=True)]
-    status = np.where(source > 0, Status.PARENT, estimates.status).astype(np.int64)
-    return Shown(replace(estimates, status=status), source, *columns)
+    estimates = published(belief, upper_kmh)
+    groups = Groups(cells=learned.state.design.parents, slots=np.arange(belief.day.hours.size))
+    coarse = published(coarser(learned, belief, groups), upper_kmh)
+    chosen = (estimates.status == Status.UNRELIABLE) & groups.to_hats(coarse.status == Status.OK)
+    parts = (coarse.values, coarse.lower95, coarse.upper95)
+    status = np.where(chosen, Status.PARENT, estimates.status).astype(np.int64)
+    return Shown(replace(estimates, status=status), *(np.where(chosen, groups.to_hats(part), np.nan) for part in parts))
 
 
 def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:

@@ -87,7 +87,7 @@ def release_days(
             run.draw(first_s, of_group)
     if whole:
         run.show("whole", run.by_all(days))
-    shape = Shape(counts=spec.counts_are_public and not spec.is_learned)
+    shape = Shape(counts=spec.counts_are_public and not spec.is_learned, unknown=True)
     return {name: _rows(days, estimates, shape) for name, estimates in run.shown.items()}
 
 

@@ -27,8 +27,8 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
 
     Returns:
         Of `hats` and of each product that is there a table with the columns of `result_columns`: those that every row
-        has, and others where a file has them. Each place, slot and statistic has one row, a live one only where no
-        other is.
+        has, and others where a file has them. Each place, slot and statistic has one row; of a day that is released
+        whole none is live.
 
     Raises:
         InputError: A file is none of results, or two give different values of the same place and slot.
@@ -39,7 +39,7 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
     """
     parts = input_paths(source) if isinstance(source, str) else source
     tables = [part if isinstance(part, pa.Table) else _read(Path(part)) for part in parts]
-    table = pa.concat_tables(tables, promote_options="default")
+    table = _of_whole_days(pa.concat_tables(tables, promote_options="default"))
     if "product" not in table.column_names:
         return {HATS: _each_once(table)}
     of = pc.fill_null(table["product"], HATS)
@@ -48,12 +48,20 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
     return {name: _each_once(without_empty(table.filter(pc.equal(of, name)))) for name in names}
 
 
+def _of_whole_days(table: pa.Table) -> pa.Table:
+    """Leaves out live rows of days that are released whole, and days that older versions wrote into each slot."""
+    if "parent" in table.column_names:
+        table = table.filter(pc.fill_null(pc.not_equal(table["parent"], "day"), True))
+    live, day = pc.ends_with(table["mechanism"], LIVE_MECHANISM), pc.utf8_slice_codeunits(table["slot_start"], 0, 10)
+    whole = day.filter(pc.invert(pc.or_(live, pc.equal(table["status"], "forecast"))))
+    return table.filter(pc.invert(pc.and_(live, pc.is_in(day, whole))))
+
+
 def _each_once(table: pa.Table) -> pa.Table:
     """Keeps one row a HAT and statistic, a live one only where there is no other. Raises InputError."""
-    table_live = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM))
-    first = table_live.sort_by([("live", "ascending")])
+    first = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM)).sort_by("live")
     keys = first.select(list(_KEY)).append_column("at", pa.array(range(first.num_rows)))
-    grouped = keys.group_by(list(_KEY)).aggregate([("at", "min"), ("at", "count")])
+    grouped = keys.group_by(list(_KEY)).aggregate([("at", "min")])
     if grouped.num_rows == first.num_rows:
         return table
     settled = first.filter(pc.invert(first["live"])).select([*_KEY, "value"])

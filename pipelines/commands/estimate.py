@@ -75,7 +75,7 @@ _HELP = """Estimate released days again from the ledger: no data is read, and no
 Examples:
   hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output again
   hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output whole --whole --forecast 7
-  hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product cell-day
+  hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product parent-hour
   hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output sums --released --formats csv
 """
 

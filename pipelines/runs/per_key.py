@@ -143,8 +143,9 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         reports = elements | "reports" >> beam.ParDo(_Reports(self, first_s)).with_output_types(dict[str, Any])
         end = self.end or (self.start if elements.is_bounded else None)
         released = Release(spec, self.start, end, place.url, place.key).released(reports)
-        to_rows = ToRows(Shape(zone="UTC"), schema_by_key(self.name), elements.is_bounded, _COLUMNS)
-        rows = released.estimates | "rows" >> to_rows
+        to_rows = ToRows(Shape(zone="UTC", unknown=True), schema_by_key(self.name), elements.is_bounded, _COLUMNS)
+        of_windows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product)
+        rows = of_windows | "rows" >> to_rows
         windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))
         return WithRefused(windowed, released.refused) if self.with_refused else windowed
 

@@ -267,10 +267,11 @@ class OutputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """With mechanism levels: a further product of each period, in files of its own. No part of the spec_id."""
 
     product: Annotated[
-        ProductName,
+        Literal[ProductName, "cell-day"],
         about(
-            "a row for each cell's day, cell in a part of the day, parent cell in an hour, or the region in an hour; "
-            "with [places] for each place as it usually is, on the day, in a part of it, or in a slot"
+            "a row for each cell's day (days, once cell-day: always written), cell in a part of the day, parent cell "
+            "in an hour, or the region in an hour; with [places] for each place as it usually is, on the day, in a "
+            "part of it, or in a slot"
         ),
     ]
     parts: Annotated[

@@ -125,7 +125,7 @@ def levels_of(
             live=document.live,
             counted=counted,
         )
-        return replace(release, products=_products(document, timetable))
+        return replace(release, products=() if counted else _products(document, timetable))
     except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(
             f"statistic with mechanism 'levels': {error}{hint(options, Options, Document)}"
@@ -205,8 +205,10 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
     has_places = document.places is not None and document.places.column is None
     need(of_places is None or has_places, "output.product", "of places goes with [places]", of_places)
     slot_minutes, service = timetable.slot_minutes, timetable.service_span
+    parts_of = {"days" if table.product == "cell-day" else table.product: table.parts for table in document.output}
     try:
-        return tuple(product_of(table.product, table.parts, slot_minutes, service) for table in document.output)
+        products = {name: product_of(name, parts, slot_minutes, service) for name, parts in parts_of.items()}
+        return tuple(({"days": Product("days")} | products).values())
     except ValueError as error:
         raise SpecificationError(f"output: {error}") from None
 

@@ -47,5 +47,7 @@ def known_of(row: dict[str, object], parent: str, value: float, half_kmh: float 
 
 def write(path: Path, rows: list[dict[str, object]]) -> Path:
     schema = WITH_PARENTS if any("parent" in row for row in rows) else SCHEMA
+    if any("product" in row for row in rows):
+        schema = schema.append(pa.field("product", NOTES["product"]))
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path

@@ -29,7 +29,7 @@ DELTA = SECRET.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }
     'per = "period"', 'per = "period"\ndelta = 1e-6'
 )
 GDP = DELTA.replace('adjacency = "add-remove"', 'adjacency = "add-remove"\naccounting = "gdp"')
-PRODUCTS = "".join(f'[[output]]\nproduct = "{name}"\n' for name in ("cell-day", "parent-hour", "city-hour")) + (
+PRODUCTS = "".join(f'[[output]]\nproduct = "{name}"\n' for name in ("days", "parent-hour", "city-hour")) + (
     '[[output]]\nproduct = "cell-part"\nparts = ["08:00-10:00"]\n'
 )
 OF_PLACES = "".join(f'[[output]]\nproduct = "place-{name}"\n' for name in ("standing", "day", "slot")) + (
@@ -48,7 +48,7 @@ CLASSES = (
     DELTA.replace("epsilon = 2.64,", "epsilon = 5.28,").replace(
         "[input]", '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[input]'
     )
-    + '[[output]]\nproduct = "cell-day"\n'
+    + '[[output]]\nproduct = "days"\n'
 )
 REPORTED = DELTA.replace("vehicles = 50", "vehicles = 50\nprofile = { hats = 4, reports = 10 }")
 KEYED = re.sub(r"\[cells\]\n.*\n.*\n\[speed\]\n.*\n", "", GDP).replace(

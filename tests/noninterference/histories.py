@@ -33,9 +33,10 @@ def published_after_reruns(town: Town, feed: Feed) -> None:
     FIRST(town, feed)
     replace(SECOND, formats=("csv", "parquet"))(town, feed)
     folder, days = town.folder / "public", ("--from", DAYS[0], "--to", DAYS[1])
-    town.run("report", *town.ledger(), *days, "--input", f"{town.out}/hats-*.csv", "--output", folder / "report.html")
+    results = f"{town.out}/[hd]a[ty]s-*.csv"
+    town.run("report", *town.ledger(), *days, "--input", results, "--output", folder / "report.html")
     publisher = ("--publisher", "City of Town", "--licence", "CC-BY-4.0", "--all", "--output", folder / "portal")
-    town.run("publish", *town.ledger(), "--input", f"{town.out}/hats-*.csv", *publisher)
+    town.run("publish", *town.ledger(), "--input", results, *publisher)
 
 
 def the_same_again(town: Town, feed: Feed) -> None:

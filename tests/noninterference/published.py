@@ -12,7 +12,7 @@ def portal(town: Town, feed: Feed) -> None:
     """A release, published twice: with values that may be used, and with all."""
     Job(formats=("parquet", "jsonl"))(town, feed)
     for name, texts in (("usable", TEXTS[:-1]), ("all", TEXTS)):
-        command = ("publish", *town.ledger(), "--input", f"{town.out}/hats-*.parquet", *texts)
+        command = ("publish", *town.ledger(), "--input", f"{town.out}/[hd]a[ty]s-*.parquet", *texts)
         town.run(*command, "--output", town.folder / "public" / name)
         town.run(*command, "--output", town.folder / "public" / f"{name}-again", "--json")
 

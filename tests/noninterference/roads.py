@@ -56,8 +56,9 @@ def everything(town: Town, feed: Feed) -> None:
     Job(formats=EVERY_FORMAT)(town, feed)
     Job(formats=EVERY_FORMAT, more=("--json",))(town, feed)
     folder, days = town.folder / "public", ("--from", DAYS[0], "--to", DAYS[0])
-    town.run("report", *town.ledger(), *days, "--input", f"{town.out}/hats-*.csv", "--output", folder / "report.html")
-    town.run("map", "--input", f"{town.out}/hats-*.csv", "--output", folder / "map.html", *town.ledger()[:2])
+    results = f"{town.out}/[hd]a[ty]s-*.csv"
+    town.run("report", *town.ledger(), *days, "--input", results, "--output", folder / "report.html")
+    town.run("map", "--input", results, "--output", folder / "map.html", *town.ledger()[:2])
     if '"levels"' in (town.folder / "spec.toml").read_text():
         town.run("estimate", *town.ledger(), *days, "--output", folder / "again", "--formats", "csv", "--json")
         sums = ("--output", folder / "sums", "--formats", "jsonl", "--released", "--whole", "--forecast", "1")

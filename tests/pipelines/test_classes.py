@@ -14,7 +14,7 @@ from transforms.recorded.units import StageUnit
 from transforms.releases.periods.products import DISTRIBUTION
 
 BESIDE = '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n'
-PRODUCTS = '[[output]]\nproduct = "cell-day"\n[[output]]\nproduct = "cell-part"\nparts = ["08:00-10:00"]\n'
+PRODUCTS = '[[output]]\nproduct = "days"\n[[output]]\nproduct = "cell-part"\nparts = ["08:00-10:00"]\n'
 PLACES = "[places]\nresolution = 9\n"
 
 
@@ -44,7 +44,7 @@ def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_i
     stage = stage_of(units[0], spec.cells.region or ())
     assert as_stored(stage) == units[0].plan
     assert stage.levels[0].size == len(CELLS) * 8
-    for product in ("cell-day", "cell-part"):
+    for product in ("days", "cell-part"):
         (day,) = (tmp_path / "out").glob(f"{product}-*-20220102T*.csv")
         rows = rows_of(day)
         assert {row["cell"] for row in rows} == set(CELLS)

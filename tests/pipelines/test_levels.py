@@ -32,11 +32,11 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_every_cell_and_slot_gets_a_row_in_every_format(tmp_path: Path, hatstream: Run) -> None:
+def test_every_cell_and_day_gets_a_row_in_every_format(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream)
     released(tmp_path, hatstream)
-    rows = [row for path in (tmp_path / "out").glob("*.csv") for row in rows_of(path)]
-    assert len({(row["slot_start"], row["cell"]) for row in rows}) == len(rows) == len(CELLS) * 4 * len(DAYS)
+    rows = [row for path in (tmp_path / "out").glob("days-*.csv") for row in rows_of(path)]
+    assert len({(row["slot_start"], row["cell"]) for row in rows}) == len(rows) == len(CELLS) * len(DAYS)
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".csv", ".parquet", ".avro", ".jsonl"}
     published = [row for row in rows if row["status"] != "held-back"]
     assert all(0 <= float(row["lower95"]) <= float(row["value"]) <= float(row["upper95"]) <= 65 for row in published)
@@ -67,7 +67,8 @@ def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Pa
         said.append(summary)
         files = [path for path in sorted((folder / "out").iterdir()) if path.suffix == ".csv"]
         columns = ("slot_start", "cell", "statistic", "epsilon_slot")
-        cut = [[[row[name] for name in columns] for row in rows_of(path)] for path in files]
+        days = [path for path in files if path.name.startswith("days-")]  # which HATs have rows, noisy sums tell
+        cut = [[[row[name] for name in columns] for row in rows_of(path)] for path in days]
         spec_id = load(folder / "spec.toml").spec_id
         keys.append(([path.name for path in files], cut, spec_id))
     assert keys[0] == keys[1] == keys[2]
@@ -122,7 +123,7 @@ def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_ma
         outcomes.append((code, summary, err, list(files_of(folder))))
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][0] == 0
-    assert len(outcomes[0][3]) == 16
+    assert len(outcomes[0][3]) == 4 * (4 + 1)
 
 
 def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:

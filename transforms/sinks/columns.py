@@ -42,7 +42,7 @@ epsilon | number | nullable |  | What this value alone cost a vehicle in it; wha
 values
 epsilon_slot | number | always |  | The most that a vehicle spent on all values of the slot
 status | text | always |  | How well the value is known
-parent | text | some |  | Where the value is not known: the parent cell, or the cell's day, that is
+parent | text | some |  | Where the value is not known: the parent cell, which is
 product | text | some |  | Which coarser product the row is of
 place | text | some |  | Of products of places: the place, as in cell
 distribution_status | text | some |  | How well p15, p50 and p85 are known, as status has it of the value
@@ -58,6 +58,8 @@ p85+ | number | some | km/h | Speed that 85 % of the reports do not exceed
 days | whole | some | 1 | Of products of places: the released days that the row rests on, its own counted
 vehicles_at_least | whole | some | 1 | Of products of places: 4 where it is proved that at least four vehicles were \
 there on these days, with 95 % for all places and days together; else empty
+model | whole | some |  | Version of the model that estimated the value: of equal entries another one may estimate \
+another value
 mean+ | number | statistic | km/h | Mean speed of the distribution
 variance+ | number | statistic | (km/h)^2 | Variance of the speeds of the distribution
 cdf | list | statistic | 1 | Shares of reports at or below public speeds, the bins' upper ends

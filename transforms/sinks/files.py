@@ -129,8 +129,7 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
         data = FORMATS[kind](columns, schema, stem)
         if kind == "geojson" and slot.hats.geometries:
             data = _geojson(columns, schema, stem, slot.hats.geometries)
-        check = partial(refuse_other_values, path, columns) if columns["cell"] else None
-        write_whole(path, data, check)
+        write_whole(path, data, partial(refuse_other_values, path, columns))
         written.append(path)
     failpoint("after-publish")
     return written

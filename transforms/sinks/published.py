@@ -28,8 +28,9 @@ class OtherValues(Exception):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"{path} holds other values of the same release, or cannot be read, and is left as it is: a release is "
-            "published once. Was it released with another ledger or key? Name those with --ledger and --key; a file "
-            "that is damaged can be moved away"
+            "published once. Was it released with another ledger or key? Name those with --ledger and --key. Did an "
+            "older version estimate it (column model)? `hatstream estimate` writes all days anew, into another folder. "
+            "A file that is damaged can be moved away"
         )
 
 

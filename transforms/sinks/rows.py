@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 TRAFFIC = ("traffic_lower95", "traffic_upper95")
 """Bounds of the mean that very many vehicles would have had in a row's place and time; on request alone."""
 
+UNKNOWN = {"unreliable", "held-back"}
+"""Statuses of HATs that have no row: neither they nor their area are known. Their cell's row of days is there."""
+
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}  # instants, and the texts that they are made of
 _COUNTS = ("vehicles", "reports")
 
@@ -36,7 +39,7 @@ class Shape:
 
     zone: of the columns slot_start_at and slot_end_at; None: none. counts: columns vehicles and reports, where counts
     are public. by_date: files lie in folders date=2026-05-13. traffic: the columns TRAFFIC. value_means: what
-    `value` is, in words, for its description in Parquet.
+    `value` is, in words, for its description in Parquet. unknown: HATs that are not known have rows too.
     """
 
     zone: str | None = None
@@ -44,6 +47,7 @@ class Shape:
     by_date: bool = False
     traffic: bool = False
     value_means: str = ""
+    unknown: bool = False
 
 
 PLAIN = Shape()
@@ -104,7 +108,11 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
         columns |= {name: _of_each(times[of], datetime.fromisoformat) for name, of in _TIMES.items()}
     if shape.counts:
         columns |= {"vehicles": hats.vehicles, "reports": hats.reports}
-    return {**columns, **{name: hats.notes[name] for name in noted(hats.notes, shape)}}
+    columns |= {name: hats.notes[name] for name in noted(hats.notes, shape)}
+    if shape.unknown or slot.product or slot.is_live or UNKNOWN.isdisjoint(hats.estimates.status):
+        return columns
+    known = [row for row, status in enumerate(hats.estimates.status) if status not in UNKNOWN]
+    return {name: [column[row] for row in known] for name, column in columns.items()}
 
 
 def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:

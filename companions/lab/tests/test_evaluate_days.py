@@ -52,7 +52,7 @@ def test_distributions_are_beside_the_whole_feeds_own(feed, hatstream):
     assert code == 0, err
     rows = json.loads(out)["rows"]
     assert {(row["product"], row["percentile"]) for row in rows} == {
-        (product, name) for product in ("cell-day", "cell-part") for name in ("P15", "P50", "P85")
+        (product, name) for product in ("days", "cell-part") for name in ("P15", "P50", "P85")
     }
 
 

@@ -109,9 +109,10 @@ def test_what_is_not_reliable_is_said_with_a_warning(page, drawn):
 
 def test_a_place_that_only_its_area_tells_shows_the_area_s_value(page, tmp_path, hatstream):
     rows = [known_of(row(CELLS[0], 6, 30.0, half_kmh=25.0), PARENT, 21.0)]
-    rows += [known_of(row(CELLS[1], 6, 30.0, half_kmh=25.0), "day", 17.0), row(CELLS[2], 6, 20.0)]
-    opened(page, mapped(tmp_path, hatstream, rows))
-    assert asked(page, DRAWN) == ["area", "area", "known"]
+    rows += [known_of(row(CELLS[1], 6, 30.0, half_kmh=25.0), "day", 17.0), row(CELLS[2], 6, 20.0)]  # of an older file
+    days = [row(cell, 6, 17.0) | {"product": "days"} for cell in CELLS[:2]]
+    opened(page, mapped(tmp_path, hatstream, [*rows, *days]))
+    assert asked(page, DRAWN) == ["area", "day", "known"]
     asked(page, "choose(0)")
     assert page.one("#p-value").text == "21.0 km/h"
     assert page.one("#p-interval").text == "95 % interval: 17.0 to 25.0 km/h"

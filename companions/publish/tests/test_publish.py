@@ -202,18 +202,17 @@ def test_a_folder_of_something_else_is_left_alone_and_an_older_edition_is_replac
     assert sorted(path.name for path in tmp_path.iterdir()) == [".portal.json", "portal"]
 
 
-def test_what_only_the_area_or_day_tells_is_published_as_the_area_s_or_day_s():
-    rows = [known_of(row(CELLS[0], 6, 30.0), PARENT, 21.0), known_of(row(CELLS[1], 6, 30.0), "day", 17.0)]
+def test_what_only_the_area_tells_is_published_as_the_area_s():
+    rows = [known_of(row(CELLS[0], 6, 30.0), PARENT, 21.0)]
     rows += [row(CELLS[2], 6, 12.0), row(CELLS[3], 6, 9.0, status="unreliable"), row(CELLS[4], 6, None)]
     table = pa.Table.from_pylist(rows, schema=WITH_PARENTS)
     output = published(table, NamedPlaces(), everything=False).to_pylist()
     assert [(row["value"], row["lower95"], row["value_of"], row["area"]) for row in output] == [
         (21.0, 17.0, "area", PARENT),
-        (17.0, 13.0, "day", None),
         (12.0, 7.0, "place", None),
     ]
     all_rows = published(table, NamedPlaces(), everything=True).to_pylist()
-    assert [row["own_value"] for row in all_rows] == [30.0, 30.0, 12.0, 9.0, None]
+    assert [row["own_value"] for row in all_rows] == [30.0, 12.0, 9.0, None]
 
 
 STREETS = {

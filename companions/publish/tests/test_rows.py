@@ -23,7 +23,10 @@ def with_lists() -> list[dict[str, object]]:
     ("rows", "schema"),
     [
         ([row(CELLS[0], 6, 12.25), row(CELLS[1], 6, None)], SCHEMA),
-        ([known_of(row(CELLS[0], 6, 12.25), PARENT, 20.5), known_of(row(CELLS[1], 6, None), "day", 3.0)], WITH_PARENTS),
+        (
+            [known_of(row(CELLS[0], 6, 12.25), PARENT, 20.5), known_of(row(CELLS[1], 6, None), PARENT, 3)],
+            WITH_PARENTS,
+        ),
         (with_lists(), LISTS),
     ],
     ids=["plain", "parents", "lists"],
@@ -35,10 +38,12 @@ def test_every_format_says_the_same(tmp_path, kind, rows, schema):
 
 
 def test_live_values_give_way_to_those_of_the_whole_day(tmp_path):
-    live = [row(cell, 6, 9.0) | {"mechanism": "levels-live"} for cell in CELLS[:2]]
+    live_by = {"mechanism": "levels-live"}
+    live = [row(cell, 6, 9.0) | live_by for cell in CELLS[:2]]
     paths = [write(tmp_path / "live.parquet", live), write(tmp_path / "hats.parquet", [row(CELLS[0], 6, 12.0)])]
+    paths.append(write(tmp_path / "live-later.parquet", [row(CELLS[1], 6, 7.0, day=14) | live_by]))
     rows = read_rows(list(map(str, paths))).to_pylist()
-    assert {(row["cell"], row["value"]) for row in rows} == {(CELLS[0], 12.0), (CELLS[1], 9.0)}
+    assert {(row["cell"], row["value"]) for row in rows} == {(CELLS[0], 12.0), (CELLS[1], 7.0)}
 
 
 @pytest.mark.parametrize("extra", [{}, {"spec_id": "1" * 16}], ids=["another estimate", "another specification"])

@@ -65,7 +65,7 @@ def estimated(folder: Path, hatstream: Run, name: str, *more: str) -> dict[str, 
 def test_causal_estimates_are_the_published_bytes_without_the_data(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, *DAYS)
     again = estimated(tmp_path, hatstream, "again")
-    assert len(again) == 2 * 4 * len(DAYS)
+    assert len(again) == 2 * (4 + 1) * len(DAYS)  # of each day the HATs of four slots, and the table of days
     assert all((tmp_path / "out" / name).read_bytes() == data for name, data in again.items())
 
 
@@ -90,7 +90,7 @@ def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hat
         if name not in past and name.endswith("jsonl")
         for line in data.splitlines()
     ]
-    assert len(rows) == 2 * 4 * len(CELLS)
+    assert len([row for row in rows if row.get("product") == "days"]) == 2 * len(CELLS)
     assert {row["status"] for row in rows} <= {"forecast", "unreliable", "held-back"}
 
 
@@ -151,7 +151,7 @@ def test_coarser_products_have_a_row_for_each_place_and_time(
 ) -> None:
     parents = {h3.cell_to_parent(cell, 6) for cell in CELLS}
     wanted = {
-        "cell-day": (set(CELLS), {("08", "12")}),
+        "days": (set(CELLS), {("08", "12")}),
         "cell-part": (set(CELLS), {("08", "10"), ("10", "11")}),
         "parent-hour": (parents, {(f"{hour:02}", f"{hour + 1:02}") for hour in range(8, 12)}),
         "city-hour": ({"city"}, {(f"{hour:02}", f"{hour + 1:02}") for hour in range(8, 12)}),
@@ -162,24 +162,6 @@ def test_coarser_products_have_a_row_for_each_place_and_time(
         days = (*DAYS, "2022-01-04")
         assert sorted(keys) == sorted((place, day, *time) for place in places for day in days for time in times)
         assert {row["product"] for row in rows} == {product}
-
-
-def test_coarser_products_agree_with_what_slots_say_of_their_parents_and_days(
-    coarse: tuple[Files, Files],
-) -> None:
-    columns = ("value", "lower95", "upper95")
-    coarser = {
-        (product, row["cell"], row["slot_start"]): row
-        for product in ("parent-hour", "cell-day")
-        for row in coarse_rows(coarse[0], product)
-    }
-    shown = [row for row in coarse_rows(coarse[0], "hats") if row.get("parent")]
-    assert shown
-    for row in shown:
-        day = "cell-day", row["cell"], row["slot_start"][:11] + "08" + row["slot_start"][13:]
-        its = coarser[day if row["parent"] == "day" else ("parent-hour", row["parent"], row["slot_start"])]
-        assert [row[f"parent_{name}"] for name in columns] == [its[name] for name in columns]
-        assert its["status"] == "ok"
 
 
 def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(
@@ -204,8 +186,8 @@ def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(
         (["--product", "cell-part", "--part", "06:00-10:00"], "within slot.service"),
         (["--product", "cell-part", "--part", "08:00-10:00", "--part", "09:00-11:00"], "overlap"),
         (["--product", "cell-part", "--part", "morning"], "must look like"),
-        (["--product", "cell-day", "--part", "08:00-10:00"], "goes with --product cell-part"),
-        (["--product", "cell-dya"], "cell-day"),
+        (["--product", "days", "--part", "08:00-10:00"], "goes with --product cell-part"),
+        (["--product", "cell-dya"], "days"),
     ],
 )
 def test_products_that_cannot_be_are_refused_and_say_why(

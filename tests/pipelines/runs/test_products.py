@@ -9,6 +9,8 @@ import pytest
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
+from tests.statistical.checks import seeded
+from transforms.releases import base
 from transforms.sinks.kafka import message_of
 
 OUTPUT = """
@@ -58,7 +60,42 @@ def test_rows_of_products_are_there_whatever_happened(tmp_path: Path, hatstream:
     rows = [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
     assert len({message_of(row).key for row in rows}) == len(rows)  # none takes another one's place in a topic
     code, out, _ = hatstream("map", "--input", tmp_path / "out" / "*.csv", "--output", tmp_path / "map.html")
-    assert (code, out.partition(":")[0]) == (0, f"{len(CELLS)} places, 4 slots")  # a map is of slots alone
+    assert (code, out.partition(":")[0]) == (0, f"{len(CELLS)} places, 1 slots")  # nothing is known but of the day
+
+
+def of_few_buses(day: str) -> list[str]:
+    """40 buses, each in one cell for an hour of four; in the other twenty hours of service nothing drives."""
+    return [
+        f"PLATE{bus},{day}T{8 + bus // 3 % 4:02}:{7 * i:02}:0{bus % 10}+05:30,{21.17 + 0.02 * (bus % 3)},72.83,"
+        f"{5 + 20 * (bus % 3) + bus % 4}\n"
+        for bus in range(40)
+        for i in range(8)
+    ]
+
+
+def test_what_is_known_of_a_day_alone_is_repeated_in_none_of_its_slots(
+    tmp_path: Path, hatstream: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = seeded(5)
+    monkeypatch.setattr(base, "Noise", lambda: noise)
+    spec = levels_city.SPEC.replace("08:00-12:00", "00:00-24:00").replace("2.64", "60")
+    levels_city.write(tmp_path, spec=spec, lines=of_few_buses(DAYS[0]))
+    assert hatstream(*city.init(tmp_path))[0] == 0
+    assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 0
+    hats, days = (
+        [
+            json.loads(line)
+            for path in (tmp_path / "out").glob(f"{name}-*.jsonl")
+            for line in path.read_bytes().splitlines()
+        ]
+        for name in ("hats", "days")
+    )
+    assert [row["cell"] for row in days] == sorted(CELLS)
+    assert len([row for row in days if row["status"] == "ok"]) >= 3
+    assert 0 < len(hats) < 24 * len(CELLS) / 3, "most hours are known by their day alone"
+    assert {row["status"] for row in hats} <= {"ok", "parent"}
+    shown = [(row["cell"], row.get("parent_value") or row["value"]) for row in hats]
+    assert len(set(shown)) == len(shown)
 
 
 def test_values_of_products_are_never_overwritten_by_others(tmp_path: Path, hatstream: Run) -> None:
@@ -77,10 +114,10 @@ def test_values_of_products_are_never_overwritten_by_others(tmp_path: Path, hats
 @pytest.mark.parametrize(
     ("spec", "rule"),
     [
-        (city.SPEC + '[[output]]\nproduct = "cell-day"\n', "output goes with mechanism = 'levels'"),
+        (city.SPEC + '[[output]]\nproduct = "days"\n', "output goes with mechanism = 'levels'"),
         (levels_city.SPEC + '[[output]]\nproduct = "cell-dya"\n', "did you mean 'cell-day'?"),
         (levels_city.SPEC + '[[output]]\nproduct = "cell-part"\npart = ["08:00-10:00"]\n', "did you mean 'parts'?"),
-        (levels_city.SPEC + 2 * '[[output]]\nproduct = "cell-day"\n', "output.product must not repeat"),
+        (levels_city.SPEC + 2 * '[[output]]\nproduct = "days"\n', "output.product must not repeat"),
         (levels_city.SPEC + '[[output]]\nproduct = "cell-part"\n', "output: the product cell-part needs parts"),
         (levels_city.SPEC + OUTPUT.replace("08:00", "08:30"), "output: a part of the day must lie on slots of 60"),
     ],

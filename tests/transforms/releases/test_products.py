@@ -30,4 +30,4 @@ def test_half_hours_make_hours_and_a_week_has_a_row_for_each_day() -> None:
     hours = grouping(Product("parent-hour"), PARENTS, CELLS, starts)
     assert hours.spans == [(0, 1), (2, 3)]
     assert hours.places == [parent_texts(CELLS)[0], parent_texts(CELLS)[2]]
-    assert grouping(Product("cell-day"), PARENTS, CELLS, starts).spans == [(0, 1), (2, 3)]
+    assert grouping(Product("days"), PARENTS, CELLS, starts).spans == [(0, 1), (2, 3)]

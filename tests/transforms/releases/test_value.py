@@ -44,10 +44,10 @@ def test_rows_of_periods_and_of_their_products_are_in_the_unit_of_the_value() ->
     values = np.full((len(levels_days.REGION), 1), 12.0)
     estimates = HatEstimates(values, values, values, values, np.full(values.shape, "ok"))
     slot = levels_days.facts(0)
-    cell_days = grouping(Product("cell-day"), np.zeros(len(values), np.int64), levels_days.REGION, [slot.start])
+    cell_days = grouping(Product("days"), np.zeros(len(values), np.int64), levels_days.REGION, [slot.start])
     rows = [
         *rows_of(estimates_of_slot(estimates, 0, slot, PERIODS)),
-        *rows_of(estimates_of_product(estimates, "cell-day", cell_days, [slot], PERIODS)),
+        *rows_of(estimates_of_product(estimates, "days", cell_days, [slot], PERIODS)),
     ]
     assert len(rows) == 2 * len(values)
     assert {row["unit"] for row in rows} == {"kg"}

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.learning import (
-    SOURCES,
     Field,
     Learned,
     PublishedNumbers,
@@ -86,16 +85,15 @@ def day_estimates(
     taught: TaughtBeside = NOTHING,
     days_back: int = 0,
 ) -> HatEstimates:
-    """Estimates the last day, or one so many `days_back`, as published; beside an unknown HAT a parent's or a day's.
+    """Estimates the last day, or one so many `days_back`, as published; beside an unknown HAT its parent's value.
 
     taught: see `taught_of`.
     """
     belief = models.estimate(days_back)
     shown = with_coarser(models, belief, float(policy.value.standard.upper))
     parents = np.array(parent_texts(policy.region))
-    whose = np.array(SOURCES)[shown.source]
     return _hat_estimates(shown.estimates)._replace(
-        parent=np.where(whose == "parent", parents[:, None], whose),
+        parent=np.where(shown.estimates.status == Status.PARENT, parents[:, None], ""),
         beside=(shown.values, shown.lower95, shown.upper95),
         products=product_estimates(models, belief, policy, slots, taught),
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpops.learning import Groups
 
 ProductName = Literal[
-    "cell-day", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"
+    "days", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"
 ]
 PRODUCTS: tuple[ProductName, ...] = get_args(ProductName)
 
@@ -43,7 +43,7 @@ class Product:
     @property
     def has_distributions(self) -> bool:
         """Whether its rows also say how values are spread, where a stage is about classes of values."""
-        return self.name in ("cell-day", "cell-part")
+        return self.name in ("days", "cell-part")
 
 
 class ProductGroups(NamedTuple):
@@ -105,7 +105,7 @@ def _time(product: Product, start: str) -> Hashable:
         return ""
     if product.name == "place-slot":
         return start
-    if product.name in ("cell-day", "place-day"):
+    if product.name in ("days", "place-day"):
         return start[:10]
     if not product.parts:
         return start[:13], start[19:]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.estimate import Estimates
+from dpops.learning.state import VERSION
 from dpops.types import Float64s
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import VECTOR
@@ -25,8 +26,8 @@ class HatEstimates(NamedTuple):
     """Every HAT of a period, (cells, slots): value, interval, deviation in km/h, status; nan without a value.
 
     traffic: bounds of the mean of very many vehicles. leans: of live values, weight of the day's own slots, 0 to 1.
-    parent: of an unknown HAT, what is known: its parent cell, or "day"; beside: value and bounds of that. notes:
-    further columns.
+    parent: of an unknown HAT, its parent cell, where that is known; beside: value and bounds of that. notes: further
+    columns.
     """
 
     value: Float64s
@@ -136,7 +137,7 @@ def _columns(
         estimates=of_cells,
         vehicles=[None] * value.size,
         reports=[None] * value.size,
-        notes=notes,
+        notes={**notes, "model": [VERSION] * value.size},
     )
 
 

@@ -136,11 +136,11 @@ def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str) -> str:
     """Draws the maps of hexagons and of streets, and tells where they lie."""
     from hatstream_publish.pages.map import MapTexts, Surroundings, draw_map
     from hatstream_publish.pages.places import read_ground, read_places
-    from hatstream_publish.pages.rows import HATS, STANDING
+    from hatstream_publish.pages.rows import STANDING, with_days
 
     page = output / "map.html"
     around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
-    hexagons = draw_map(results[HATS], page, MapTexts("Speeds of a made-up bus fleet", guarantee), around)
+    hexagons = draw_map(with_days(results), page, MapTexts("Speeds of a made-up bus fleet", guarantee), around)
     if STANDING not in results:
         return f"A map of {hexagons:,} hexagons opens in any browser: {page}"
     streets = MapTexts("Streets of a made-up town, as usual", guarantee)
@@ -149,13 +149,14 @@ def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str) -> str:
 
 
 def _lines_of(classes: list[dict[str, Any]]) -> list[str]:
-    row = "{:>11} {:>8} {:>12} {:>12} {:>9} {:>16}"
-    lines = [row.format("vehicles", "HATs", "estimate", "constant", "interval", "holds the truth")]
+    row = "{:>11} {:>8} {:>10} {:>12} {:>12} {:>9} {:>16}"
+    lines = [row.format("vehicles", "HATs", "published", "estimate", "constant", "interval", "holds the truth")]
     for error in classes:
         is_estimated = error["estimate"] is not None
         texts = (
             error["name"],
             f"{error['hats']:,}",
+            f"{100 * error['known'] / error['hats']:.0f} %",
             f"{error['estimate']:.1f} km/h" if is_estimated else "none",
             f"{error['constant']:.1f} km/h",
             f"±{error['half_width']:.0f}" if is_estimated else "",

@@ -250,7 +250,7 @@ def _cities(feed: Feed | None, cities: str | None, number: int | None, report: R
             yield name.strip(), city_named(name.strip(), number)
         return
     base = tables_of(feed.spec_path)
-    products = ["cell-day", "parent-hour", "city-hour", *(["place-standing"] if "places" in base else [])]
+    products = ["days", "parent-hour", "city-hour", *(["place-standing"] if "places" in base else [])]
     tables = {name: base[name] for name in ("places",) if name in base}
     days = read_days(*feed, report, **tables, output=[{"product": product} for product in products])
     yield "", days if number is None else days.repeated(number)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hatstream.api import load
 from hatstream_lab.evaluation.days import HAT_KEYS, Days, beside, truth_of
 
 CLASSES = {"1 to 2": (1, 2), "3 to 9": (3, 9), "10 to 29": (10, 29), "30 or more": (30, np.inf)}
@@ -83,12 +84,12 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
         `name`, `hats`, `known` ones, mean absolute errors of `estimate` and `constant` in km/h, `covered`, the share of
         intervals that hold the truth, and their median `half_width`; None where no HAT has a value.
     """
-    starts = sorted(set(rows["slot_start"].to_pylist()))
-    number = {start: starts.index(start) - [s[:10] for s in starts].index(start[:10]) for start in starts}
+    minutes = load(days.tables).timetable.service_minutes
+    number = {s: minutes.index(60 * int(s[11:13]) + int(s[14:16])) for s in set(rows["slot_start"].to_pylist())}
     rows = rows.select(["slot_start", "cell", "value", "lower95", "upper95"])
     rows = rows.append_column("period", pc.utf8_slice_codeunits(rows["slot_start"], 0, 10))
     rows = rows.append_column("slot", pa.array([number[start] for start in rows["slot_start"].to_pylist()]))
-    hats = beside(rows, truth_of(days, dict.fromkeys(HAT_KEYS)))
+    hats = beside(rows, truth_of(days, dict.fromkeys(HAT_KEYS)), how="right outer")
     constant, error = np.abs(hats["truth"] - days.mean_kmh), np.abs(hats["truth"] - hats["value"])
     inside = (hats["lower95"] <= hats["truth"]) & (hats["truth"] <= hats["upper95"])
     half = (hats["upper95"] - hats["lower95"]) / 2

@@ -224,7 +224,9 @@ def groups_of(keys: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
     return distinct.drop_columns(["group"]), joined["group"].to_numpy()
 
 
-def beside(rows: pa.Table, truth: pa.Table, keys: Sequence[str] = HAT_KEYS) -> dict[str, NDArray[Any]]:
+def beside(
+    rows: pa.Table, truth: pa.Table, keys: Sequence[str] = HAT_KEYS, *, how: str = "inner"
+) -> dict[str, NDArray[Any]]:
     """Joins released rows with what is true of them; those of which nothing is true are left out."""
-    joined = rows.join(truth, list(keys), join_type="inner", use_threads=False).combine_chunks()
+    joined = rows.join(truth, list(keys), join_type=how, use_threads=False).combine_chunks()
     return {name: joined[name].to_numpy() for name in joined.column_names}

@@ -37,7 +37,7 @@ FROM_VEHICLES = 10
 """Of groups whose distributions are compared."""
 BINS = 260
 PERCENTILES = {"p15": 0.15, "p50": 0.5, "p85": 0.85}
-PRODUCTS = ("cell-day", "parent-hour", "city-hour")
+PRODUCTS = ("days", "parent-hour", "city-hour")
 LABELS = ("city", "total", "delta")
 
 
@@ -99,7 +99,7 @@ def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False)
     cells = days.counted["cell"].combine_chunks().dictionary_encode()
     parents = [h3.cell_to_parent(cell, h3.get_resolution(cell) - 1) for cell in cells.dictionary.to_pylist()]
     keys: dict[str, dict[str, pa.Array | None]] = {
-        "cell-day": dict.fromkeys(("period", "cell")),
+        "days": dict.fromkeys(("period", "cell")),
         "parent-hour": {**dict.fromkeys(HAT_KEYS), "cell": pa.array(parents).take(cells.indices)},
         "city-hour": {**dict.fromkeys(HAT_KEYS), "cell": pa.array(["city"] * days.counted.num_rows)},
     }
@@ -155,7 +155,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
         starts, slots = (table["slot"].to_numpy() for table in (rows, days.counted))
         if product != "hats":
             starts, slots = (local_hours(slot, days.tables) // BLOCK_H for slot in (starts, slots))
-        if product == "cell-day":
+        if product == "days":
             starts, slots = 0 * starts, 0 * slots
         keys = {"period": days.counted["period"], "cell": days.counted["cell"], "part": pa.array(slots)}
         groups, index = groups_of(pa.table(keys))
@@ -223,7 +223,7 @@ def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None,
     first, last = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
     starts = [max(start, first) for start in range(0, 24, BLOCK_H) if first < start + BLOCK_H and start < last]
     parts = [f"{start:02d}:00-{min(start // BLOCK_H * BLOCK_H + BLOCK_H, last):02d}:00" for start in starts]
-    output = [{"product": "cell-day"}, {"product": "cell-part", "parts": parts}]
+    output = [{"product": "days"}, {"product": "cell-part", "parts": parts}]
     return read_days(pattern, spec_path, dates, report, bins=BINS, statistic=[MEAN, statistic], output=output)
 
 

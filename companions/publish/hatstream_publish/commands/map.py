@@ -49,7 +49,7 @@ def map_(
 
     \b
     Example:
-      hatstream map --input 'out/hats-*.parquet' --output out/map.html
+      hatstream map --input 'out/*.parquet' --output out/map.html
     """
     from hatstream_publish.pages.map import MapTexts, draw_map
     from hatstream_publish.pages.rows import read_days_of_places

@@ -40,16 +40,16 @@ def report(
 ) -> int:
     from hatstream.api import AccountReport
     from hatstream_publish.pages.report import draw_report
-    from hatstream_publish.pages.rows import check_origin, read_rows
+    from hatstream_publish.pages.rows import check_origin, read_results
 
     spec = loaded(spec_path, quiet=as_json)
     if (start is None) != (end is None):
         raise UsageError("give both --from and --to, or neither")
-    rows = read_rows(pattern) if pattern else None
-    if rows is not None:
+    tables = read_results(pattern) if pattern else {}
+    for rows in tables.values():
         check_origin(rows, spec.name, spec.spec_id)
     account = AccountReport.read(spec, place, (start, end) if start and end else None, HABIT_DAYS)
-    draw_report(account, rows, output)
+    draw_report(account, tables, output)
     size = output.stat().st_size
     answer(as_json, {"output": str(output), "bytes": size}, f"{output} ({size / 1e3:,.0f} kB)")
     return 0

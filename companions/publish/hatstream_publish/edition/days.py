@@ -35,11 +35,18 @@ class NewestSlot(NamedTuple):
     values: pa.Table
 
 
-def day_files(date: str, rows: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
-    """Makes a day's table as GeoParquet and as JSON; rows: of the day's slots."""
-    table = published(rows, places, everything=edition.wishes.everything)
+def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
+    """Makes a day's table as GeoParquet and, with its places' values of the whole day, as JSON.
+
+    Args:
+        rows: Of the day's slots.
+        day: Of the day as a whole.
+    """
+    everything = edition.wishes.everything
+    table, whole = (published(part, places, everything=everything) for part in (rows, day))
     about = {"date": date, "licence": edition.wishes.licence.name, "spec_id": edition.spec.spec_id}
-    content = {f"api/days/{date}.json": msgspec.json.encode(about | {"values": table.to_pylist()})}
+    values = {"values": table.to_pylist(), "of_the_day": whole.to_pylist()}
+    content = {f"api/days/{date}.json": msgspec.json.encode(about | values)}
     if not table.num_rows:
         return PublishedDay(date, 0, None, content)
     content[f"api/days/{date}.parquet"] = parquet_bytes(table, places, edition.spec, about)
@@ -88,8 +95,12 @@ def openapi(edition: Edition) -> dict[str, Any]:
     documents = {
         "/latest.json": ("What changed last: the newest slot, and where its files are", "application/json", latest),
         f"/{DAYS}": ("Every day with its files and checksums", "application/json", {"days": "array"}),
-        "/api/days/{date}.json": ("Values of a local day", "application/json", {"values": "array"}),
-        "/api/days/{date}.parquet": ("The same as GeoParquet 1.1", "application/vnd.apache.parquet", None),
+        "/api/days/{date}.json": (
+            "Values of a local day: of its slots, and of the places' whole day",
+            "application/json",
+            {"values": "array", "of_the_day": "array"},
+        ),
+        "/api/days/{date}.parquet": ("Values of its slots as GeoParquet 1.1", "application/vnd.apache.parquet", None),
         f"/{LATEST_VALUES}": ("Values of the newest slot", "application/geo+json", {"features": "array"}),
         "/places.geojson": ("Every place with its outline", "application/geo+json", {"features": "array"}),
     }

@@ -36,7 +36,8 @@ from hatstream_publish.pages.map import MapTexts, Surroundings, map_page
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import render, text_of
 from hatstream_publish.pages.places import NamedPlaces, box_of
-from hatstream_publish.pages.rows import ADVICE, CITY, HATS
+from hatstream_publish.pages.rows import ADVICE, CITY, HATS, with_days
+from hatstream_publish.pages.rows import DAYS as OF_DAYS
 from hatstream_publish.pages.usable import USABLE, csv_bytes, published
 
 MAP_SLOTS = 168
@@ -54,7 +55,7 @@ MEDIA = {
 }
 _TITLES = {
     HATS: "Values by place and slot",
-    "cell-day": "Values by place and day",
+    OF_DAYS: "Values by place and day",
     "cell-part": "Values by place and part of the day",
     "parent-hour": "Values by coarser place and hour",
     "city-hour": "Values of the whole area by hour",
@@ -108,9 +109,9 @@ class Site:
         results = {name: self._chosen(rows) for name, rows in self.files.results().items()}
         for path, why in () if self.follows else self.files.skipped.items():
             raise InputError(f"{path}: {why}")
-        if HATS not in results or not results[HATS].num_rows:
+        if not any(name in results and results[name].num_rows for name in (HATS, OF_DAYS)):
             return None
-        edition = self._edition(results[HATS])
+        edition = self._edition(with_days(results))
         with updating(self.folder, self._digests) as update, self._forgetting():
             former = _created(self.folder)
             unchanged = edition if former is None else replace(edition, origin=edition.origin._replace(created=former))
@@ -166,12 +167,14 @@ class Site:
     ) -> Mapping[str, tuple[int, int]]:
         """Puts every file; returns how many rows each table has, and of how many. Raises InputError where nothing is
         left to publish."""
-        rows, places = results[HATS], self.around.places
-        days = self._put_days(edition, rows, update)
+        rows, places = with_days(results), self.around.places
+        days = self._put_days(edition, results, update)
         tables = self._whole_tables(edition, results, days[-1].date)
-        if not self.follows and HATS not in tables:
+        if not self.follows and not {HATS, OF_DAYS} & set(tables):
             raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
-        slot = newest_slot(_of_days(rows, {days[-1].date}), places, everything=self.wishes.everything)
+        by_slot, by_day = (_of_days(_table_of(results, name), {days[-1].date}) for name in (HATS, OF_DAYS))
+        newest = by_slot if by_slot.num_rows else by_day
+        slot = newest_slot(newest, places, everything=self.wishes.everything)
         parts, files = [], {name: content for table in tables.values() for name, (content, _) in table.files.items()}
         schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
         files["places.geojson"] = places_geojson(results.values(), places)
@@ -198,19 +201,21 @@ class Site:
         update.put("index.html", render("index.html", frames=True, shown=shown, title=self.wishes.title, **page))
         update.put(LATEST, pointer)
         return {name: (table.rows, results[name].num_rows) for name, table in tables.items()} or {
-            HATS: (sum(day.rows for day in days), rows.num_rows)
+            HATS: (sum(day.rows for day in days), _table_of(results, HATS).num_rows)
         }
 
-    def _put_days(self, edition: Edition, rows: pa.Table, update: FolderUpdate) -> list[PublishedDay]:
+    def _put_days(self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate) -> list[PublishedDay]:
         """Makes the files of days of which a result file is new; the others are as they were."""
         stamps, days = self.files.stamps_of_days(), []
-        for date in sorted(set(pc.utf8_slice_codeunits(rows["slot_start"], 0, 10).unique().to_pylist())):
+        by_slot, by_day = (_table_of(results, name) for name in (HATS, OF_DAYS))
+        for date in sorted({start[:10] for rows in (by_slot, by_day) for start in _starts(rows)}):
             key, day = self._days.get(date, (None, None))
             if day is not None and key == stamps[date]:
                 for name in day.content:
                     update.keep(name, self._digests[name])
             else:
-                day = day_files(date, _of_days(rows, {date}), edition, self.around.places)
+                slots, whole = (_of_days(rows, {date}) for rows in (by_slot, by_day))
+                day = day_files(date, slots, whole, edition, self.around.places)
                 for name, content in day.content.items():
                     update.put(name, content)
                 day = day._replace(content=dict.fromkeys(day.content, b""))
@@ -242,6 +247,16 @@ class Site:
             f"{MAPS}/{_hash(data)[:16]}.bin": data,
             "map.html": map_page(texts, source=LATEST, follow_s=POLL_S),
         }
+
+
+def _table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
+    """Takes a table, without rows where there is none."""
+    return results[name] if name in results else next(iter(results.values())).slice(0, 0)
+
+
+def _starts(rows: pa.Table) -> list[str]:
+    starts: list[str] = rows["slot_start"].unique().to_pylist()
+    return starts
 
 
 def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:

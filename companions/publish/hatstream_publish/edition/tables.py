@@ -51,8 +51,8 @@ def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[Column
         ),
         ColumnEntry(
             "value_of",
-            "What the value is of: place; area (the coarser hexagon around it, in the column area); day (the place's "
-            "whole day). Where only the area or the day is known, all its places or slots have the same value",
+            "What the value is of: place; area (the coarser hexagon around it, in the column area), where all places "
+            "of it that are not known by themselves have the same value",
         ),
         ColumnEntry("area", f"The coarser H3 hexagon, of resolution {coarser}, where the value is of the area"),
         ColumnEntry("status", f"{declared['status'].meaning}. {listed}"),

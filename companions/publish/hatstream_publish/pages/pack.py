@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError
 from hatstream_publish.pages.places import LINE, DrawnShape, Float64s, GroundLine, NamedPlaces, middle_of, turns
-from hatstream_publish.pages.rows import LIVE_MECHANISM, STANDING
+from hatstream_publish.pages.rows import DAYS, LIVE_MECHANISM, STANDING
 
 Array = NDArray[Any]
 
 WIDE_KMH = 15.0
 """An interval wider than this to either side is drawn as not known, whatever its status says."""
 
-KNOWN, AREA, FORECAST, UNKNOWN = "known", "area", "forecast", "unknown"
-"""How a value is drawn: known there; known of the area around or of the place's day; expected; not to be used."""
+KNOWN, AREA, DAY, FORECAST, UNKNOWN = "known", "area", "day", "forecast", "unknown"
+"""How a value is drawn: known there; of the area around; of the place's whole day; expected; not to be used."""
 _CLASSES = {"ok": KNOWN, "parent": AREA, "forecast": FORECAST}
 
 RELIABLE = tuple(status for status, drawn in _CLASSES.items() if drawn == KNOWN)
@@ -39,8 +39,6 @@ _NONE, _NO_CODE = 65_535, 255
 _MARK = "\x1f"
 USUAL_KMH = 0.1
 """What usual values are whole multiples of."""
-DAY = "day"
-"""In the place of a parent: what is known is the place's whole day."""
 _BOUNDS = ("lower95", "upper95")
 NAMED_AT_FIRST = 5
 
@@ -176,7 +174,7 @@ def _areas(rows: pa.Table, grid: _Grid) -> list[str]:
     areas = [""] * len(grid.ids)
     if "parent" in rows.column_names:
         parent = pc.fill_null(rows["parent"], "")
-        is_cell = pc.and_(pc.not_equal(parent, ""), pc.not_equal(parent, DAY)).to_numpy()
+        is_cell = pc.not_equal(parent, "").to_numpy()
         for place, cell in zip(grid.place[is_cell], parent.filter(pa.array(is_cell)).to_pylist(), strict=True):
             areas[place] = cell
     return areas
@@ -198,6 +196,7 @@ class _Codes(dict[str, int]):
 def _code(text: str) -> dict[str, Any]:
     status, mechanism, about = text.split(_MARK)
     drawn, live = _CLASSES.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
+    drawn = DAY if about == DAY and drawn == KNOWN else drawn
     return {"status": status, "mechanism": mechanism, "about": about, "drawn": drawn, "live": live}
 
 
@@ -258,10 +257,9 @@ def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
 
 def _known(rows: pa.Table, layer: _Layer, is_parent: Array) -> pa.ChunkedArray:
     """Says how each row is known: its status, its mechanism, and what its drawn value is about."""
-    about: pa.Array = pa.array([""] * rows.num_rows)
-    if is_parent.any():
-        which = pc.if_else(pc.equal(pc.fill_null(rows["parent"], ""), DAY), DAY, "area")
-        about = pc.if_else(pa.array(is_parent), which, "")
+    about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")
+    if "product" in rows.column_names:
+        about = pc.if_else(pc.equal(pc.fill_null(rows["product"], ""), DAYS), DAY, about)
     return pc.binary_join_element_wise(pc.fill_null(rows[layer.status], ""), rows["mechanism"], about, _MARK)
 
 

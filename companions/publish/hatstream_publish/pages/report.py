@@ -1,7 +1,7 @@
 """The report: what is promised in plain words, what was spent, how good the figures are, what is missing."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
 from importlib.metadata import version
@@ -83,8 +83,11 @@ def span_odds(account: AccountReport) -> list[SpanOdds]:
 _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
 
 
-def draw_report(report: AccountReport, rows: pa.Table | None, path: Path) -> None:
-    """Writes the report. rows: result rows, see `read_rows`; None where none are given. May raise OSError."""
+def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path) -> None:
+    """Writes the report. rows: result rows by product, see `read_results`; none where none are given.
+
+    May raise OSError.
+    """
     spec, account = report.spec, report.spec.account
     spent, limit = float(report.most.epsilon), float(report.limit.epsilon)
     shown = {
@@ -104,8 +107,8 @@ def draw_report(report: AccountReport, rows: pa.Table | None, path: Path) -> Non
         "standing": [_habit(cost.days, cost.total.epsilon, cost.chance_said) for cost in report.standing],
         "costs": [_habit(cost.days, cost.total.epsilon, cost.chance_said) for cost in report.costs],
         "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
-        "classes": [] if rows is None else reliability(rows),
-        "statuses": [] if rows is None else _statuses(rows),
+        "classes": [{"table": name, **of} for name, table in rows.items() for of in reliability(table)],
+        "statuses": _statuses(rows.values()),
         "channels": CHANNELS,
         "wide": WIDE_KMH,
         "region": _region(spec),
@@ -134,9 +137,9 @@ def _habit(days: int, spent: Fraction, chance: str) -> Mapping[str, Any]:
     }
 
 
-def _statuses(rows: pa.Table) -> list[tuple[str, str]]:
+def _statuses(tables: Iterable[pa.Table]) -> list[tuple[str, str]]:
     """Tells what each status means that the rows have, and what helps."""
-    statuses = sorted(rows["status"].unique().to_pylist())
+    statuses = sorted({status for rows in tables for status in rows["status"].unique().to_pylist()})
     return [
         (status, f"{STATUSES[status]} {ADVICE.get(status, '')}".strip()) for status in statuses if status in STATUSES
     ]

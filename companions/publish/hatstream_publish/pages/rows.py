@@ -11,7 +11,7 @@ from hatstream.api import read_results as read_files
 
 STATUSES: Mapping[str, str] = {
     "ok": "Known well enough to use, within its interval.",
-    "parent": "Not known by itself; the value of the area around it, or of its own whole day, is.",
+    "parent": "Not known by itself; the value of the area around it is.",
     "forecast": "Expected from earlier days: nothing of this day is released yet.",
     "unreliable": "Too few vehicles are likely to have been there for the value to be used, or its interval believed.",
     "constant": "Too little is known: the value is a public constant and says nothing of what was driven.",
@@ -33,6 +33,8 @@ ADVICE: Mapping[str, str] = {
 
 HATS = "hats"
 """What rows of slots are called, beside the names of coarser products."""
+DAYS = "days"
+"""What rows of whole days are called: one for each place and day."""
 CITY = "city"
 """Stands where a row of the whole region would name a cell."""
 PLACE_DAY, STANDING = "place-day", "place-standing"
@@ -57,11 +59,28 @@ def read_rows(pattern: str | Sequence[str | Path | pa.Table]) -> pa.Table:
 def _rows_of(tables: Mapping[str, pa.Table]) -> pa.Table:
     if len(tables) == 1 and next(iter(tables)).startswith("place-"):
         return next(iter(tables.values()))
-    if HATS not in tables:
+    if not {HATS, DAYS} & set(tables):
         coarser = ", ".join(tables)
-        others = "take 'hats-*', or one product of places, such as 'place-slot-*'"
+        others = "take 'hats-*' and 'days-*', or one product of places, such as 'place-slot-*'"
         raise InputError(f"the files hold coarser products ({coarser}): {others}")
-    return tables[HATS]
+    return with_days(tables)
+
+
+def with_days(tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Fills with a place's day the slots of which it has no row, as maps show them; a day without slots is one."""
+    if DAYS not in tables:
+        return tables[HATS]
+    date, hats = pc.utf8_slice_codeunits, tables.get(HATS, tables[DAYS].slice(0, 0))
+    days = tables[DAYS].append_column("date", date(tables[DAYS]["slot_start"], 0, 10))
+    slots = hats.group_by(["slot_start", "slot_end"]).aggregate([])
+    slots = slots.append_column("date", date(slots["slot_start"], 0, 10))
+    filled = days.drop_columns(["slot_start", "slot_end"]).join(slots, "date", join_type="inner")
+    filled = filled.join(hats.select(["slot_start", "cell"]), ["slot_start", "cell"], join_type="left anti")
+    whole = days.filter(pc.invert(pc.is_in(days["date"], slots["date"])))
+    names = [*(name for name in hats.column_names if name in days.column_names and name != "product"), "product"]
+    parts = [hats.drop_columns(["product"] if "product" in hats.column_names else [])]
+    parts += [part.select(names) for part in (filled, whole)]
+    return pa.concat_tables(parts, promote_options="default")
 
 
 def read_days_of_places(pattern: str | Sequence[str | Path | pa.Table]) -> tuple[pa.Table, pa.Table | None]:

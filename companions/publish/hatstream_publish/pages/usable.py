@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from hatstream_publish.pages.pack import DAY, is_beside
+from hatstream_publish.pages.pack import is_beside
 from hatstream_publish.pages.places import NamedPlaces
 
 USABLE = ("ok", "parent")
@@ -41,10 +41,9 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
         columns = {name: column for name, column in columns.items() if name not in ("noise_std", "bias_bound")}
     if "parent_value" in rows.column_names:
         columns |= {name: pc.if_else(is_parent, rows[f"parent_{name}"], rows[name]) for name in _OWN}
-    area = pc.fill_null(rows["parent"], "") if "parent" in rows.column_names else pa.array([""] * rows.num_rows)
-    is_day = pc.equal(area, DAY)
-    columns["value_of"] = pc.if_else(is_parent, pc.if_else(is_day, DAY, "area"), "place")
-    columns["area"] = pc.if_else(pc.and_(is_parent, pc.invert(is_day)), area, None)
+    columns["value_of"] = pc.if_else(is_parent, "area", "place")
+    parents = rows["parent"] if "parent" in rows.column_names else pa.nulls(rows.num_rows, pa.string())
+    columns["area"] = pc.if_else(is_parent, parents, None)
     columns["name"] = of_each(rows["cell"], lambda cell: places.named[cell].name if cell in places.named else "")
     others = (name for name, column in columns.items() if name not in _ORDER and column.null_count < len(column))
     return pa.table({name: columns[name] for name in (*_ORDER, *others)})

@@ -27,7 +27,7 @@ function dayChart(place) {
   const x = at => left + (slots.length < 2 ? (wide - left) / 2 : at * (wide - left - 8) / (slots.length - 1));
   const y = number => high - bottom - number / scaleOf * (high - bottom - top);
   const bounds = slots.map(slot => boundsAt(slot, place)), usual = slots.map(slot => usualAt(slot, place));
-  const sure = slots.map(slot => drawnAs(slot, place) === "unknown" ? null : valueAt(slot, place));
+  const sure = slots.map(slot => ["unknown", "day"].includes(drawnAs(slot, place)) ? null : valueAt(slot, place));
   // Where each number of a stretch is drawn; one alone is a short line, so that it can be seen.
   const spots = run => run.length > 1 ? run.map(at => [x(at), at]) : [-3, 3].map(aside => [x(run[0]) + aside, run[0]]);
   const edge = (run, end) => spots(run).map(([left, at]) => [left, y(bounds[at][end])]);
@@ -38,7 +38,7 @@ function dayChart(place) {
   for (const [name, path] of Object.entries({ band, usual: lines(usual), values: lines(sure) })) if (path) chart.append(svg("path", { d: path, class: name }));
   slots.forEach((slot, at) => {
     const value = valueAt(slot, place);
-    if (value !== null) chart.append(svg("circle", { cx: x(at), cy: y(value), r: slot === state.slot ? 5 : 2.4, class: drawnAs(slot, place) === "unknown" ? "doubtful" : "point" }));
+    if (value !== null) chart.append(svg("circle", { cx: x(at), cy: y(value), r: slot === state.slot ? 5 : 2.4, class: ["unknown", "day"].includes(drawnAs(slot, place)) ? "doubtful" : "point" }));
   });
   return chart;
 }
@@ -96,7 +96,7 @@ function fieldOfPlace(place) {
   return slot => {
     const number = shownAt(slot, place), drawn = drawnAs(slot, place);
     const title = number === null || drawn === "none" ? "no value" : `${numberText(number)} ${layer().unit}`;
-    const faint = drawn === "unknown" && state.show === "value";
+    const faint = ["unknown", "day"].includes(drawn) && state.show === "value";
     return number === null || drawn === "none" ? { class: "nothing" } : { fill: colourOf(number), "fill-opacity": faint ? 0.3 : 1, "aria-label": title };
   };
 }

@@ -1,6 +1,6 @@
 // The map itself: everything of one frame, on one canvas.
 
-const OPACITY = { known: 0.93, area: 0.93, forecast: 0.8, unknown: 0.38, within: 0.7 };
+const OPACITY = { known: 0.93, area: 0.93, day: 0.32, forecast: 0.8, unknown: 0.38, within: 0.7 };
 let frame = null;
 
 function redraw() {
@@ -105,6 +105,7 @@ function strokeLines(pen, members, drawn, step) {
   pen.lineCap = pen.lineJoin = "round";
   pen.strokeStyle = colourTable()[step];
   pen.globalAlpha = drawn === "unknown" ? 0.55 : 1;
+  if (drawn === "day") pen.globalAlpha = 0.45;
   if (drawn === "unknown") pen.setLineDash([2, lineWidth() * 1.8]);
   if (drawn === "area") pen.setLineDash([lineWidth() * 3, lineWidth() * 1.4]);
   pen.beginPath();

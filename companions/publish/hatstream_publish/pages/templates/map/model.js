@@ -27,18 +27,18 @@ function codeAt(slot, place, of = layer()) {
   return code === NO_CODE ? null : DATA.codes[code];
 }
 
-// How a value is drawn: "known", "area", "forecast", "unknown", or "none" where there is none.
+// How a value is drawn: "known", "area", "day", "forecast", "unknown", or "none" where there is none.
 function drawnAs(slot, place, of = layer()) {
   const code = codeAt(slot, place, of);
   if (code === null || of.value[spot(slot, place)] === NONE) return "none";
   const half = halfAt(slot, place, of);
   return of.unit === "km/h" && half !== null && half > DATA.wide ? "unknown" : code.drawn;
 }
-// Of each slot, how many places are known.
+// Of each slot, how many places are known in it: by themselves, or by the area around.
 function sureCounts(of = layer()) {
   return of.sure ??= DATA.slots.map((_, slot) => {
     let sure = 0;
-    for (let place = 0; place < places(); place++) if (!["unknown", "none"].includes(drawnAs(slot, place, of))) sure += 1;
+    for (let place = 0; place < places(); place++) if (!["unknown", "none", "day"].includes(drawnAs(slot, place, of))) sure += 1;
     return sure;
   });
 }
@@ -138,7 +138,7 @@ function usualAt(slot, place) {
 }
 function differenceAt(slot, place) {
   const value = valueAt(slot, place), usual = usualAt(slot, place);
-  return value === null || usual === null ? null : value - usual;
+  return value === null || usual === null || drawnAs(slot, place) === "day" ? null : value - usual;
 }
 function isBeyondNoise(slot, place) {
   const bounds = boundsAt(slot, place), usual = usualAt(slot, place);

@@ -16,8 +16,8 @@ function statusText(slot, place) {
   const code = codeAt(slot, place), drawn = drawnAs(slot, place);
   if (code === null) return `There is no row of this place ${here()}.`;
   if (drawn === "none") return PAGE.says[code.status] ?? code.status;
-  if (code.about === "day") return "The hour is not known by itself: this is the value of the place's whole day.";
-  if (code.about) return `The place is not known by itself: this is the value of the area of several places around it (${DATA.places.area[place]}).`;
+  if (drawn === "day") return "This time is not known by itself: what is shown is the value of the place's whole day.";
+  if (drawn === "area") return `The place is not known by itself: this is the value of the area of several places around it (${DATA.places.area[place]}).`;
   if (drawn === "unknown" && code.drawn !== "unknown") return `The interval is wider than ${DATA.wide} ${layer().unit} to either side.`;
   return PAGE.says[code.status] ?? code.status;
 }
@@ -39,7 +39,7 @@ function vehiclesText(slot, place) {
 function spoken(slot, place) {
   const value = valueAt(slot, place), drawn = drawnAs(slot, place);
   if (value === null || drawn === "none") return `${nameOf(place)}: no value`;
-  const how = { known: "", area: ", of the area around it", forecast: ", forecast", unknown: ", not reliable" }[drawn];
+  const how = { known: "", area: ", of the area around it", day: ", of its whole day", forecast: ", forecast", unknown: ", not reliable" }[drawn];
   return `${nameOf(place)}: ${numberText(value)} ${layer().unit}${how}`;
 }
 
@@ -70,9 +70,9 @@ function close() {
   el("map").focus();
 }
 function overview() {
-  const counts = { known: 0, area: 0, forecast: 0, unknown: 0, none: 0 };
+  const counts = { known: 0, area: 0, day: 0, forecast: 0, unknown: 0, none: 0 };
   for (let place = 0; place < places(); place++) counts[drawnAs(state.slot, place)] += 1;
-  const said = [["known", "known by themselves"], ["area", "known by the area around them or by their day"], ["forecast", "forecast"], ["unknown", "not reliable"], ["none", "without a value"]];
+  const said = [["known", "known by themselves"], ["area", "known by the area around them"], ["day", "known by their whole day alone"], ["forecast", "forecast"], ["unknown", "not reliable"], ["none", "without a value"]];
   return [
     node("h2", { class: "hint", text: "Choose a place" }),
     node("p", { class: "hint", text: "Click one, search for one, or press Tab until the map has the focus and then the arrow keys and Enter. Page Up and Page Down change the time." }),
@@ -105,6 +105,8 @@ function noUsualText() {
 
 // --- legend ---
 
+const DRAWN_BY = { dots: "area", pale: "day", dashes: "forecast" };
+
 function showLegend() {
   const [least, most] = range(), signed = state.show === "difference";
   el("scale").style.background = `linear-gradient(90deg, ${colourTable().join(",")})`;
@@ -112,10 +114,10 @@ function showLegend() {
   el("ends").replaceChildren(...ends.map(text => node("span", { text })));
   el("legend-title").textContent = `${SHOWN[state.show].title()}, ${layer().unit}`;
   const areLines = DATA.shapes.shapes.length > 0 && DATA.shapes.shapes.every(shape => shape.isLine);
-  const kinds = { value: [["plain", "known"], ["dots", "known by the area or day"], ["stripes", "not reliable"], ["dashes", "forecast"]], difference: [["plain", "beyond noise"], ["stripes", "within noise"]], uncertainty: [["plain", "the lighter the surer"]] }[state.show];
+  const kinds = { value: [["plain", "known"], ["dots", "known by the area"], ["pale", "by the whole day"], ["stripes", "not reliable"], ["dashes", "forecast"]], difference: [["plain", "beyond noise"], ["stripes", "within noise"]], uncertainty: [["plain", "the lighter the surer"]] }[state.show];
   if (state.show === "difference" || (layer().hasGaps ??= layer().value.includes(NONE))) kinds.push(["gap", state.show === "difference" ? "nothing to compare with" : "no value"]);
   el("kinds").classList.toggle("lines", areLines);
-  el("kinds").replaceChildren(...kinds.filter(([kind]) => kind !== "dashes" || DATA.codes.some(code => code.drawn === "forecast")).map(([kind, text]) => node("li", {}, node("span", { class: `key ${kind}`, "aria-hidden": "true" }), text)));
+  el("kinds").replaceChildren(...kinds.filter(([kind]) => !DRAWN_BY[kind] || DATA.codes.some(code => code.drawn === DRAWN_BY[kind])).map(([kind, text]) => node("li", {}, node("span", { class: `key ${kind}`, "aria-hidden": "true" }), text)));
   const middle = colourTable()[Math.floor(STEPS * 0.7)];
   document.querySelectorAll(".key").forEach(key => key.style.setProperty("--of", middle));
 }
@@ -130,7 +132,7 @@ const COLUMNS = {
   difference: ["To the usual", place => differenceAt(state.slot, place)],
   known: ["How it is known", place => KNOWN_WORDS[drawnAs(state.slot, place)]],
 };
-const KNOWN_WORDS = { known: "by itself", area: "by the area or day", forecast: "forecast", unknown: "not reliable", none: "no value" };
+const KNOWN_WORDS = { known: "by itself", area: "by the area", day: "by its whole day", forecast: "forecast", unknown: "not reliable", none: "no value" };
 
 function showTable() {
   if (el("table").hidden) return;
