@@ -153,12 +153,20 @@ def hat_half_widths(
     own_speed, speed = _described(stage, bounds, vehicles, days, speed_noise)
     count, numbers = np.zeros(vehicles.size), np.repeat(np.maximum(vehicles, 1.0)[:, None], NODES, axis=1)
     if not stage.counts_public:
-        own_count, count = _described(stage, bounds, vehicles, days, weight_noise)
-        count = 1 / (own_count + 1 / np.maximum(count, 1e-300))
+        count = weight_log_variances(stage, bounds, vehicles, days)
         numbers = np.maximum(numbers_of(vehicles, np.minimum(count, fitted.UNKNOWN_LOG_VARIANCE)), 1.0)
     own = 1 / (1 / _ROUGH.of(numbers[:, _FEWER]) + own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + own), upper_kmh / 2)
     return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= fitted.MOST_LOG_VARIANCE))
+
+
+def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int) -> Float64s:
+    """Computes the variance that noise leaves of the logarithm of a HAT's weight, for each number of vehicles."""
+    if stage.counts_public:
+        return np.zeros(vehicles.size)
+    own, others = _described(stage, bounds, vehicles, days, weight_noise)
+    variances: Float64s = 1 / (own + 1 / np.maximum(others, 1e-300))
+    return variances
 
 
 def place_half_widths(

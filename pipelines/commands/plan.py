@@ -286,6 +286,7 @@ def _print_all(shown: Iterable[str | Table], out: Console) -> None:
 
 def show_levels(planned: PlannedLevels, out: Console) -> None:
     """Shows the plan of a `levels` specification."""
+    out.print(planned.answer)
     out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
     out.print(
         f"Public facts: {planned.cells:,} cells x {planned.slots:,} slots, a fleet of {planned.vehicles:,}: "

@@ -1,5 +1,6 @@
 """What a `levels` specification would give, and how many vehicles it needs: from public facts, before any release."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
@@ -22,6 +23,8 @@ from pipelines.plan.counts import SampleCounts
 from pipelines.plan.needs import FACTORS, VEHICLES, fewest
 from pipelines.plan.places import PlannedPlaces, plan_places
 from pipelines.plan.spans import SpanWorth, first_days, of_distributions, worth_of_spans
+from pipelines.plan.usable import DAY_NUMBERS as USABLE_DAYS
+from pipelines.plan.usable import OtherHats, UsableDay, UsablePart, answer, choices_of_hats, usable_parts
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.span_total import ONE
@@ -78,7 +81,8 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     """All that `hatstream plan` shows of a `levels` specification. operator_only: made from secret counts.
 
     choices: the way that days are released, and what came next; none where the specification leaves nothing open.
-    places: what a map of them would be worth; None where a specification can have none.
+    places: what a map of them would be worth; None where a specification can have none. usable: of the specification
+    and of the same in other cells and slots; answer: that in words.
     """
 
     name: str
@@ -92,6 +96,8 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     vehicles_in_a_hat: list[int]
     totals: list[Total]
     spans: list[SpanWorth]
+    usable: list[UsablePart]
+    answer: str
     answers: list[str]
     choices: list[Choice]
     places: PlannedPlaces | None
@@ -108,6 +114,10 @@ def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | N
         for day in (_DAYS if factor == 1 else (_LATER,))
     ]
     spans = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
+    usable = [
+        _usable(spec, levels, other, spans if other.bounds is bounds else None)
+        for other in choices_of_hats(spec, bounds)
+    ]
     is_open = levels.free.bounds or levels.free.levels
     ways = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
     return PlannedLevels(
@@ -122,8 +132,10 @@ def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | N
         vehicles_in_a_hat=list(VEHICLES),
         totals=totals,
         spans=spans,
+        usable=usable,
+        answer=answer(usable),
         answers=[
-            *_answers(spec, levels, bounds, totals, within_kmh),
+            *_answers(levels, bounds, totals, within_kmh),
             *of_distributions(levels, bounds, spec.value.grid),
             first_days(spans),
         ],
@@ -139,6 +151,22 @@ def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | N
         places=plan_places(spec, levels, bounds),
         operator_only=None if counts is None else _counted(counts),
     )
+
+
+def _usable(
+    spec: Specification, levels: LevelsRelease, hats: OtherHats, spans: Sequence[SpanWorth] | None
+) -> UsablePart:
+    """Expects what will be usable of the specification with such HATs. spans: of the specification's own cells."""
+    bounds = hats.bounds
+    worth = spans or worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
+    published = next(span.first_published for span in worth if span.as_specified)
+    days = []
+    for number in USABLE_DAYS:
+        kind = _DAYS[0] if number == 1 else _LATER
+        rows, reports = usable_parts(kind.stage(levels, bounds, Fraction(1)), bounds, number)
+        is_held = published is None or number < published
+        days.append(UsableDay(day=number, rows=0.0 if is_held else rows, reports=0.0 if is_held else reports))
+    return UsablePart(choice=hats.choice, days=days)
 
 
 def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
@@ -244,9 +272,7 @@ def _rho(levels: LevelsRelease, factor: Fraction) -> Fraction | None:
 # --- sentences ----------------------------------------------------------------------------------------------------
 
 
-def _answers(
-    spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float
-) -> list[str]:
+def _answers(levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
     """Tells what the table says of the wanted width, what to change next, and what wrong input does."""
     now = next(total for total in totals if total.as_specified)
     goal = f"±{within:g} km/h for the mean of a cell's whole day"
@@ -284,14 +310,6 @@ def _answers(
         why = "is too small" if levels.fleet_is_declared else "is not declared ([fleet] vehicles)"
         answers.append(
             f"A period that is released with the wrong input is not noticed: the fleet {why} to be counted first."
-        )
-    average, stage = bounds.usual_vehicles, _LATER.stage(levels, bounds, Fraction(1))
-    reliable = hat_half_widths(stage, bounds, np.array([average]), float(spec.value.grid.upper)).reliable[0]
-    if not reliable:
-        answers.append(
-            f"A HAT of {average:.3g} vehicles, which is the average here, will be marked unreliable on most days: "
-            "larger cells (cells.resolution), longer slots (slot.minutes) or a smaller region put more vehicles in a "
-            "HAT; a larger total tells their number better."
         )
     return answers
 

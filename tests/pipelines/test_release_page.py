@@ -31,7 +31,7 @@ def test_the_steps_to_release_a_feed_work_as_they_are_printed(tmp_path, monkeypa
     assert load(Path("build/town.toml")).spec_id in PAGE
     for line in (
         "account 'town-speeds': created",
-        "36 files, first ... last:",
+        "38 files, first ... last:",
         "│ observations                    │ 267,871 │",
     ):
         assert line in shown

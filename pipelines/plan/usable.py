@@ -1,0 +1,105 @@
+"""Which part of rows, and of reports, will be usable by themselves on released days: from public facts alone."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from statistics import NormalDist
+from typing import NamedTuple
+
+import h3.api.basic_int as h3_int
+import msgspec
+import numpy as np
+
+from dpops.learning.expected import weight_log_variances
+from dpops.learning.field import CAUTIOUS, LEAST_VEHICLES, numbers_of
+from dpops.levels.defaults import BoundsOnly
+from dpops.levels.stages import Stage
+from pipelines.specification import Specification
+from transforms.places.hierarchy import hats_of
+from transforms.time.calendar import DAY_MINUTES
+
+DAY_NUMBERS = (1, 7, 28)
+"""Released days, counted from an account's first."""
+SPREAD = 2.0
+"""Guessed; judged on seven made-up cities: variance of the logarithm of vehicles in a region's HATs."""
+_VEHICLES = np.geomspace(1.0, 1_000.0, 600)
+
+
+class UsableDay(msgspec.Struct, frozen=True, kw_only=True):
+    """A released day. rows: part of HATs that are `ok`. reports: part of all reports in these; of held-back days 0."""
+
+    day: int
+    rows: float
+    reports: float
+
+
+class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
+    """Usable parts by released day, of a specification or of the same in other cells or slots."""
+
+    choice: str
+    days: list[UsableDay]
+
+
+class OtherHats(NamedTuple):
+    """A way to cut the same reports into HATs. choice: in words; empty for the specification's own."""
+
+    choice: str
+    bounds: BoundsOnly
+
+
+def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[OtherHats]:
+    """Lists the specification's HATs, those of cells a resolution coarser, and those of slots twice as long."""
+    yield OtherHats("", bounds)
+    table, profile, fleet = spec.timetable, bounds.fleet.profile, bounds.fleet
+    if spec.keys is None and spec.cells.resolution:
+        parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
+        hats = hats_of(parents, [minute // 60 for minute in table.service_minutes])
+        touched = max(profile.hats * profile.parents // profile.cells, profile.hours)
+        fewer = replace(profile, hats=touched, cells=profile.parents, parents=profile.grandparents)
+        coarser = BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
+        yield OtherHats(f"cells.resolution {spec.cells.resolution - 1}", coarser)
+    if DAY_MINUTES % (minutes := 2 * table.slot_minutes) == 0:
+        slots = profile.hours * 60 / table.slot_minutes
+        met = 1 - (1 - min(profile.hats / slots / profile.cells, 1)) ** 2
+        fewer = replace(profile, hats=max(round(met * profile.cells * slots / 2), 1))
+        hats = hats_of(spec.cells.region or (), [minute // 60 for minute in table.service_minutes[::2]])
+        yield OtherHats(f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer)))
+
+
+def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float, float]:
+    """Expects the parts of HATs that are `ok`, and of reports in these, after so many days that are alike.
+
+    Vehicles of HATs have a lognormal law, of which releases tell a part of the variance; a HAT is `ok` where its number
+    is, cautiously, LEAST_VEHICLES. Reports follow vehicles, so their law is the same one by weight.
+    """
+    noise = weight_log_variances(stage, bounds, _VEHICLES, days)
+    unknown = 1 / (1 / SPREAD + 1 / np.maximum(noise, 1e-12))
+    is_enough = numbers_of(_VEHICLES, unknown)[:, CAUTIOUS] >= LEAST_VEHICLES
+    first = int(np.argmax(is_enough))
+    known = max(SPREAD - float(unknown[first]), 1e-6)
+    above, law = math.log(bounds.usual_vehicles / _VEHICLES[first]), NormalDist(0, math.sqrt(known))
+    return law.cdf(above - known / 2), law.cdf(above + known / 2)
+
+
+def answer(parts: Sequence[UsablePart]) -> str:
+    """Says the specification's parts day by day, and what other cells or slots would give on the last day."""
+    own, *others = parts
+    last = DAY_NUMBERS[-1]
+    said = [
+        f"on day {day.day} {_hundredths(day.rows)} of 100 rows, which hold {_hundredths(day.reports)} of 100 reports"
+        if day.reports
+        else f"on day {day.day} none, it is expected to be held back"
+        for day in own.days
+    ]
+    instead = [
+        f"{other.choice}: {_hundredths(day.rows)} and {_hundredths(day.reports)}"
+        for other in others
+        for day in other.days
+        if day.day == last
+    ]
+    tail = f" On day {last} with {'; with '.join(instead)}." if instead else ""
+    return f"Expected to be usable by themselves: {'; '.join(said)}.{tail}"
+
+
+def _hundredths(part: float) -> str:
+    return "under 1" if 0 < part < 0.005 else f"{100 * part:.0f}"
