@@ -61,7 +61,7 @@ def release_days(
         forecasts: Also estimates every day but the first before anything is known of it.
 
     Returns:
-        Rows of the result table by what they are of: "hats", the names of products, "whole", "forecast".
+        Rows of the result table by what they are of: "hats" (unknown ones too), names of products, "whole", "forecast".
         Beside its columns a row has `period`, and `slot` and `last_slot`, the numbers of its first and last slot; of
         what rests on several periods these are null. HATs whose counts are public have `vehicles` and `reports` too.
 
