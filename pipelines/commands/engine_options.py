@@ -71,7 +71,7 @@ engine_options = packed(
     *_STREAM_OPTIONS.values(),
     takes=("named", *_STREAM_OPTIONS),
 )
-"""Give `engine`, the AskedEngine that --engine names; that option is there where there are several."""
+"""Give `engine`, the EngineStarter that --engine names; that option is there where there are several."""
 
 runner_options = packed(
     "engine",

@@ -29,7 +29,7 @@ from pipelines.errors import DONE, UsageError
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
     from pipelines.build import Source
-    from pipelines.engines import AskedEngine
+    from pipelines.engines import EngineStarter
     from pipelines.runs.stream.health import Say
     from pipelines.specification import Specification
     from transforms.public import Summary
@@ -39,7 +39,7 @@ MOST_SHARDS = 1024
 
 
 @dataclass(frozen=True)
-class AskedFeed:
+class FeedOptions:
     """Where reports come from: a topic, or a folder that grows."""
 
     brokers: str | None
@@ -66,7 +66,7 @@ class AskedFeed:
 
 feed_options = packed(
     "feed",
-    AskedFeed,
+    FeedOptions,
     click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; with --topic."),
     click.option("--topic", help="The topic of positions."),
     click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Instead: a folder that grows."),
@@ -74,7 +74,7 @@ feed_options = packed(
 
 
 @dataclass(frozen=True)
-class AskedHealth:
+class HealthOptions:
     """Who hears of the stream's health: a file, standard output or standard error; `metrics`: whoever asks there."""
 
     log: Path | None
@@ -110,7 +110,7 @@ class AskedHealth:
 
 health_options = packed(
     "health",
-    AskedHealth,
+    HealthOptions,
     click.option("--health", "log", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard error]"),
     click.option(
         "--metrics",
@@ -153,14 +153,14 @@ Example:
 @health_options
 def stream(
     spec_path: Path,
-    feed: AskedFeed,
+    feed: FeedOptions,
     start: str | None,
     outputs_for: OutputsFor,
     place: AccountLocation,
-    engine: AskedEngine,
+    engine: EngineStarter,
     vehicle_shards: int | None,
     site: Path | None,
-    health: AskedHealth,
+    health: HealthOptions,
 ) -> int:
     from pipelines.specification import load
 

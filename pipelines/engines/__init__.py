@@ -23,7 +23,7 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 class EngineOptions(NamedTuple):
     """The options of one engine, in the order of the parameters of `made_by`, which takes their values.
 
-    made_by: gives an `AskedEngine` for a stream, a `BoundedEngine` for a closed range. Raises UsageError for values
+    made_by: gives an `EngineStarter` for a stream, a `BoundedEngine` for a closed range. Raises UsageError for values
     that do not go together.
     """
 
@@ -35,7 +35,7 @@ class EngineOptions(NamedTuple):
         return dict(zip(inspect.signature(self.made_by).parameters, self.options, strict=True))
 
 
-class AskedEngine(Protocol):
+class EngineStarter(Protocol):
     """An engine for a stream, as options ask for it."""
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AskedFlink:
+class FlinkStarter:
     """A Flink cluster of the operator's, or with `local` one that is started for as long as the command runs.
 
     Raises UsageError for options that do not go together.
@@ -80,7 +80,7 @@ _ADDRESSES = (
 )
 
 STREAM = EngineOptions(
-    AskedFlink,
+    FlinkStarter,
     (
         click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
         *_ADDRESSES,

@@ -19,7 +19,6 @@ from hatstream.api import InputError, UsageError, asked_to_stop, note, option
 
 if TYPE_CHECKING:
     from hatstream_city.collect.keep import Keep
-    from hatstream_city.collect.poll import Poller
 
 SAY_EVERY_S = 60.0
 STOP_S = 4.0
@@ -85,7 +84,22 @@ def collect(
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
     with asked_to_stop(STOP_S) as stop, _kept_in(output, topic) as keep:
-        counts = _poll(Poller(url, every_s, headers), keep, stop, for_s)
+        poller = Poller(url, every_s, headers)
+        counts, noted_s = Counter[str](), time.monotonic()
+        until = noted_s + (float("inf") if for_s is None else for_s)
+        while not stop.is_set() and time.monotonic() < until:
+            outcome, message = poller.poll(stop.is_set)
+            if stop.is_set() and outcome == "failed":
+                break  # it was given up
+            counts[outcome] += 1
+            if outcome == "new":
+                _keep(keep, message, stop, until)
+            if outcome == "failed":
+                click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
+            if time.monotonic() - noted_s >= SAY_EVERY_S:
+                note(_line(counts))
+                noted_s = time.monotonic()
+            stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
     totals = {name: counts[name] for name in ("new", "unchanged", "failed")}
     click.echo(msgspec.json.encode(totals).decode() if as_json else _line(counts))
     code = 0 if counts["new"] or counts["unchanged"] else FAILED
@@ -113,26 +127,6 @@ def _kept_in(folder: Path | None, topic: Any) -> AbstractContextManager[Keep]:
 
         return in_topic(topic)
     raise UsageError("give either --output or --kafka")
-
-
-def _poll(poller: Poller, keep: Keep, stop: threading.Event, for_s: float | None) -> Counter[str]:
-    """Asks until somebody asks to stop or so many seconds are over, and counts the outcomes."""
-    counts, noted_s = Counter[str](), time.monotonic()
-    until = noted_s + (float("inf") if for_s is None else for_s)
-    while not stop.is_set() and time.monotonic() < until:
-        outcome, message = poller.poll(stop.is_set)
-        if stop.is_set() and outcome == "failed":
-            break  # it was given up
-        counts[outcome] += 1
-        if outcome == "new":
-            _keep(keep, message, stop, until)
-        if outcome == "failed":
-            click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
-        if time.monotonic() - noted_s >= SAY_EVERY_S:
-            note(_line(counts))
-            noted_s = time.monotonic()
-        stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
-    return counts
 
 
 def _keep(keep: Keep, message: bytes, stop: threading.Event, until: float) -> None:

@@ -69,8 +69,8 @@ def new(
         raise UsageError("give --gtfs, --sample or both")
     if gtfs is not None and output is None:
         raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
-    if streets:
-        _check_streets(gtfs, adjacency)
+    if streets and (gtfs is None or adjacency != "add-remove"):
+        raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
     stem = output.stem if output else ""
     result = draft(
         sample,
@@ -96,11 +96,6 @@ def new(
     else:
         advice = "Name the columns of '?' in it" if result.is_open else "Read its comments"
         note(f"wrote {output} ({spec_id or 'not finished'}). {advice}, then: hatstream plan --spec {output}")
-
-
-def _check_streets(gtfs: Path | None, adjacency: str) -> None:
-    if gtfs is None or adjacency != "add-remove":
-        raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
 
 
 def _say(result: Draft) -> None:

@@ -50,8 +50,16 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
     base = np.sort(itms_counts() if counts is None else counts)[::-1]
     rng = np.random.default_rng(seed)
     samples, users = base * 10, np.sort(np.tile(base, 10))[::-1]
+    effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN), base.size), base)
+    raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN), effects.size)
+    shift, stretch = MEAN_KMH, math.sqrt(VARIANCE_KMH2)
+    # clipped, and moved and stretched until mean and variance are the published ones
+    for _ in range(200):
+        speeds = np.clip(shift + stretch * raw, 0, UPPER_KMH)
+        shift += MEAN_KMH - speeds.mean()
+        stretch *= math.sqrt(VARIANCE_KMH2 / speeds.var())
     return [
-        fixed("itms-like", base, _itms_speeds(rng, base)),
+        fixed("itms-like", base, np.clip(shift + stretch * raw, 0, UPPER_KMH)),
         fixed("samples-x10", samples, _clipped_normal(rng, int(samples.sum()))),
         fixed("users-x10", users, _clipped_normal(rng, int(users.sum()))),
     ]
@@ -155,19 +163,6 @@ def itms_counts() -> Int64s:
     # The last few samples go one each to users above the median.
     counts[USERS // 2 + 1 :][: SAMPLES - int(counts.sum())] += 1
     return counts
-
-
-def _itms_speeds(rng: np.random.Generator, counts: Int64s) -> Float64s:
-    """Draws clipped normal speeds with an effect of the user, moved and stretched until mean and variance are the
-    published ones."""
-    effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN), counts.size), counts)
-    raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN), effects.size)
-    shift, stretch = MEAN_KMH, math.sqrt(VARIANCE_KMH2)
-    for _ in range(200):
-        speeds = np.clip(shift + stretch * raw, 0, UPPER_KMH)
-        shift += MEAN_KMH - speeds.mean()
-        stretch *= math.sqrt(VARIANCE_KMH2 / speeds.var())
-    return np.clip(shift + stretch * raw, 0, UPPER_KMH)
 
 
 def _clipped_normal(rng: np.random.Generator, samples: int) -> Float64s:

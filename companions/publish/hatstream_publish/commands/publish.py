@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from hatstream.api import InputError, UsageError, asked_to_stop, option
 from hatstream_publish.commands.answer import (
@@ -31,40 +29,19 @@ if TYPE_CHECKING:
     from hatstream_publish.edition.site import Changes, Site
 
 
-@dataclass(frozen=True)
-class AskedTexts:
-    """What the options say of the published folder."""
+def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
+    from hatstream_publish.edition.edition import Wishes
 
-    title: str | None
-    description: str | None
-    publisher: str
-    contact: str
-    licence_name: str
-    url: str
-    tiles: str | None
-    credit: str
-    everything: bool
-    start: str | None
-    end: str | None
-    places_path: Path | None
-    ground_path: Path | None
-
-    def wishes(self, spec: Specification) -> Wishes:
-        from hatstream_publish.edition.edition import Wishes
-
-        minutes = spec.timetable.slot_minutes
-        slots = "Hourly" if minutes == 60 else f"{minutes}-minute"
-        names = " and ".join(dict.fromkeys(stat.name for stat in spec.statistics)) or "mean"
-        summary = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
-        return Wishes(
-            title=self.title or f"{slots} speeds of vehicles: {spec.name}",
-            description=self.description or summary,
-            publisher=self.publisher,
-            contact=self.contact,
-            licence=licence(self.licence_name),
-            url=self.url,
-            everything=self.everything,
-        )
+    minutes = spec.timetable.slot_minutes
+    slots = "Hourly" if minutes == 60 else f"{minutes}-minute"
+    names = " and ".join(dict.fromkeys(stat.name for stat in spec.statistics)) or "mean"
+    summary = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
+    return Wishes(
+        title=texts["title"] or f"{slots} speeds of vehicles: {spec.name}",
+        description=texts["description"] or summary,
+        licence=licence(texts["licence_name"]),
+        **{name: texts[name] for name in ("publisher", "contact", "url", "everything")},
+    )
 
 
 def asked_site(
@@ -77,21 +54,21 @@ def asked_site(
     *,
     follows: bool,
 ) -> Site:
-    """Makes the site that options ask for. texts: fields of AskedTexts. Raises UsageError and InputError."""
+    """Makes the site that options ask for. texts: the other options. Raises UsageError and InputError."""
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import Site
 
-    wishes = msgspec.convert(texts, AskedTexts, strict=False)
-    dates = _date("--from", wishes.start or "0001-01-01"), _date("--to", wishes.end or "9999-12-31")
-    around = with_specified(read_surroundings(wishes.places_path, wishes.ground_path), spec, spec_path)
+    dates = _date("--from", texts["start"] or "0001-01-01"), _date("--to", texts["end"] or "9999-12-31")
+    places_path, ground_path = (texts[name] and Path(texts[name]) for name in ("places_path", "ground_path"))
+    around = with_specified(read_surroundings(places_path, ground_path), spec, spec_path)
     return Site(
         folder=folder,
         spec=spec,
         spec_text=spec_path.read_text(encoding="utf-8"),
         place=place,
-        wishes=wishes.wishes(spec),
+        wishes=_wishes_of(texts, spec),
         around=around,
-        tiles=(wishes.tiles, wishes.credit),
+        tiles=(texts["tiles"], texts["credit"]),
         files=ResultFiles(pattern, spec, around.places),
         dates=dates,
         follows=follows,

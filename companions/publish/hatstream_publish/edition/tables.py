@@ -84,16 +84,15 @@ def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, abo
         "geometry", of_each(table["cell"], lambda cell: _wkb(shapes.get(cell))).cast(pa.binary())
     )
     described = zip(table.schema, columns_of(table.schema, spec), strict=True)
-    fields = [field.with_metadata(_words(column)) for field, column in described]
+    fields = [
+        field.with_metadata({"description": column.meaning, **({"unit": column.unit} if column.unit else {})})
+        for field, column in described
+    ]
     documents = {"geo": _geo(shapes), "hatstream": about}
     metadata = {key: msgspec.json.encode(value) for key, value in documents.items()}
     sink = io.BytesIO()
     pq.write_table(table.cast(pa.schema(fields, metadata)), sink, compression="zstd")
     return sink.getvalue()
-
-
-def _words(column: ColumnEntry) -> dict[str, str]:
-    return {"description": column.meaning, **({"unit": column.unit} if column.unit else {})}
 
 
 def _geo(shapes: Mapping[str, DrawnShape | None]) -> dict[str, Any]:
