@@ -61,9 +61,9 @@ def dated():
 @pytest.mark.parametrize("files", [mixed, dated])
 def test_files_of_several_vehicles_or_of_days_are_no_vehicles(files, tmp_path):
     feed = folder_of(tmp_path / "feed", files(), ("ts", "lat", "lon", "v"))
-    made = draft(feed, adds_and_removes=True)
-    assert made.is_open
-    assert any("where each file is of one vehicle and named by it" in line for line in made.warnings)
+    result = draft(feed, adds_and_removes=True)
+    assert result.is_open
+    assert any("where each file is of one vehicle and named by it" in line for line in result.warnings)
 
 
 def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):

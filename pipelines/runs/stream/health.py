@@ -164,8 +164,8 @@ class _Watch:
             is_whole, first = is_complete(stages, period), read_unit(of_period(stages, period)[0].unit, region)
             if is_whole or is_too_few(first, levels.fleet.vehicles):
                 self._ended.add(slot_s)
-                told: dict[str, Fact] = {"fleet": TOO_MANY} if levels.shows_too_many(first) else {}
-                lines.append(Summary({"period": period} | ({} if is_whole else {"stopped": TOO_FEW}), Operator(told)))
+                facts: dict[str, Fact] = {"fleet": TOO_MANY} if levels.shows_too_many(first) else {}
+                lines.append(Summary({"period": period} | ({} if is_whole else {"stopped": TOO_FEW}), Operator(facts)))
         return lines
 
     def _ended_since(self, from_s: int) -> set[int]:

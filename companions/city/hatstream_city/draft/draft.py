@@ -248,8 +248,10 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
     if feed is None:
         return (*warnings, "No sample was given: [input] is a guess.")
     if feed.columns.missing:
-        told = about_missing(feed.sample, feed.columns.missing)
-        warnings.append(f"{told[:1].upper()}{told[1:]}. Until {OPEN!r} is replaced no command takes the draft.")
+        looked_for = about_missing(feed.sample, feed.columns.missing)
+        warnings.append(
+            f"{looked_for[:1].upper()}{looked_for[1:]}. Until {OPEN!r} is replaced no command takes the draft."
+        )
     warnings += [] if town is None else _disagreements(feed, town)
     if secret and town is None:
         warnings += _of_sample(feed)

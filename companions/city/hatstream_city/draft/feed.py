@@ -342,9 +342,9 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
 
 def about_missing(sample: Sample, missing: Sequence[str]) -> str:
     """Says of which fields no column was made out, what was looked for, and what there is."""
-    told = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
+    sentences = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
     return (
-        f"no column of {' and '.join(missing)} was made out. {told}. {about_repeated(sample)}"
+        f"no column of {' and '.join(missing)} was made out. {sentences}. {about_repeated(sample)}"
         f"It has {_names(sample)}: write input.columns by hand (docs/specification.md){advice(missing)}"
     )
 
