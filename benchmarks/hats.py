@@ -67,7 +67,7 @@ def policy_of(mechanism: Mechanism) -> Policy:
         value=Value(GRID),
         statistics=(RequestedStatistic("mean", mechanism, Fraction(1)),),
         allocation=Allocation(epsilon=Fraction(1)),
-        release_shards=1,
+        shards=1,
         region=None,
         digest_key=b"k",
     )

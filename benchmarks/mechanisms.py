@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dpops.forecast import Prior
 from dpops.means.arrays import length_of
-from dpops.means.grouping import best_fit
+from dpops.means.grouping import best_fit_arrays
 from dpops.mechanism import Mechanism, Totals
 from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
@@ -69,7 +69,8 @@ def main() -> None:
     users = np.sort(np.random.default_rng(2).geometric(0.02, 1_000_000))[::-1].astype(np.int64)
     for name, counts in (("geometric counts", users), ("all counts 50", np.full(1_000_000, 50, np.int64))):
         start = time.process_time()
-        arrays = best_fit(counts, length_of("argmax", counts, Fraction(1))).fills.size
+        length = length_of("argmax", counts, Fraction(1))
+        arrays = int(best_fit_arrays(np.minimum(counts, length), length).max()) + 1
         print(f"BestFit of 1,000,000 users, {name}: {arrays} arrays in {time.process_time() - start:.2f} s")
 
 

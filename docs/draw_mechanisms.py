@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dpops.forecast import Float64s, Prior
-from dpops.means.arrays import array_means, length_of
+from dpops.means.arrays import array_means, lay_out_together, length_of
 from dpops.means.forecasts import expected_quantiles
-from dpops.means.grouping import Grouping, best_fit, wrap_around
+from dpops.means.grouping import Grouping, wrap_around
 from dpops.mechanism import Mechanism, Totals, forecast_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
@@ -98,10 +98,11 @@ def draw_array_average() -> Figure:
     stacked.set_ylabel("samples")
     stacked.set_xlabel("vehicle")
     stacked.set_title("array-average: capped vehicles share arrays of equal length")
-    width = best_fit(counts, m_ub).fills.size * (m_ub + 1)
+    (laid,) = lay_out_together([CountsKnown.all_of(counts)], GRID, Fraction(1), m_ub)
+    width = laid.grouping.fills.size * (m_ub + 1)
     for axes in (best, wrapped):
         axes.set_xlim(-0.5, width)
-    _pack(best, best_fit(counts, m_ub), m_ub, "BestFit: a vehicle lies in one array; arrays may be partly filled")
+    _pack(best, laid.grouping, m_ub, "BestFit: a vehicle lies in one array; arrays may be partly filled")
     whole = wrap_around(counts, m_ub)
     lost = int(np.minimum(counts, m_ub).sum()) - int(whole.fills.sum())
     _pack(wrapped, whole, m_ub, f"WrapAround: all arrays full, a vehicle may lie in two; the last {lost} samples drop")

@@ -15,7 +15,7 @@ _SHOWN_PARTS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Accountant:
-    """What draws claim together, exactly, kind by kind. Adding claims gives another accountant.
+    """Exact sums of claims by kind; adding claims gives another accountant.
 
     pure: the sum of epsilons of pure claims. rho: of zero-concentrated ones that claim no more. epsilon, delta: of
     approximate ones. gaussian: the sum of rho of Gaussian claims.
@@ -52,7 +52,7 @@ class Accountant:
         return self.rho + self.gaussian
 
     def claims(self) -> list[Claim]:
-        """Gives the sum as one claim for each kind that there is."""
+        """Lists the sums as claims, one for each kind above 0."""
         claims: list[Claim] = [PureDP(self.pure)] if self.pure else []
         claims += [ZCDP(self.rho)] if self.rho else []
         claims += [GaussianDP(self.gaussian)] if self.gaussian else []
@@ -62,11 +62,11 @@ class Accountant:
         return self.compose(account.claims())
 
     def largest(self, account: "Accountant") -> "Accountant":
-        """Takes the larger of both, kind by kind: the least that covers both, where only one of the two is spent."""
+        """Computes the maximum of both by kind, which covers whichever one is spent."""
         return Accountant(*map(max, self._parts(), account._parts()))
 
     def covers(self, account: "Accountant") -> bool:
-        """Says whether this is at least as much as the other, kind by kind."""
+        """Compares by kind: whether no sum is below that of `account`."""
         return all(ours >= theirs for ours, theirs in zip(self._parts(), account._parts(), strict=True))
 
     def _parts(self) -> tuple[Fraction, ...]:
@@ -113,28 +113,28 @@ class Limit(ABC):
 
     @abstractmethod
     def said(self) -> str:
-        """Says it as people read it."""
+        """Writes the limit for people."""
 
     def said_in_full(self) -> str:
-        """Says it with how it adds up Gaussian noise, where that is not in rho."""
+        """Writes the limit for people, with its accounting where that is not zcdp."""
         in_mu = any(isinstance(span.limit, DeltaLimit) and span.limit.accounting == "gdp" for span in self.spans)
         return self.said() + (", accounting gdp" if in_mu else "")
 
     @abstractmethod
     def fits(self, spent: Accountant) -> bool:
-        """Says whether so much may be spent."""
+        """Checks spending against the limit."""
 
     @abstractmethod
     def adds_up(self, spent: Accountant) -> bool:
-        """Says whether all of it is of kinds that the limit adds up, however much it is."""
+        """Checks that the limit adds up every kind of claim that was spent, whatever their size."""
 
     @abstractmethod
     def part(self, spent: Accountant) -> float:
-        """Says which part of the limit was spent, rounded; 1 where so much may not be spent."""
+        """Computes the spent fraction of the limit; 1 where it is exceeded."""
 
     @abstractmethod
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Puts what was spent in the limit's terms, rounded up. Raises ClaimError where these cannot say it."""
+        """Converts spending to the limit's epsilon and delta, rounded up. Raises ClaimError where it has none."""
 
     def told(self, spent: Accountant) -> str:
         """Writes what was spent as people read it: as the claims themselves where the limit's terms cannot say it."""
@@ -145,7 +145,7 @@ class Limit(ABC):
 
     @abstractmethod
     def lowers(self, limit: "Limit") -> bool:
-        """Says whether an account with the other limit may have this one from now on."""
+        """Checks that this limit is no looser than `limit`, so that it may replace it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class DeltaLimit(Limit):
         return float(max(parts))
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Says what was spent, at the limit's delta as soon as there is Gaussian noise; epsilon rounded up to 1e-9."""
+        """Converts spending, at the limit's delta if any of it is Gaussian; epsilon is rounded up to 1e-9."""
         if not self.adds_up(spent):
             raise ClaimError("the account adds up Gaussian claims alone, and pure ones in what is set apart for them")
         pure = ZERO if self.pure is None else spent.pure
@@ -286,7 +286,7 @@ class Span(NamedTuple):
     limit: Limit
 
     def said(self) -> str:
-        """Says it as people read it."""
+        """Writes the limit for people."""
         return f"{self.limit.said()} in {'a day' if self.days == 1 else f'any {self.days} days'}"
 
 
@@ -322,7 +322,7 @@ class SpanLimits(Limit):
         return ", ".join(span.said() for span in self.by_days)
 
     def fits(self, spent: Accountant) -> bool:
-        """Says whether so much may be spent on one day: it counts in every span."""
+        """Checks the spending of one day, which counts in every span."""
         return all(span.limit.fits(spent) for span in self.by_days)
 
     def adds_up(self, spent: Accountant) -> bool:
@@ -332,12 +332,12 @@ class SpanLimits(Limit):
         return max(span.limit.part(spent) for span in self.by_days)
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Says what was spent in the terms of the shortest span that adds it up."""
+        """Converts spending by the limit of the shortest span that adds it up."""
         able = (span.limit for span in self.by_days if span.limit.adds_up(spent))
         return next(able, self.by_days[0].limit).shown(spent)
 
     def lowers(self, limit: Limit) -> bool:
-        """Says whether spans are only added: none may be taken away or raised."""
+        """Checks that every span of `limit` is kept or lowered; further spans may be added."""
         limits = {span.days: span.limit for span in self.by_days}
         return all(span.days in limits and limits[span.days].lowers(span.limit) for span in limit.spans)
 

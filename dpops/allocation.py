@@ -100,7 +100,7 @@ class Allocation:
     def debits(
         self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction
     ) -> list[tuple[Fraction, Fraction]]:
-        """Gives the most spent in each slot of a plan, and its debit; a whole period debits its first slot for all.
+        """Lists maximum spending and debit of each slot; of a whole period the first slot is debited.
 
         in_slot, in_plan: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a
         cap the cap's bound is debited as soon as anything is drawn.

@@ -37,7 +37,7 @@ class PureDP:
         _not_negative("epsilon", self.epsilon)
 
     def __str__(self) -> str:
-        """Gives the rational number alone, as ledgers keep it; so they did before there were other kinds."""
+        """Writes the rational number alone, as ledgers store pure claims."""
         return str(self.epsilon)
 
     def times(self, factor: Fraction) -> "PureDP":
@@ -75,7 +75,7 @@ class ZCDP:
 
     @classmethod
     def within(cls, epsilon: Fraction, delta: Fraction) -> Self:
-        """Finds the most that keeps (epsilon, delta), rounded down: `approx`, read backwards."""
+        """Computes the largest claim that keeps (epsilon, delta), rounded down: the inverse of `approx`."""
         return cls(rho_within(epsilon, delta))
 
     def times(self, factor: Fraction) -> Self:
@@ -131,7 +131,7 @@ class ApproxDP:
         return f"epsilon={self.epsilon},delta={self.delta}"
 
     def said(self) -> str:
-        """Says the claim as people read it."""
+        """Writes the claim for people."""
         return f"{float(self.epsilon):g}" + (f" at delta {float(self.delta):g}" if self.delta else "")
 
 
@@ -166,7 +166,7 @@ def claim_of(text: str) -> Claim:
 
 @lru_cache(maxsize=64)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Finds the most rho that keeps (epsilon, delta), rounded down: the conversion of `ZCDP.approx`, read backwards.
+    """Computes the largest rho that keeps (epsilon, delta), rounded down: the inverse of `ZCDP.approx`.
 
     >>> from fractions import Fraction
     >>> round(float(rho_within(Fraction(264, 100), Fraction(1, 10**6))), 4)
@@ -197,7 +197,7 @@ def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=64)
 def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Finds the most rho of Gaussian noise that keeps (epsilon, delta), rounded down. mu is the root of 2 rho.
+    """Computes the largest rho of Gaussian noise that keeps (epsilon, delta), rounded down; mu^2 is 2 rho.
 
     >>> from fractions import Fraction
     >>> round(float(rho_within_gaussian(Fraction(264, 100), Fraction(1, 10**6))), 4)
@@ -215,7 +215,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
-    """Finds the least epsilon that Gaussian noise of this rho keeps with delta, rounded up."""
+    """Computes the smallest epsilon that Gaussian noise of this rho keeps with delta, rounded up."""
     if rho == 0:
         return ZERO
     mu, max_delta, worst = math.sqrt(2 * float(rho)), math.nextafter(float(delta), 0.0), float(_epsilon_of(rho, delta))
@@ -243,7 +243,7 @@ def delta_of_gaussian(epsilon: float, mu: float) -> float:
 
 
 def _last_below(holds: Callable[[float], bool], high: float) -> float:
-    """Finds where what holds at 0 and up to some number ceases to, from below; `high` where it never does."""
+    """Bisects for the largest number up to which `holds` is true, from below; at most `high`."""
     if holds(high):
         return high
     low = 0.0
@@ -268,7 +268,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def _least_at(value: Callable[[float], float]) -> float:
-    """Finds the best Renyi order by golden section: log delta is convex in it. Any other order would be valid too."""
+    """Minimises over Renyi orders by golden section; log delta is convex, and any order would be valid."""
     low, high = math.log(1e-9), math.log(1e12)
     inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     for _ in range(120):

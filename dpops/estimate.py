@@ -41,13 +41,9 @@ class Estimates:
         """Picks the output at this place among the numbers, float64 (3, HATs); nan where no HAT has data."""
         return self.numbers[place] if self.numbers.size else np.full((3, len(self.status)), np.nan)
 
-    def list_of(self, place: int) -> Sequence[tuple[float, ...] | None]:
-        """Picks the output at this place among the lists, an entry a HAT."""
-        return self.lists[place] if self.lists else [None] * len(self.status)
-
     @classmethod
     def placed(cls, hats: int, parts: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
-        """Puts parts together, each with the places of its HATs among so many; the others have no data."""
+        """Joins estimates of parts, each with the indices of its HATs among `hats`; other HATs have no data."""
         numbers = np.full((max((len(part.numbers) for _, part in parts), default=0), 3, hats), np.nan)
         lists_of_part = max((len(part.lists) for _, part in parts), default=0)
         lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(lists_of_part)]

@@ -129,7 +129,7 @@ def laplace_std(scale: Fraction) -> float:
 
 @lru_cache(maxsize=4096)
 def laplace_bound(scale: Fraction, miss: float) -> int:
-    """Finds the smallest integer t with P(|noise| > t) <= miss, in steps: P(|Z| > t) = 2 p**(t+1) / (1 + p)."""
+    """Computes the smallest integer t with P(|noise| > t) <= miss, in steps: P(|Z| > t) = 2 p**(t+1) / (1 + p)."""
     if scale == 0:
         return 0
     rate = float(1 / scale)

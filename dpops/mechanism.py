@@ -23,7 +23,7 @@ _NONE.flags.writeable = False
 
 
 class Totals(NamedTuple):
-    """What the users of one HAT sum up to, in canonical order (count descending, then hash): int64 (users,) each.
+    """Sums of each user of a HAT, in canonical order (count descending, then hash): int64 (users,) each.
 
     counts: samples kept, >= 1. sums: of the samples' grid steps, in [0, counts * upper_steps]. squares: of the squares
     of these steps. histograms: (users, K), samples in each of K bins. All but `counts` are empty where no statistic
@@ -54,7 +54,7 @@ class Hats:
 
     @classmethod
     def of(cls, totals: Sequence[Totals], reported: Sequence[int]) -> Self:
-        """Puts HATs together one by one."""
+        """Joins the totals of single HATs."""
         users = np.array([total.counts.size for total in totals], np.int64)
         columns = (np.concatenate(column) for column in zip(*(totals or [Totals(_NONE)]), strict=True))
         return cls(Totals(*columns), np.cumsum(users) - users, users, np.array(reported, np.int64))
@@ -68,12 +68,6 @@ class Hats:
 
     def take(self, chosen: NDArray[np.bool_] | Int64s) -> "Hats":
         return Hats(self.totals, self.first[chosen], self.users[chosen], self.reported[chosen])
-
-    def behind_one_another(self, *columns: Int64s) -> list[Int64s]:
-        """Takes columns of the totals, int64 (users of these HATs,), in the order of the HATs."""
-        start = np.cumsum(self.users) - self.users
-        users = np.repeat(self.first - start, self.users) + np.arange(self.users.sum())
-        return [column[users] for column in columns]
 
 
 PLAN_VERSION = 2
@@ -126,7 +120,7 @@ class Plan:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
-        """Says what the draw costs: epsilon, or more if the noise is less than its sensitivity needs for that."""
+        """Computes the claim of the draw: epsilon, or more if the noise is too small for its sensitivity."""
         return claim_told(text(self.epsilon), text(self.scale), self.sensitivity)
 
     @property
@@ -202,7 +196,7 @@ Integers = list[int]
 
 
 class Drawn(NamedTuple):
-    """What was released of many HATs, in columns: mechanisms (of `auto`, those it chose), stored plans, integers."""
+    """A release of many HATs in columns: mechanisms (of `auto`, those it chose), stored plans, integers."""
 
     mechanisms: list[str]
     plans: list[dict[str, Any]]
@@ -237,6 +231,12 @@ class Mechanism(Protocol):
     may_be_constant: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        """Checks the option `m_ub`, where a mechanism has it. Raises ValueError."""
+        m_ub = getattr(self, "m_ub", None)
+        if isinstance(m_ub, bool) or (isinstance(m_ub, int) and m_ub < 1):  # Python counts booleans as integers
+            raise ValueError(f"m_ub must be at least 1, got {m_ub}")
+
     @classmethod
     def examples(cls) -> Sequence[Self]:
         """Lists the variants that the conformance tests run."""
@@ -257,11 +257,9 @@ class Mechanism(Protocol):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors of published values in units, float64 (HATs,): from counts, U, epsilon, prior alone."""
-        ...
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
         """Releases noisy integers of each HAT by plans from `plans`; all noise of the call is drawn in vectors."""
-        ...
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
         """Plans and releases many HATs at once; for mechanisms that need no plan of each for it."""

@@ -29,8 +29,7 @@ class VehicleSpread:
 
     def of(self, vehicles: Float64s, kmh: Float64s | float = TYPICAL_KMH) -> Float64s:
         """Computes the variance for such numbers of vehicles where such speeds are driven."""
-        variances: Float64s = growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor
-        return variances
+        return growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor
 
 
 TYPICAL = VehicleSpread()

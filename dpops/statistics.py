@@ -5,7 +5,7 @@ and their values, as "share above 50": that is its name wherever it is recorded 
 may ask for it several times.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -30,7 +30,6 @@ class Column(Protocol):
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
         """Adds up grid steps by group: int64 (groups,) or (groups, K), zero for a group without samples."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,34 +80,24 @@ def _counted(bin_of: Int64s, bins: int, group: Int64s, groups: int) -> Int64s:
 SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)
 
 
-class Needs(Protocol):
-    """What a statistic needs of samples."""
+Needs = Callable[..., Mapping[str, Column]]
+"""What a statistic needs of samples: columns by the field of `Totals` that takes each.
 
-    def columns(self, mechanism: "Mechanism", grid: Grid, *options: Fraction) -> Mapping[str, Column]:
-        """Lists columns by the field of `Totals` that takes each. options: the statistic's values, in order."""
-        ...
+Called with its mechanism, the grid and the values of the statistic's options, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """A statistic of sums of powers."""
-
-    sums: tuple[PowerSum, ...]
-
-    def columns(self, mechanism: "Mechanism", grid: Grid, *options: Fraction) -> Mapping[str, Column]:  # noqa: ARG002 - as Needs has it
-        return {column.name: column for column in self.sums}
+def moments(*sums: PowerSum) -> Needs:
+    """Makes the needs of a statistic of sums of powers."""
+    return lambda _mechanism, _grid: {column.name: column for column in sums}
 
 
-@dataclass(frozen=True, slots=True)
-class Binned:
-    """A statistic of histograms; its mechanisms have the number of bins as an option, `bins`."""
-
-    def columns(self, mechanism: "Mechanism", grid: Grid, *options: Fraction) -> Mapping[str, Column]:  # noqa: ARG002
-        bins = getattr(mechanism, "bins", None)
-        if not isinstance(bins, int):
-            raise TypeError(f"{mechanism.name} does not say how many bins it needs")
-        column = Histogram(bins, grid.upper_steps)
-        return {column.name: column}
+def binned(mechanism: "Mechanism", grid: Grid) -> Mapping[str, Column]:
+    """Lists the needs of a statistic of histograms; its mechanisms have the number of bins as an option, `bins`."""
+    bins = getattr(mechanism, "bins", None)
+    if not isinstance(bins, int):
+        raise TypeError(f"{mechanism.name} does not say how many bins it needs")
+    column = Histogram(bins, grid.upper_steps)
+    return {column.name: column}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +142,7 @@ class Statistic:
         return self.name.split(" ")[0]
 
     def with_options(self, options: Mapping[str, Fraction]) -> "Statistic":
-        """Gives the statistic a value of each of its options. Raises ValueError where one is missing."""
+        """Sets the values of the statistic's options. Raises ValueError where one is missing."""
         for option in self.options:
             if option not in options:
                 raise ValueError(f"{self.name} needs the option {option!r}, a number")
@@ -177,28 +166,28 @@ class Statistic:
         return self.outputs if len(self.outputs) > 1 else ()
 
     def place(self, output: Output) -> int:
-        """Finds the place of an output among those of its kind, numbers or lists, as `dpops.estimate` has them."""
+        """Indexes an output among those of its kind, numbers or lists, as `dpops.estimate` stores them."""
         return [same_kind for same_kind in self.outputs if same_kind.is_list == output.is_list].index(output)
 
 
 _ALL = (
-    Statistic(name="mean", needs=Moments((SUMS,)), outputs=(Output("mean"),)),
+    Statistic(name="mean", needs=moments(SUMS), outputs=(Output("mean"),)),
     Statistic(
         name="mean-of-vehicles",
-        needs=Moments((SUMS,)),
+        needs=moments(SUMS),
         outputs=(Output("mean"),),
         default="baseline",
         takes_caps=False,
     ),
     Statistic(
         name="variance",
-        needs=Moments((SUMS, SQUARES)),
+        needs=moments(SUMS, SQUARES),
         outputs=(Output("variance", SQUARED),),
         weighs_as="variance",
     ),
     Statistic(
         name="distribution",
-        needs=Binned(),
+        needs=binned,
         outputs=(
             Output("p50"),
             Output("p85"),
@@ -212,7 +201,7 @@ _ALL = (
 )
 
 
-COUNT = Statistic(name="count", needs=Moments(()), outputs=(Output("count", SHARE),), default="levels")
+COUNT = Statistic(name="count", needs=moments(), outputs=(Output("count", SHARE),), default="levels")
 """Of what `levels` alone releases: no mechanism of HATs does."""
 
 
@@ -222,7 +211,7 @@ def registered() -> dict[str, Statistic]:
 
 
 def named(name: str) -> Statistic:
-    """Finds a statistic by its name with options, as in ledgers and result files: "mean", "share above 50"."""
+    """Parses the name of a statistic with options, as in ledgers and result files: "share above 50"."""
     kind, *words = name.split(" ")
     options = {option: Fraction(value) for option, value in zip(words[::2], words[1::2], strict=True)}
     return (COUNT if kind == COUNT.name else registered()[kind]).with_options(options)
@@ -257,7 +246,7 @@ class RequestedStatistic:
     def columns(self, grid: Grid) -> Mapping[str, Column]:
         """Lists the columns that it needs of samples, by the field of `Totals` that takes each."""
         statistic = self.statistic
-        return statistic.needs.columns(self.mechanism, grid, *statistic.values)
+        return statistic.needs(self.mechanism, grid, *statistic.values)
 
 
 def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:

@@ -18,7 +18,7 @@ Scope = Literal["slot", "period"]
 
 
 class CountsKnown(NamedTuple):
-    """What a plan may see of a HAT where counts are public; the type of what it may see says which adjacency it keeps.
+    """Public counts of a HAT, for plans under counts-public: the type of a plan's input tells its adjacency.
 
     Where they are secret, it sees public facts alone (`dpops.levels.BoundsOnly`), and there is no count to be read.
     counts: int64 (users,), samples kept per user, each >= 1, in canonical order. reported: samples that the HAT's true
@@ -33,7 +33,7 @@ class CountsKnown(NamedTuple):
 
     @classmethod
     def all_of(cls, counts: Int64s) -> "CountsKnown":
-        """Takes the counts of a HAT of which every reported sample is kept."""
+        """Makes the counts of a HAT that keeps every reported sample."""
         return cls(counts, int(counts.sum()))
 
 

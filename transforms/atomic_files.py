@@ -116,7 +116,7 @@ def read_text(path: Path, most_bytes: int) -> str:
 
 
 def is_skipped(name: str) -> bool:
-    """Says whether a name in a folder or archive is of a file that systems and jobs leave beside those of a feed.
+    """Recognises names of files that systems and jobs leave beside those of a feed.
 
     >>> [is_skipped(name) for name in ("2026/bus.csv", "_SUCCESS", "__MACOSX/._bus.csv", ".part")]
     [False, True, True, True]

@@ -37,5 +37,5 @@ def stopped(period: str) -> str:
 
 
 def as_told(name: str) -> str:
-    """Gives a counter the name that it has in a health line, whatever an engine makes of its spaces."""
+    """Writes a counter's name for health lines, where engines differ in its spaces."""
     return name.replace(" ", "_")

@@ -14,13 +14,13 @@ class StepError(Exception):
     _tagged_with_step = True  # Beam leaves it alone
 
 
-def recorded_but(what: str) -> StepError:
-    """Says what failed after the ledger's commit."""
-    return StepError(f"{what}. The release is recorded; running the same command again publishes it.")
+def recorded_but(failure: str) -> StepError:
+    """Makes the error of a failure after the ledger's commit."""
+    return StepError(f"{failure}. The release is recorded; running the same command again publishes it.")
 
 
 def reason_of(error: OSError) -> str:
-    """Tells what the operating system says, without the file's name."""
+    """Returns the operating system's message, without the file's name."""
     return error.strerror or type(error).__name__
 
 
@@ -49,7 +49,7 @@ class MissingExtra(ModuleNotFoundError):
 
 
 def advice(extra: str) -> str:
-    """Tells how an extra is installed."""
+    """Writes the command that installs an extra."""
     return f"pip install 'hatstream[{extra}]'"
 
 

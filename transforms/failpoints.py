@@ -6,7 +6,8 @@ Where no test asks for anything, nothing happens.
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 VARIABLE = "HATSTREAM_FAILPOINT"
 FILE_VARIABLE = "HATSTREAM_FAILPOINT_FILE"
@@ -36,27 +37,18 @@ def failpoint(name: str) -> None:
     if killed_at is None and _action is None and file is None:
         return
     if file is not None:
-        _obey(name, file)
+        with suppress(FileNotFoundError):  # another process was faster
+            place, action = Path(file).read_text().split()
+            if place == name:
+                os.rename(file, f"{file}.done")
+                if action == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise FailpointError(name)
     passage = _passed[name] = _passed.get(name, 0) + 1
     if killed_at == f"{name}:{passage}":
         os.kill(os.getpid(), signal.SIGKILL)
     if _action is not None:
         _action(name, passage)
-
-
-def _obey(name: str, file: str) -> None:
-    """Does what the file says of this place, if nobody else was faster."""
-    try:
-        with open(file) as lines:
-            place, what = lines.read().split()
-        if place != name:
-            return
-        os.rename(file, f"{file}.done")
-    except FileNotFoundError:
-        return
-    if what == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    raise FailpointError(name)
 
 
 @contextmanager

@@ -19,19 +19,14 @@ CONNECTORS = (
 _HTTP = "httplib2"  # Beam imports it to download artifacts; here it is imported if it is ever used
 
 
-def _postpone(name: str) -> None:
-    spec = util.find_spec(name)
-    if name in sys.modules or spec is None or spec.loader is None:
-        return
-    spec.loader = util.LazyLoader(spec.loader)
-    sys.modules[name] = util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[name])
-
-
 if "apache_beam" not in sys.modules:
     left_out = [name for name in CONNECTORS if name not in sys.modules]
     sys.modules.update(dict.fromkeys(left_out))  # type: ignore[arg-type]  # None: an import of it fails
-    _postpone(_HTTP)
+    http = util.find_spec(_HTTP)
+    if _HTTP not in sys.modules and http is not None and http.loader is not None:
+        http.loader = util.LazyLoader(http.loader)
+        sys.modules[_HTTP] = util.module_from_spec(http)
+        http.loader.exec_module(sys.modules[_HTTP])
     try:
         import apache_beam  # noqa: F401
     finally:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
         def __init__(self, number: int, /) -> None: ...
         def __int__(self) -> int: ...
-        def __lt__(self, other: "EntryNumber | int", /) -> bool: ...
-        def __le__(self, other: "EntryNumber | int", /) -> bool: ...
-        def __gt__(self, other: "EntryNumber | int", /) -> bool: ...
+        def __lt__(self, entry: "EntryNumber | int", /) -> bool: ...
+        def __le__(self, entry: "EntryNumber | int", /) -> bool: ...
+        def __gt__(self, entry: "EntryNumber | int", /) -> bool: ...
 
 else:
     EntryNumber = int
@@ -40,11 +40,11 @@ class Operator(Generic[T_co]):
 
     __slots__ = ("_kept",)
 
-    def __init__(self, kept: T_co) -> None:
-        self._kept = kept
+    def __init__(self, value: T_co) -> None:
+        self._kept = value
 
     def opened(self) -> T_co:
-        """Gives what was kept to the operator's part of a summary, or where the account's adjacency makes it public."""
+        """Returns the value, for the operator's part of a summary or where the account's adjacency makes it public."""
         return self._kept
 
     def __repr__(self) -> str:
@@ -52,18 +52,18 @@ class Operator(Generic[T_co]):
 
 
 class Summary(NamedTuple):
-    """What a run did: for everybody, and for the operator alone; None where nothing is."""
+    """Result of a run: a public part, and one for the operator alone, or None."""
 
     public: Mapping[str, Fact]
     operator_only: Operator[Mapping[str, Fact]] | None = None
 
     def plain(self) -> dict[str, Any]:
         """Makes one document; the operator's part stands by itself under `operator_only`."""
-        own = {} if self.operator_only is None else {"operator_only": self.operator_only.opened()}
-        return {**self.public, **own}
+        operator_part = {} if self.operator_only is None else {"operator_only": self.operator_only.opened()}
+        return {**self.public, **operator_part}
 
     def whole(self) -> Operator[Mapping[str, Fact]]:
-        """Puts all of it into one, for the operator: so a stream's health is told."""
+        """Merges both parts into one for the operator, as for a stream's health."""
         return Operator({**self.public, **({} if self.operator_only is None else self.operator_only.opened())})
 
     def json(self) -> str:

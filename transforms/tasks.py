@@ -100,10 +100,10 @@ def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]
     return ((number, table.take(shard == number)) for number in np.unique(shard).tolist())
 
 
-def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, before: Before) -> list[DrawnUnit]:
+def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, history: Before) -> list[DrawnUnit]:
     """Draws groups from their packed tallies."""
     tables = {group: wire.unpack_tally(packed, release.columns) for group, packed in groups.items()}
-    return release.draw({group: partial(list, [table]) for group, table in tables.items()}, before, Noise())
+    return release.draw({group: partial(list, [table]) for group, table in tables.items()}, history, Noise())
 
 
 def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[RecordedSlot]:

@@ -39,10 +39,13 @@ class Events(NamedTuple):
     cell: Int64s
     value: Int64s
 
+    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Events":
+        return Events(*(column[chosen] for column in self))
+
 
 @dataclass(frozen=True)
 class Tally:
-    """What vehicles did in cells, one entry per (slot, cell, vehicle).
+    """Counts and sums of vehicles in cells, one entry per (slot, cell, vehicle).
 
     kept: samples that count. dropped: those that a cap left out. sums: what the kept ones add up to, by the names of
     columns of statistics; int64 (entries,) or (entries, K).
@@ -91,7 +94,7 @@ NO_EVENTS = Events(*[np.zeros(0, np.int64)] * 6)
 
 
 class Partial(NamedTuple):
-    """What vehicles did in cells during one pane of a slot, one entry per (vehicle, cell), in that order.
+    """Counts and sums of one pane of a slot, one entry per (vehicle, cell), in that order.
 
     reported: samples, duplicates left out. sums: without a cap; samples: with one, the candidates. late: events that
     came when their panes were over; they are in no entry yet.
@@ -194,10 +197,10 @@ def pack_exposure(exposure: Exposure) -> ExposureBytes:
     return ExposureBytes(_packed(exposure._asdict()))
 
 
-def pack_tally(rows: Tally, packing: pa.ipc.IpcWriteOptions = DENSE) -> TallyBytes:
+def pack_tally(rows: Tally) -> TallyBytes:
     """Packs a tally; the sums follow the columns that every tally has."""
     sums = {f"sum of {name}": column for name, column in rows.sums.items()}
-    return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums, packing))
+    return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums))
 
 
 def pack_partial(rows: Partial) -> PartialBytes:
@@ -205,7 +208,7 @@ def pack_partial(rows: Partial) -> PartialBytes:
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
     others = (rows.samples, rows.heard, rows.late)
-    return PartialBytes(b"".join([_packed(entries), *(_packed(_by_name(other)) for other in others)]))
+    return PartialBytes(b"".join([_packed(entries), *(_packed(_by_name(part)) for part in others)]))
 
 
 def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
@@ -214,7 +217,7 @@ def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
     entries, *others = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(4))
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
     vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_KEYS)
-    samples, heard, late = ([_numbers(column.combine_chunks()) for column in other.columns] for other in others)
+    samples, heard, late = ([_numbers(column.combine_chunks()) for column in table.columns] for table in others)
     return Partial(vehicle, cell, reported, sums, Samples(*samples), Heard(*heard), Events(*late))
 
 

@@ -45,12 +45,6 @@ class Arrays(NamedTuple):
     facts: dict[str, int]
 
 
-def check_rule(m_ub: str | int) -> None:
-    """Raises ValueError for a number below 1, and for a boolean, which Python counts among the integers."""
-    if isinstance(m_ub, bool) or (isinstance(m_ub, int) and m_ub < 1):
-        raise ValueError(f"m_ub must be at least 1, got {m_ub}")
-
-
 def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Arrays:
     """Groups one HAT's users by WrapAround; one who holds r of w slots moves that array by ceil(U r / w) fine steps."""
     counts, reported = hat

@@ -52,14 +52,7 @@ def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCa
         costs = [cost(cap) for cap in caps]
         near = min(costs) * (1 + 1e-12)
         return next(cap for cap, of_cap in zip(reversed(caps), reversed(costs), strict=True) if of_cap <= near)
-    if m_ub == "none" or m_ub >= heaviest:
-        return _uncapped(counts, reported)
-    return _caps(np.array([m_ub], np.int64), counts, reported)[0]
-
-
-def _uncapped(counts: Int64s, reported: int) -> CountCap:
-    samples = int(counts.sum())
-    return CountCap(int(counts.max()), samples, (reported - samples, reported), is_uncapped=True)
+    return _caps(np.array([heaviest if m_ub == "none" else min(m_ub, heaviest)], np.int64), counts, reported)[0]
 
 
 def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
@@ -77,7 +70,10 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
         CountCap(limit, total, (mass, total * reported), is_uncapped=False)
         for limit, total, mass in zip(limits.tolist(), samples_kept.tolist(), moved.tolist(), strict=True)
     ]
-    return [*caps[:-1], _uncapped(counts, reported)] if caps[-1].max_count == values[-1] else caps
+    if caps[-1].max_count == values[-1]:
+        total = int(samples[-1])
+        caps[-1] = CountCap(int(values[-1]), total, (reported - total, reported), is_uncapped=True)
+    return caps
 
 
 def weights(plan: Plan, counts: Int64s) -> Float64s:
@@ -86,11 +82,8 @@ def weights(plan: Plan, counts: Int64s) -> Float64s:
     return np.minimum(counts, plan.facts.get("m_ub", plan.facts["heaviest"])) / samples
 
 
-class Retained(NamedTuple):
-    """The sums of one HAT over its retained samples: each of `totals`, divided by `denominator`, is exact."""
-
-    denominator: int
-    totals: list[int]
+Retained = tuple[int, list[int]]
+"""The sums of one HAT over its retained samples: a denominator, and totals that are exact divided by it."""
 
 
 def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:
@@ -108,7 +101,7 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
         raise ValueError("totals do not fit their plans: another number of samples is left by the cap")
     capped = users.counts > limit
     plain = [np.add.reduceat(np.where(capped, 0, column), users.start).tolist() for column in columns]
-    sums = [Retained(1, list(totals)) for totals in zip(*plain, strict=True)]
+    sums: list[Retained] = [(1, list(totals)) for totals in zip(*plain, strict=True)]
     for hat in np.unique(np.repeat(np.arange(len(plans)), number)[capped]).tolist():
         first = int(users.start[hat])
         rows = first + np.flatnonzero(capped[first : first + int(number[hat])])
@@ -116,6 +109,6 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
         denominator = math.lcm(*counts)
         shares = [int(limits[hat]) * (denominator // count) for count in counts]
         scaled = [sum(map(int.__mul__, shares, column[rows].tolist())) for column in columns]
-        totals = [denominator * a + b for a, b in zip(sums[hat].totals, scaled, strict=True)]
-        sums[hat] = Retained(denominator, totals)
+        totals = [denominator * a + b for a, b in zip(sums[hat][1], scaled, strict=True)]
+        sums[hat] = denominator, totals
     return sums

@@ -9,16 +9,9 @@ from typing import Self
 import numpy as np
 
 from dpops.forecast import Float64s, HatCounts
-from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Rule, array_means, array_plans, check_rule, lay_out_together
-from dpops.means.forecasts import (
-    Ends,
-    LaidMany,
-    chunks,
-    ends_of,
-    expected_quantiles,
-    interval_errors_of,
-    interval_forecasts,
-)
+from dpops.means import forecasts
+from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Rule, array_means, array_plans, lay_out_together
+from dpops.means.forecasts import Ends, LaidMany
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
@@ -64,21 +57,18 @@ def private_quantiles(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippedArrays(Mechanism):
-    """What mechanisms have in common that clip array means to an interval of their own choice."""
+    """Base of mechanisms that clip array means to a private interval."""
 
     chooses = True
 
     m_ub: Rule = "argmax"
-
-    def __post_init__(self) -> None:
-        check_rule(self.m_ub)
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
         return [cls(), cls(m_ub=3)]
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
-        """Gives the longest interval of a HAT of so many arrays, and facts of its plan. upper: U, in fine steps."""
+        """Returns the longest interval of a HAT with so many arrays, and facts of its plan. upper: U, in fine steps."""
         raise NotImplementedError
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
@@ -149,10 +139,12 @@ class QuantileInterval(ClippedArrays):
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
             arrays, upper, errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
             rank = float(self.rank(arrays, hats.epsilon))
-            drawn = [expected_quantiles(means, upper, order, quarter, _POINTS) for order in (rank, arrays - rank)]
-            ends = [ends_of(means, order) for order in drawn]
+            drawn = [
+                forecasts.expected_quantiles(means, upper, order, quarter, _POINTS) for order in (rank, arrays - rank)
+            ]
+            ends = [forecasts.ends_of(means, order) for order in drawn]
             sensitivity = np.minimum(upper_steps, laid.moved)
-            for rows in chunks(len(means), _POINTS**2):
+            for rows in forecasts.chunks(len(means), _POINTS**2):
                 low = Ends(*(column[rows, :, None] for column in ends[0]))
                 high = Ends(*(column[rows, None, :] for column in ends[1]))
                 # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
@@ -161,10 +153,12 @@ class QuantileInterval(ClippedArrays):
                 clipped += np.where(low.places > high.places, low.moved_down, high.moved_down)
                 shape = len(clipped), _POINTS**2
                 width, clipped = np.abs(low.places - high.places).reshape(shape), clipped.reshape(shape)
-                errors[rows] = interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows]).mean(axis=1)
+                errors[rows] = forecasts.interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows]).mean(
+                    axis=1
+                )
             return errors
 
-        return interval_forecasts(hats, self.m_ub, errors)
+        return forecasts.interval_forecasts(hats, self.m_ub, errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         arrays = array_means(totals, plans)

@@ -54,7 +54,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
 
 
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
-    """Says whether no mechanism refuses a plan, bool (HATs,), by bounds that are far below theirs."""
+    """Marks HATs far within the bounds of every mechanism, so that none refuses a plan: bool (HATs,)."""
     limit = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
     fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= limit for hat in hats)
     return np.fromiter(fits, np.bool_, len(hats))
@@ -73,8 +73,7 @@ def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Flo
     """Computes numerators / denominators * factor, correctly rounded, as floats of fractions are."""
     top, bottom = factor.numerator, factor.denominator
     if int(numerators.max(initial=0)) * top < _EXACT and int(denominators.max(initial=0)) * bottom < _EXACT:
-        ratios: Float64s = (numerators * top) / (denominators * bottom)
-        return ratios
+        return (numerators * top) / (denominators * bottom)
     pairs = zip(numerators.tolist(), denominators.tolist(), strict=True)
     return np.array([a * top / (b * bottom) for a, b in pairs], np.float64)
 
@@ -132,7 +131,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
 
 
 def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
-    """Finds one place of each row of the columns that differs, and for every row which of these is like it."""
+    """Indexes the distinct rows of columns: the first of each, and for every row the index of its equal."""
     order = np.lexsort(columns[::-1])
     is_new = np.any([np.diff(column[order], prepend=np.nan) != 0 for column in columns], axis=0)
     back = np.empty(order.size, np.int64)
@@ -148,7 +147,7 @@ def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) 
 
 
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
-    """Finds points of equal probability of what `private_quantiles` draws, float64 (HATs, points).
+    """Computes points of equal probability of the law of `private_quantiles`, float64 (HATs, points).
 
     values: (HATs, values), ascending, in [0, upper]. upper: (HATs,).
     """

@@ -34,7 +34,11 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
 
     counts: int64 (users,), each >= 1, non-increasing. Raises ValueError if not even one array can be filled.
     """
-    samples = np.minimum(counts, _checked(counts, m_ub))
+    if m_ub < 1:
+        raise ValueError(f"m_ub must be at least 1, got {m_ub}")
+    if counts.size == 0 or counts[-1] < 1 or (counts[1:] > counts[:-1]).any():
+        raise ValueError("counts must be a non-empty, non-increasing vector of positive integers")
+    samples = np.minimum(counts, m_ub)
     end = np.cumsum(samples)
     arrays = int(end[-1]) // m_ub
     if arrays == 0:
@@ -51,21 +55,11 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
     return Grouping(user[order], array[order], slots[order], np.full(arrays, m_ub, np.int64))
 
 
-def best_fit(counts: Int64s, m_ub: int) -> Grouping:
+def best_fit_arrays(samples: Int64s, m_ub: int) -> Int64s:
     """Puts each user's capped samples whole into the fullest array with room for them (lowest index on ties).
 
-    counts: int64 (users,), each >= 1, non-increasing. Every user is in exactly one array; arrays may be partly filled.
+    samples: int64 (users,), each >= 1, non-increasing. Returns the array of each user; arrays may be partly filled.
     """
-    samples = np.minimum(counts, _checked(counts, m_ub))
-    of_user = best_fit_arrays(samples, m_ub)
-    order = np.argsort(of_user, kind="stable")
-    of_piece, slots = of_user[order], samples[order]
-    first = np.flatnonzero(np.concatenate(([True], of_piece[1:] != of_piece[:-1])))
-    return Grouping(order, of_piece, slots, np.add.reduceat(slots, first))
-
-
-def best_fit_arrays(samples: Int64s, m_ub: int) -> Int64s:
-    """Finds the array of each user by `best_fit`, int64 (users,). samples: capped counts, each >= 1, non-increasing."""
     arrays: list[int] = []
     room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest, then lowest
     opened = 0
@@ -81,14 +75,6 @@ def best_fit_arrays(samples: Int64s, m_ub: int) -> Int64s:
     return np.array(arrays, np.int64)
 
 
-def _checked(counts: Int64s, m_ub: int) -> int:
-    if m_ub < 1:
-        raise ValueError(f"m_ub must be at least 1, got {m_ub}")
-    if counts.size == 0 or counts[-1] < 1 or (counts[1:] > counts[:-1]).any():
-        raise ValueError("counts must be a non-empty, non-increasing vector of positive integers")
-    return m_ub
-
-
 _EXACT = 1 << 62
 
 
@@ -99,7 +85,7 @@ def median(counts: Int64s) -> Int64s:
 
 
 def argmax(counts: Int64s) -> Int64s:
-    """Finds the smallest m that maximises S(m) / sqrt(m), with S(m) = sum of min(count, m).
+    """Computes the smallest m that maximises S(m) / sqrt(m), with S(m) = sum of min(count, m).
 
     The maximum is attained at one of the counts, so those are compared, exactly: S(m)**2 / m in integers.
     Source: S0 and S1, Levy.
@@ -115,7 +101,7 @@ def argmax(counts: Int64s) -> Int64s:
 
 
 def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
-    """Finds the smallest m that minimises 1 - S(m) / n + m / (epsilon S(m)): worst clipping bias plus noise, per U.
+    """Computes the smallest m that minimises 1 - S(m) / n + m / (epsilon S(m)): worst clipping bias plus noise, per U.
 
     The minimum is attained at one of the counts, so those are compared, exactly. From epsilon 1 on it is the largest
     count. Source: S1, OPT-Array-Averaging, idealised objective.
@@ -134,7 +120,7 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
 
 
 def convex(counts: Int64s) -> Int64s:
-    """Finds the smallest minimiser of the convex relaxation 1 - S(m) / n + max(m / m_max, n / (L m_max)).
+    """Computes the smallest minimiser of the convex relaxation 1 - S(m) / n + max(m / m_max, n / (L m_max)).
 
     It never depends on epsilon. Over real numbers it is max(n / L, k-th largest count) with k = floor(n / m_max) + 1;
     the integers beside n / L are compared exactly. Source: S1 section VI, with its true minimiser (erratum E7: the

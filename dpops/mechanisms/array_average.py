@@ -8,20 +8,8 @@ from typing import Literal
 import numpy as np
 
 from dpops.forecast import Float64s, HatCounts
-from dpops.means.arrays import (
-    FINE,
-    ArrayPlan,
-    Rule,
-    array_means,
-    array_plans,
-    calls_of,
-    check_rule,
-    lay_out_together,
-    lay_out_wrapped,
-    named_facts,
-    planned,
-    sums_of_means,
-)
+from dpops.means import arrays as layouts
+from dpops.means.arrays import FINE, Rule
 from dpops.means.forecasts import errors_around, errors_of_weights, laid_out, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, noisy_integers, with_noise
 from dpops.noise import Noise
@@ -43,9 +31,6 @@ class ArrayAverage(Mechanism):
     m_ub: Rule = "median"
     grouping: Literal["best-fit", "wrap-around"] = "best-fit"
 
-    def __post_init__(self) -> None:
-        check_rule(self.m_ub)
-
     @classmethod
     def examples(cls) -> Sequence["ArrayAverage"]:
         rules: list[Rule] = ["median", "argmax", "opt", "convex", 3]
@@ -56,25 +41,27 @@ class ArrayAverage(Mechanism):
     def candidates(cls) -> Sequence["ArrayAverage"]:
         return [cls(), cls(m_ub="argmax")]
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[ArrayPlan]:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[layouts.ArrayPlan]:
         if self.grouping == "best-fit":
-            laid = lay_out_together(hats, grid, epsilon, self.m_ub)
+            laid = layouts.lay_out_together(hats, grid, epsilon, self.m_ub)
         else:
-            laid = [lay_out_wrapped(hat, grid, epsilon, self.m_ub) for hat in hats]
-        return array_plans(self.name, laid, grid, epsilon, epsilon)
+            laid = [layouts.lay_out_wrapped(hat, grid, epsilon, self.m_ub) for hat in hats]
+        return layouts.array_plans(self.name, laid, grid, epsilon, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
         if self.grouping != "best-fit" or not hats.users.size or not hats.users.all():
             return Mechanism.draw(self, hats, grid, epsilon, noise)
-        calls = calls_of(hats.users)
+        calls = layouts.calls_of(hats.users)
         parts = []
         for chosen in (hats.take(places) for places in calls):
-            counts, sums = chosen.behind_one_another(chosen.totals.counts, chosen.totals.sums)
-            plans = planned(counts, chosen.users, chosen.reported, grid, epsilon, self.m_ub)
-            parts.append((plans.facts, plans.bias, sums_of_means(plans, sums, grid)))
+            start = np.cumsum(chosen.users) - chosen.users
+            users = np.repeat(chosen.first - start, chosen.users) + np.arange(chosen.users.sum())
+            counts, sums = chosen.totals.counts[users], chosen.totals.sums[users]
+            plans = layouts.planned(counts, chosen.users, chosen.reported, grid, epsilon, self.m_ub)
+            parts.append((plans.facts, plans.bias, layouts.sums_of_means(plans, sums, grid)))
         order = np.argsort(np.concatenate(calls))
         facts, bias, exact = (np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True))
-        moved, of_hats = facts[-1].tolist(), named_facts(facts)
+        moved, of_hats = facts[-1].tolist(), layouts.named_facts(facts)
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(moved)}
         steps = {arrays: grid.step / (FINE * arrays) for arrays in set(facts[-2].tolist())}
         # That of the most noise, which is refused beyond its bounds, stands for what all plans have in common.
@@ -112,6 +99,6 @@ class ArrayAverage(Mechanism):
         return errors_around(hats, laid.grouping_sd, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        arrays = array_means(totals, plans)
+        arrays = layouts.array_means(totals, plans)
         exact = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
         return noisy_integers(exact, plans, noise)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpops.means.arrays import Rule, check_rule, lay_out_together
-from dpops.trees.hats import DEFAULT_BINS, TreePlan, array_masses, check_bins, check_counts, tree_plan
+from dpops.means.arrays import Rule, lay_out_together
+from dpops.trees.hats import DEFAULT_BINS, TreePlan, array_masses, check_counts, tree_plan
 from dpops.trees.mechanism import TreeMechanism
 from dpops.types import CountsKnown, Grid
 
@@ -23,10 +23,6 @@ class ArrayTree(TreeMechanism):
 
     bins: int = DEFAULT_BINS
     m_ub: Rule = "median"
-
-    def __post_init__(self) -> None:
-        check_bins(self.bins)
-        check_rule(self.m_ub)
 
     @classmethod
     def examples(cls) -> Sequence["ArrayTree"]:

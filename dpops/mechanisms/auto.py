@@ -135,5 +135,5 @@ def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, 
 
 @cache
 def _by_name(statistic: str) -> dict[str, Mechanism]:
-    """Finds a mechanism of each name; a release is decided by the plan alone, so any variant serves."""
+    """Maps names to mechanisms; the plan alone decides a release, so any variant serves."""
     return {candidate.name: candidate for candidate in _candidates(statistic)}

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from dpops.forecast import Float64s, HatCounts
-from dpops.means.arrays import FINE, check_rule
+from dpops.means.arrays import FINE
 from dpops.means.capping import CapRule, chosen, retained, weights
 from dpops.means.forecasts import errors_around, errors_of_weights, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, noisy_integers, stack
@@ -44,7 +44,7 @@ class Baseline(Mechanism):
     statistic: Literal["mean", "mean-of-vehicles"] = "mean"
 
     def __post_init__(self) -> None:
-        check_rule(self.m_ub)
+        Mechanism.__post_init__(self)
         if self.counts_once and self.m_ub != "none":
             raise ValueError("m_ub does not go with mean-of-vehicles, where every vehicle counts once")
 

@@ -6,23 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from dpops import mechanism
 from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
-from dpops.means.arrays import check_rule
 from dpops.means.capping import CapRule, CountCap, chosen, retained, weights
-from dpops.mechanism import (
-    Integers,
-    Mechanism,
-    Plan,
-    Stacked,
-    Totals,
-    check_plan_input,
-    facts_of,
-    noisy_integers,
-    stack,
-)
+from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.suppression.search import Ratio, variance_bias, variance_sensitivity
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Grid
 
 RANGE = 1 << 30
 """Steps of the released integer from variance 0 to U^2 / 4."""
@@ -51,9 +41,6 @@ class BaselineVariance(Mechanism):
 
     m_ub: CapRule = "none"
 
-    def __post_init__(self) -> None:
-        check_rule(self.m_ub)
-
     @classmethod
     def examples(cls) -> Sequence["BaselineVariance"]:
         return [cls(), cls(m_ub="opt"), cls(m_ub=3)]
@@ -64,7 +51,7 @@ class BaselineVariance(Mechanism):
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         counts, reported = hat
-        check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
+        mechanism.check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
         rate = float(epsilon)
         cap = chosen(self.m_ub, counts, reported, lambda cap: _over(_bias(cap)) + _over(_sensitivity(cap)) / rate)
         moved, steps = _sensitivity(cap)
@@ -80,7 +67,7 @@ class BaselineVariance(Mechanism):
             upper=upper,
             bias_bound=float(upper * Fraction(*_bias(cap))),
             sensitivity=sensitivity,
-            facts={**facts_of(hat, grid), **cap.facts()},
+            facts={**mechanism.facts_of(hat, grid), **cap.facts()},
             rounding=float(rounding + upper / RANGE),
         )
 
@@ -98,15 +85,26 @@ class BaselineVariance(Mechanism):
         return np.array(errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        users = stack(totals, plans)
-        squares = _checked_squares(totals, users, plans)
+        users = mechanism.stack(totals, plans)
+        squares = np.concatenate([total.squares for total in totals]) if totals else users.sums
+        if [total.squares.size for total in totals] != [total.counts.size for total in totals]:
+            raise ValueError("totals do not fit their plans: a variance needs the sum of squares of every user")
+        number = np.diff(users.start, append=users.counts.size)
+        upper = np.repeat(np.array([plan.facts["upper_steps"] for plan in plans], np.int64), number)
+        mean, over = np.divmod(users.sums, users.counts)
+        full, remainder = np.divmod(users.sums, upper)
+        # Least if all samples are the mean rounded down or up, most if all but one are 0 or U; none reaches 2**63.
+        min_squares = mean * (users.sums + over) + over
+        max_squares = full * upper * upper + remainder * remainder
+        if np.any(squares < min_squares) or np.any(squares > max_squares):
+            raise ValueError("totals do not fit their plans: squares that no samples within [0, U] have")
         sums = retained(users, [users.sums, squares], plans)
         exact = []
         for (denominator, (total, square)), plan in zip(sums, plans, strict=True):
             # floor(V RANGE / (U^2 / 4)) with V = (K d q - s^2) / (K d)^2 in grid steps squared; Python integers
             samples = plan.facts.get("kept", plan.facts["samples"]) * denominator
             exact.append(4 * RANGE * (samples * square - total * total) // (samples * plan.facts["upper_steps"]) ** 2)
-        return noisy_integers(np.array(exact, np.int64), plans, noise)
+        return mechanism.noisy_integers(np.array(exact, np.int64), plans, noise)
 
 
 def _sensitivity(cap: CountCap) -> Ratio:
@@ -121,23 +119,3 @@ def _bias(cap: CountCap) -> Ratio:
 
 def _over(ratio: Ratio) -> float:
     return ratio[0] / ratio[1]
-
-
-def _checked_squares(totals: Sequence[Totals], users: Stacked, plans: Sequence[Plan]) -> Int64s:
-    """Checks the squares of all users, int64 (users,). Raises ValueError for what no samples within [0, U] add up to.
-
-    Of c samples with sum s = a c + b the squares are least if all are a or a + 1, and most if all but one are 0 or U.
-    No product reaches 2**63, for U^2 c stays below 2**62.
-    """
-    squares = np.concatenate([total.squares for total in totals]) if totals else users.sums
-    if [total.squares.size for total in totals] != [total.counts.size for total in totals]:
-        raise ValueError("totals do not fit their plans: a variance needs the sum of squares of every user")
-    number = np.diff(users.start, append=users.counts.size)
-    upper = np.repeat(np.array([plan.facts["upper_steps"] for plan in plans], np.int64), number)
-    mean, over = np.divmod(users.sums, users.counts)
-    full, remainder = np.divmod(users.sums, upper)
-    min_squares = mean * (users.sums + over) + over
-    max_squares = full * upper * upper + remainder * remainder
-    if np.any(squares < min_squares) or np.any(squares > max_squares):
-        raise ValueError("totals do not fit their plans: squares that no samples within [0, U] have")
-    return squares

@@ -6,9 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.means.arrays import check_rule
 from dpops.means.capping import CapRule, CountCap, chosen
-from dpops.trees.hats import DEFAULT_BINS, FINE, TreePlan, best_shape, check_bins, check_counts, share_error, tree_plan
+from dpops.trees.hats import DEFAULT_BINS, FINE, TreePlan, best_shape, check_counts, share_error, tree_plan
 from dpops.trees.mechanism import TreeMechanism
 from dpops.types import CountsKnown, Grid
 
@@ -26,10 +25,6 @@ class CappedTree(TreeMechanism):
 
     bins: int = DEFAULT_BINS
     m_ub: CapRule = "opt"
-
-    def __post_init__(self) -> None:
-        check_bins(self.bins)
-        check_rule(self.m_ub)
 
     @classmethod
     def examples(cls) -> Sequence["CappedTree"]:

@@ -8,7 +8,7 @@ from functools import cache
 from dpops.forecast import Prior
 from dpops.mechanisms.array_tree import ArrayTree
 from dpops.mechanisms.capped_tree import CappedTree
-from dpops.trees.hats import DEFAULT_BINS, TreePlan, check_bins, forecast_share_error
+from dpops.trees.hats import DEFAULT_BINS, TreePlan, forecast_share_error
 from dpops.trees.mechanism import TreeMechanism
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -26,9 +26,6 @@ class BestTree(TreeMechanism):
 
     bins: int = DEFAULT_BINS
     prior: Prior | None = None
-
-    def __post_init__(self) -> None:
-        check_bins(self.bins)
 
     @classmethod
     def examples(cls) -> Sequence["BestTree"]:

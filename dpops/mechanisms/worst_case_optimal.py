@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -73,14 +73,14 @@ class WorstCaseOptimal(Mechanism):
         bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(32)
         scale = quotients(bound, hats.samples, hats.grid.step / hats.epsilon)
         means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
-        clipped = _clipped(hats, bound, means)
-        start = np.cumsum(clipped.users) - clipped.users
-        for users, hats_of_size in groups_of(clipped.users):
+        clipped_users, shares, columns, moments = _clipped(hats, bound, means)
+        start = np.cumsum(clipped_users) - clipped_users
+        for users, hats_of_size in groups_of(clipped_users):
             for rows in chunks(hats_of_size.size, means.size * max(users, scores.size)):
                 hat = hats_of_size[rows]
                 entries = start[hat, None] + np.arange(users)
-                share, like = clipped.share[entries], clipped.like[entries]
-                first, second = (moments.take(like, axis=1) for moments in (clipped.first, clipped.second))
+                share, like = shares[entries], columns[entries]
+                first, second = (moment.take(like, axis=1) for moment in moments)
                 bias = (share * first).sum(axis=2).T
                 sd = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0)).T
                 around = bias[:, :, None] + sd[:, :, None] * scores
@@ -96,7 +96,7 @@ class WorstCaseOptimal(Mechanism):
         return hats.grid.upper_steps * counts[:, rank - 1]
 
     def _rank(self, epsilon: Fraction) -> int:
-        """Finds the place of T among the users' largest sums."""
+        """Computes the rank of T among the users' largest sums."""
         rank = math.ceil(2 / epsilon)
         return rank + 1 if self.tie == "smallest" and rank * epsilon == 2 else rank
 
@@ -114,22 +114,15 @@ class WorstCaseOptimal(Mechanism):
         return noisy_integers(exact, plans, noise)
 
 
-class ClippedUsers(NamedTuple):
-    """The clipped users of many HATs, HAT by HAT, and how clipping moves their means.
+def _clipped(
+    hats: HatCounts, bound: Int64s, means: Float64s
+) -> tuple[Int64s, Float64s, Int64s, tuple[Float64s, Float64s]]:
+    """Computes how clipping moves means of users, HAT by HAT. bound: T of each HAT, (HATs,). means: (means, 1).
 
-    users: (HATs,), how many. share: (users,), of the HAT's samples. like: (users,), each one's column in the moments
-    first and second, (means, columns), which users of equal counts and T share.
+    Returns:
+        The number of clipped users of each HAT; of each of them its share of the HAT's samples, and its column in the
+        first and second moments, (means, columns) each, which users of equal counts and T share.
     """
-
-    users: Int64s
-    share: Float64s
-    like: Int64s
-    first: Float64s
-    second: Float64s
-
-
-def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> ClippedUsers:
-    """Computes what clipping does to users' means. bound: T of each HAT, (HATs,). means: (means, 1)."""
     size = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
     hat, counts = np.repeat(np.arange(size.size), size), hats.of_each(np.ravel)
     reach = (bound * hats.upper / hats.grid.upper_steps)[hat] / (2 * counts)
@@ -149,7 +142,7 @@ def _clipped(hats: HatCounts, bound: Int64s, means: Float64s) -> ClippedUsers:
         else:  # a constant: every user's mean becomes U / 2
             first[:, rows] = hats.upper / 2 - means
             second[:, rows] = (hats.upper / 2 - means) ** 2 + sd**2
-    return ClippedUsers(np.bincount(hat, minlength=size.size), counts / hats.samples[hat], like, first, second)
+    return np.bincount(hat, minlength=size.size), counts / hats.samples[hat], like, (first, second)
 
 
 def _excess(edge: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import partial
 from math import isqrt
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.noise.words import CHUNK, Rate, Words, distinct
+from dpops.noise.words import CHUNK, Rate, Uniform, Words, distinct
 from dpops.types import Int64s
 
 MOST_SCALE = (1 << 50) - 1
@@ -174,8 +173,11 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
         variance, part = floats[variance_of], words * 2.0**-64
         rates = (integers - variance / t + part) ** 2 / (2 * variance) + part / t
 
-        drawn = _Drawn(words, integers, t, variance_of)
-        accepted &= source.exp_minus(rates, partial(drawn.rate, source, variances))
+        def exact(row: int, proposals: tuple[NDArray[Any], ...] = (words, integers, t, variance_of)) -> Rate:
+            word, integer, t, code = (int(column[row]) for column in proposals)
+            return _rate(source.uniform(word), integer, t, variances[code])
+
+        accepted &= source.exp_minus(rates, exact)
         half, negative = words >> np.uint64(63) == 1, source.words(open_.size) >> np.uint64(63) == 1
         size = integers + half
         out[open_[accepted]] = np.where(negative, -size, size)[accepted]
@@ -183,23 +185,13 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
     return out
 
 
-class _Drawn(NamedTuple):
-    """Proposals of `_rounded`. words: the first 64 digits of u. integers: k. law: which variance each has."""
+def _rate(u: Uniform, integer: int, t: int, variance: Fraction) -> Rate:
+    """Bounds the rate of the proposal integer + u of `_rounded`, by so many digits of u."""
+    steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)
 
-    words: NDArray[np.uint64]
-    integers: Int64s
-    t: Int64s
-    law: Int64s
+    def bounds(bits: int) -> tuple[Fraction, Fraction]:
+        start, unknown = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)
+        rate = (integer + start - variance / t) ** 2 / (2 * variance) + start / t
+        return max(rate - unknown, Fraction(0)), rate + unknown
 
-    def rate(self, source: Words, variances: Sequence[Fraction], row: int) -> Rate:
-        """Bounds the rate of a row, by so many digits of u."""
-        u, integer, t = source.uniform(int(self.words[row])), int(self.integers[row]), int(self.t[row])
-        variance = variances[int(self.law[row])]
-        steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)
-
-        def bounds(bits: int) -> tuple[Fraction, Fraction]:
-            start, unknown = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)
-            rate = (integer + start - variance / t) ** 2 / (2 * variance) + start / t
-            return max(rate - unknown, Fraction(0)), rate + unknown
-
-        return bounds
+    return bounds

@@ -23,7 +23,7 @@ _COIN_BITS = 62
 
 
 class Chosen(NamedTuple):
-    """Says of each choice which entry was drawn, and which of its candidates: 0, .., width - 1. int64 (choices,)."""
+    """Drawn entry of each choice, and its candidate in it: 0, .., width - 1. int64 (choices,)."""
 
     entry: Int64s
     offset: Int64s
@@ -57,7 +57,16 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     entry_weight = widths * weight
     open_, entries = np.arange(first.size), np.arange(widths.size)
     while open_.size:
-        entry, weight_offset = _propose(entry_weight[entries], sizes[open_], noise)
+        weights = entry_weight[entries]
+        open_sizes = sizes[open_]
+        start = np.cumsum(open_sizes) - open_sizes
+        drawn = noise.below(np.add.reduceat(weights, start))
+        # The running sum may wrap; differences modulo 2**64 are right, as each choice's own sum is at most 2**62.
+        running = np.cumsum(weights.astype(np.uint64))
+        weight_below = running[start] - weights[start].astype(np.uint64)
+        weight_through = (running - np.repeat(weight_below, open_sizes)).astype(np.int64)
+        entry = start + np.add.reduceat(weight_through <= np.repeat(drawn, open_sizes), start)
+        entry, weight_offset = entry, drawn - (weight_through[entry] - weights[entry])
         entry = entries[entry]
         coin = noise.below(np.full(open_.size, 1 << _COIN_BITS, np.int64))
         accepted = coin < low[entry]
@@ -71,18 +80,6 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         entries = entries[np.repeat(~accepted, sizes[open_])]
         open_ = open_[~accepted]
     return chosen
-
-
-def _propose(weights: Int64s, sizes: Int64s, noise: Noise) -> tuple[Int64s, Int64s]:
-    """Draws an entry of each choice by its weight, and says how far into that weight the draw fell."""
-    first = np.cumsum(sizes) - sizes
-    drawn = noise.below(np.add.reduceat(weights, first))
-    # The running sum may wrap; differences modulo 2**64 are right, as each choice's own sum is at most 2**62.
-    running = np.cumsum(weights.astype(np.uint64))
-    weight_below = running[first] - weights[first].astype(np.uint64)
-    weight_through = (running - np.repeat(weight_below, sizes)).astype(np.int64)
-    entry = first + np.add.reduceat(weight_through <= np.repeat(drawn, sizes), first)
-    return entry, drawn - (weight_through[entry] - weights[entry])
 
 
 @lru_cache(maxsize=256)
@@ -106,7 +103,7 @@ def _table(rate: Fraction, length: int) -> Int64s:
 
 
 def _acceptance(low: int, high: int, weight: int, bits: int, coin_bits: int) -> tuple[int, int]:
-    """Finds integers around 2**coin_bits * 2**32 * e / weight, for e between low and high over 2**bits."""
+    """Computes integers around 2**coin_bits * 2**32 * e / weight, for e between low and high over 2**bits."""
     shift = _TOP_BITS + coin_bits
     return (low << shift) // (weight << bits), -((-high << shift) // (weight << bits))
 
@@ -125,7 +122,7 @@ def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, 
 
 
 def exp_minus(rate: Fraction, bits: int) -> tuple[int, int]:
-    """Finds integers on either side of 2**bits * exp(-rate), as near as `exp_floor` is."""
+    """Computes integers on either side of 2**bits * exp(-rate), as near as `exp_floor` is."""
     if rate < 0:
         raise ValueError(f"a rate must be >= 0, got {rate}")
     floor = exp_floor(rate, bits)

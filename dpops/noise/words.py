@@ -75,7 +75,7 @@ class Words:
         return runs
 
     def uniform(self, word: int) -> "Uniform":
-        """Takes a word for the first 64 binary digits of a uniform number in [0, 1)."""
+        """Makes a uniform number in [0, 1) of its first 64 binary digits."""
         return Uniform(word, self._entropy)
 
 
@@ -86,14 +86,14 @@ class Uniform:
         self._known, self._bits, self._entropy = word, _WORD, entropy
 
     def to(self, bits: int) -> int:
-        """Gives its first digits as an integer. bits: how many of them."""
+        """Returns the first `bits` binary digits as an integer."""
         while self._bits < bits:
             self._known = self._known << _WORD | int.from_bytes(self._entropy(_WORD // 8), "little")
             self._bits += _WORD
         return self._known >> self._bits - bits
 
     def is_below_exp(self, rate: "Fraction | Rate") -> bool:
-        """Says whether it is below exp(-rate); takes more digits of both until it lies on one side."""
+        """Compares with exp(-rate), by more digits of both until they differ."""
         bits = self._bits
         while True:
             digits = self.to(bits)

@@ -68,7 +68,7 @@ MOST_SAMPLES = 2**53
 
 
 class Factors(NamedTuple):
-    """What the four worst cases of a HAT, as ratios of U and U^2 / 4, weigh in its error."""
+    """Weights of a HAT's four worst cases, ratios of U and U^2 / 4, in its error."""
 
     mean_bias: Fraction
     variance_bias: Fraction
@@ -188,7 +188,17 @@ class Search:
         first, last = self.first[vehicle], self.last[vehicle]
         if first == last:
             return -1
-        scores = self._scores_without(slice(first, last))
+        slots = slice(first, last)
+        hats, counts = self.its_hat[slots], self.its_count[slots]
+        work = np.empty((4, hats.size))
+        self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
+        dropped, heaviest, retained, _ = work
+        dropped += self.its_part[slots]
+        rows = (counts == heaviest).nonzero()[0]
+        if rows.size:
+            heaviest[rows] = self.second[hats[rows]]
+        retained -= counts
+        scores = self._scores(work, self.its_half[slots])
         score = scores.item(scores.argmin())
         near = (scores <= score * (1 + TOLERANCE)).nonzero()[0] + first
         if score > self.threshold_score * (1 + TOLERANCE):
@@ -198,7 +208,7 @@ class Search:
         return -1 if close and self.exact(*self._without(slot)) > self.threshold else slot
 
     def _least(self, slots: list[int]) -> int:
-        """Finds the slot of the least error, exactly, and on ties of the lowest HAT."""
+        """Minimises the exact error over slots; ties go to the lowest HAT."""
         lowest: dict[tuple[int, int, int], int] = {}
         for slot in sorted(slots, key=self.its_hat.__getitem__):
             lowest.setdefault(self._without(slot), slot)
@@ -227,19 +237,6 @@ class Search:
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
         return int(self.samples_of[hat]), int(self.retained[hat] - count), int(heaviest)
 
-    def _scores_without(self, slots: slice) -> Floats:
-        """Scores the slots' HATs, each without the slot's vehicle."""
-        hats, counts = self.its_hat[slots], self.its_count[slots]
-        work = np.empty((4, hats.size))
-        self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
-        dropped, heaviest, retained, _ = work
-        dropped += self.its_part[slots]
-        rows = (counts == heaviest).nonzero()[0]
-        if rows.size:
-            heaviest[rows] = self.second[hats[rows]]
-        retained -= counts
-        return self._scores(work, self.its_half[slots])
-
     def _scores(self, work: Floats, half_samples: Floats) -> Floats:
         """Computes errors over `scale`, float64 (HATs,).
 
@@ -258,7 +255,7 @@ class Search:
         return scores
 
     def _leaves(self, vehicle: int, slot: int) -> int:
-        """Takes the vehicle out of the slot's HAT; returns the place of the row."""
+        """Removes the vehicle from the slot's HAT; returns the row's index."""
         its_place, its_hat, its_count, *_ = self.its
         place, hat = its_place[slot], its_hat[slot]
         self.is_alive[place] = False

@@ -17,8 +17,8 @@ import numpy as np
 from dpops.forecast import Float64s, Prior, transport_bias
 from dpops.means.grouping import Grouping
 from dpops.mechanism import Plan, PlanError, check_plan_input, facts_of, full_plan
-from dpops.trees.readings import consistent, cumulative, law, mean, quantile, variance
-from dpops.trees.shape import MOST_BINS, Tree, best_shares, best_tree
+from dpops.trees.readings import consistent, cumulative, law
+from dpops.trees.shape import Tree, best_shares, best_tree
 from dpops.types import CountsKnown, Grid, Int64s
 
 FINE = 1 << 10
@@ -90,15 +90,9 @@ def share_error(shape: PlannedTree) -> float:
 
 @cache
 def best_shape(bins: int) -> PlannedTree:
-    """Finds the tree of least error and its budgets."""
+    """Chooses the tree of least error and its budgets."""
     tree = best_tree(bins)
     return PlannedTree(tree, best_shares(tree))
-
-
-def check_bins(bins: int) -> None:
-    """Raises ValueError for a number of bins that no tree is made for."""
-    if isinstance(bins, bool) or not 1 <= bins <= MOST_BINS:
-        raise ValueError(f"bins must be 1 to {MOST_BINS}, got {bins}")
 
 
 def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
@@ -174,7 +168,9 @@ def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
     if tree.bins == 1:
         return 0.0
     upper = upper_of(plan)
-    noise = float(errors_at(size_of(plan), tree, shares, prior, upper).cdf)
+    log_size = np.log(np.clip(size_of(plan), SIZES[0], SIZES[-1]))
+    log_errors = np.log(np.maximum(_share_errors(tree, shares, prior.mean, prior.sd, upper), 1e-12))
+    noise = float(np.exp(np.interp(log_size, np.log(SIZES), log_errors)))
     expected = expected_cdfs(tree.bins, prior.mean, prior.sd, upper)
     weights = full_plan(plan, TreePlan).masses / plan.facts["total"]
     sd = prior._replace(sd=1.0).spread(weights - counts / plan.facts["samples"], counts)
@@ -193,28 +189,6 @@ SIZES = np.geomspace(1e-6, 100.0, 65)
 _DRAWS = 48
 
 
-class ReadingErrors(NamedTuple):
-    """Mean absolute errors, float64 (sizes,) each. cdf: of shares, over the inner edges. p50, p85, mean: in bins;
-    variance: in bins squared."""
-
-    cdf: Float64s
-    p50: Float64s
-    p85: Float64s
-    mean: Float64s
-    variance: Float64s
-
-
-def errors_at(
-    size: Float64s | float, tree: Tree, shares: tuple[Fraction, ...], prior: Prior, upper: float
-) -> ReadingErrors:
-    """Forecasts errors of consistent estimates, without clipping of users. size: noise in the law's unit. upper: U."""
-    curves = _curves(tree, shares, prior.mean, prior.sd, upper)
-    log_size = np.log(np.clip(size, SIZES[0], SIZES[-1]))
-    return ReadingErrors(
-        *(np.exp(np.interp(log_size, np.log(SIZES), np.log(np.maximum(curve, 1e-12)))) for curve in curves)
-    )
-
-
 @lru_cache(maxsize=16)
 def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -> Float64s:
     """Lists equally likely distribution functions of HATs: normal around their means, float64 (cases, K - 1)."""
@@ -224,24 +198,13 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 
 
 @lru_cache(maxsize=16)
-def _curves(
+def _share_errors(
     tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_sd: float, upper: float
-) -> ReadingErrors:
-    """Simulates with a fixed seed: noise of the tree on what is expected, made consistent and read."""
+) -> Float64s:
+    """Simulates with a fixed seed mean absolute errors of consistent shares, by SIZES of noise in the law's unit."""
     cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
     uniform = np.random.default_rng(1).random((_DRAWS, tree.nodes)) - 0.5
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
     noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), 0.0, tree, shares)
     true, noise = np.repeat(cases, _DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))
-    curves = []
-    for size in SIZES.tolist():
-        released = consistent(true + size * noise)
-        errors = [
-            released - true,
-            quantile(released, 0.5) - quantile(true, 0.5),
-            quantile(released, 0.85) - quantile(true, 0.85),
-            mean(released) - mean(true),
-            variance(released) - variance(true),
-        ]
-        curves.append([float(np.abs(column).mean()) if column.size else 0.0 for column in errors])
-    return ReadingErrors(*np.array(curves).T)
+    return np.array([np.abs(consistent(true + size * noise) - true).mean() for size in SIZES.tolist()])

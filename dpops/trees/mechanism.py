@@ -12,7 +12,7 @@ from dpops.noise import Noise
 from dpops.trees import readings
 from dpops.trees.hats import PlannedTree, TreePlan, forecast_share_error, shape_of, size_of, upper_of, weighted_leaves
 from dpops.trees.readings import Between, consistent, cumulative, law
-from dpops.trees.shape import node_counts
+from dpops.trees.shape import MOST_BINS, node_counts
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p85": 0.85}
 OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")
@@ -31,57 +31,39 @@ def read_alike(
     released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree, miss: float
 ) -> dict[str, Reading]:
     """Reads HATs of one tree, as columns of all of them."""
-    hats = _Hats.of(released, plans, shape)
+    facts = [
+        (size_of(p), p.bias_bound, p.rounding, upper_of(p), float(p.facts["total"]), p.facts["upper_steps"])
+        for p in plans
+    ]
+    size, bias, rounding, upper, total, steps = np.array(facts, np.float64).reshape(-1, 6).T
+    noisy = np.array(released, np.float64).reshape(-1, shape.tree.nodes)
+    raw = cumulative(noisy, total, *shape) / total[:, None]  # unbiased shares, (HATs, K - 1)
+    width, grid = upper / shape.tree.bins, upper / steps  # of a bin and of a grid step, in units
+
+    def in_units(between: Between, margin: Float64s) -> Between:
+        """Turns an interval in bins into one in units, wider by `margin`, within [0, U]."""
+        low, high = between.low * width - margin, between.high * width + margin
+        return Between(np.maximum(low, 0.0), np.minimum(high, upper))
+
     widths, noise_law = readings.standard_errors(miss), law(*shape)
-    half = widths * (hats.size[:, None] * noise_law.prefix_sd()) + (hats.bias + hats.rounding)[:, None]
-    cdf = consistent(hats.raw)
-    outputs = {"cdf": _around(cdf, readings.cdf_interval(hats.raw, half))}
+    half = widths * (size[:, None] * noise_law.prefix_sd()) + (bias + rounding)[:, None]
+    cdf = consistent(raw)
+    outputs = {"cdf": _around(cdf, readings.cdf_interval(raw, half))}
     for name, level in QUANTILES.items():
         value = readings.quantile(cdf, level)
-        between = hats.in_units(readings.quantile_interval(hats.raw, half, level), hats.grid / 2)
-        outputs[name] = _around(value * hats.width, between)
+        outputs[name] = _around(value * width, in_units(readings.quantile_interval(raw, half, level), grid / 2))
     # A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width.
-    moved = (hats.width + hats.grid) / 2
-    margin = hats.upper * hats.bias + hats.upper * hats.rounding + moved
-    between = hats.in_units(readings.mean_interval(hats.raw, noise_law, hats.size, widths), margin)
-    outputs["mean"] = _around(readings.mean(cdf) * hats.width, between)
+    moved = (width + grid) / 2
+    between = in_units(readings.mean_interval(raw, noise_law, size, widths), upper * bias + upper * rounding + moved)
+    outputs["mean"] = _around(readings.mean(cdf) * width, between)
     # It moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2.
-    share = np.minimum(hats.bias, 0.5)
-    margin = hats.upper**2 * share * (1 - share) + hats.upper * moved + moved**2 + hats.upper**2 * hats.rounding
-    between = readings.variance_interval(hats.raw, noise_law, hats.size, readings.standard_errors(miss / 2))
-    low = np.maximum(between.low * hats.width**2 - margin, 0.0)
-    high = np.minimum(between.high * hats.width**2 + margin, hats.upper**2 / 4)
-    outputs["variance"] = _around(readings.variance(cdf) * hats.width**2, Between(low, high))
+    share = np.minimum(bias, 0.5)
+    margin = upper**2 * share * (1 - share) + upper * moved + moved**2 + upper**2 * rounding
+    between = readings.variance_interval(raw, noise_law, size, readings.standard_errors(miss / 2))
+    low = np.maximum(between.low * width**2 - margin, 0.0)
+    high = np.minimum(between.high * width**2 + margin, upper**2 / 4)
+    outputs["variance"] = _around(readings.variance(cdf) * width**2, Between(low, high))
     return outputs
-
-
-class _Hats(NamedTuple):
-    """HATs of one tree. raw: unbiased shares, float64 (HATs, K - 1). The others float64 (HATs,): size of the noise in
-    the law's unit, bias and rounding of a share, U, width of a bin and grid step in units."""
-
-    raw: Float64s
-    size: Float64s
-    bias: Float64s
-    rounding: Float64s
-    upper: Float64s
-    width: Float64s
-    grid: Float64s
-
-    @classmethod
-    def of(cls, released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree) -> "_Hats":
-        columns = [
-            (size_of(p), p.bias_bound, p.rounding, upper_of(p), float(p.facts["total"]), p.facts["upper_steps"])
-            for p in plans
-        ]
-        size, bias, rounding, upper, total, steps = np.array(columns, np.float64).reshape(-1, 6).T
-        noisy = np.array(released, np.float64).reshape(-1, shape.tree.nodes)
-        raw = cumulative(noisy, total, *shape) / total[:, None]
-        return cls(raw, size, bias, rounding, upper, upper / shape.tree.bins, upper / steps)
-
-    def in_units(self, between: Between, margin: Float64s) -> Between:
-        """Turns an interval in bins into one in units, wider by `margin`, within [0, U]."""
-        low, high = between.low * self.width - margin, between.high * self.width + margin
-        return Between(np.maximum(low, 0.0), np.minimum(high, self.upper))
 
 
 def _around(value: Float64s, interval: Between) -> Reading:
@@ -94,6 +76,12 @@ class TreeMechanism(Mechanism):
 
     statistics = frozenset({"distribution"})
     outputs = OUTPUTS
+    bins: int
+
+    def __post_init__(self) -> None:
+        Mechanism.__post_init__(self)
+        if isinstance(self.bins, bool) or not 1 <= self.bins <= MOST_BINS:
+            raise ValueError(f"bins must be 1 to {MOST_BINS}, got {self.bins}")
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         plans = self.plans(list(hats), hats.grid, hats.epsilon)

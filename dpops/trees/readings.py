@@ -101,7 +101,7 @@ def consistent(noisy: Float64s) -> Float64s:
 
 
 def isotonic(noisy: Float64s) -> Float64s:
-    """Finds the nearest non-decreasing sequence to each row, by pooling adjacent violators in all rows at once.
+    """Projects each row on non-decreasing sequences, pooling adjacent violators of all rows at once.
 
     noisy: float64 (rows, length). Each row keeps a stack of blocks (mean and size); a new value is pushed, and as long
     as the top block of some rows lies below the one under it, those rows merge the two.
@@ -142,7 +142,7 @@ def standard_errors(miss: float) -> float:
 
 
 def quantile(cdf: Float64s, level: float) -> Float64s:
-    """Finds the lowest place where the piecewise linear distribution function reaches a level: float64 (rows,)."""
+    """Inverts the piecewise linear distribution function at a level: float64 (rows,), in bins."""
     ends = _with_ends(cdf)
     edge = (ends < level).sum(axis=1)  # >= 1, for the first is 0; <= K, for the last is 1
     rows = np.arange(cdf.shape[0])
@@ -169,7 +169,7 @@ def cdf_interval(raw: Float64s, half: Float64s) -> Between:
 
 
 def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
-    """Finds the edges that hold the true quantile between them, wherever it lies in its bin: float64 (rows,) each.
+    """Bounds the true quantile by edges of bins: float64 (rows,) each.
 
     raw +- half holds the true distribution function at any one edge with probability 1 - miss. Say it reaches `level`
     at edge t and not before. Then raw + half reaches it at t, but for half of a miss, so the first edge where it does
@@ -212,7 +212,9 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
     """Computes the standard deviation of e2 - 2 m e1 at means m = centre: prefix t adds -2 (t - m) f(t)."""
     places = np.arange(1.0, law.weights.shape[1] + 1)
-    square, cross, plain = _products(law, np.stack([2 * places, np.full(places.size, 2.0)], axis=1))
+    first, second = (law.weights @ np.stack([2 * places, np.full(places.size, 2.0)], axis=1)).T
+    pairs = ((first, first), (first, second), (second, second))
+    square, cross, plain = (float((law.variances * left_sum * right_sum).sum()) for left_sum, right_sum in pairs)
     return np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))
 
 
@@ -221,16 +223,6 @@ def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
     share = np.diff(_with_ends(raw), axis=1)
     middle = np.arange(share.shape[1]) + 0.5 - centre[:, None]
     return np.cumsum(share * middle**2, axis=1)[:, -1]
-
-
-def _products(law: Law, functionals: Float64s) -> tuple[float, float, float]:
-    """Computes the variance of the first function of the noise, the covariance of both, the variance of the second."""
-    first, second = (law.weights @ functionals).T
-    return (
-        float((law.variances * first * first).sum()),
-        float((law.variances * first * second).sum()),
-        float((law.variances * second * second).sum()),
-    )
 
 
 def _with_ends(cdf: Float64s) -> Float64s:

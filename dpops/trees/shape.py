@@ -92,7 +92,7 @@ _PARTS = 1_000_000
 
 @cache
 def best_tree(bins: int) -> Tree:
-    """Finds the tree of least error of all its prefixes when every level has its best share of epsilon.
+    """Chooses the tree whose prefixes have the least error, each level with its best share of epsilon.
 
     Trees of all factors in every order, padded or not, are compared: D_i depends on the width below the level and the
     factor alone, so the best tree is the shortest path from width 1 to one of at least K, with edges D_i^(1/3).
@@ -115,16 +115,12 @@ def best_tree(bins: int) -> Tree:
     return Tree(bins, min(complete)[1] if complete else (1,))
 
 
-def cube_root_shares(weights: Sequence[int]) -> tuple[Fraction, ...]:
-    """Divides 1 in proportion to cube roots of weights, to millionths; equal weights have equal shares."""
+@cache
+def best_shares(tree: Tree) -> tuple[Fraction, ...]:
+    """Divides epsilon by level in proportion to cube roots of digit sums, to millionths: budgets of least error."""
+    weights = [max(1, digits) for digits in tree.digit_sums()]
     if len(set(weights)) == 1:
         return (Fraction(1, len(weights)),) * len(weights)
     roots = [weight ** (1 / 3) for weight in weights]
     parts = [max(1, round(root / sum(roots) * _PARTS)) for root in roots]
     return tuple(Fraction(part, sum(parts)) for part in parts)
-
-
-@cache
-def best_shares(tree: Tree) -> tuple[Fraction, ...]:
-    """Computes the level budgets of least error for a tree, as shares of epsilon."""
-    return cube_root_shares([max(1, digits) for digits in tree.digit_sums()])

@@ -156,17 +156,18 @@ def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evide
                     f"account {account!r} lives in another ledger that this key file was used with: name that one with "
                     "--ledger, or another key file with --key"
                 )
-        if backup.genesis in (ledgers := head.read_all()):
-            check_unsigned(ledgers[backup.genesis], backup.entries, backup.signature)
-        remembered = head.read(backup.genesis)
-        if remembered is not None and remembered.sequence > backup.last["seq"]:
-            missing = remembered.sequence - backup.last["seq"]
+        remembered = head.read_all().get(backup.genesis)
+        if remembered is not None:
+            check_unsigned(remembered, backup.entries, backup.signature)
+        if remembered is not None and remembered["sequence"] > backup.last["seq"]:
+            missing = remembered["sequence"] - backup.last["seq"]
             raise AccountRefusal(
                 f"the head file {place.head} remembers {missing:,} entries more than the backup of "
                 f"{backup.header.made} has: restored, they would be released again with fresh noise, a second look. "
                 "Restore a newer backup; without one the account has ended"
             )
-        if remembered is not None and remembered == (backup.last["seq"], backup.last["hash"]):
+        newest = backup.last["seq"], backup.last["hash"]
+        if remembered is not None and (remembered["sequence"], remembered["hash"]) == newest:
             return
     if evidence.results:
         _check_results(backup, evidence.results)

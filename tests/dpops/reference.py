@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpops.means.grouping import Grouping
+from dpops.means.grouping import Grouping, best_fit_arrays
 from dpops.mechanism import Integers, Plan, Totals, values_of
 from dpops.types import Int64s
 
@@ -191,3 +191,13 @@ def minimax_thresholds(counts: Int64s) -> tuple[Fraction, Fraction]:
     low = [(Fraction(m, kept) - Fraction(least, least_kept)) * samples / (kept - least_kept) for m, kept in points[1:]]
     high = [(Fraction(most, samples) - Fraction(m, kept)) * samples / (samples - kept) for m, kept in points[:-1]]
     return min(low, default=Fraction(0)), max(high, default=Fraction(0))
+
+
+def best_fit_grouping(counts: Int64s, m_ub: int) -> Grouping:
+    """The pieces of one HAT whose users `best_fit_arrays` puts into arrays."""
+    samples = np.minimum(counts, m_ub)
+    of_user = best_fit_arrays(samples, m_ub)
+    order = np.argsort(of_user, kind="stable")
+    of_piece, slots = of_user[order], samples[order]
+    first = np.flatnonzero(np.concatenate(([True], of_piece[1:] != of_piece[:-1])))
+    return Grouping(order, of_piece, slots, np.add.reduceat(slots, first))

@@ -23,15 +23,13 @@ class Faster:
         return np.bincount(group[steps > self.above_steps], minlength=groups).astype(np.int64)
 
 
-class NeedsFaster:
-    def columns(self, mechanism: Mechanism, grid: Grid, *options: Fraction) -> dict[str, Faster]:  # noqa: ARG002
-        (above,) = options
-        return {"sums": Faster(f"faster than {above}", above // grid.step)}
+def needs_faster(_mechanism: Mechanism, grid: Grid, above: Fraction) -> dict[str, Faster]:
+    return {"sums": Faster(f"faster than {above}", above // grid.step)}
 
 
 SHARE_ABOVE = Statistic(
     name="share",
-    needs=NeedsFaster(),
+    needs=needs_faster,
     outputs=(Output("share", SHARE),),
     options=("above",),
     default="noisy-share",

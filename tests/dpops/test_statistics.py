@@ -17,9 +17,9 @@ from dpops.mechanisms.tree import BestTree
 from dpops.statistics import (
     SQUARES,
     SUMS,
-    Binned,
     Histogram,
     RequestedStatistic,
+    binned,
     check_outputs,
 )
 from dpops.types import Grid
@@ -92,6 +92,6 @@ class InBins(Mechanism):
 
 
 def test_a_statistic_of_histograms_takes_the_bins_from_its_mechanism():
-    assert Binned().columns(InBins(bins=5), GRID) == {"histograms": Histogram(bins=5, upper_steps=50)}
+    assert binned(InBins(bins=5), GRID) == {"histograms": Histogram(bins=5, upper_steps=50)}
     with pytest.raises(TypeError, match="auto does not say how many bins"):
-        Binned().columns(Auto(), GRID)
+        binned(Auto(), GRID)

@@ -9,7 +9,6 @@ import pytest
 
 from dpops.accountant import Accountant, Limit
 from transforms.ledger import Ledger, spending
-from transforms.ledger import ledger as ledger_module
 from transforms.recorded.units import Debit
 from transforms.time.calendar import Timetable
 
@@ -105,12 +104,12 @@ def counts_each_specification_alone(patch: pytest.MonkeyPatch) -> None:
             )
             return true(db, account, limit, wanted)  # type: ignore[arg-type]
 
-    patch.setattr(ledger_module, "periods_over", over)
+    patch.setattr(spending, "periods_over", over)
 
 
 def looks_before_others_write(patch: pytest.MonkeyPatch) -> None:
     """What was seen of the account before the race is what it goes by."""
-    patch.setattr(ledger_module, "periods_over", lambda *_: [])
+    patch.setattr(spending, "periods_over", lambda *_: [])
 
 
 def forgets_its_head(patch: pytest.MonkeyPatch) -> None:
@@ -125,5 +124,5 @@ def trusts_what_stands_in_it(patch: pytest.MonkeyPatch) -> None:
 
 def lets_limits_rise(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(spending, "_lower", lambda _, asked: asked)
-    patch.setattr(ledger_module, "check_match", lambda *_: None)
-    patch.setattr(ledger_module, "limit_in_force", lambda _, __, asked: asked)
+    patch.setattr(spending, "check_match", lambda *_: None)
+    patch.setattr(spending, "limit_in_force", lambda _, __, asked: asked)

@@ -16,7 +16,7 @@ import pytest
 
 from dpops.claims import delta_of_gaussian
 from dpops.noise import Noise, words
-from dpops.noise.discrete import _Drawn
+from dpops.noise.discrete import _rate
 from dpops.types import Float64s, Int64s
 from tests.statistical.checks import independent, seeded
 from tests.statistical.gaussian_law import gaussian_fit, rounded_below
@@ -89,8 +89,7 @@ def test_a_rate_lies_between_its_bounds_which_close_in_with_each_word() -> None:
         whole, first = int(entropy.integers(0, 4 * t)), int(entropy.integers(0, 2**63)) * 2 + row % 2
         rest = iter(later)
         source = words.Words(lambda _, rest=rest: next(rest).to_bytes(8, "little"))  # type: ignore[misc]
-        drawn = _Drawn(np.array([0, first], np.uint64), np.array([5, whole]), np.array([9, t]), np.array([0, 1]))
-        bounds = drawn.rate(source, [Fraction(70), variance], 1)
+        bounds = _rate(source.uniform(first), whole, t, variance)
         number = first
         for count, word in enumerate(later, 1):
             low, high = bounds(64 * count)

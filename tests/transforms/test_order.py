@@ -30,7 +30,7 @@ def test_pairs_are_placed_among_the_distinct_ones_in_order_with_a_table_and_with
     row, column = np.divmod(placed.values, second.values.size)
     distinct = list(zip(first.values[row].tolist(), second.values[column].tolist(), strict=True))
     assert distinct == sorted(set(entries))
-    assert [distinct[place] for place in placed.of.tolist()] == entries
+    assert [distinct[place] for place in placed.code.tolist()] == entries
 
 
 @pytest.mark.parametrize("vehicles", [1, 255, 2**16 - 1, 2**16, 2**16 + 1, 3 * 2**16])
@@ -44,4 +44,4 @@ def test_as_many_vehicles_as_need_another_digit_are_put_in_order(vehicles):
         patch.setattr(order, "_ROOMY", 0)
         placed = pairs(places(vehicle), places(offset_us))
     assert placed.values.size == values.size
-    assert (placed.of == of).all()
+    assert (placed.code == of).all()

@@ -62,7 +62,7 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
     vehicle = places(events.vehicle)
     stays, duplicates = _distinct(events, vehicle)
     if duplicates:
-        events, vehicle = _chosen(events, stays), vehicle._replace(of=vehicle.of[stays])
+        events, vehicle = events.take(stays), vehicle._replace(code=vehicle.code[stays])
     cell = places(events.cell)
     pair, row = pairs(vehicle, cell)
     of_vehicle, of_cell = np.divmod(pair, max(1, cell.values.size))
@@ -80,15 +80,22 @@ def merge_panes(
     rows = _added_up(partials)
     sums, samples = rows.sums, rows.reported
     if cap is not None:
-        row, values = _capped(rows, slot_start_s, cap)
-        sums = {column.name: column.add_up(values, row, rows.vehicle.size) for column in columns}
+        # Those of lowest rank stay, in the cells of lowest rank: the rule sees no value and no order of arrival.
+        single = rows.samples
+        row = np.cumsum(changes(single.vehicle, single.cell), dtype=np.int64) - 1
+        vehicle_group = np.cumsum(changes(rows.vehicle, rows.vehicle), dtype=np.int64)
+        slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
+        cell_rank = rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
+        stays = (rank_in_group(row, single.rank) < cap.max_samples) & (cell_rank < cap.max_cells)[row]
+        row = row[stays]
+        sums = {column.name: column.add_up(single.value[stays], row, rows.vehicle.size) for column in columns}
         samples = np.bincount(row, minlength=rows.vehicle.size).astype(np.int64)
     slot_s = np.full(rows.vehicle.size, slot_start_s, np.int64)
     return Tally(slot_s, rows.vehicle, rows.cell, samples, rows.reported - samples, sums=sums)
 
 
 def heard(events: Events) -> Heard:
-    """Finds when each vehicle was first and last heard of in a pane, for `admit_late`."""
+    """Computes each vehicle's first and last event time in a pane, for `admit_late`."""
     order = np.argsort(events.vehicle)
     vehicle, offset_us = events.vehicle[order], events.offset_us[order]
     first = np.flatnonzero(changes(vehicle, vehicle))
@@ -104,13 +111,7 @@ def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, colum
     late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
     if not late.vehicle.size:
         return Admitted(list(partials), 0, 0)
-    may_be_copy = _within_heard(partials, late)
-    counted = tally_pane(Events(*(column[~may_be_copy] for column in late)), cap, columns)
-    return Admitted([*partials, counted.partial], int(may_be_copy.sum()), counted.duplicates)
-
-
-def _within_heard(partials: Sequence[Partial], late: Events) -> NDArray[np.bool_]:
-    """Marks late events in a stretch in which their vehicle was heard of. A vehicle's stretches are apart."""
+    # A vehicle's stretches do not overlap: the last that begins before an event decides.
     heard_of = np.concatenate([np.unique(partial.vehicle) for partial in partials])
     first_us, last_us = (
         np.concatenate(earlier) for earlier in zip(*(partial.heard for partial in partials), strict=True)
@@ -118,11 +119,12 @@ def _within_heard(partials: Sequence[Partial], late: Events) -> NDArray[np.bool_
     key = packed_keys(np.concatenate([heard_of, late.vehicle]), np.concatenate([first_us, late.offset_us]))
     order = np.argsort(key[: heard_of.size])
     place = np.searchsorted(key[order], key[heard_of.size :], side="right") - 1
-    within = np.zeros(late.vehicle.size, np.bool_)
+    may_be_copy = np.zeros(late.vehicle.size, np.bool_)
     rows = np.flatnonzero(place >= 0)
     earlier = order[place[rows]]
-    within[rows] = (heard_of[earlier] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[earlier])
-    return within
+    may_be_copy[rows] = (heard_of[earlier] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[earlier])
+    counted = tally_pane(late.take(~may_be_copy), cap, columns)
+    return Admitted([*partials, counted.partial], int(may_be_copy.sum()), counted.duplicates)
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
@@ -145,24 +147,10 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     return Partial(vehicle[first], cell[first], added([reported]), sums, samples)
 
 
-def _capped(rows: Partial, slot_start_s: int, cap: ContributionBound) -> tuple[Int64s, Int64s]:
-    """Gives row and value of the samples that stay: those of lowest rank, in the cells of lowest rank of each vehicle.
-
-    The rule sees neither values nor the order of arrival. Samples that a pane dropped would be dropped here too.
-    """
-    samples = rows.samples
-    row = np.cumsum(changes(samples.vehicle, samples.cell), dtype=np.int64) - 1
-    vehicle_group = np.cumsum(changes(rows.vehicle, rows.vehicle), dtype=np.int64)
-    slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
-    cell_rank = rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
-    stays = (rank_in_group(row, samples.rank) < cap.max_samples) & (cell_rank < cap.max_cells)[row]
-    return row[stays], samples.value[stays]
-
-
 def distinct(events: Events) -> tuple[Events, int]:
     """Keeps each (vehicle, event time) once, see `tally`, in the order of the events, and counts those left out."""
     stays, duplicates = _distinct(events, places(events.vehicle))
-    return (_chosen(events, stays), duplicates) if duplicates else (events, 0)
+    return (events.take(stays), duplicates) if duplicates else (events, 0)
 
 
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
@@ -181,10 +169,6 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
     stays = ~shared
     stays[rows[changes(key[rows], key[rows])]] = True
     return stays, again.size
-
-
-def _chosen(events: Events, stays: NDArray[np.bool_]) -> Events:
-    return Events(*(column[stays] for column in events))
 
 
 def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
@@ -213,10 +197,7 @@ class Ordered(NamedTuple):
         return Positions(events.vehicle, self.slot_s * S_US + events.offset_us, events.lat_e7, events.lon_e7)
 
     def by_slot(self) -> dict[int, Events]:
-        return {
-            slot_s: Events(*(column[self.slot_s == slot_s] for column in self.events))
-            for slot_s in np.unique(self.slot_s).tolist()
-        }
+        return {slot_s: self.events.take(self.slot_s == slot_s) for slot_s in np.unique(self.slot_s).tolist()}
 
 
 class WithSpeeds(NamedTuple):
@@ -237,7 +218,7 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
 
 
 def in_order(slots: Mapping[int, Events]) -> Ordered:
-    """Puts events in order: the same for every order, split and merge of the events, and of the vehicles.
+    """Sorts a period's distinct events by vehicle and time: the same however they were split or ordered.
 
     slots: all events of a period, or of some of its vehicles, by the start of their slot in seconds since 1970 UTC.
     """
@@ -248,12 +229,12 @@ def in_order(slots: Mapping[int, Events]) -> Ordered:
     slot_s = np.concatenate([np.full(events.vehicle.size, start_s) for start_s, (events, _) in by_slot.items()])
     joined = Events(*map(np.concatenate, zip(*(events for events, _ in by_slot.values()), strict=True)))
     order = np.lexsort((slot_s * S_US + joined.offset_us, joined.vehicle))
-    events = Events(*(column[order] for column in joined))
+    events = joined.take(order)
     return Ordered(events, slot_s[order], sum(duplicates for _, duplicates in by_slot.values()))
 
 
 def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Ground) -> Ordered:
-    """Finds anew what each event is counted under, by the heading that its vehicle's rows give."""
+    """Locates each event again, by the heading derived from its vehicle's rows."""
     events = ordered.events
     assert ground.resolution is not None, "keys have no positions"
     cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
@@ -262,7 +243,7 @@ def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Groun
 
 
 def with_derived_speeds(ordered: Ordered, limits: SpeedLimits, grid: Grid) -> WithSpeeds:
-    """Gives each event the speed on the way to it; leaves out those that have none."""
+    """Sets each event's value to the speed on the way to it; drops events without one."""
     speeds = derived_speeds(ordered.positions, limits, grid)
-    moving = Events(*(column[speeds.rows] for column in ordered.events))._replace(value=speeds.steps)
+    moving = ordered.events.take(speeds.rows)._replace(value=speeds.steps)
     return WithSpeeds(ordered._replace(events=moving, slot_s=ordered.slot_s[speeds.rows]), speeds.without)

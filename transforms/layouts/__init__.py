@@ -9,19 +9,8 @@ from typing import Any, Generic, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
-from transforms.layouts import mapped, own
-from transforms.layouts.base import (
-    FIELDS,
-    HEADING,
-    LISTED,
-    Layout,
-    MappedLayout,
-    MessageLayout,
-    OwnLayout,
-    Units,
-    UnreadableFile,
-    with_heading,
-)
+from transforms.layouts import base, mapped, own
+from transforms.layouts.base import Layout, MessageLayout, Units, UnreadableFile
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.open_file import FILE, ByFile
 from transforms.layouts.time_format import TimeFormat
@@ -43,7 +32,7 @@ Column = str | Sequence[str]  # the name of a column, or those of several that h
 
 
 class _Registered(Mapping[str, T], Generic[T]):
-    """What each file of a folder registers as LAYOUT, by the file's name; it is imported on request."""
+    """Registry of a folder's files by name: the LAYOUT of each, imported on request."""
 
     def __init__(self, folder: ModuleType) -> None:
         self._folder = folder.__name__
@@ -65,8 +54,8 @@ class _Registered(Mapping[str, T], Generic[T]):
         return len(self._names)
 
 
-FIXED: Mapping[str, OwnLayout] = _Registered(own)
-MAPPED: Mapping[str, type[MappedLayout]] = _Registered(mapped)
+FIXED: Mapping[str, base.OwnLayout] = _Registered(own)
+MAPPED: Mapping[str, type[base.MappedLayout]] = _Registered(mapped)
 _ABOUT_HEADINGS = (
     ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"
 )
@@ -111,8 +100,8 @@ def layout(
     options = dict[str, object](delimiter=delimiter, header=header, records=records)
     if name in FIXED and fields is None:
         _refuse_options(name, {"columns": columns, "time_format": time_format, "decimal": decimal} | options)
-        own = _with_choices(name, headed, {"vehicle": vehicle, "time": time})
-        chosen: Layout = replace(own, units=_units(time_unit, speed_unit, time_zone, None, own.units))
+        fixed = _with_choices(name, headed, {"vehicle": vehicle, "time": time})
+        chosen: Layout = replace(fixed, units=_units(time_unit, speed_unit, time_zone, None, fixed.units))
         return chosen
     names = [*(FIXED if fields is None else ()), *MAPPED]
     if name not in names:
@@ -127,8 +116,8 @@ def layout(
     if (decimal := decimal or ".") not in (marks := get_args(DecimalMark)):
         raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
     units = replace(units, decimal=cast(DecimalMark, decimal))
-    positions = FIELDS if with_value else FIELDS[:-1]
-    row_fields = (with_heading(positions) if headed else positions) if fields is None else fields
+    positions = base.FIELDS if with_value else base.FIELDS[:-1]
+    row_fields = (base.with_heading(positions) if headed else positions) if fields is None else fields
     names_of, row_fields = _parted(_column_names(name, columns, row_fields), row_fields)
     if fields is None and names_of[0] == FILE:
         return ByFile(kind.of(units, names_of[1:], row_fields[1:], kind_options))
@@ -151,17 +140,17 @@ def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
     return {option: options[option] for option in own_names}
 
 
-def _with_choices(name: str, headed: bool, given: Mapping[str, Column | None]) -> Any:
-    """Takes a layout with columns of its own, and in place of some what its standard has besides."""
-    own = FIXED[name]
-    layout: Any = own.headed if headed else own.layout
+def _with_choices(name: str, headed: bool, values: Mapping[str, Column | None]) -> Any:
+    """Selects a fixed layout, with other columns of its standard where they are asked for."""
+    fixed = FIXED[name]
+    layout: Any = fixed.headed if headed else fixed.layout
     if layout is None:
         raise ValueError(
             f"layout {name!r} has no heading, which places with the property directed need: or input.derived_heading"
         )
     columns: dict[str, Column] = dict(zip(layout.fields, layout.columns, strict=True))
-    for option, value in given.items():
-        choices = own.choices.get(option, ())
+    for option, value in values.items():
+        choices = fixed.choices.get(option, ())
         names = () if value is None else _listed(value)
         for chosen in names:
             if chosen not in choices:
@@ -174,11 +163,11 @@ def _with_choices(name: str, headed: bool, given: Mapping[str, Column | None]) -
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
-    """Takes a layout as one of messages. Raises ValueError naming the field, the rule and the value."""
+    """Checks that a layout can read messages. Raises ValueError naming the field, the rule and the value."""
     if isinstance(layout, MessageLayout):
         return layout
     layouts = {own_name: FIXED[own_name].layout for own_name in FIXED} | {**MAPPED}
-    able = [other for other, kind in layouts.items() if hasattr(kind, "from_messages")]
+    able = [other_name for other_name, kind in layouts.items() if hasattr(kind, "from_messages")]
     raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
@@ -187,14 +176,14 @@ def _units(
     given_speed_unit: str | None,
     time_zone: str | None,
     time_format: str | None,
-    own: Units | None = None,
+    default_units: Units | None = None,
 ) -> Units:
-    """Makes units. own: those of a layout that has some, of which each may be given otherwise."""
-    time_unit = given_time_unit or ("iso" if own is None else own.time_unit)
+    """Makes units. default_units: those of a layout that has some, of which each may be given otherwise."""
+    time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
     speed_unit = given_speed_unit or UNIT
-    for field, unit, known in (("time_unit", time_unit, _TIME_UNITS), ("speed_unit", speed_unit, PER_UNIT)):
-        if unit not in known:
-            rule = f"must be one of {', '.join(known)}, got {unit!r}{did_you_mean(unit, known)}"
+    for field, unit, names in (("time_unit", time_unit, _TIME_UNITS), ("speed_unit", speed_unit, PER_UNIT)):
+        if unit not in names:
+            rule = f"must be one of {', '.join(names)}, got {unit!r}{did_you_mean(unit, names)}"
             raise ValueError(f"{field}: {rule}")
     if time_zone is not None:
         if time_unit not in ("iso", "excel"):
@@ -207,9 +196,9 @@ def _units(
     if time_format is not None and given_time_unit is not None:
         raise ValueError(f"time_unit: goes without time_format, got {given_time_unit!r}")
     form = None if time_format is None else TimeFormat.of(time_format)
-    if own is not None:
-        per_unit = own.value_per_unit if given_speed_unit is None else PER_UNIT[speed_unit]
-        return replace(own, time_unit=_TIME_UNITS[time_unit], value_per_unit=per_unit, zone=time_zone)
+    if default_units is not None:
+        per_unit = default_units.value_per_unit if given_speed_unit is None else PER_UNIT[speed_unit]
+        return replace(default_units, time_unit=_TIME_UNITS[time_unit], value_per_unit=per_unit, zone=time_zone)
     return Units(_TIME_UNITS[time_unit], PER_UNIT[speed_unit], time_zone, form)
 
 
@@ -233,15 +222,15 @@ def _parted(named: Sequence[Column], fields: tuple[str, ...]) -> tuple[tuple[str
 
 def _column_names(name: str, columns: Mapping[str, Column] | None, fields: tuple[str, ...]) -> tuple[Column, ...]:
     if columns is None or set(columns) != set(fields):
-        given = ", ".join(sorted(columns or ())) or "none"
-        why = "" if (HEADING in fields) == (HEADING in (columns or ())) else _ABOUT_HEADINGS
-        raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {given}{why}")
+        column_text = ", ".join(sorted(columns or ())) or "none"
+        why = "" if (base.HEADING in fields) == (base.HEADING in (columns or ())) else _ABOUT_HEADINGS
+        raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {column_text}{why}")
     every = [column for field in fields for column in _listed(columns[field])]
     for field in fields:
         listed = _listed(columns[field])
         if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        if len(listed) > 1 and (field not in LISTED or len(listed) > (2 if field != "vehicle" else 4)):
+        if len(listed) > 1 and (field not in base.LISTED or len(listed) > (2 if field != "vehicle" else 4)):
             raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
         for column in listed:
             if every.count(column) > 1:

@@ -48,7 +48,7 @@ def refuse_steps(field: str, column: str) -> None:
 
 
 def kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
-    """Finds the type at a path below a column of a type; None where there is nothing."""
+    """Resolves a path below a column of some type to the type there; None where there is nothing."""
     for step in steps:
         if pa.types.is_struct(kind) and kind.get_field_index(step) >= 0:
             kind = kind.field(step).type
@@ -108,7 +108,7 @@ BATCH_ROWS = 131_072
 
 
 class RawBatch(NamedTuple):
-    """What a layout hands over: columns as the input has them, and the rows that it could not read, by reason.
+    """Rows read by a layout: raw columns, and numbers of unreadable rows by reason.
 
     table: of any Arrow types, null where the input has nothing. rows == table.num_rows + sum(refused.values()).
     """
@@ -168,12 +168,11 @@ class Layout(Protocol):
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields batches in the order of the file, in bounded memory. Raises UnreadableFile, which shows no content."""
-        ...
 
 
 @dataclass(frozen=True)
 class MappedLayout(ABC):
-    """What layouts have in common whose columns a specification names. OPTIONS: further keys that it takes."""
+    """Base of layouts whose columns a specification names. OPTIONS: its further keys."""
 
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
@@ -196,11 +195,11 @@ class Share(NamedTuple):
     """One of several shares of a file, numbered from 0, which together hold every row once."""
 
     number: int
-    of: int
+    shares: int
 
     def among(self, units: int) -> range:
-        """Finds which of that many units, such as row groups, belong to it."""
-        return range(self.number * units // self.of, (self.number + 1) * units // self.of)
+        """Ranges over the share's part of that many units, such as row groups."""
+        return range(self.number * units // self.shares, (self.number + 1) * units // self.shares)
 
 
 WHOLE = Share(0, 1)
@@ -212,7 +211,6 @@ class SplitLayout(Layout, Protocol):
 
     def read_share(self, path: str, share: Share) -> Iterator[RawBatch]:
         """Reads a share, as `read` does a file."""
-        ...
 
 
 @runtime_checkable
@@ -224,7 +222,6 @@ class MessageLayout(Layout, Protocol):
 
         A payload that cannot be decoded is one refused row; it neither raises nor touches its neighbours.
         """
-        ...
 
 
 LINES, WHOLE_ARRAY = None, ""  # where JSON has its objects: one on each line, or the file is their array
@@ -233,7 +230,7 @@ Form = Literal["csv", "json", "xml", "binary"]
 
 @dataclass(frozen=True)
 class OwnLayout:
-    """What a file of `transforms/layouts/own` registers: a layout with columns and units of its own.
+    """A layout with fixed columns and units, as files of `transforms/layouts/own` register it.
 
     headed: with headings. choices: columns for the options `vehicle` and `time`, its own first. known_by: columns that
     all such files have; only: and no others. records: where the objects of JSON are: LINES, WHOLE_ARRAY, or a path.
@@ -249,7 +246,7 @@ class OwnLayout:
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def fits(self, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> bool:
-        """Says whether rows of these columns, found there, are of this layout."""
+        """Recognises rows of this layout by their columns, and where JSON has its objects."""
         names = columns.keys()
         return records in self.records and (names == self.known_by if self.only else names >= self.known_by)
 

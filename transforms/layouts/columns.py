@@ -90,7 +90,7 @@ def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 
 
 def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
-    """Gives degrees the sign of their hemisphere; without a letter, or with another one, they are bad."""
+    """Signs degrees by the letter of their hemisphere; without such a letter they are bad."""
     letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
     column = as_binary(letters).view(pa.string()) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
     text = pc.ascii_trim_whitespace(column)
@@ -175,12 +175,12 @@ def place_local(instants: Instants, chosen: Bools | None, zone: str | None) -> I
 
 
 def are_parts(kind: pa.DataType) -> bool:
-    """Says whether columns of this type are several of the input, which hold a field together."""
+    """Recognises the struct type that joins several input columns of one field."""
     return bool(pa.types.is_struct(kind) and kind.num_fields > 1 and kind.field(0).name == "0")
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Says whether a column of this type holds texts or bytes."""
+    """Recognises types of texts and bytes."""
     return kind in _TEXTS or bool(pa.types.is_fixed_size_binary(kind))
 
 
@@ -195,7 +195,7 @@ def as_binary(column: pa.Array) -> pa.Array:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Says whether a column of this type holds floats, or decimals with digits after the point or none."""
+    """Recognises types of floats, and of decimals without negative scale."""
     return bool(pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.scale >= 0))
 
 

@@ -32,29 +32,29 @@ BATCH_BYTES = 256 << 20
 
 
 class DecoderTask(NamedTuple):
-    """A file to be read, or a share of it, or else messages. more: further small files, read as if all were one."""
+    """A file to be read, or a share of it, or else messages. further_paths: small files, read as if all were one."""
 
     layout: Layout
     path: str | None
     payloads: Sequence[bytes] = ()
     share: Share = WHOLE
     step_cpu_s: int = STEP_CPU_S
-    more: Sequence[str] = ()
+    further_paths: Sequence[str] = ()
 
     def batches(self) -> Iterator[RawBatch]:
         if self.path is not None and self.share != WHOLE:
             assert isinstance(self.layout, SplitLayout)
             return self.layout.read_share(self.path, self.share)
         if self.path is not None:
-            every = (inside for path in (self.path, *self.more) for inside in files_in(path))
+            every = (inside for path in (self.path, *self.further_paths) for inside in files_in(path))
             batches = (batch for path in every for batch in self.layout.read(path))
-            return joined(batches) if self.more else batches
+            return joined(batches) if self.further_paths else batches
         assert isinstance(self.layout, MessageLayout)
         return self.layout.from_messages(self.payloads)
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """What comes of one step; after a batch comes its table. is_spent: whether the next file needs a new process."""
+    """Result of one step, followed by the table of a batch. is_spent: whether the next file needs a new process."""
 
     kind: Literal["batch", "end", "unreadable", "system"]
     refused: dict[str, int] = {}
@@ -109,7 +109,17 @@ def receive(file: IO[bytes]) -> bytes:
 
 def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | None]]:
     try:
-        for batch in _within_time(work):
+        paths = () if work.path is None else (work.path, *work.further_paths)
+        sizes = [*map(len, work.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in paths)]
+        cpu_s = time.process_time() + work.step_cpu_s + BYTE_CPU_S * sum(sizes)
+        batches = work.batches()
+        while True:  # the system ends this process at the limit: of one batch, or of all so far
+            until_s = min(cpu_s, time.process_time() + work.step_cpu_s)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(until_s) + 1, resource.RLIM_INFINITY))
+            batch = next(batches, None)
+            if batch is None:
+                break
+            cpu_s += ROW_CPU_S * batch.rows
             _check(batch.table)
             yield StepResult("batch", refused=batch.refused), batch.table
         yield StepResult("end"), None
@@ -127,28 +137,12 @@ def _refusal(rule: str) -> StepResult:
     return StepResult("unreadable", text=rule, is_spent=pages * resource.getpagesize() > SPENT_BYTES)
 
 
-def _within_time(work: DecoderTask) -> Iterator[RawBatch]:
-    """Has the system end this process when it has used too much processor time for one batch, or for all so far."""
-    paths = [] if work.path is None else [path.partition(INSIDE)[0] for path in (work.path, *work.more)]
-    sizes = [*map(len, work.payloads), *map(os.path.getsize, paths)]
-    allowed = time.process_time() + work.step_cpu_s + BYTE_CPU_S * sum(sizes)
-    batches = work.batches()
-    while True:
-        until = min(allowed, time.process_time() + work.step_cpu_s)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(until) + 1, resource.RLIM_INFINITY))
-        batch = next(batches, None)
-        if batch is None:
-            return
-        allowed += ROW_CPU_S * batch.rows
-        yield batch
-
-
 def _check(table: pa.RecordBatch) -> None:
     """Raises UnreadableFile for a batch that is too big, pa.ArrowInvalid for a column that would crash its reader."""
     if table.nbytes > BATCH_BYTES:
         raise UnreadableFile("", f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")
-    for whole in table.columns:
-        for column in whole.flatten() if pa.types.is_struct(whole.type) else [whole]:
+    for top_column in table.columns:
+        for column in top_column.flatten() if pa.types.is_struct(top_column.type) else [top_column]:
             if pa.types.is_dictionary(column.type):
                 column = pa.DictionaryArray.from_arrays(column.indices, _as_bytes(column.dictionary))
             _as_bytes(column).validate(full=True)  # texts need not be UTF-8

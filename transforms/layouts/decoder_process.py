@@ -78,8 +78,8 @@ def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
     try:
         if isinstance(layout, _LINE_BY_LINE):
             return list(base.joined(batch for path in paths for batch in read_apart(layout, path)))
-        first, *more = map(os.path.abspath, paths)
-        return list(_answers(DecoderTask(layout, first, more=more)))
+        first, *other_paths = map(os.path.abspath, paths)
+        return list(_answers(DecoderTask(layout, first, further_paths=other_paths)))
     except (_Refusal, UnreadableFile, OSError):
         return None
 
@@ -196,5 +196,5 @@ class _Decoder:
         number = -self.end()
         if number == signal.SIGXCPU:
             return _Refusal(f"cannot be decoded: it takes more than {STEP_CPU_S} s, far too long for what it holds")
-        how = f"signal {number}" if number > 0 else f"exit code {-number}"
-        return _Refusal(f"cannot be decoded: it crashes its decoder ({how}), or needs over {MEMORY_BYTES >> 30} GiB")
+        ending = f"signal {number}" if number > 0 else f"exit code {-number}"
+        return _Refusal(f"cannot be decoded: it crashes its decoder ({ending}), or needs over {MEMORY_BYTES >> 30} GiB")

@@ -17,19 +17,6 @@ def iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
     """Reads text: uint8 (rows, width). Returns microseconds since 1970, validity, and which rows have no offset."""
     rows, width = text.shape
     us, valid, local = np.zeros(rows, np.int64), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
-    for tail, chosen in _offset_forms(text):
-        body = width - tail
-        if not (body in (16, 19) or body >= 21) or not chosen.any():
-            continue
-        if chosen.all():
-            return *_iso_form(text, body), local if tail else ~local
-        us[chosen], valid[chosen] = _iso_form(text[chosen], body)
-        local |= chosen if not tail else False
-    return us, valid, local & valid
-
-
-def _offset_forms(text: Bytes) -> list[tuple[int, Bools]]:
-    """Lists the four ways to write an offset, and none: its width, and the rows that use it (no row fits two)."""
     colon = text[:, -3] == ord(":")
     forms = [
         (1, text[:, -1] == ord("Z")),
@@ -38,7 +25,15 @@ def _offset_forms(text: Bytes) -> list[tuple[int, Bools]]:
         (3, _sign(text[:, -3])),
     ]
     none = ~np.logical_or.reduce([chosen for _, chosen in forms])
-    return [*forms, (0, none)]
+    for tail, chosen in [*forms, (0, none)]:
+        body = width - tail
+        if not (body in (16, 19) or body >= 21) or not chosen.any():
+            continue
+        if chosen.all():
+            return *_iso_form(text, body), local if tail else ~local
+        us[chosen], valid[chosen] = _iso_form(text[chosen], body)
+        local |= chosen if not tail else False
+    return us, valid, local & valid
 
 
 def _sign(letters: Bytes) -> Bools:
@@ -64,7 +59,10 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
     for place in places:
         ok &= digit[:, place] <= 9
 
-    year, (month, day, hour, minute) = _two(digit, 0) * 100 + _two(digit, 2), (_two(digit, at) for at in (5, 8, 11, 14))
+    year, (month, day, hour, minute) = (
+        _two(digit, 0) * 100 + _two(digit, 2),
+        (_two(digit, first) for first in (5, 8, 11, 14)),
+    )
     second, nothing = _two(digit, 17) if body >= 19 else 0 * year, 0 * year
     seconds, is_time = clock_s(year, month, day, hour, minute, second)
     off_hour = _two(digit, body + 1) if tail > 1 else nothing
@@ -123,7 +121,7 @@ def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
 
 @lru_cache(maxsize=65_536)
 def _offset_s(local_s: int, zone: str) -> int | None:
-    """Finds the offset of a local quarter of an hour; None where it happens twice or not at all."""
+    """Computes the UTC offset of a local quarter of an hour; None where it happens twice or never."""
     if not _FIRST_S + 86_400 <= local_s <= _LAST_S:
         return 0  # implausible in any zone
     local = _EPOCH + timedelta(seconds=local_s)

@@ -49,17 +49,13 @@ def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
 
 def lines_of(data: bytes) -> TextLines:
     """Finds the lines of a chunk, empty ones included."""
-    letters = letters_of(data)
+    letters = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(letters == NEWLINE)
     if data and not data.endswith(b"\n"):
         ends = np.append(ends, len(data))
     starts = np.concatenate([np.zeros(min(1, len(ends)), np.int64), ends[:-1] + 1])
     returned = (ends > starts) & (letters[np.maximum(ends - 1, 0)] == RETURN) if len(data) else np.zeros(0, np.bool_)
     return TextLines(starts, ends - returned)
-
-
-def letters_of(data: bytes) -> NDArray[np.uint8]:
-    return np.frombuffer(data, np.uint8)
 
 
 def without(data: bytes, lines: TextLines, dropped: NDArray[np.bool_]) -> bytes:

@@ -214,7 +214,7 @@ class NoFileSystem(Exception):
 
 
 def is_remote(path: str) -> bool:
-    """Says whether a path or pattern begins with a scheme, such as s3://."""
+    """Recognises paths and patterns with a scheme, such as s3://."""
     return _SCHEME.match(path) is not None
 
 

@@ -44,8 +44,8 @@ def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> Non
     """Refuses a JSON array of objects, of which one would be read, and the others lost silently. Raises ValueError."""
     for field, name in zip(fields, columns, strict=True):
         refuse_steps(field, name)
-        *before, _last = parts = name.split(".")
-        index = next((place for place, part in enumerate(before) if part.isdecimal()), None)
+        *parents, _last = parts = name.split(".")
+        index = next((place for place, part in enumerate(parents) if part.isdecimal()), None)
         if index is not None:
             array = ".".join(parts[:index])
             raise ValueError(
@@ -164,23 +164,18 @@ def _numbers(values: Sequence[Any], decimal: DecimalMark = ".") -> Any:
     """Reads numbers, also those in texts, as float64; anything else is NaN, which no number in JSON can be."""
     types = set(map(type, values))
     if str in types:
-        values = _read_texts(values, decimal)
+        is_text = [type(value) is str for value in values]
+        texts = pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string())
+        read = numbers(texts, decimal)
+        pairs = zip(np.where(read.valid, read.values, np.nan).tolist(), read.missing.tolist(), strict=True)
+        numbers_read = iter([None if is_missing else number for number, is_missing in pairs])
+        values = [next(numbers_read) if text else value for value, text in zip(values, is_text, strict=True)]
     if not types <= {float, int, str, type(None)}:
         values = [value if type(value) in (float, int) or value is None else float("nan") for value in values]
     try:
         return pa.array(values, pa.float64())
     except (pa.ArrowInvalid, OverflowError):
         return pa.array([None if value is None else _as_float(value) for value in values], pa.float64())
-
-
-def _read_texts(values: Sequence[Any], decimal: DecimalMark) -> Sequence[Any]:
-    """Puts a number for each text that is one, as `columns.numbers` reads it."""
-    is_text = [type(value) is str for value in values]
-    texts = pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string())
-    read = numbers(texts, decimal)
-    pairs = zip(np.where(read.valid, read.values, np.nan).tolist(), read.missing.tolist(), strict=True)
-    numbers_read = iter([None if is_missing else number for number, is_missing in pairs])
-    return [next(numbers_read) if text else value for value, text in zip(values, is_text, strict=True)]
 
 
 def _as_float(value: float) -> float:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dpops.types import Int64s
 from transforms import arrow_compute as pc
-from transforms.layouts.columns import Bools, Instants, absolute, as_binary, nulls, place_local
+from transforms.layouts.columns import Instants, absolute, as_binary, nulls, place_local
 from transforms.layouts.iso import clock_s
 
 _TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"
@@ -57,7 +57,7 @@ class TimeFormat:
     def of(cls, text: str) -> "TimeFormat":
         """Raises ValueError naming the field, the rule and the value."""
         directives = re.findall("%.?", text)
-        unknown = next((other for other in directives if other not in _PARTS), None)
+        unknown = next((name for name in directives if name not in _PARTS), None)
         parts = [_PARTS[directive][0] for directive in directives if directive in _PARTS]
         has_clock = "midnight" not in parts
         missing = [part for part in _NEEDED[: None if has_clock else 3] if part not in parts]
@@ -85,7 +85,35 @@ class TimeFormat:
         text = pc.ascii_trim_whitespace(as_binary(column).view(pa.string()))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
         parts = pc.extract_regex(text, _pattern(self.text))
-        us, valid = _us(parts, two_digits="%y" in self.text, named_months="%b" in self.text or "%B" in self.text)
+        names = {field.name for field in parts.type}
+
+        def number(name: str) -> Int64s:
+            return _whole(pc.struct_field(parts, name)) if name in names else np.zeros(len(parts), np.int64)
+
+        year = number("year") + (2_000 if "%y" in self.text else 0)  # of this century
+        day, minute, second, midnight_s = (number(name) for name in ("day", "minute", "second", "midnight"))
+        if "%b" in self.text or "%B" in self.text:  # three letters count; 0 for another word
+            word = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "month"), 0, 3))
+            month = _whole(pc.add(pc.index_in(word, value_set=pa.array(_MONTHS)), 1))
+        else:
+            month = number("month")
+        hour = number("hour")
+        if "half" in names:  # of twelve hours: 12 am is midnight, and 0 or 13 no time
+            letter = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "half"), 0, 1))
+            is_pm = pc.equal(letter, "p").fill_null(False).to_numpy(zero_copy_only=False)
+            hour = np.where((hour >= 1) & (hour <= 12), hour % 12 + 12 * is_pm, 24)
+        seconds, valid = clock_s(year, month, day, hour, minute, second)
+        us, valid = (seconds + midnight_s) * 1_000_000, valid & ~nulls(parts)
+        if "fraction" in names:
+            digits = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), 9, "0"), 0, 6)
+            us += _whole(digits)
+        if "offset" in names:
+            offset = pc.replace_substring_regex(pc.struct_field(parts, "offset"), "Z|UTC|GMT", "+0000")
+            plain = pc.replace_substring(offset, ":", "")
+            off_hour, off_minute = (_whole(pc.utf8_slice_codeunits(plain, start, start + 2)) for start in (1, 3))
+            is_west = pc.starts_with(plain, "-").fill_null(False).to_numpy(zero_copy_only=False)
+            us -= np.where(is_west, -1_000_000, 1_000_000) * (off_hour * 3_600 + off_minute * 60)
+            valid &= (off_hour <= 23) & (off_minute <= 59)
         instants = absolute(np.where(valid, us, 0), valid, missing)
         return instants if "%z" in self.text else place_local(instants, None, zone)
 
@@ -99,40 +127,6 @@ def _pattern(text: str) -> str:
         for piece in pieces
     ]
     return f"^{''.join(written)}$"
-
-
-def _us(parts: pa.StructArray, *, two_digits: bool, named_months: bool) -> tuple[Int64s, Bools]:
-    """Reads microseconds on the clock that texts show, or since 1970 UTC where they have an offset; and which fit."""
-    names = {field.name for field in parts.type}
-
-    def number(name: str) -> Int64s:
-        return _whole(pc.struct_field(parts, name)) if name in names else np.zeros(len(parts), np.int64)
-
-    year = number("year") + (2_000 if two_digits else 0)
-    day, minute, second, midnight_s = (number(name) for name in ("day", "minute", "second", "midnight"))
-    if named_months:  # three letters count; 0 for another word
-        word = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "month"), 0, 3))
-        month = _whole(pc.add(pc.index_in(word, value_set=pa.array(_MONTHS)), 1))
-    else:
-        month = number("month")
-    hour = number("hour")
-    if "half" in names:  # of twelve hours: 12 am is midnight, and 0 or 13 no time
-        letter = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "half"), 0, 1))
-        is_pm = pc.equal(letter, "p").fill_null(False).to_numpy(zero_copy_only=False)
-        hour = np.where((hour >= 1) & (hour <= 12), hour % 12 + 12 * is_pm, 24)
-    seconds, valid = clock_s(year, month, day, hour, minute, second)
-    us, valid = (seconds + midnight_s) * 1_000_000, valid & ~nulls(parts)
-    if "fraction" in names:
-        digits = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), 9, "0"), 0, 6)
-        us += _whole(digits)
-    if "offset" in names:
-        offset = pc.replace_substring_regex(pc.struct_field(parts, "offset"), "Z|UTC|GMT", "+0000")
-        plain = pc.replace_substring(offset, ":", "")
-        off_hour, off_minute = (_whole(pc.utf8_slice_codeunits(plain, start, start + 2)) for start in (1, 3))
-        is_west = pc.equal(pc.utf8_slice_codeunits(plain, 0, 1), "-").fill_null(False).to_numpy(zero_copy_only=False)
-        us -= np.where(is_west, -1_000_000, 1_000_000) * (off_hour * 3_600 + off_minute * 60)
-        valid &= (off_hour <= 23) & (off_minute <= 59)
-    return us, valid
 
 
 def _whole(digits: pa.Array) -> Int64s:

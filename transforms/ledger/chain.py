@@ -53,7 +53,7 @@ Tip = tuple[str, int, str]  # hash of the first entry, last sequence number, las
 
 @dataclass(frozen=True)
 class Signature:
-    """What signs entries. key: derived from the accounts' secret; key_check: names it in the accounts' entries."""
+    """A key that signs entries. key: derived from the accounts' secret. key_check: its name in accounts' entries."""
 
     key: bytes = field(repr=False)
     key_check: str
@@ -62,11 +62,9 @@ class Signature:
         """Derives a key for what lies beside the ledger and is made of it: who keeps that needs no other."""
         return hmac.digest(self.key, b"beside the ledger/" + purpose.encode(), "sha256")
 
-    def of(self, plain: str, told: bytes) -> str:
-        """Signs an entry. plain: its hash. told: what `_told` says of it."""
-        signed = hmac.new(self.key, _begun(plain), "sha256")
-        signed.update(told)
-        return signed.hexdigest()
+    def of(self, plain: str, content: bytes) -> str:
+        """Signs an entry. plain: its hash. content: what `_content` says of it."""
+        return hmac.digest(self.key, _begun(plain) + content, "sha256").hex()
 
 
 class Walked(NamedTuple):
@@ -77,7 +75,7 @@ class Walked(NamedTuple):
     checked: int
 
     def said(self) -> str:
-        """Says in words whether signatures were compared."""
+        """Writes for people whether signatures were compared."""
         if not self.signed:
             return "no entry has a signature: they are from before entries were signed"
         if self.checked == self.signed:
@@ -116,17 +114,13 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
     rows = []
     for seq, values in enumerate(new, sequence + 1):
         entry = {name: values.get(name) for name in _FIELDS} | {"seq": seq, "at": time}
-        content = _told(entry)
+        content = _content(entry)
         last_hash = _hash(last_hash, content)
         if signature:
             last_hash = f"{last_hash}.{signature.of(last_hash, content)}"
         rows.append(entry | {"hash": last_hash})
     db.execute(ENTRY.insert(), rows)
-    _check_written(db, rows)
-
-
-def _check_written(db: sa.Connection, rows: list[dict[str, Any]]) -> None:
-    """Refuses a database that keeps other entries than it was given, as a trigger makes it, before it has them."""
+    # A trigger can make the database keep other entries than it was given: looked at before the commit.
     query = sa.select(ENTRY).where(ENTRY.c.seq >= rows[0]["seq"]).order_by(ENTRY.c.seq)
     with db.execute(query.execution_options(yield_per=1)) as kept:  # each may have megabytes
         is_as_written = all(entry and dict(entry) == row for entry, row in zip_longest(kept.mappings(), rows))
@@ -163,7 +157,7 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
                 own_accounts.add(account)
             if dot:
                 since.setdefault(account, expected)
-            content = _told(entry)
+            content = _content(entry)
             if entry["seq"] != expected or plain != _hash(last_hash, content):
                 raise LedgerError(f"entry {expected} of the ledger is not what was written: it was tampered with")
             check(entry, since.get(account), signature if account in own_accounts else None, content)
@@ -185,10 +179,9 @@ def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnEle
 
 
 def signed_since(db: sa.Connection, account: str) -> int | None:
-    """Finds the sequence number of an account's first signed entry; None without one."""
+    """Reads the sequence number of an account's first signed entry; None without one."""
     first = sa.select(sa.func.min(ENTRY.c.seq)).where(ENTRY.c.account == account, ENTRY.c.hash.like("%.%"))
-    sequence: int | None = db.execute(first).scalar()
-    return sequence
+    return db.execute(first).scalar()
 
 
 def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[Entry]:
@@ -198,23 +191,25 @@ def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[E
 
 
 def own_accounts(entries: Iterable[Entry], signature: Signature) -> set[str]:
-    """Finds the accounts that were opened with this key, of entries in the order of the chain."""
+    """Lists the accounts opened with this key. entries: in the order of the chain."""
     opened = (entry for entry in entries if entry["kind"] == "account")
     return {entry["account"] for entry in opened if f'"{signature.key_check}"' in entry["body"]}
 
 
 def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
-    """Says whether an entry of one of these accounts says that the head file is signed."""
+    """Checks whether an entry of these accounts records that the head file is signed."""
     bodies = (entry["body"] for entry in entries if entry["kind"] in _OF_ACCOUNTS and entry["account"] in accounts)
     return any(HEAD_IS_SIGNED.items() <= msgspec.json.decode(body, type=dict[str, Any]).items() for body in bodies)
 
 
-def check(entry: Mapping[str, Any], since: int | None, signature: Signature | None, told: bytes | None = None) -> None:
-    """Refuses an entry written without the key. since: the account's first signed entry. told: `_told` of the entry."""
+def check(
+    entry: Mapping[str, Any], since: int | None, signature: Signature | None, content: bytes | None = None
+) -> None:
+    """Refuses an entry written without the key. since: the account's first signed entry. content: its `_content`."""
     if since is None or entry["seq"] < since:
         return
     plain, _, sign = entry["hash"].partition(".")
-    if not sign or (signature and not hmac.compare_digest(sign, signature.of(plain, told or _told(entry)))):
+    if not sign or (signature and not hmac.compare_digest(sign, signature.of(plain, content or _content(entry)))):
         raise LedgerError(
             f"entry {entry['seq']} of the ledger was written without the account's key: it is forged. Nothing "
             "more is released; restore the ledger from a copy that `hatstream ledger verify` finds whole"
@@ -222,18 +217,17 @@ def check(entry: Mapping[str, Any], since: int | None, signature: Signature | No
 
 
 def text_of(column: str | None) -> str:
-    """Takes a column that every entry of this kind has. Raises ValueError where a forged or damaged one lacks it."""
+    """Requires a column that every entry of this kind has. Raises ValueError where it is null."""
     if column is None:
         raise ValueError("an entry without what its kind has")
     return column
 
 
 def _first_hash(db: sa.Connection) -> str | None:
-    text: str | None = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == 1)).scalar()
-    return text
+    return db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == 1)).scalar()
 
 
-def _told(entry: Mapping[str, Any]) -> bytes:
+def _content(entry: Mapping[str, Any]) -> bytes:
     """Encodes what is hashed and signed of an entry but for the hash before it: the end of a list as JSON."""
     return msgspec.json.encode([entry[name] for name in _FIELDS])[1:]
 
@@ -244,6 +238,4 @@ def _begun(last_hash: str) -> bytes:
 
 
 def _hash(last_hash: str, content: bytes) -> str:
-    digest = hashlib.sha256(_begun(last_hash))
-    digest.update(content)
-    return digest.hexdigest()
+    return hashlib.sha256(_begun(last_hash) + content).hexdigest()

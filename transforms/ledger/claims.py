@@ -38,10 +38,11 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
                 f"{place}: the plans of {spec_id} claim more than the account was debited for them "
                 f"({_said(claim)} above {_said(claimed.debited)})"
             )
-        if claimed.rate and claimed.dearest > claimed.rate:
+        dearest = max((Accountant().compose(claims).pure for claims in claimed.hats), default=ZERO)
+        if claimed.rate and dearest > claimed.rate:
             raise LedgerError(
                 f"{place}: the plans of {spec_id} claim more of a HAT than it was given "
-                f"({claimed.dearest} above {claimed.rate})"
+                f"({dearest} above {claimed.rate})"
             )
 
 
@@ -71,11 +72,6 @@ class _Claimed:
     def rate(self) -> Fraction:
         """The epsilon of a HAT, 0 where there is none."""
         return min(self.rates, default=ZERO)
-
-    @property
-    def dearest(self) -> Fraction:
-        """What the plans of one HAT claim at most, of pure claims."""
-        return max((Accountant().compose(claims).pure for claims in self.hats), default=ZERO)
 
     def claim(self) -> Accountant:
         """Adds up what the plans cost a vehicle: in as many HATs as were paid for, at least one, and in the dearest.
@@ -116,9 +112,9 @@ def claims_of(unit: Unit) -> ClaimedUnit:
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     plans = [item.plan for item in unit.released]
     drawn = unit.released if all(plans) else [item for item in unit.released if item.plan is not None]
-    told: Sequence[_Told] = Plan.told([plan for plan in plans if plan is not None])
-    numbers = {item: code for code, item in enumerate(dict.fromkeys(told))}
-    codes = list(map(numbers.__getitem__, told))
+    terms: Sequence[_Told] = Plan.told([plan for plan in plans if plan is not None])
+    numbers = {item: code for code, item in enumerate(dict.fromkeys(terms))}
+    codes = list(map(numbers.__getitem__, terms))
     claims = [claim_told(*item) if isinstance(item, tuple) else item for item in numbers]
     free = {code for item, code in numbers.items() if isinstance(item, tuple) and claims[code] == FREE}
     for released in compress(drawn, [code in free for code in codes]) if free else ():

@@ -40,7 +40,7 @@ _HOPELESS = ("authentication failed", "does not exist", "pg_hba.conf", "no passw
 
 
 def database_of(url: str) -> "Database":
-    """Finds the database of a ledger's URL. Raises LedgerError, which never shows the URL, for what cannot be one."""
+    """Parses a ledger's URL. Raises LedgerError, which never shows it, for one that is not supported."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -84,7 +84,7 @@ class SqliteFile:
         return _beginning_with(begin, engine)
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
-        """Tells what the database says of an error, without statement, parameters, rows or password."""
+        """Returns the database's message, without statement, parameters, rows or password."""
         return _said(error)
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:  # noqa: ARG002 - a busy file was waited for already
@@ -159,7 +159,7 @@ class PostgresServer:
         return text.replace(str(password), "***") if password else text
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
-        """Says whether the same transaction, begun anew, may succeed."""
+        """Recognises errors after which the same transaction, begun anew, may succeed."""
         state = getattr(getattr(error, "orig", None), "sqlstate", None)
         if state is None:  # of a connection that was lost or refused
             text = self.reason(error)
@@ -171,15 +171,12 @@ Database = SqliteFile | PostgresServer
 
 
 def _beginning_with(statement: str, engine: sa.Engine) -> sa.Engine:
-    @sa.event.listens_for(engine, "begin")
-    def _on_begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(statement)
-
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(statement))
     return engine
 
 
 def _said(error: sa.exc.SQLAlchemyError) -> str:
-    """Tells the driver's main message on one line: the rest of it may quote a row."""
+    """Returns the driver's main message on one line; the rest of it may quote a row."""
     original = getattr(error, "orig", None)
     main = getattr(getattr(original, "diag", None), "message_primary", None)
     return " ".join(str(main or original or type(error).__name__).split())

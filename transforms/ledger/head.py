@@ -7,7 +7,7 @@ ledger in it, and replaced: from then on the ledger's own signed entries say tha
 import hmac
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import msgspec
 
@@ -35,11 +35,6 @@ class RememberedHead(TypedDict):
     is_unsigned: NotRequired[bool]
 
 
-class Remembered(NamedTuple):
-    sequence: int
-    hash: str
-
-
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     """A signed head file; one without a signature is its ledgers alone."""
 
@@ -64,18 +59,11 @@ class Head:
     def is_signed(self) -> bool:
         return self._read()[1]
 
-    def has_unsigned(self) -> bool:
-        return any(remembered.get("is_unsigned") for remembered in self.read_all().values())
-
     def read_all(self) -> Mapping[str, RememberedHead]:
         return self._read()[0]
 
-    def read(self, genesis: str | None) -> Remembered | None:
-        entry = self.read_all().get(genesis or "")
-        return Remembered(entry["sequence"], entry["hash"]) if entry else None
-
     def home(self, account: str) -> str | None:
-        """Finds the ledger in which the account was opened with this key; there is never a second one."""
+        """Returns the genesis of the one ledger in which the account was opened with this key."""
         return next((ledger for ledger, entry in self.read_all().items() if account in entry["accounts"]), None)
 
     def vouch(self, genesis: str) -> None:

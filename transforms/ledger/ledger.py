@@ -18,29 +18,12 @@ import sqlalchemy as sa
 
 from dpops.accountant import Accountant, Limit, limit_of
 from transforms.failpoints import failpoint
-from transforms.ledger import chain, databases, witness
+from transforms.ledger import chain, databases, spending, witness
 from transforms.ledger.chain import ENTRY, METADATA, Signature, Walked
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stopped_by, stored_units
-from transforms.ledger.spending import (
-    Account,
-    AccountRefusal,
-    LimitExceeded,
-    SpanSpent,
-    SpanUse,
-    Spent,
-    check_match,
-    check_total,
-    debited,
-    find_account,
-    known_account,
-    limit_in_force,
-    periods_over,
-    spent_by_specification,
-    spent_in_spans,
-    uses_of_spans,
-)
+from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
 from transforms.ledger.witness import UNKNOWN_TO_HEAD
 from transforms.recorded.codec import LIVE_COLUMN, CountedPart, DrawnUnits, Encoded, column_of, decode
 from transforms.recorded.units import (
@@ -78,7 +61,7 @@ class Ledger:
         self._engine = self._database.engine(read_only=read_only)
 
     def exists(self) -> bool:
-        """Says whether there is a file, or on a server the table."""
+        """Checks for the file, or on a server for the table."""
         if self._database.path is not None:
             return self._database.path.exists()
         return self._run(chain.has_table)
@@ -100,7 +83,7 @@ class Ledger:
                 Path(f"{self._database.path}{suffix}").unlink(missing_ok=True)
 
     def fill(self, entries: Iterator[Mapping[str, Any]]) -> Walked:
-        """Puts the entries of a copy into a ledger without any, if they are whole."""
+        """Inserts the entries of a copy into an empty ledger, and verifies their chain."""
         with self._transaction() as db:  # not tried again: the copy is read once
             if chain.genesis(db) is not None:
                 raise LedgerError(f"the ledger {self._database.shown} has entries already")
@@ -114,13 +97,13 @@ class Ledger:
             if not self._compare_with_head(db) and witness.must_know(db, self._signature):
                 raise LedgerError(f"{UNKNOWN_TO_HEAD}, though there are releases with this key in it: restore it")
             self._home(db, account.name)
-            recorded = find_account(db, account.name)
+            recorded = spending.find_account(db, account.name)
             if recorded is None:
                 body = asdict(account) | {"nonce": secrets.token_hex(16)}  # no two ledgers begin alike
                 body |= chain.HEAD_IS_SIGNED if self._signature else {}
                 chain.append(db, self._signature, {"kind": "account", "account": account.name, "body": json_of(body)})
                 return "created"
-            check_match(recorded, account)
+            spending.check_match(recorded, account)
             if limit_of(account.limit) == limit_of(recorded.limit):
                 return "unchanged"
             lowered = {"kind": "limit", "account": account.name, "epsilon": account.limit, "body": "{}"}
@@ -131,23 +114,23 @@ class Ledger:
 
     def check_account(self, account: Account) -> None:
         """Refuses a release on an account that is not known here, or that does not match."""
-        recorded, home = self._run(lambda db: (known_account(db, account.name), self._home(db, account.name)))
+        recorded, home = self._run(lambda db: (spending.known_account(db, account.name), self._home(db, account.name)))
         if home is None:
             raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")
-        check_match(recorded, account)
+        spending.check_match(recorded, account)
 
-    def limit(self, account: str, asked: Limit | None = None) -> Limit:
-        """Gives the account's limit in force now, or a release's own where that is lower."""
-        return self._run(lambda db: limit_in_force(db, account, asked))
+    def limit(self, account: str, requested: Limit | None = None) -> Limit:
+        """Reads the account's limit in force, or returns a release's requested one where that is lower."""
+        return self._run(lambda db: spending.limit_in_force(db, account, requested))
 
     def debited(self, account: str) -> dict[str, Accountant]:
         """Adds up what every specification was debited, by period, sorted."""
-        return self._run(lambda db: debited(db, account))
+        return self._run(lambda db: spending.debited(db, account))
 
     def accounts(self) -> list[Account]:
         """Lists all accounts with the limits now in force, oldest first."""
         names = sa.select(ENTRY.c.account).where(ENTRY.c.kind == "account").order_by(ENTRY.c.seq)
-        return self._run(lambda db: [known_account(db, name) for name in db.execute(names).scalars().all()])
+        return self._run(lambda db: [spending.known_account(db, name) for name in db.execute(names).scalars().all()])
 
     def audit(self, account: str) -> Audit:
         """Counts what runs that came too late met: units whose release differs today, and units drawn again."""
@@ -162,27 +145,33 @@ class Ledger:
 
     def spent(self, account: str, period: str | None = None) -> list[Spent]:
         """Lists debits by period and specification, oldest period first."""
-        return self._run(lambda db: spent_by_specification(db, account, period))
+        return self._run(lambda db: spending.spent_by_specification(db, account, period))
 
     def excess(self, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
         """Lists the periods in which the wanted debits do not fit any more, counting only units not recorded yet."""
-        return self._run(lambda db: periods_over(db, account, limit_in_force(db, account, limit), wanted))
+        return self._run(
+            lambda db: spending.periods_over(db, account, spending.limit_in_force(db, account, limit), wanted)
+        )
 
     def spent_in_spans(self, account: str, limit: Limit, period: str) -> list[SpanSpent]:
-        """Finds what the dearest span of days around a period was debited, for each that the limit in force names."""
-        return self._run(lambda db: spent_in_spans(db, account, limit_in_force(db, account, limit), period))
+        """Reads the largest debit of any span of days around a period, for each span of the limit in force."""
+        return self._run(
+            lambda db: spending.spent_in_spans(db, account, spending.limit_in_force(db, account, limit), period)
+        )
 
     def uses_of_spans(self, account: str) -> list[SpanUse]:
-        """Tells how full the spans of several days are around each day, by the limit in force."""
-        return self._run(lambda db: uses_of_spans(db, account, limit_of(known_account(db, account).limit)))
+        """Computes spent fractions of the spans of several days around each day, by the limit in force."""
+        return self._run(
+            lambda db: spending.uses_of_spans(db, account, limit_of(spending.known_account(db, account).limit))
+        )
 
-    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, asked: DrawnUnits) -> Recorded:
+    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, drawn_units: DrawnUnits) -> Recorded:
         """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
 
         Raises LimitExceeded, writing nothing, if the period's debits would exceed the limit or the account's own, and
         PeriodClosed for a live slot of a period of which the first stage is recorded.
         """
-        encoded = list(map(Encoded.of, asked))
+        encoded = list(map(Encoded.of, drawn_units))
         units = [unit for unit, _ in encoded]
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")
@@ -190,11 +179,11 @@ class Ledger:
         def write(db: sa.Connection) -> Recorded:
             if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
-            in_force = limit_in_force(db, account, limit)
-            if periods_over(db, account, in_force, {period: list(map(debit, units))}):
+            in_force = spending.limit_in_force(db, account, limit)
+            if spending.periods_over(db, account, in_force, {period: list(map(debit, units))}):
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.said()} would be exceeded")
             recorded = seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, encoded)
-            check_total(db, account, units)
+            spending.check_total(db, account, units)
             failpoint("before-commit")
             return recorded
 
@@ -208,7 +197,7 @@ class Ledger:
         self._write(account, lambda db: chain.append(db, self._signature, entry))
 
     def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:
-        """Says whether a run must stop at a period: the first one that asks, which is kept; no other ever after."""
+        """Returns whether a run must stop at a period: the first run that asks, which is recorded, and no later one."""
         return self._write(account, lambda db: stopped_by(db, self._signature, account, spec_id, period, run))
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
@@ -243,7 +232,7 @@ class Ledger:
         return self._entries(LiveUnit, account, spec_id, ENTRY.c.shard == LIVE_COLUMN, ENTRY.c.period == period)
 
     def last_of(self, spec_id: str, period: str) -> int:
-        """Finds the sequence number of the last entry that a specification has of a period; 0 without one."""
+        """Reads the sequence number of a specification's last release of a period; 0 without one."""
         which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
         query = sa.select(sa.func.max(ENTRY.c.seq)).where(*which)
         return self._run(lambda db: db.execute(query).scalar()) or 0
@@ -259,7 +248,7 @@ class Ledger:
         of_spec = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
 
         def find(db: sa.Connection) -> list[dict[str, Any]]:
-            known_account(db, account)
+            spending.known_account(db, account)
             return chain.checked(db, self._signature, *of_spec, *which)
 
         rows = self._run(find)
@@ -273,11 +262,11 @@ class Ledger:
         return None if body is None else decode(body).digest
 
     def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
-        """Finds (slot, shard) of releases of slots that start in [from_s, to_s), but for live ones; of stages too."""
+        """Reads (slot, shard) of releases and stages whose slots start in [from_s, to_s), without live ones."""
         return self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard != LIVE_COLUMN)
 
     def sealed_live(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[int]:
-        """Finds the slots that a specification has released live, of those that start in [from_s, to_s)."""
+        """Reads the starts of slots released live, of those in [from_s, to_s)."""
         return {slot_s for slot_s, _ in self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard == LIVE_COLUMN)}
 
     def _sealed(
@@ -288,7 +277,7 @@ class Ledger:
         query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(*of_release, *in_range, which)
 
         def find(db: sa.Connection) -> set[tuple[int, int]]:
-            known_account(db, account)
+            spending.known_account(db, account)
             return {(row.slot_s, row.shard) for row in db.execute(query)}
 
         return self._run(find)
@@ -321,15 +310,15 @@ class Ledger:
             raise LedgerError(UNKNOWN_TO_HEAD)
 
     def _compare_with_head(self, db: sa.Connection) -> bool:
-        """Says whether the head file knows this ledger; refuses one without the entry that it remembers."""
+        """Checks whether the head file knows this ledger; refuses a ledger without the remembered entry."""
         return witness.fits(db, self._head, self._signature)
 
     def head_said(self) -> str:
-        """Tells in words what the head file shows of this ledger. Raises LedgerError where it does not fit."""
+        """Writes for people what the head file shows of this ledger. Raises LedgerError where it does not fit."""
         return self._run(lambda db: witness.said(db, self._head, self._signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
-        """Finds the ledger that the head file knows the account in: this one or, before the first `init`, none."""
+        """Returns this ledger's genesis if the head file has the account in it; None before the first `init`."""
         home = self._head.home(account)
         if home not in (None, chain.genesis(db)):
             raise AccountRefusal(
@@ -341,7 +330,8 @@ class Ledger:
 
     def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
         """Does `work` in one transaction; then the head file, signed if it is old, remembers the newest entry."""
-        if self._signature and self._head.has_unsigned() and self._run(lambda db: witness.is_unsigned(db, self._head)):
+        is_old = self._signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
+        if is_old and self._run(lambda db: witness.is_unsigned(db, self._head)):
             self.check_head()
             self._head.vouch(self._run(chain.genesis) or "")
         answer, tip = self._run(lambda db: (work(db), chain.tip(db)))

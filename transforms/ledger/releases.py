@@ -15,7 +15,7 @@ from transforms.recorded.units import Unit, UnitKey
 
 
 class Recorded(NamedTuple):
-    """What the ledger returned for a period. changed: units whose input or code now differs from what was released.
+    """Recorded units of a period. changed: units whose input or code now differs from what was released.
 
     redrawn: units whose noise was drawn once more, in vain. sequences: of the entry of each sealed unit.
     """
@@ -56,7 +56,7 @@ def seal_missing(
         )
     pairs = [(unit, stored.get(unit.key)) for unit in units]
     missing = [unit for unit, recorded in pairs if recorded is None]
-    differing = [(unit, what) for unit, recorded in pairs if recorded and (what := _differs(recorded, unit))]
+    differing = [(unit, cause) for unit, recorded in pairs if recorded and (cause := _differs(recorded, unit))]
     redrawn = [unit for unit, recorded in pairs if recorded and recorded != unit]
     of_release = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     stage = sa.select(ENTRY.c.seq).where(*of_release, ENTRY.c.shard != LIVE_COLUMN)  # the first one closes the period
@@ -91,22 +91,22 @@ def _place(unit: Unit) -> Entry:
     return {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": column_of(unit.key)}
 
 
-def _differs(before: Unit, now: Unit) -> str | None:
+def _differs(stored: Unit, now: Unit) -> str | None:
     """Tells what would have been released otherwise today: "input", "code", or nothing."""
-    if before.digest != now.digest:
+    if stored.digest != now.digest:
         return "input"
-    same = len(before.draws) == len(now.draws) and all(
+    is_same = len(stored.draws) == len(now.draws) and all(
         place == place_now and _says_as_much(plan, plan_now)
-        for (place, plan), (place_now, plan_now) in zip(before.draws, now.draws, strict=True)
+        for (place, plan), (place_now, plan_now) in zip(stored.draws, now.draws, strict=True)
     )
-    return None if same else "code"
+    return None if is_same else "code"
 
 
-def _says_as_much(before: Any, now: Any) -> bool:
+def _says_as_much(stored: Any, now: Any) -> bool:
     """Says whether all that a stored plan says is said today too; what later code says beside it changes no release."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        return all(name in now and _says_as_much(value, now[name]) for name, value in before.items())
-    return bool(before == now)
+    if isinstance(stored, dict) and isinstance(now, dict):
+        return all(name in now and _says_as_much(value, now[name]) for name, value in stored.items())
+    return bool(stored == now)
 
 
 def _changes(
@@ -119,7 +119,7 @@ def _changes(
         ENTRY.c.kind == "changed", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
     )
     seen = {tuple(row) for row in db.execute(noted)}
-    bodies = [(unit, json_of({"what": what, "digest": unit.digest})) for unit, what in differing]
+    bodies = [(unit, json_of({"what": cause, "digest": unit.digest})) for unit, cause in differing]
     return [
         {"kind": "changed", "account": account, **_place(unit), "body": body}
         for unit, body in bodies

@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import reduce
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -68,26 +68,26 @@ def known_account(db: sa.Connection, name: str) -> Account:
     return account
 
 
-def limit_in_force(db: sa.Connection, account: str, asked: Limit | None) -> Limit:
+def limit_in_force(db: sa.Connection, account: str, requested: Limit | None) -> Limit:
     """Gives the account's limit, or the one that a specification asks for where that is lower."""
     recorded = limit_of(known_account(db, account).limit)
-    return recorded if asked is None else _lower(recorded, asked)
+    return recorded if requested is None else _lower(recorded, requested)
 
 
-def _lower(recorded: Limit, asked: Limit) -> Limit:
-    return asked if asked.lowers(recorded) else recorded
+def _lower(recorded: Limit, requested: Limit) -> Limit:
+    return requested if requested.lowers(recorded) else recorded
 
 
-def check_match(recorded: Account, asked: Account) -> None:
+def check_match(recorded: Account, requested: Account) -> None:
     for name in ("unit", "since", "until", "timezone", "adjacency"):
-        if getattr(recorded, name) != getattr(asked, name):
+        if getattr(recorded, name) != getattr(requested, name):
             raise AccountRefusal(
                 f"account {recorded.name!r} has {name} = {getattr(recorded, name)!r}, the specification says "
-                f"{getattr(asked, name)!r}: an account keeps what it was opened with"
+                f"{getattr(requested, name)!r}: an account keeps what it was opened with"
             )
-    if recorded.key_check != asked.key_check:
+    if recorded.key_check != requested.key_check:
         raise AccountRefusal(f"account {recorded.name!r} was opened with another key file")
-    limit, wanted = limit_of(recorded.limit), limit_of(asked.limit)
+    limit, wanted = limit_of(recorded.limit), limit_of(requested.limit)
     if not wanted.lowers(limit):
         raise AccountRefusal(
             f"account {recorded.name!r} has the limit {limit.said_in_full()}, the specification says "
@@ -119,18 +119,21 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
     longest = limit.spans[-1].days
     debits = _debits_of(db, account, _around(wanted, longest))
     refused = []
-    for period, asked in wanted.items():
+    for period, period_debits in wanted.items():
         debited = {debit.unit for debit in debits[period]}
-        after = {**debits, period: debits[period] + [debit for debit in asked if debit.unit not in debited]}
-        if _sum(after[period]) != _sum(debits[period]) and not _fits(after, limit, period):
+        increased = {
+            **debits,
+            period: debits[period] + [debit for debit in period_debits if debit.unit not in debited],
+        }
+        if _sum(increased[period]) != _sum(debits[period]) and not _fits(increased, limit, period):
             refused.append(period)
         else:
-            debits = after
+            debits = increased
     return refused
 
 
 def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> bool:
-    """Says whether every span of periods that holds this one is within its limit. debits: of all of these periods."""
+    """Checks the limit of every span of days that contains the period. debits: of all of these days."""
     return all(
         span.limit.fits(window)
         for span in limit.spans
@@ -151,7 +154,7 @@ def _sum(debits: Sequence[Debit]) -> Accountant:
 
 
 class SpanSpent(NamedTuple):
-    """What was debited in a span of days: of all that hold a given day, the one with the most. first, last: days."""
+    """The largest debit of all spans of so many days around a day. first, last: its days."""
 
     span: Span
     first: str
@@ -160,7 +163,7 @@ class SpanSpent(NamedTuple):
 
 
 def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -> list[SpanSpent]:
-    """Finds the dearest span of days around a period for every span of the limit, shortest first."""
+    """Lists the largest debit of any span around a period for every span of the limit, shortest first."""
     spans = []
     for span in limit.spans:
         days = _around([period], span.days)
@@ -180,7 +183,7 @@ class SpanUse(NamedTuple):
 
 
 def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse]:
-    """Tells how full each span of several days is, from the first day debited until no day counts any more."""
+    """Computes spent fractions of spans of several days, from the first day debited to the last that counts."""
     sums = debited(db, account) if limit.spans[-1].days > 1 else {}
     uses = []
     for span in limit.spans:
@@ -259,17 +262,8 @@ class _Spec(msgspec.Struct):
     spec: str
 
 
-class _SlotMinutes(msgspec.Struct):
-    minutes: int
-
-
-class _SpecText(msgspec.Struct):
-    slot: _SlotMinutes
-
-
-class _SlotSpan(msgspec.Struct):
-    slot_start: datetime
-    slot_end: datetime
+_SpecText = msgspec.defstruct("_SpecText", [("slot", msgspec.defstruct("_SlotMinutes", [("minutes", int)]))])
+_SlotSpan = msgspec.defstruct("_SlotSpan", [("slot_start", datetime), ("slot_end", datetime)])
 
 
 def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str, spec: _Spec) -> int:
@@ -278,11 +272,14 @@ def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str,
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
     )
     try:
-        span = msgspec.json.decode(db.execute(query.order_by(ENTRY.c.seq.desc()).limit(1)).scalar_one(), type=_SlotSpan)
-        minutes = msgspec.json.decode(spec.spec, type=_SpecText).slot.minutes
+        span: Any = msgspec.json.decode(
+            db.execute(query.order_by(ENTRY.c.seq.desc()).limit(1)).scalar_one(), type=_SlotSpan
+        )
+        minutes: int = msgspec.json.decode(spec.spec, type=_SpecText).slot.minutes  # type: ignore[attr-defined]
     except msgspec.MsgspecError:
         return 0
-    return round((span.slot_end - span.slot_start).total_seconds() / 60 / minutes)
+    span_s: float = (span.slot_end - span.slot_start).total_seconds()
+    return round(span_s / 60 / minutes)
 
 
 def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:

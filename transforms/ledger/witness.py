@@ -14,7 +14,7 @@ _RESTORE = "Restore it from the backup, or copy it from the machine that release
 
 
 def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
-    """Says whether the head file knows this ledger.
+    """Checks whether the head file knows this ledger.
 
     Raises LedgerError for a ledger without the entry that it remembers, and for an unsigned head where there is no
     reason for one: it is taken where it knows the ledger, and no entry says that the head is signed.
@@ -43,13 +43,13 @@ def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], sig
 
 
 def is_unsigned(db: sa.Connection, head: Head) -> bool:
-    """Says whether what the head file remembers of this ledger is of an older version."""
+    """Checks whether the head file's entry of this ledger is of an older version, without a signature."""
     remembered = head.read_all().get(chain.genesis(db) or "")
     return bool(remembered and remembered.get("is_unsigned"))
 
 
 def must_know(db: sa.Connection, signature: Signature | None) -> bool:
-    """Says whether more than openings of accounts was written with this key: its head file knew the ledger then."""
+    """Checks for entries of this key other than openings of accounts: its head file knew the ledger then."""
     if signature is None:
         return False
     is_own = ENTRY.c.account.in_(chain.own_accounts(chain.of_accounts(db), signature))
@@ -57,7 +57,7 @@ def must_know(db: sa.Connection, signature: Signature | None) -> bool:
 
 
 def said(db: sa.Connection, head: Head, signature: Signature | None) -> str:
-    """Tells in words what the head file shows. Raises LedgerError where it does not fit."""
+    """Writes for people what the head file shows. Raises LedgerError where it does not fit."""
     if not head.exists():
         return "there is no head file here: that the ledger was not put back to an older state was not looked at"
     if not fits(db, head, signature):

@@ -68,13 +68,13 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Der
 
 
 def follows(positions: Positions, max_gap_s: int) -> NDArray[np.bool_]:
-    """Says which rows have one of the same vehicle before them, at most so long ago."""
+    """Marks rows that follow one of the same vehicle by at most `max_gap_s`."""
     gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
     return _same_vehicle(positions) & (gap_us <= max_gap_s * 1_000_000)
 
 
 def _same_vehicle(positions: Positions) -> NDArray[np.bool_]:
-    """Says which rows are of the same vehicle as the row before."""
+    """Marks rows of the same vehicle as the row before."""
     is_same = np.zeros(positions.vehicle.size, np.bool_)
     is_same[1:] = positions.vehicle[1:] == positions.vehicle[:-1]
     return is_same
@@ -101,7 +101,7 @@ class HeadingLimits:
 
 
 def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
-    """Finds which way the vehicle of each row goes, whole degrees in the middle of a sector, or NO_HEADING.
+    """Derives each row's heading in whole degrees, the middle of a sector, or NO_HEADING.
 
     It is the way from its row before, or where that is near, the last way; unknown at first, and after a gap.
     """
@@ -117,7 +117,7 @@ def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
 
 
 def sectors(east: Float64s, north: Float64s) -> Int64s:
-    """Finds each direction's sector, see `ground.sector_of`: by products alone, which round alike everywhere."""
+    """Computes each direction's sector, see `ground.sector_of`, by products alone, which round alike everywhere."""
     turned = (east < 0) | ((east == 0) & (north < 0))
     sign = np.where(turned, -1.0, 1.0)
     passed = sum((sign * east * math.cos(edge) >= sign * north * math.sin(edge)).astype(np.int64) for edge in _EDGES)

@@ -63,7 +63,7 @@ class _SquareSize(NamedTuple):
 
 
 def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Lookup) -> Int64s:
-    """Finds each position's cell, int64 (rows,); `ask` is asked near cells' edges and in squares of few positions."""
+    """Looks up each position's cell, int64 (rows,); calls `ask` near edges of cells and in rare squares."""
     if lat_e7.size < FEW:
         return ask(lat_e7, lon_e7)
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
@@ -90,7 +90,7 @@ def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
 
 
 def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
-    """Finds cells of positions whose square lies in one; _NO_CELL for others. Learns the squares that hold many."""
+    """Looks up cells of positions by their square, else _NO_CELL; learns squares of many positions."""
     row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
     key = (row << 32) | column  # never below 0
     cell, is_known = _look(size, key)
@@ -128,7 +128,7 @@ def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
 
 
 def _cell_around(size: _SquareSize, squares: Int64s, ask: Lookup) -> Int64s:
-    """Finds the cell in which each square lies with its margin, or _NO_CELL."""
+    """Computes the cell that contains each square with its margin, or _NO_CELL."""
     side = 1 << size.bits
     high, wide = -(-side // 4), -(-side // 2)
     south = ((squares >> 32) << size.bits) - _SHIFT_E7 - high

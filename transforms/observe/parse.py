@@ -13,10 +13,11 @@ from dpops.types import Grid, Int64s
 from transforms import arrow_compute as pc
 from transforms import wire
 from transforms.layouts.base import HEADING, KEY, Units
-from transforms.layouts.columns import Bools, Floats, Numbers
+from transforms.layouts.columns import Bools, Floats
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.observe.hexagons import cells_at
-from transforms.observe.vehicle_ids import VehicleForm, used_places, vehicle_hashes, vehicle_ids
+from transforms.observe.vehicle_ids import VehicleForm, vehicle_hashes, vehicle_ids
+from transforms.order import places
 from transforms.places.ground import BETWEEN, NOWHERE, Ground, Keys
 from transforms.records import BY_KEY, NO_HEADING, Observations
 from transforms.time.calendar import Locator
@@ -120,7 +121,14 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     verdict.refuse("outside-service", ~slot.in_service)
     if rules.keys is None:
         lat, lon = rules.units.numbers(table.column("lat")), rules.units.longitudes(table.column("lon"))
-        lat_e7, lon_e7 = _check_positions(verdict, lat, lon, rules.bbox)
+        verdict.refuse("missing-position", lat.missing | lon.missing)
+        verdict.refuse("bad-position", ~(lat.valid & lon.valid))
+        verdict.refuse("latitude-range", np.abs(lat.values) > 90)
+        verdict.refuse("longitude-range", np.abs(lon.values) > 180)
+        lat_e7, lon_e7 = _snap(lat.values, 90), _snap(lon.values, 180)
+        verdict.refuse("zero-position", (lat_e7 == 0) & (lon_e7 == 0))
+        if rules.bbox is not None:
+            verdict.refuse("outside-bbox", ~in_box(lat_e7, lon_e7, rules.bbox))
     else:
         lat_e7, lon_e7 = np.full(table.num_rows, BY_KEY), _check_keys(verdict, table, rules.keys)
     if rules.no_value:
@@ -152,21 +160,6 @@ def _check_keys(verdict: RowVerdicts, table: pa.RecordBatch, keys: Keys) -> Int6
     verdict.refuse("missing-key", missing)
     verdict.refuse("unknown-key", number < 0)
     return np.maximum(number, 0)
-
-
-def _check_positions(
-    verdict: RowVerdicts, lat: Numbers, lon: Numbers, bbox: tuple[float, float, float, float] | None
-) -> tuple[Int64s, Int64s]:
-    """Refuses what is no position on earth or inside the box; puts the others on the grid of 1e-7 degrees."""
-    verdict.refuse("missing-position", lat.missing | lon.missing)
-    verdict.refuse("bad-position", ~(lat.valid & lon.valid))
-    verdict.refuse("latitude-range", np.abs(lat.values) > 90)
-    verdict.refuse("longitude-range", np.abs(lon.values) > 180)
-    lat_e7, lon_e7 = _snap(lat.values, 90), _snap(lon.values, 180)
-    verdict.refuse("zero-position", (lat_e7 == 0) & (lon_e7 == 0))
-    if bbox is not None:
-        verdict.refuse("outside-bbox", ~in_box(lat_e7, lon_e7, bbox))
-    return lat_e7, lon_e7
 
 
 def in_box(lat_e7: Int64s, lon_e7: Int64s, bbox: tuple[float, float, float, float]) -> NDArray[np.bool_]:
@@ -205,7 +198,7 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
     """Computes keyed hashes of the accepted rows, once for each distinct (period, id)."""
     if not len(code):
         return np.empty(0, np.int64)
-    pairs, place = used_places(period * len(ids) + code, len(periods) * len(ids))
+    pairs, place = places(period * len(ids) + code)
     names = [periods[i] for i in (pairs // len(ids)).tolist()]
     vehicles = [ids[i] for i in (pairs % len(ids)).tolist()]
     return vehicle_hashes(key, names, vehicles)[place]
@@ -220,7 +213,7 @@ class Located(NamedTuple):
 
 
 def locate(observations: Observations, ground: Ground) -> Located:
-    """Finds what each observation is counted under: its key, or one H3 lookup and one in the ground's public table."""
+    """Computes the cell, piece or key of each observation: one H3 lookup, and one in the ground's public table."""
     resolution = ground.resolution
     cells = observations.lon_e7
     if resolution is not None:

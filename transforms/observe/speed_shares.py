@@ -30,21 +30,21 @@ class SpeedShares(NamedTuple):
     moving: int = 0
     standing: int = 0
 
-    def __add__(self, other: "SpeedShares") -> "SpeedShares":  # type: ignore[override]
-        return SpeedShares(*(mine + its for mine, its in zip(self, other, strict=True)))
+    def __add__(self, shares: "SpeedShares") -> "SpeedShares":  # type: ignore[override]
+        return SpeedShares(*(number + addend for number, addend in zip(self, shares, strict=True)))
 
     @property
     def told(self) -> list[str]:
-        """Says in words what is not as it should be; no speed is shown."""
+        """Lists suspicious shares as sentences; no speed is shown."""
         of_reports = {
             "are below 0, and count as 0": (self.below_zero, 0),
             "are above speed.upper_kmh, and count as it": (self.above_bound, _RARE),
             "are one and the same number": (self.commonest, _COMMON),
         }
         words = [
-            f"{number / self.reports:.1%} of the speeds {what}"
-            for what, (number, usual) in of_reports.items()
-            if number > usual * self.reports
+            f"{number / self.reports:.1%} of the speeds {fault}"
+            for fault, (number, limit) in of_reports.items()
+            if number > limit * self.reports
         ]
         if self.standing > max(_COMMON * self.moving, 1):
             words.append(f"{self.standing / self.moving:.1%} of the speeds of vehicles that move are 0")
@@ -61,13 +61,8 @@ def speed_shares(
     2
     """
     order = np.lexsort((event_us, vehicle))
-    vehicle, step_s, lat, lon, speed = (
-        vehicle[order],
-        np.diff(event_us[order]) / 1e6,
-        lat[order],
-        lon[order],
-        speed[order],
-    )
+    vehicle, step_s = vehicle[order], np.diff(event_us[order]) / 1e6
+    lat, lon, speed = lat[order], lon[order], speed[order]
     east = np.diff(lon) * np.cos(np.radians(lat[:-1]))
     metres = np.hypot(np.diff(lat), east) * _M_PER_DEGREE
     moves = (np.diff(vehicle) == 0) & (step_s > 0) & (step_s <= STEP_S) & (metres >= MOVED_M)

@@ -13,17 +13,10 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms import arrow_compute as pc
-from transforms.layouts.columns import (
-    Bools,
-    are_parts,
-    as_binary,
-    is_number,
-    is_text,
-    nulls,
-    whole_number_texts,
-    widened,
-)
+from transforms.layouts import columns
+from transforms.layouts.columns import Bools, nulls
 from transforms.layouts.lines import is_utf8
+from transforms.order import places
 
 REMEMBERED = 1 << 16
 """Pairs whose hash is kept in memory: a vehicle comes in every batch, and its hash takes as long as ten events."""
@@ -64,7 +57,6 @@ _WHITE_SPACE = "".join(
 """Unicode's property White_Space, spelled out: no version of a library decides which vehicle a row is of."""
 _ZERO, _WHOLE = r"^[+-]?0+(\.0*)?$", r"^\+?(-?)0*([1-9][0-9]*)(\.0*)?$"
 _BETWEEN = b"\x1f"
-_DENSE_PAIRS = 1 << 22
 
 
 class VehicleIds(NamedTuple):
@@ -89,7 +81,7 @@ class MergedIds(NamedTuple):
 
     @property
     def advice(self) -> list[str]:
-        """Says what each form would make one, in a sentence; none where no id has another spelling."""
+        """Lists sentences on ids that another form would merge."""
         forms = {
             ("case", "casefold"): self.by_case,
             ("zeros in front, a plus or .0", "integer"): self.by_zeros,
@@ -119,18 +111,18 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     fractions, floats from 2^53 on, texts that are no UTF-8, and texts of more than VEHICLE_BYTES. Of a struct every
     part must be an id, and all of them together are one.
     """
-    if are_parts(column.type):
+    if columns.are_parts(column.type):
         return _together([vehicle_ids(part, form) for part in column.flatten()])
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     rows = len(column)
-    if not (is_text(kind) or pa.types.is_integer(kind) or is_number(kind)):
+    if not (columns.is_text(kind) or pa.types.is_integer(kind) or columns.is_number(kind)):
         missing = nulls(column)
         return VehicleIds(np.zeros(rows, np.int64), [], missing, ~missing)
     coded = column if pa.types.is_dictionary(column.type) else _plain(column).dictionary_encode()
     absent = nulls(coded.indices)
     if absent.all():
         return VehicleIds(np.zeros(rows, np.int64), [], absent, ~absent)
-    used, code = used_places(coded.indices.fill_null(0).to_numpy(zero_copy_only=False), len(coded.dictionary))
+    used, code = places(coded.indices.fill_null(0).to_numpy(zero_copy_only=False))
     values = coded.dictionary.take(pa.array(used))
     texts = _formed(_texts(_plain(values)), form)
     length = pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
@@ -162,7 +154,7 @@ def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
     good = np.unique(read.code[~(read.missing | read.bad)]).tolist()
     texts = pa.array([read.ids[code] for code in good], pa.binary()).cast(pa.string())
     forms = (texts, _formed(texts, "casefold"), _formed(texts, "integer"))
-    hashes = [vehicle_hashes(key, [""] * len(good), as_binary(spelled).to_pylist()) for spelled in forms]
+    hashes = [vehicle_hashes(key, [""] * len(good), columns.as_binary(spelled).to_pylist()) for spelled in forms]
     return np.stack(hashes, axis=1)
 
 
@@ -175,9 +167,9 @@ def merged(parts: Sequence[Int64s]) -> MergedIds:
 
 def _plain(column: pa.Array) -> pa.Array:
     """Widens a column to a type that Arrow's functions take."""
-    if is_text(column.type):
-        return as_binary(column)
-    return widened(column) if is_number(column.type) else column
+    if columns.is_text(column.type):
+        return columns.as_binary(column)
+    return columns.widened(column) if columns.is_number(column.type) else column
 
 
 def _texts(values: pa.Array) -> pa.Array:
@@ -185,7 +177,7 @@ def _texts(values: pa.Array) -> pa.Array:
     if pa.types.is_integer(values.type):
         return values.cast(pa.string())
     if not pa.types.is_binary(values.type):
-        return whole_number_texts(values)
+        return columns.whole_number_texts(values)
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:  # some are no UTF-8
@@ -205,16 +197,3 @@ def _formed(texts: pa.Array, form: VehicleForm) -> pa.Array:
 
 def _of_rows(of_values: Bools, code: NDArray[np.integer]) -> Bools:
     return of_values[code] if of_values.any() else np.zeros(len(code), np.bool_)
-
-
-def used_places(index: NDArray[np.integer], size: int) -> tuple[Int64s, Int64s]:
-    """Lists the distinct values of `index`, all in [0, size), ascending, and for each entry its place among them."""
-    if size > _DENSE_PAIRS:
-        distinct, place = np.unique(index, return_inverse=True)
-        return distinct.astype(np.int64), place.astype(np.int64)
-    seen = np.zeros(size, np.bool_)
-    seen[index] = True
-    distinct = np.flatnonzero(seen)
-    place_of = np.zeros(size, np.int64)
-    place_of[distinct] = np.arange(len(distinct))
-    return distinct, place_of[index]

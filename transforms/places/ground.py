@@ -84,7 +84,7 @@ class Hexagons:
     region: tuple[int, ...] | None
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:  # noqa: ARG002 - of the interface
-        """Finds what each H3 cell of the resolution is counted under, int64 (cells,); NOWHERE for those outside."""
+        """Returns the H3 cells themselves, int64 (cells,); NOWHERE for those outside the region."""
         return cells if self.region is None else np.where(np.isin(cells, self._region_cells), cells, NOWHERE)
 
     @cached_property
@@ -108,16 +108,16 @@ class Places(NamedTuple):
 class Turns(NamedTuple):
     """Fine cells in which a report's heading decides its place.
 
-    of: int64 (fine cells,), the row of each, or NOWHERE where the heading decides nothing. place: int64
+    row: int64 (fine cells,), the row of each, or NOWHERE where the heading decides nothing. place: int64
     (rows, SECTORS), the place, or NOWHERE, of a heading in each sector, clockwise from north.
     """
 
-    of: Int64s
+    row: Int64s
     place: Int64s
 
 
 def sector_of(heading: Int64s) -> Int64s:
-    """Finds the sector each heading lies in. heading: whole degrees, 0 to 359."""
+    """Computes the sector of each heading, whole degrees from 0 to 359."""
     return (heading * SECTORS + 180) // 360 % SECTORS
 
 
@@ -159,7 +159,7 @@ class Pieces:
         order = np.argsort(fine)
         cell = _number_in(cells, ancestors(fine[order], coarse))
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
-        row_cell, of, by_heading = _turns_of_cells(cell, order, turns)
+        row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)
         lies_in = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
         named = np.concatenate([place[order], by_heading.ravel()])
         of_cell, of_place, piece = _numbered(lies_in, named, cells.size, len(places.names))
@@ -172,7 +172,7 @@ class Pieces:
             cell=of_cell,
             place=of_place,
             places=places,
-            turn=of,
+            turn=turn_row,
             by_heading=piece[cell.size :].reshape(-1, SECTORS),
         )
 
@@ -182,7 +182,7 @@ class Pieces:
         return bool(self.by_heading.size)
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
-        """Finds the piece that each fine cell belongs to, and a report in it with that heading."""
+        """Computes the piece of each fine cell, by the heading of a report in it where that decides."""
         number = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
         is_cut = self.fine[number] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
         pieces = np.full(cells.size, NOWHERE, np.int64)
@@ -201,14 +201,14 @@ Ground = Hexagons | Pieces | Keys
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
-    """Gives each cell rows of turns of its own: the cell of each row, the row of each fine cell, and the rows."""
+    """Splits rows of turns by cell: the cell of each row, the row of each fine cell, and the rows."""
     if turns is None or not len(turns.place):
         return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
-    pairs, own = np.unique(cell * (len(turns.place) + 1) + turns.of[order] + 1, return_inverse=True)
+    pairs, pair_of_fine = np.unique(cell * (len(turns.place) + 1) + turns.row[order] + 1, return_inverse=True)
     of_cell, number = np.divmod(pairs, len(turns.place) + 1)
     is_row = number > 0
     row = np.where(is_row, np.cumsum(is_row) - 1, NOWHERE)
-    return of_cell[is_row], row[own], turns.place[number[is_row] - 1]
+    return of_cell[is_row], row[pair_of_fine], turns.place[number[is_row] - 1]
 
 
 def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int64s, Int64s, Int64s]:
@@ -223,7 +223,7 @@ def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int
 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:
-    """Finds the coarser cell that each H3 cell belongs to, by its index alone. resolution: at most the cells' own."""
+    """Computes each H3 cell's ancestor by its index alone. resolution: at most the cells' own."""
     unused = (1 << (_DIGIT_BITS * (15 - resolution))) - 1
     return (cells & ~_RESOLUTION_MASK) | (resolution << _RESOLUTION_SHIFT) | unused
 
@@ -240,7 +240,7 @@ def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
 
 
 def _finer_than(region: Sequence[int], resolution: int) -> int:
-    """Gives the region's own resolution; refuses cells that are not finer."""
+    """Returns the region's resolution. Raises ValueError for cells that are not finer."""
     coarse: int = h3.get_resolution(cell_text(region[0]))
     if not coarse < resolution <= 15:
         raise ValueError(f"places need cells finer than the region's resolution {coarse}; they have {resolution}")
@@ -248,6 +248,6 @@ def _finer_than(region: Sequence[int], resolution: int) -> int:
 
 
 def _number_in(ascending: Int64s, cells: Int64s) -> Int64s:
-    """Finds where each cell stands in a sorted list, or NOWHERE."""
+    """Computes each cell's index in a sorted list, or NOWHERE."""
     number = np.minimum(np.searchsorted(ascending, cells), ascending.size - 1)
     return np.where(ascending[number] == cells, number, NOWHERE)

@@ -55,7 +55,7 @@ def _hexadecimal(name: str) -> str:
 
 
 def _bounds(rings: Rings) -> tuple[float, float, float, float]:
-    """Finds west, south, east and north of a polygon; one of over 180 degrees crosses the antimeridian, as in H3."""
+    """Computes west, south, east and north of a polygon; above 180 degrees wide it crosses the antimeridian."""
     lons, lats = ([position[axis] for position in rings[0]] for axis in (0, 1))
     if max(lons) - min(lons) > 180:
         lons = [longitude % 360 for longitude in lons]

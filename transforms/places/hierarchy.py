@@ -38,7 +38,7 @@ def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
 
 
 def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:
-    """Takes from hours the 24 that tell a day off."""
+    """Maps hours of days off to hours of the day."""
     from dpops.learning.releases import HOURS  # who learns nothing begins sooner without it
 
     return tuple(hour % HOURS for hour in hours)

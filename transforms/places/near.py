@@ -42,22 +42,25 @@ def bearings(way: Float64s) -> Int64s:
 
 
 def shared(near: Near) -> Shared:
-    """Finds each fine cell's place: of a report the nearest that its heading fits.
+    """Assigns each fine cell its nearest place, of a report the nearest that its heading fits.
 
     Without a heading it belongs to no line of one direction: it could stand there and have come the other way.
     """
     every = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))
     cell = near.cell[every]
     of_cell = np.repeat(np.arange(cell.size), np.diff(every, append=near.cell.size))
-    masks = _masks()[near.bearing]
+    # Bits of the sectors that fit each bearing: of 0 to 359 degrees, then of NO_WAY and ANY_WAY (-2, -1).
+    half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
+    bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
+    masks = np.concatenate([bits, [0, _EVERY]])[near.bearing]
     place = np.full(cell.size, NOWHERE)
     _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)
     is_directed = np.bincount(of_cell, near.bearing != ANY_WAY, cell.size) > 0
     rows = np.flatnonzero(is_directed[of_cell])
     code = _codes(np.cumsum(is_directed)[of_cell[rows]] - 1, near.place[rows] << SECTORS | masks[rows])
     _, first, number = np.unique(code, return_index=True, return_inverse=True)
-    of = np.full(cell.size, NOWHERE)
-    of[is_directed] = number
+    turn_row = np.full(cell.size, NOWHERE)
+    turn_row[is_directed] = number
     table = np.full((first.size, SECTORS), NOWHERE)
     kind = np.full(cell.size, NOWHERE)
     kind[np.flatnonzero(is_directed)[first]] = np.arange(first.size)
@@ -65,17 +68,17 @@ def shared(near: Near) -> Shared:
     for sector in range(SECTORS):
         fits = masks[chosen] >> sector & 1 == 1
         _set_first(table[:, sector], kind[of_cell[chosen]], near.place[chosen], fits)
-    return Shared(cell, place, Turns(of, table))
+    return Shared(cell, place, Turns(turn_row, table))
 
 
 def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Pairs cells of a region, or NOWHERE, with places, and counts the fine cells that both share."""
     inside = region_cell != NOWHERE
-    of, table = shared.turns
+    turn_row, table = shared.turns
     row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
     row, place = row[place != NOWHERE], place[place != NOWHERE]
-    turning, plain = inside & (of != NOWHERE), inside & (of == NOWHERE)
-    turning_cell, turn, cells = pairs_of(region_cell[turning], of[turning])
+    turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)
+    turning_cell, turn, cells = pairs_of(region_cell[turning], turn_row[turning])
     start = np.searchsorted(row, turn)
     size = np.searchsorted(row, turn, side="right") - start
     chosen = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
@@ -104,13 +107,6 @@ def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tupl
     code, number = np.unique((first - NOWHERE) << 32 | (second - NOWHERE), return_inverse=True)
     count = np.bincount(number, times, code.size).astype(np.int64)
     return (code >> 32) + NOWHERE, (code & 0xFFFFFFFF) + NOWHERE, count
-
-
-def _masks() -> Int64s:
-    """Sets bits of sectors whose middle fits each bearing: at 0 to 359 degrees, then (-2, -1) NO_WAY and ANY_WAY."""
-    half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
-    bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
-    return np.concatenate([bits, [0, _EVERY]])
 
 
 def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.NDArray[np.bool_]") -> None:
@@ -170,7 +166,7 @@ def unheard(_done: int, _whole: int) -> None:
 
 
 def near(shapes: Shapes, report: Report = unheard) -> Near:
-    """Finds the fine cells whose centres lie in each shape's area, by cell, distance in whole metres and order."""
+    """Lists fine cells whose centres lie in each shape's area, by cell, distance in metres and order."""
     twin = _twins(shapes)
     order = np.argsort(twin, kind="stable")
     parts = []
@@ -186,7 +182,7 @@ def near(shapes: Shapes, report: Report = unheard) -> Near:
 
 
 def _twins(shapes: Shapes) -> Int64s:
-    """Finds for each shape the first that is the same line, even in reverse, with equal reach: itself, if none is."""
+    """Maps each shape to the first of the same line, even reversed, and reach."""
     import shapely
 
     texts = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
@@ -195,12 +191,12 @@ def _twins(shapes: Shapes) -> Int64s:
 
 
 def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Finds fine cells, which of the shapes each is in, how far it is from its line, and which way that runs there."""
+    """Pairs fine cells with shapes: cell, shape, distance from the line in metres, bearing of the line there."""
     import shapely
 
     cell, row = _candidates(shapes, twin)
     fine, number = np.unique(cell, return_inverse=True)
-    centres = np.array([h3_int.cell_to_latlng(one) for one in fine.tolist()], np.float64).reshape(-1, 2)[:, ::-1]
+    centres = np.array([h3_int.cell_to_latlng(index) for index in fine.tolist()], np.float64).reshape(-1, 2)[:, ::-1]
     metres = centres[number] * shapes.scale[row]
     is_inside = (shapes.reach_m[row] == 0) | shapely.contains_xy(shapes.area[row], *metres.T)
     cell, row, metres = cell[is_inside], row[is_inside], metres[is_inside]
@@ -261,9 +257,9 @@ def _polygons(metres: Geometries, scale: Float64s) -> Iterator[h3.LatLngPoly]:
     """Yields polygons as H3 has them. scale: of each."""
     import shapely
 
-    rings, of = shapely.get_rings(metres, return_index=True)
+    rings, polygon_of = shapely.get_rings(metres, return_index=True)
     positions, ring_of = shapely.get_coordinates(rings, return_index=True)
-    degrees = (positions / scale[of[ring_of]])[:, ::-1].tolist()
+    degrees = (positions / scale[polygon_of[ring_of]])[:, ::-1].tolist()
     ring_first = np.searchsorted(ring_of, np.arange(rings.size + 1))
-    for first, end in pairwise(np.searchsorted(of, np.arange(metres.size + 1)).tolist()):
+    for first, end in pairwise(np.searchsorted(polygon_of, np.arange(metres.size + 1)).tolist()):
         yield h3.LatLngPoly(*(degrees[ring_first[ring] : ring_first[ring + 1]] for ring in range(first, end)))

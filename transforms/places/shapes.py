@@ -10,7 +10,7 @@ import numpy as np
 from dpops.types import Int64s
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
 from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_looks, room_of
-from transforms.places.near import FINE, Near, Report, Shapes, Shared, cells_by_place, near, pairs_of, shared, unheard
+from transforms.places.near import FINE, Report, Shapes, Shared, cells_by_place, near, pairs_of, shared, unheard
 
 if TYPE_CHECKING:
     import shapely
@@ -61,7 +61,21 @@ def _parts(
         raise ValueError(f"places are the features of a GeoJSON FeatureCollection, at least one; it is {kind!r}")
     if len(features) > MOST_PLACES:
         raise ValueError(f"there are at most {MOST_PLACES:,} places; it has {len(features):,}")
-    names, fine_cells = _names(features), shared(_near(features, buffer_m, report))
+    import shapely
+
+    shapes = _shapes(features, buffer_m)
+    area_m2 = shapely.area(shapes.area)
+    if area_m2.sum() > MOST_KM2 * 1e6:
+        raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
+    parts, feature_of = shapely.get_parts(shapes.area, return_index=True)
+    room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), FINE)
+    for row in np.flatnonzero(room > MOST_ROOM)[:1]:  # H3 would take much memory or minutes to fill it
+        raise ValueError(f"feature {feature_of[row] + 1} reaches too far: is a position wrong? Else cut it into parts")
+    if room.sum() > MOST_ROOM_IN_ALL:
+        raise ValueError("places reach too far in all: cut long ones into parts")
+    fine_m2 = h3.average_hexagon_area(FINE, "m^2")
+    check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
+    names, fine_cells = _names(features), shared(near(shapes, report))
     above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))
     number = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
     inside = np.array(region, np.int64)[number] == above
@@ -86,25 +100,6 @@ def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _near(features: Sequence[dict[str, Any]], buffer_m: float, report: Report) -> Near:
-    """Finds which features lie near which fine cells. Their shapes, which take much memory, end here."""
-    import shapely
-
-    shapes = _shapes(features, buffer_m)
-    area_m2 = shapely.area(shapes.area)
-    if area_m2.sum() > MOST_KM2 * 1e6:
-        raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
-    parts, of = shapely.get_parts(shapes.area, return_index=True)
-    room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[of], 2), FINE)
-    for row in np.flatnonzero(room > MOST_ROOM)[:1]:  # H3 would take much memory or minutes to fill it
-        raise ValueError(f"feature {of[row] + 1} reaches too far: is a position wrong? Else cut it into parts")
-    if room.sum() > MOST_ROOM_IN_ALL:
-        raise ValueError("places reach too far in all: cut long ones into parts")
-    fine_m2 = h3.average_hexagon_area(FINE, "m^2")
-    check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
-    return near(shapes, report)
-
-
 def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
     """Reads and checks the geometry of each feature."""
     import shapely
@@ -116,8 +111,8 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
         raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
     middle = ((south + north) / 2).tolist()
     scale = 1_000 * KM_PER_DEGREE * np.array([[math.cos(math.radians(latitude)), 1.0] for latitude in middle])
-    positions, of = shapely.get_coordinates(degrees, return_index=True)
-    line = shapely.set_coordinates(degrees.copy(), positions * scale[of])
+    positions, feature_of = shapely.get_coordinates(degrees, return_index=True)
+    line = shapely.set_coordinates(degrees.copy(), positions * scale[feature_of])
     for number in _first(~shapely.is_valid(line)):
         why = shapely.is_valid_reason(degrees[number - 1])
         raise ValueError(f"feature {number} has a geometry that is not valid: {why}")
@@ -136,7 +131,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
 
 
 def _first(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:
-    """Finds the number of the first feature that is wrong, from 1; none if all are right."""
+    """Lists the number of the first wrong feature, from 1; empty if all are right."""
     return [int(row) + 1 for row in np.flatnonzero(is_wrong)[:1]]
 
 
@@ -158,7 +153,7 @@ def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
 
 
 def _are_numbers(coordinates: object, depth: int = 4) -> bool:
-    """Says whether all of them are. depth: lists in lists at most, as of a MultiPolygon."""
+    """Checks that coordinates are numbers. depth: of nested lists at most, as of a MultiPolygon."""
     if isinstance(coordinates, list | tuple):
         return depth > 0 and all(_are_numbers(part, depth - 1) for part in coordinates)
     return isinstance(coordinates, int | float)

@@ -139,7 +139,20 @@ def decode(data: bytes | str) -> Unit:
     """Decodes the unit that was encoded. Raises msgspec.MsgspecError or ValueError."""
     stored = msgspec.json.decode(data, type=Stored)
     try:
-        return _hats(stored) if stored.scope in ("slot", "period") else _vector(stored)
+        return (
+            HatUnit(
+                **_alike(stored),
+                shard=stored.shard,
+                per_hat=PureDP(Fraction(stored.epsilon_hat)),
+                spent=PureDP(Fraction(stored.epsilon_slot)),
+                released=stored.released,
+                is_of_whole_period=stored.scope == "period",
+                debit=_debit_of(stored),
+                total=_claim(stored.epsilon_total),
+            )
+            if stored.scope in ("slot", "period")
+            else _vector(stored)
+        )
     except ArithmeticError:
         raise ValueError("a claim is no number") from None
 
@@ -150,21 +163,8 @@ def key_of(spec_id: str, slot_s: int, column: int) -> UnitKey:
 
 
 def column_of(key: UnitKey) -> int:
-    """Gives what stands in the ledger's column of shards."""
+    """Returns the value of the ledger's column of shards."""
     return LIVE_COLUMN if key.shard is None else key.shard
-
-
-def _hats(stored: Stored) -> HatUnit:
-    return HatUnit(
-        **_alike(stored),
-        shard=stored.shard,
-        per_hat=PureDP(Fraction(stored.epsilon_hat)),
-        spent=PureDP(Fraction(stored.epsilon_slot)),
-        released=stored.released,
-        is_of_whole_period=stored.scope == "period",
-        debit=_debit_of(stored),
-        total=_claim(stored.epsilon_total),
-    )
 
 
 def _vector(stored: Stored) -> StageUnit | LiveUnit:
@@ -181,7 +181,7 @@ def _vector(stored: Stored) -> StageUnit | LiveUnit:
 
 
 def _alike(either: Unit | Stored) -> dict[str, Any]:
-    """Takes what a unit and its stored form hold under the same names."""
+    """Copies the fields that a unit and its stored form share."""
     return {name: getattr(either, name) for name in _ALIKE}
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from dpops.levels.class_stage import hats_of_classes
 from dpops.levels.stages import Differences, PublicHats, Stage
-from dpops.types import Int64s
 from transforms.places.ground import Places
 from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
@@ -19,7 +18,7 @@ from transforms.recorded.units import LiveUnit, StageEntry, StageUnit
 
 
 class _KeptDifferences(msgspec.Struct, frozen=True):
-    """What a plan says of places: see `dpops.levels.Differences`, packed."""
+    """Stored form of `dpops.levels.Differences`: how places differ from their cells."""
 
     differences: str
     lowest: int
@@ -38,7 +37,7 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """What a plan says of the HATs it is laid on. hours: the local hour in which each slot begins, or the live slot.
+    """Stored HATs of a plan. hours: the local hour in which each slot begins, or the live slot.
 
     centres: of (cells, slots) in 0.01 km/h, packed. rests_on: 0 for no entry. places: how they differ from their cells,
     where the HATs lie in places.
@@ -60,13 +59,13 @@ def as_stored(stage: Stage) -> dict[str, Any]:
     accounting = {"accounting": stage.accounting} if stage.accounting != "zcdp" else {}
     places: dict[str, Any] = {}
     if around.differences is not None:
-        kept = _KeptDifferences(
+        differences = _KeptDifferences(
             differences=_packed(around.differences.steps.astype("<i2").tobytes()),
             lowest=around.differences.lowest,
             highest=around.differences.highest,
             slot_weights=list(around.differences.slot_weights),
         )
-        places = {"places": msgspec.to_builtins(kept)}
+        places = {"places": msgspec.to_builtins(differences)}
     return (
         accounting
         | counting
@@ -87,7 +86,7 @@ def as_stored(stage: Stage) -> dict[str, Any]:
             "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
             "hours": list(around.hats.hours),
             "rests_on": around.rests_on,
-            "centres": pack_centres(around.of_cells),
+            "centres": _packed(around.of_cells.astype("<u2").tobytes()),
         }
     )
 
@@ -103,17 +102,17 @@ def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
 
 
 def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:
-    """Says whether a period's first stage counts vehicles."""
+    """Checks whether a period's first stage counts vehicles."""
     return numbers_of(of_period[0].unit).counts_vehicles
 
 
 def is_of_places(unit: StageUnit | LiveUnit) -> bool:
-    """Says whether a recorded stage is about places: it says nothing of cells."""
+    """Recognises a stage of places, which has no sums of cells."""
     return "places" in unit.plan
 
 
 def is_of_classes(unit: StageUnit | LiveUnit) -> bool:
-    """Says whether a recorded stage is about classes of values: it says nothing of means."""
+    """Recognises a stage of classes of values, which has no means."""
     return "classes" in unit.plan
 
 
@@ -127,12 +126,12 @@ def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
 
 def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> Stage:
     """Decodes a recorded stage, laid on cells or places. Raises ValidationError, or ValueError without places."""
-    kept, stage = msgspec.convert(unit.plan, _Kept), numbers_of(unit)
-    hats = hats_under(stage, region, kept.hours, places)
-    differences = None if kept.places is None or places is None else kept.places.on(places)
+    stored, stage = msgspec.convert(unit.plan, _Kept), numbers_of(unit)
+    hats = hats_under(stage, region, stored.hours, places)
+    differences = None if stored.places is None or places is None else stored.places.on(places)
     cells = hats.cells if differences is None else len(region)
-    centres = unpack_centres(kept.centres, (cells, hats.slots))
-    return stage.on(hats, centres, Fraction(kept.step_kmh), kept.rests_on, differences)
+    centres = np.frombuffer(_unpacked(stored.centres), "<u2").reshape((cells, hats.slots)).astype(np.int64)
+    return stage.on(hats, centres, Fraction(stored.step_kmh), stored.rests_on, differences)
 
 
 def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places: Places | None) -> PublicHats:
@@ -148,14 +147,6 @@ def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:
     """Reads the sequence number of the newest entry that the centres were made from, 0 for none."""
     return msgspec.convert(unit.plan, _Kept).rests_on
-
-
-def pack_centres(centres: Int64s) -> str:
-    return _packed(centres.astype("<u2").tobytes())
-
-
-def unpack_centres(packed: str, shape: tuple[int, int]) -> Int64s:
-    return np.frombuffer(_unpacked(packed), "<u2").reshape(shape).astype(np.int64)
 
 
 def _packed(data: bytes) -> str:

@@ -225,7 +225,7 @@ SpecSlot = tuple[str, int, bool]
 
 
 def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
-    """Finds the debit per (specification, slot), live ones apart: a slot's shards share the largest."""
+    """Computes the debit of each (specification, slot), live ones apart: the largest of its shards."""
     largest: dict[SpecSlot, Accountant] = {}
     for unit, claim in debits:
         slot = unit.spec_id, unit.slot_s, unit.shard is None

@@ -37,7 +37,7 @@ class DayShares(NamedTuple):
     first_days: FirstDays | None = None
 
     def of(self, period: str) -> DayShare:
-        """Says what a local day has; period: its date."""
+        """Returns the share of a local day. period: its date."""
         day = date.fromisoformat(period)
         is_first = self.first_days is not None and self.first_days.has(day)
         return (self.first if is_first else self.by_weekday)[day.weekday()]

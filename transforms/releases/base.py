@@ -40,7 +40,7 @@ class DrawnUnit(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What a draw may rest on: an account, where it reads entries, and what this run recorded of the same group."""
+    """Inputs of a draw besides tallies: an account, whose entries it reads, and this run's records of the group."""
 
     account: LedgerAccount | None
     recorded: Sequence[RecordedSlot] = ()
@@ -58,9 +58,9 @@ class Before(NamedTuple):
 
         In unattended runs, in each, until an attended one has gone on.
         """
-        account, entries = self._account, (entry.unit for entry in self.stages(unit.spec_id))
+        account, stages = self._account, (entry.unit for entry in self.stages(unit.spec_id))
         is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)
-        has_gone_on = any(other.period == unit.period and other.stage > unit.stage for other in entries)
+        has_gone_on = any(stage.period == unit.period and stage.stage > unit.stage for stage in stages)
         if is_first or (account.unattended and not has_gone_on):
             raise MustStop(unit.period)
 
@@ -73,7 +73,7 @@ class Before(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a specification asks of a kind of release. options: the kind's own. shards: parts of a group's cells."""
+    """A specification's request to a kind of release. options: the kind's own. shards: parts of a group's cells."""
 
     spec_id: str
     value: Value
@@ -98,65 +98,52 @@ class ReleaseKind(Protocol):
     @property
     def slots(self) -> Mapping[int, SlotFacts]:
         """The facts of every slot; `plan` of one are the slots that are drawn together with it."""
-        ...
 
     @property
     def cap(self) -> ContributionBound | None:
         """What is kept of a vehicle when it is counted; None for all."""
-        ...
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """What tallies carry besides counts."""
-        ...
 
     @property
     def shards(self) -> int:
         """Into how many parts the cells of a group are cut, each drawn by itself."""
-        ...
 
     @property
     def shares(self) -> tuple[Fraction, ...]:
         """Shares of a HAT's epsilon, by statistic; none where counts tell of no vehicle."""
-        ...
 
     @property
     def in_order(self) -> bool:
         """Whether a group rests on recorded ones: drawn one by one, the oldest first, from parts of its vehicles."""
-        ...
 
     @property
     def learns(self) -> bool:
         """Whether estimates of a slot rest on what earlier entries teach."""
-        ...
 
     @property
     def keeps_late(self) -> bool:
         """Whether a stream still counts a report that comes when its pane is over and its slot is not."""
-        ...
 
     def continuing(self, digest: str | None) -> "ReleaseKind":
         """Makes the release that goes on with a ledger. digest: of its specification's first entry, if it has one."""
-        ...
 
-    def claims(self, before: Before) -> dict[str, list[Debit]] | None:
-        """Tells what each period of the slots asks of the account, where no input decides it; None where units say."""
-        ...
+    def claims(self, history: Before) -> dict[str, list[Debit]] | None:
+        """Lists each period's debits where no input decides them; None where units do."""
 
     def group(self, slot_s: int) -> int:
-        """Finds the first of the slots that are drawn together with this one."""
-        ...
+        """Returns the first of the slots that are drawn together with this one."""
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
         """Draws the next units of groups; none where nothing is left. Raises StepError, LedgerError or MustStop.
 
         groups: by first slot and release shard; a single one where draws rest on recorded entries.
         """
-        ...
 
-    def estimates(self, recorded: RecordedSlot, before: Before) -> Iterator[SlotEstimates]:
+    def estimates(self, recorded: RecordedSlot, history: Before) -> Iterator[SlotEstimates]:
         """Yields the estimates that follow from a slot, or from a period by its last stage."""
-        ...
 
 
 def release_group(

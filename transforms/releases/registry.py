@@ -32,16 +32,16 @@ class Kind(NamedTuple):
         """What its table is read as."""
         return _class(self.closed).Options
 
-    def of(self, asked: "Asked") -> "ReleaseKind":
+    def of(self, request: "Asked") -> "ReleaseKind":
         """Makes the release of a closed range."""
-        return _made(self.closed, asked)
+        return _made(self.closed, request)
 
-    def of_slots(self, asked: "Asked") -> "ReleaseKind":
+    def of_slots(self, request: "Asked") -> "ReleaseKind":
         """Makes the release of slots one by one, as they end."""
-        return _made(self.slots or self.closed, asked)
+        return _made(self.slots or self.closed, request)
 
     def why_no_stream(self, allocation: Any, options: Any) -> str | None:
-        """Tells as a sentence why slots cannot be released one by one; None where they can."""
+        """Explains in a sentence why slots cannot be released one by one; None where they can."""
         why: str | None = _class(self.slots or self.closed).why_no_stream(allocation, options)
         return why
 
@@ -57,11 +57,11 @@ KINDS = {
 }
 
 
-def _made(where: str, asked: "Asked") -> "ReleaseKind":
-    release: ReleaseKind = _class(where).of(asked)
+def _made(path: str, request: "Asked") -> "ReleaseKind":
+    release: ReleaseKind = _class(path).of(request)
     return release
 
 
-def _class(where: str) -> Any:
-    module, _, name = where.partition(":")
+def _class(path: str) -> Any:
+    module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -35,7 +35,7 @@ class OtherValues(Exception):
 
 
 def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dict[int, Path]:
-    """Finds the start of each slot, in seconds since 1970 UTC, of which the folder has a file; with one of them."""
+    """Maps starts of slots, in seconds since 1970 UTC, to a file that the folder has of each."""
     slots = {}
     prefix = (_LIVE_NAME if is_live else _NAME).format(spec_id)
     for path in (*folder.glob(f"{prefix}*"), *folder.glob(f"{DATES}/{prefix}*")):
@@ -48,12 +48,12 @@ def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dic
 
 
 def published_specifications(folder: Path) -> set[str]:
-    """Finds the spec_ids of all files of slots that the folder has."""
+    """Lists the spec_ids of a folder's files of slots."""
     specifications = set()
     for name in (_NAME, _LIVE_NAME):
-        before, after = name.split("{}")
-        for path in (*folder.glob(f"{before}*"), *folder.glob(f"{DATES}/{before}*")):
-            specifications.add(path.name.removeprefix(before).partition(after)[0])
+        head, tail = name.split("{}")
+        for path in (*folder.glob(f"{head}*"), *folder.glob(f"{DATES}/{head}*")):
+            specifications.add(path.name.removeprefix(head).partition(tail)[0])
     return specifications
 
 
@@ -63,11 +63,11 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
         return
     try:
         table = READERS[path.suffix[1:]](path)
-        before = _values(zip(*(table[name].to_pylist() for name in (*_KEYS, "value")), strict=True))
+        stored = _values(zip(*(table[name].to_pylist() for name in (*_KEYS, "value")), strict=True))
     except DAMAGE:
         raise OtherValues(path) from None
-    now = _values(zip(*(columns[name] for name in (*_KEYS, "value")), strict=True))
-    if before.keys() != now.keys() or not all(_same(before[key], now[key]) for key in now):
+    values = _values(zip(*(columns[name] for name in (*_KEYS, "value")), strict=True))
+    if stored.keys() != values.keys() or not all(_same(stored[key], values[key]) for key in values):
         raise OtherValues(path)
 
 
@@ -75,13 +75,12 @@ def _values(rows: Iterable[Iterable[Any]]) -> Values:
     return {(cell, name, start): None if value is None else float(value) for cell, name, start, value in rows}
 
 
-def _same(before: float | None, now: float | None) -> bool:
-    if before is None or now is None:
-        return before is now
-    return math.isclose(before, now, rel_tol=0, abs_tol=SAME)
+def _same(stored: float | None, value: float | None) -> bool:
+    if stored is None or value is None:
+        return stored is value
+    return math.isclose(stored, value, rel_tol=0, abs_tol=SAME)
 
 
-_KEY = ("slot_start", "cell", "statistic")
 DAMAGE = (
     OSError,
     ValueError,
@@ -139,7 +138,7 @@ def _jsonl(path: Path) -> pa.Table:
         return _of_rows([])
     options = json.ParseOptions(explicit_schema=pa.schema(TYPES), unexpected_field_behavior="ignore")
     table = json.read_json(path, parse_options=options)
-    if all(table[name].null_count == table.num_rows > 0 for name in _KEY):
+    if all(table[name].null_count == table.num_rows > 0 for name in _KEYS):
         raise ValueError("no result rows")
     return without_empty(table)
 

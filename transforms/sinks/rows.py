@@ -53,11 +53,11 @@ class Shape:
 PLAIN = Shape()
 
 
-def schema_of(asked: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
+def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
     """Lists the columns of a specification's rows, by its statistics' names: the same for every slot of one kind."""
     extras = [
         pa.field(name, pa.list_(pa.float64()) if output.is_list else pa.float64())
-        for output in statistics.extras_of(asked)
+        for output in statistics.extras_of(names)
         for name in ((output.name,) if output.is_list else _names(output))
     ]
     instant = pa.timestamp("us", shape.zone or "UTC")
@@ -92,12 +92,18 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
+    value, lower, upper = hats.estimates.number(0)  # of the first output, which is the value of a statistic
     columns: dict[str, Sequence[Fact]] = {
         "spec_id": [slot.spec_id] * size,
         **times,
         "cell": hats.cell,
         "statistic": hats.statistic,
-        **_numbers(slot),
+        "value": rounded(value),
+        "unit": _of_each(hats.statistic, lambda name: statistics.named(name).unit.format(slot.unit)),
+        "lower95": rounded(lower),
+        "upper95": rounded(upper),
+        "noise_std": rounded(hats.estimates.noise_std),
+        "bias_bound": rounded(hats.estimates.bias_bound),
         "mechanism": hats.mechanism,
         "epsilon": _or_none(hats.estimates.epsilon),
         "epsilon_slot": _of_each(hats.epsilon_slot, lambda spent: number(fraction(spent))),
@@ -105,7 +111,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
         **_extras(hats, statistics.extras_of(slot.statistics)),
     }
     if shape.zone:
-        columns |= {name: _of_each(times[of], datetime.fromisoformat) for name, of in _TIMES.items()}
+        columns |= {name: _of_each(times[text_column], datetime.fromisoformat) for name, text_column in _TIMES.items()}
     if shape.counts:
         columns |= {"vehicles": hats.vehicles, "reports": hats.reports}
     columns |= {name: hats.notes[name] for name in noted(hats.notes, shape)}
@@ -120,35 +126,21 @@ def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
     return tuple(name for name in notes if shape.traffic or name not in TRAFFIC)
 
 
-def _numbers(slot: "SlotEstimates") -> Columns:
-    """Makes the columns from the value to the bias. The value of a statistic is its first output."""
-    hats = slot.hats
-    value, lower, upper = hats.estimates.number(0)
-    return {
-        "value": rounded(value),
-        "unit": _of_each(hats.statistic, lambda name: statistics.named(name).unit.format(slot.unit)),
-        "lower95": rounded(lower),
-        "upper95": rounded(upper),
-        "noise_std": rounded(hats.estimates.noise_std),
-        "bias_bound": rounded(hats.estimates.bias_bound),
-    }
-
-
 def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
     """Makes the columns of further outputs of statistics that have several, where these are asked for."""
-    asked = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
+    kinds = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
     is_of = {
-        statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in asked
+        statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in kinds
     }
     columns: dict[str, Sequence[Fact]] = {}
     for output in extras:
-        places = [(is_of[statistic.name], statistic.place(output)) for statistic in asked if output in statistic.extras]
+        places = [(is_of[statistic.name], statistic.place(output)) for statistic in kinds if output in statistic.extras]
         if output.is_list:
             shares: list[list[float] | None] = [None] * len(hats.cell)
             for hat, place in places:
-                lists = hats.estimates.list_of(place)
-                for row in np.flatnonzero(hat).tolist():
-                    numbers = lists[row]
+                lists = hats.estimates.lists
+                for row in np.flatnonzero(hat).tolist() if lists else ():
+                    numbers = lists[place][row]
                     shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
             columns[output.name] = shares
         else:

@@ -79,7 +79,9 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     columns: Mapping[str, str] = field(default_factory=dict)
 
     def expand(self, slots: PCollection[SlotEstimates]) -> PCollection[Any]:
-        kind = dict[str, Any] if self.schema is None else row_type_of(self.schema)
+        kind: Any = dict[str, Any]
+        if self.schema is not None:
+            kind = RowTypeConstraint.from_fields([(field.name, _type_of(field)) for field in self.schema])
         return slots | "as rows" >> beam.FlatMap(self._rows, kind).with_output_types(kind)
 
     def _rows(self, slot: SlotEstimates, kind: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
@@ -97,12 +99,8 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
             yield TimestampedValue(typed, end if self.may_be_late else max(end, time))
 
 
-def row_type_of(schema: pa.Schema) -> RowTypeConstraint:
-    """Makes the Beam type of rows with these columns. Raises KeyError for a type that no result table has."""
-    return RowTypeConstraint.from_fields([(field.name, _type_of(field)) for field in schema])
-
-
 def _type_of(field: pa.Field) -> Any:
+    """Maps a column of the result table to its Beam type. Raises KeyError for a type that no such table has."""
     if pa.types.is_timestamp(field.type):
         kind: Any = Timestamp
     elif pa.types.is_list(field.type):

@@ -92,27 +92,27 @@ class _AsTheyCome(beam.DoFn):
     def start_bundle(self) -> None:
         self._rows = {}
 
-    def process(self, element: Any, taken: Any = beam.DoFn.TimestampParam) -> None:
-        self._rows.setdefault(taken, []).append(element)
+    def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> None:
+        self._rows.setdefault(timestamp, []).append(element)
 
     def finish_bundle(self) -> Iterator[Any]:
-        for taken, rows in self._rows.items():
-            if taken >= _END and self._raises:
+        for timestamp, rows in self._rows.items():
+            if timestamp >= _END and self._raises:
                 raise StepError(END_OF_TIME)
             for batch in _batches(rows, self._names, self._fields):
-                time = max(taken, self._start)
+                time = max(timestamp, self._start)
                 if isinstance(batch, RawBatch) and self._raises:
-                    self._refuse_own_times(batch, taken)
+                    self._refuse_own_times(batch, timestamp)
                 elif isinstance(batch, RawBatch):
-                    own = self._own_times(batch, taken)
-                    yield from (_at(time, letter) for letter in dead_letters("lateness", {OWN_TIME: int(own.sum())}))
-                    batch = batch._replace(rows=int((~own).sum()), table=batch.table.filter(pa.array(~own)))
+                    is_own = self._own_times(batch, timestamp)
+                    yield from (_at(time, letter) for letter in dead_letters("lateness", {OWN_TIME: int(is_own.sum())}))
+                    batch = batch._replace(rows=int((~is_own).sum()), table=batch.table.filter(pa.array(~is_own)))
                 yield _at(time, batch)
         self._rows = {}
 
     def _refuse_own_times(self, batch: RawBatch, timestamp: Timestamp) -> None:
-        for own in self._own_times(batch, timestamp).tolist():
-            self._own = self._own + 1 if own else 0
+        for is_own in self._own_times(batch, timestamp).tolist():
+            self._own = self._own + 1 if is_own else 0
         if self._own >= MOST_OWN:
             raise StepError(
                 "the elements' Beam timestamps are the rows' own times: what the engine would drop as late then is not "
@@ -143,7 +143,7 @@ def _batches(
 
 
 def value_in(element: Any, name: str) -> Any:
-    """Finds what an element holds by a name, as `ReadElements` does; None where it holds nothing."""
+    """Reads an element's value by a name, as `ReadElements` does; None where there is none."""
     row = _mapping(element)
     return None if row is None else next(iter(_values([row], name)))
 
@@ -167,7 +167,7 @@ def _step(value: Any, part: str) -> Any:
 
 
 def _at(time: Timestamp, batch: RawBatch | Refusal) -> Any:
-    """Puts an output at that time, as the end of a bundle wants it too."""
+    """Stamps an output with a time, in the form that the end of a bundle needs too."""
     if isinstance(batch, TaggedOutput):
         return TaggedOutput(batch.tag, WindowedValue(batch.value, time, (GlobalWindow(),)))
     return WindowedValue(batch, time, (GlobalWindow(),))
@@ -190,7 +190,7 @@ _NO_REPORTS = (
 
 
 def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
-    """Tells why elements of a Beam type are no reports; None where they may be. Dots may lead into the names."""
+    """Explains why elements of a Beam type are no reports; None where they may be. Names may have dots."""
     own_fields = getattr(kind, "_fields", None)
     if isinstance(own_fields, tuple):  # of a NamedTuple, or with their types of a Beam Row
         fields = [field if isinstance(field, str) else field[0] for field in own_fields]
@@ -229,7 +229,7 @@ _LARGEST = sys.float_info.max
 
 
 def told(value: Any) -> Told:
-    """Tells what a value is; it never raises, and never shows it.
+    """Classifies a value by kind; never raises, and never shows it.
 
     Arrow would infer one type for a whole column, so that one vehicle's row could change or refuse all others.
     """
@@ -247,7 +247,7 @@ def _bad(_: Any) -> Told:
 
 
 def _whole(value: int) -> Told:
-    """Gives text where 64 bits do not hold it; one of thousands of digits is as good as another, and takes long."""
+    """Classifies an integer, as text beyond 64 bits; thousands of digits are cut, for they take long."""
     value = int(value)
     if -(1 << 63) <= value < 1 << 63:
         return "whole", value
@@ -256,13 +256,13 @@ def _whole(value: int) -> Told:
 
 
 def _text(value: str | bytes | bytearray | memoryview) -> Told:
-    """Gives bytes; what cannot be encoded is no UTF-8."""
+    """Classifies a text as bytes; lone surrogates become bytes that are no UTF-8."""
     text = str.encode(value, errors="surrogatepass") if isinstance(value, str) else bytes(value)
     return ("text", text) if len(text) <= TEXT_BYTES else BAD
 
 
 def _decimal(value: Decimal) -> Told:
-    """Tells what a decimal is; a finite one beyond float64 is held at the largest float, as layouts hold numbers."""
+    """Classifies a decimal; a finite one beyond float64 is held at the largest float, as layouts hold numbers."""
     if value.is_finite() and value.adjusted() < _DIGITS and value == value.to_integral_value():
         return _whole(int(value))
     number = float(value)
@@ -280,7 +280,7 @@ def _instant(kind: Literal["instant", "clock"], us: int) -> Told:
 
 
 def _numpy(value: np.generic) -> Told:
-    """Tells what a NumPy scalar is that is no Python value by itself already."""
+    """Classifies a NumPy scalar that is no Python value itself."""
     if isinstance(value, np.datetime64):
         if np.datetime_data(value.dtype)[0] in _NO_DAY:
             return BAD

@@ -58,7 +58,7 @@ class ReadGrowing(Parting[PBegin]):
 
 
 def _at_ms(entry: "os.DirEntry[str]", *, by_kernel: bool) -> int | None:
-    """Finds when a file was written, which its producer sets at will; by_kernel: when it came under its name."""
+    """Reads a file's time of writing, which its producer sets at will; by_kernel: of its coming under its name."""
     if not is_skipped(entry.name) and not entry.name.endswith((".part", ".tmp")):
         with suppress(FileNotFoundError):
             if Path(entry.path).is_file():  # a link that leads nowhere is none; of a link and its file the later counts

@@ -93,7 +93,11 @@ class _ReadPartition(beam.DoFn):
                 count(name, number)
         pause_s = 0 if len(poll.payloads) >= self._most else PAUSE_S
         poll, refused = _stamped_by_broker(poll) if self._watermark.by_own_times else (poll, 0)
-        yield from self._handed_over(poll, estimator)
+        late_us = late_from(self._watermark, estimator, poll.timestamps_ms)
+        for at_us in np.unique(late_us).tolist():
+            chosen = np.flatnonzero(late_us == at_us)
+            payloads = [poll.payloads[i] for i in chosen.tolist()]
+            yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
         if refused:
             yield TimestampedValue(
                 Messages([], poll.timestamps_ms[:0], refused), element_time(promised_by(estimator, self._watermark))
@@ -106,14 +110,6 @@ class _ReadPartition(beam.DoFn):
         if start.partition not in self._open:
             self._open[start.partition] = Partition(self._topic, start.partition, start.partitions)
         return self._open[start.partition]
-
-    def _handed_over(self, poll: Poll, estimator: Any) -> Iterator[Any]:
-        """Yields a poll's messages and from when on their events are late: one time for all, or each with its own."""
-        late_us = late_from(self._watermark, estimator, poll.timestamps_ms)
-        for at_us in np.unique(late_us).tolist():
-            chosen = np.flatnonzero(late_us == at_us)
-            payloads = [poll.payloads[i] for i in chosen.tolist()]
-            yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
 
 
 def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:

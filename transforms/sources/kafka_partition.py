@@ -10,15 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+import confluent_kafka as kafka
 import numpy as np
-from confluent_kafka import (
-    TIMESTAMP_LOG_APPEND_TIME,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
@@ -72,7 +66,7 @@ class PartitionStart(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What one poll brought. timestamps_ms: Kafka's, of each payload; -1 where it has none. position: the next offset.
+    """Messages of one poll. timestamps_ms: Kafka's, of each payload; -1 where it has none. position: the next offset.
 
     by_broker: whether the broker stamped it. removed: offsets that retention removed unread. at_ms: wall clock when the
     poll began. idle: nothing came for a while or lay unread then. outage_over: what was held up has come by now.
@@ -89,7 +83,7 @@ class Poll(NamedTuple):
 
 
 def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
-    """Finds each partition's first offset of Kafka time `since_ms`, or the earliest. Raises KafkaSourceError."""
+    """Asks for each partition's first offset of Kafka time `since_ms`, or the earliest. Raises KafkaSourceError."""
     consumer = _consumer(topic)
     until_s = time.monotonic() + START_S
     try:
@@ -106,13 +100,13 @@ def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
         consumer.close()
 
 
-def _starts(consumer: Consumer, topic: Topic, since_ms: int | None) -> list[PartitionStart]:
+def _starts(consumer: kafka.Consumer, topic: Topic, since_ms: int | None) -> list[PartitionStart]:
     numbers = _partitions(consumer, topic, START_S)
-    ends = [consumer.get_watermark_offsets(TopicPartition(topic.name, n), timeout=START_S) for n in numbers]
+    ends = [consumer.get_watermark_offsets(kafka.TopicPartition(topic.name, n), timeout=START_S) for n in numbers]
     offsets = [first for first, _ in ends]
     if since_ms is not None:
-        asked = [TopicPartition(topic.name, n, since_ms) for n in numbers]
-        times = consumer.offsets_for_times(asked, timeout=START_S)
+        requests = [kafka.TopicPartition(topic.name, n, since_ms) for n in numbers]
+        times = consumer.offsets_for_times(requests, timeout=START_S)
         offsets = [start.offset if start.offset >= 0 else end for start, (_, end) in zip(times, ends, strict=True)]
     return [PartitionStart(n, offset, len(numbers)) for n, offset in zip(numbers, offsets, strict=True)]
 
@@ -135,16 +129,16 @@ class Partition:
     def close(self) -> None:
         self._consumer.close()
 
-    def poll(self, position: int, most: int = POLL_MESSAGES) -> Poll:
-        """Reads at most `most` messages from offset `position` on; waits POLL_WAIT_S, or up to ASK_S if it has to ask.
+    def poll(self, position: int, max_messages: int = POLL_MESSAGES) -> Poll:
+        """Reads messages from offset `position` on; waits POLL_WAIT_S, or up to ASK_S if it has to ask.
 
         A broker that is away gives empty polls. Raises KafkaSourceError where going on would lose messages unseen.
         """
         if self._at != position:
-            self._consumer.assign([TopicPartition(self._topic.name, self._number, position)])
+            self._consumer.assign([kafka.TopicPartition(self._topic.name, self._number, position)])
             self._at, self._end, self._heard_s = position, -1, time.monotonic()
         at_ms = time.time_ns() // 1_000_000
-        messages, out_of_range = self._sorted_out(self._consumer.consume(most, POLL_WAIT_S))
+        messages, out_of_range = self._sorted_out(self._consumer.consume(max_messages, POLL_WAIT_S))
         if messages:
             self._back()
             self._at, self._heard_s = _offset(messages[-1]) + 1, time.monotonic()
@@ -159,7 +153,7 @@ class Partition:
             return Poll([], times, by_broker, earliest, earliest - position, at_ms, False)
         return Poll([], times, by_broker, position, 0, at_ms, self._is_idle(position), self._is_outage_over())
 
-    def _sorted_out(self, events: list[Message]) -> tuple[list[Message], bool]:
+    def _sorted_out(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
         """Picks the messages among the events, and says whether the asked-for offset does not exist."""
         messages, out_of_range = [], False
         for event in events:
@@ -211,7 +205,7 @@ class Partition:
             raise KafkaSourceError(f"{self}: it does not exist any more")
 
     def _earliest(self, position: int) -> int:
-        """Finds where to go on if retention removed `position`; raises KafkaSourceError if the topic ends before."""
+        """Asks where to go on if retention removed `position`. Raises KafkaSourceError if the topic ends before."""
         self._at = None
         try:
             earliest, end = self._ask_ends()
@@ -229,7 +223,7 @@ class Partition:
 
     def _ask_ends(self) -> tuple[int, int]:
         """Asks for the first offset there is and the one after the last. Raises KafkaException if no broker answers."""
-        return self._consumer.get_watermark_offsets(TopicPartition(self._topic.name, self._number), timeout=ASK_S)
+        return self._consumer.get_watermark_offsets(kafka.TopicPartition(self._topic.name, self._number), timeout=ASK_S)
 
     def _check_partitions(self, now_s: float) -> None:
         """Refuses an added partition: nobody reads it, so vehicles would be missing from sealed slots, unseen."""
@@ -264,12 +258,12 @@ class Partition:
         return f"partition {self._number} of {self._topic}"
 
 
-def _consumer(topic: Topic, note: Any = None) -> Consumer:
+def _consumer(topic: Topic, note: Any = None) -> kafka.Consumer:
     settings = {**_DEFAULTS, **topic.settings, **READ_SETTINGS, "bootstrap.servers": topic.brokers}
-    return Consumer({**settings, "error_cb": note or (lambda error: None)})  # noqa: ARG005
+    return kafka.Consumer({**settings, "error_cb": note or (lambda error: None)})  # noqa: ARG005
 
 
-def _partitions(consumer: Consumer, topic: Topic, wait_s: float) -> list[int]:
+def _partitions(consumer: kafka.Consumer, topic: Topic, wait_s: float) -> list[int]:
     """Lists the topic's partitions. Raises KafkaSourceError if it does not exist, KafkaException if nobody can say."""
     partitions = consumer.list_topics(topic.name, timeout=wait_s).topics[topic.name]
     if partitions.error is not None and partitions.error.code() in _GONE:
@@ -279,13 +273,13 @@ def _partitions(consumer: Consumer, topic: Topic, wait_s: float) -> list[int]:
     return sorted(partitions.partitions)
 
 
-def _timestamps(messages: list[Message]) -> tuple[Int64s, NDArray[np.bool_]]:
+def _timestamps(messages: list[kafka.Message]) -> tuple[Int64s, NDArray[np.bool_]]:
     """Reads of each message its time in ms, and whether that is the broker's that appended it."""
     kinds = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)
-    return kinds[:, 1], kinds[:, 0] == TIMESTAMP_LOG_APPEND_TIME
+    return kinds[:, 1], kinds[:, 0] == kafka.TIMESTAMP_LOG_APPEND_TIME
 
 
-def _offset(message: Message) -> int:
+def _offset(message: kafka.Message) -> int:
     offset = message.offset()
     assert offset is not None
     return offset

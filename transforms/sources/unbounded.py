@@ -129,7 +129,7 @@ def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *,
 
 
 def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
-    """Finds from when on events of what was received then are late, in microseconds; counts what came behind."""
+    """Computes for each time of receipt the event time before which events are late, in us; counts overtaken ones."""
     promised = promised_by(estimator, rule)
     first_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
     if not rule.by_own_times:

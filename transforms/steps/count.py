@@ -8,20 +8,10 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
-from transforms import counters, tasks, wire
+from transforms import counters, records, tasks, wire
 from transforms.count.tally import admit_late, heard, merge_panes, tally_pane
 from transforms.failpoints import failpoint
-from transforms.records import (
-    EventBytes,
-    KeyedEvents,
-    KeyedPane,
-    KeyedPartial,
-    KeyedTally,
-    PackedEvents,
-    PaneShard,
-    PartialBytes,
-    SlotShard,
-)
+from transforms.records import KeyedEvents, KeyedPartial, KeyedTally, PackedEvents, SlotShard
 from transforms.releases.base import ReleaseKind
 from transforms.releases.hats.policy import release_shard
 from transforms.steps.lateness import LATE
@@ -47,7 +37,13 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         """Tallies what the vehicles of a shard did in a slot, parted by release shards."""
         (slot_s, vehicle_shard), parts = group
         if self.in_panes:
-            table = self._merged(slot_s, parts)
+            cap, columns = self.release.cap, self.release.columns
+            panes = [wire.unpack_partial(part, () if cap else columns) for part in parts]
+            admitted = admit_late(panes, cap, columns)
+            for name, rows in ((counters.DUPLICATES, admitted.duplicates), (_LATE, admitted.refused)):
+                if rows:  # a counter is told as soon as it is there
+                    count(name, rows)
+            table = tasks.capped(merge_panes(admitted.partials, slot_s, cap, columns), count)
         else:
             events = parts if self.fetch is None else map(self.fetch, parts)
             table = tasks.tallied(slot_s, events, self.release, count)
@@ -59,18 +55,9 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         for number, part in tasks.parted(table, release_shard(table.cell, self.release.shards)):
             yield (plan_s, number), wire.pack_tally(part)
 
-    def _merged(self, slot_s: int, parts: Iterable[PartialBytes]) -> wire.Tally:
-        cap, columns = self.release.cap, self.release.columns
-        panes = [wire.unpack_partial(part, () if cap else columns) for part in parts]
-        admitted = admit_late(panes, cap, columns)
-        for name, rows in ((counters.DUPLICATES, admitted.duplicates), (_LATE, admitted.refused)):
-            if rows:  # a counter is told as soon as it is there
-                count(name, rows)
-        return tasks.capped(merge_panes(admitted.partials, slot_s, cap, columns), count)
-
 
 @dataclass
-class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]):
+class InPanes(beam.PTransform[PCollection[records.KeyedPane], PCollection[KeyedPartial]]):
     """Events by ((slot, vehicle shard), pane) -> their partial tallies by (slot, vehicle shard).
 
     fetch: gives the packed events for what was grouped in their place; None: they were grouped themselves.
@@ -81,11 +68,11 @@ class InPanes(beam.PTransform[PCollection[KeyedPane], PCollection[KeyedPartial]]
     fetch: Callable[[bytes], bytes] | None = None
     may_be_late: bool = True
 
-    def expand(self, events: PCollection[KeyedPane]) -> PCollection[KeyedPartial]:
+    def expand(self, events: PCollection[records.KeyedPane]) -> PCollection[KeyedPartial]:
         grouped = events | "group" >> beam.GroupByKey()
         return grouped | "tally the pane" >> beam.Map(self.tally).with_output_types(KeyedPartial)
 
-    def tally(self, group: tuple[PaneShard, Iterable[EventBytes]]) -> KeyedPartial:
+    def tally(self, group: tuple[records.PaneShard, Iterable[records.EventBytes]]) -> KeyedPartial:
         """Tallies what the vehicles of a shard did in a pane."""
         (slot_shard, _), parts = group
         events = wire.unpack_events(parts if self.fetch is None else map(self.fetch, parts))

@@ -25,11 +25,11 @@ def count(name: str, number: int = 1) -> None:
     Metrics.counter(counters.NAMESPACE, name).inc(number)
 
 
-def passed(phase: Phase, what: int | str) -> None:
+def passed(phase: Phase, unit: int | str) -> None:
     """Tells the listener of a phase's progress, where steps run in the thread that listens."""
     listener = _LISTENER.get()
     if listener is not None:
-        listener(phase, what)
+        listener(phase, unit)
 
 
 @contextmanager
@@ -46,12 +46,10 @@ class Shelf(Protocol):
     """Holds bytes for steps of its own process."""
 
     def put(self, data: bytes) -> bytes:
-        """Gives what can be shuffled in place of the data."""
-        ...
+        """Stores the data, and returns a key that can be shuffled in its place."""
 
     def get(self, put: bytes) -> bytes:
-        """Gives the data back."""
-        ...
+        """Returns the data of a key."""
 
 
 Refusal = TaggedOutput[Literal["refused"], Refused]
@@ -66,8 +64,8 @@ class Parting(beam.PTransform[Given, DoOutputsTuple], Generic[Given]):
 
     def default_type_hints(self) -> IOTypeHints:
         hints = IOTypeHints.from_callable(self.expand) or IOTypeHints.empty()
-        given = hints._replace(output_types=None).strip_pcoll()
-        return get_type_hints(self.__class__).with_defaults(given)
+        defaults = hints._replace(output_types=None).strip_pcoll()
+        return get_type_hints(self.__class__).with_defaults(defaults)
 
 
 def dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:

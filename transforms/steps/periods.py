@@ -9,20 +9,13 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
-from transforms import counters, tasks, wire
+from transforms import counters, records, tasks, wire
 from transforms.errors import StepError
 from transforms.ledger.recording import LedgerAccount
 from transforms.observe.parse import Rules
 from transforms.places.ground import Ground
 from transforms.recorded.units import Unit
-from transforms.records import (
-    KeyedTally,
-    KeyedUnit,
-    RecordedSlot,
-    SlotEstimates,
-    SlotShard,
-    TallyBytes,
-)
+from transforms.records import KeyedTally, KeyedUnit, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases import SlotFacts
 from transforms.releases.base import ReleaseKind, Stopped, release_group
 from transforms.steps.lateness import windows
@@ -52,8 +45,8 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[KeyedTally]:
         stamped = tallies | "stamp" >> beam.FlatMap(self._stamped).with_output_types(KeyedTally)
-        into = beam.WindowInto(windows(self.slot_s, self.start_s + self.more_s))
-        return stamped | "window" >> into
+        window = beam.WindowInto(windows(self.slot_s, self.start_s + self.more_s))
+        return stamped | "window" >> window
 
     def _stamped(self, element: KeyedTally) -> Iterator[Any]:
         (slot_s, shard), data = element
@@ -92,11 +85,11 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         else:
             raise StepError(STOPPED_HERE.format(estimates.period))
 
-    def _recorded(self, units: Sequence[Unit]) -> Sequence[RecordedSlot]:
-        done = recorded(units, self.account, count)
-        if not done and not self.in_stream:
+    def _recorded(self, units: Sequence[Unit]) -> Sequence[records.RecordedSlot]:
+        slots = recorded(units, self.account, count)
+        if not slots and not self.in_stream:
             raise beyond_the_limit(self.account, units[0].period)
-        return done
+        return slots
 
 
 PartOfAll = tuple[int, tuple[SlotShard, bytes]]
@@ -125,12 +118,12 @@ class ReleaseInOrder(
 ):
     """Releases as `ReleasePeriod` does, but all periods of a closed range, and only where there is a consent.
 
-    One worker does it, the oldest period first: each rests on those before it. kept: holds the tallies meanwhile.
+    One worker does it, the oldest period first: each rests on those before it. shelf: holds the tallies meanwhile.
     """
 
     account: LedgerAccount
     release: ReleaseKind
-    kept: Shelf | None = None
+    shelf: Shelf | None = None
 
     def expand(self, both: tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]) -> PCollection[SlotEstimates]:
         tallies, consents = both
@@ -143,7 +136,7 @@ class ReleaseInOrder(
 
     def _of_all(self, tally: KeyedTally) -> PartOfAll:
         key, data = tally
-        return 0, (key, data if self.kept is None or not data else self.kept.put(data))
+        return 0, (key, data if self.shelf is None or not data else self.shelf.put(data))
 
     def _released(self, group: tuple[int, Iterable[tuple[SlotShard, bytes]]]) -> Iterator[SlotEstimates]:
         periods: dict[int, dict[int, list[bytes]]] = {}
@@ -157,7 +150,7 @@ class ReleaseInOrder(
     def _tallies(self, shards: Mapping[int, Sequence[bytes]]) -> Iterator[wire.Tally]:
         for parts in shards.values():
             packed = filter(None, parts)
-            yield wire.unpack_tally(packed if self.kept is None else map(self.kept.get, packed), self.release.columns)
+            yield wire.unpack_tally(packed if self.shelf is None else map(self.shelf.get, packed), self.release.columns)
 
 
 def _consent_to_all(_consent: KeyedUnit) -> PartOfAll:

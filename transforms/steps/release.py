@@ -14,24 +14,12 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from transforms import counters, tasks, wire
+from transforms import counters, records, tasks, wire
 from transforms.errors import StepError
 from transforms.ledger.recording import LedgerAccount, decoded
 from transforms.recorded.codec import Spending, encode
 from transforms.recorded.units import Transaction
-from transforms.records import (
-    CONSENT,
-    DEMAND,
-    EXPOSED,
-    SEALED,
-    KeyedTally,
-    KeyedUnit,
-    RecordedSlot,
-    SlotEstimates,
-    SlotShard,
-    TallyBytes,
-    UnitBytes,
-)
+from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases.base import Before, ReleaseKind
 from transforms.steps.metrics import Demanded, Parting, Shelf, count, passed
 
@@ -42,17 +30,17 @@ DRAW_BYTES = 1 << 20  # of packed tallies that are drawn at a time
 class ByHexagon(Parting[PCollection[KeyedTally]]):
     """((plan, release shard), packed Tally or heartbeat b"") -> main: (key, encoded Unit); demand: what vehicles spend.
 
-    The key says what is recorded together. kept: holds the units until they are recorded.
+    The key says what is recorded together. shelf: holds the units until they are recorded.
     """
 
     release: ReleaseKind
     transaction: Transaction
     account: LedgerAccount
-    kept: Shelf | None = None
+    shelf: Shelf | None = None
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.ParDo(Seal(self)).with_outputs(DEMAND, main="sealed").with_output_types(
+        return grouped | "seal" >> beam.ParDo(Seal(self)).with_outputs(records.DEMAND, main="sealed").with_output_types(
             KeyedUnit
         )
 
@@ -63,8 +51,8 @@ class Seal(beam.DoFn):
     Those of a range that one worker has are drawn several at a time: HATs that are planned together cost less.
     """
 
-    def __init__(self, of: ByHexagon) -> None:
-        self._of = of
+    def __init__(self, step: ByHexagon) -> None:
+        self._step = step
         self._groups: dict[SlotShard, list[TallyBytes]] = {}
         self._bytes = 0
 
@@ -77,30 +65,34 @@ class Seal(beam.DoFn):
             return
         self._groups[key] = parts
         self._bytes += sum(map(len, parts))
-        if self._of.transaction != "range" or self._bytes >= DRAW_BYTES:
+        if self._step.transaction != "range" or self._bytes >= DRAW_BYTES:
             yield from self._drawn()
 
     def finish_bundle(self) -> Iterator[Any]:
         for drawn in self._drawn():
             if isinstance(drawn, TaggedOutput):
-                yield TaggedOutput(DEMAND, _of_range(drawn.value))
+                yield TaggedOutput(records.DEMAND, _of_range(drawn.value))
             else:
                 yield _of_range(drawn)
 
     def _drawn(self) -> Iterator[KeyedUnit | Demanded]:
-        groups, transaction, kept = self._groups, self._of.transaction, self._of.kept
+        groups, transaction, shelf = self._groups, self._step.transaction, self._step.shelf
         self.start_bundle()
         if not groups:
             return
         packed = {key: filter(None, parts) for key, parts in groups.items()}
-        for unit, exposure in tasks.drawn(packed, self._of.release, Before(self._of.account)):
+        for unit, exposure in tasks.drawn(packed, self._step.release, Before(self._step.account)):
             passed("drawn", unit.slot_s)
-            yield TaggedOutput(DEMAND, (unit.period, ((unit.slot_s, SEALED), Spending.of(unit).encoded())))
+            yield TaggedOutput(
+                records.DEMAND, (unit.period, ((unit.slot_s, records.SEALED), Spending.of(unit).encoded()))
+            )
             if exposure is not None:
-                yield TaggedOutput(DEMAND, (unit.period, ((unit.slot_s, EXPOSED), wire.pack_exposure(exposure))))
-            data = encode(unit)
+                yield TaggedOutput(
+                    records.DEMAND, (unit.period, ((unit.slot_s, records.EXPOSED), wire.pack_exposure(exposure)))
+                )
+            text = encode(unit)
             key = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
-            yield key, UnitBytes(data if kept is None else kept.put(data))
+            yield key, records.UnitBytes(text if shelf is None else shelf.put(text))
 
 
 def _of_range(element: Any) -> WindowedValue:
@@ -108,7 +100,7 @@ def _of_range(element: Any) -> WindowedValue:
 
 
 def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
-    """Says whether the beats of all slots are among a tally's parts; else it was drained before, which is counted."""
+    """Checks for the heartbeats of all slots among a tally's parts; a tally drained before them is counted."""
     if parts.count(TallyBytes(b"")) >= slots:
         return True
     count(counters.NOT_OVER)
@@ -127,18 +119,18 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
     needs_rows: bool = False
     may_lose: bool = True
     needs_consent: bool = False
-    kept: Shelf | None = None
+    shelf: Shelf | None = None
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
         return of_type(grouped | "record" >> beam.FlatMap(self.record), RecordedSlot)
 
-    def record(self, group: tuple[str, Iterable[UnitBytes]]) -> Iterator[RecordedSlot]:
+    def record(self, group: tuple[str, Iterable[records.UnitBytes]]) -> Iterator[RecordedSlot]:
         """Yields what the ledger returns for the units of a key. Raises StepError."""
         encoded = list(group[1])
-        if self.needs_consent and CONSENT not in encoded:
+        if self.needs_consent and records.CONSENT not in encoded:
             return
-        units = decoded(self.kept.get(unit) if self.kept else unit for unit in encoded if unit != CONSENT)
+        units = decoded(self.shelf.get(unit) if self.shelf else unit for unit in encoded if unit != records.CONSENT)
         if self.needs_rows and not any(read.unit.has_data for read in units):
             raise StepError(
                 f"of the input no row is of {units[0].unit.period}: nothing was recorded and nothing was spent"
@@ -165,15 +157,11 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
     name: str = "learn"
 
     def expand(self, slots: PCollection[RecordedSlot]) -> PCollection[SlotEstimates]:
-        return of_type(slots | self.name >> beam.ParDo(_Estimate(self)), SlotEstimates)
+        return of_type(slots | self.name >> beam.FlatMap(self.estimates), SlotEstimates)
 
-
-class _Estimate(beam.DoFn):
-    def __init__(self, estimate: Estimate) -> None:
-        self._release, self._account = estimate.release, estimate.account
-
-    def process(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:
-        yield from self._release.estimates(slot, Before(self._account))
+    def estimates(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:
+        """Yields the estimates that follow from a slot."""
+        yield from self.release.estimates(slot, Before(self.account))
 
 
 class UnsizedCoder(coders.Coder):
@@ -193,7 +181,7 @@ class UnsizedCoder(coders.Coder):
 
 
 def of_type(elements: PCollection[Any], kind: type) -> PCollection[Any]:
-    """Gives the elements their type, which has an unsized coder, also where a pipeline infers no types."""
+    """Sets the elements' type, with an unsized coder, also where a pipeline infers no types."""
     registry.register_coder(kind, UnsizedCoder)
     elements.element_type = kind
     return elements

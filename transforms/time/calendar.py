@@ -37,7 +37,7 @@ class FirstDays(NamedTuple):
         return 0 <= (day - self.since).days < self.days
 
     def weekday(self, number: int) -> Weekday:
-        """Says the weekday so many days after `since`, or before; there need be no such date."""
+        """Computes the weekday so many days after `since`, or before, even beyond the range of dates."""
         return WEEKDAYS[(self.since.weekday() + number) % len(WEEKDAYS)]
 
     @property
@@ -67,7 +67,6 @@ class Locator(Protocol):
 
     def locate(self, event_us: Int64s) -> Where:
         """Finds slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
-        ...
 
 
 class CalendarError(ValueError):
@@ -104,7 +103,7 @@ class Timetable:
         return ", ".join("-".join(f"{edge // 60:02}:{edge % 60:02}" for edge in interval) for interval in self.service)
 
     def midnight(self, day: date) -> datetime:
-        """Finds the first instant of a local day."""
+        """Computes the first instant of a local day."""
         return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone))
 
     def period_of(self, day: date) -> str:
@@ -130,11 +129,11 @@ class Timetable:
         return [start_s for start_s, minute in minutes.items() if self.is_in_service(minute)]
 
     def is_in_service(self, minute: int) -> bool:
-        """Says whether a local minute of the day lies in the hours of service."""
+        """Checks whether a local minute of the day lies in the hours of service."""
         return any(start <= minute < end for start, end in self.service)
 
     def never_released(self, first: date) -> str | None:
-        """Says why the first of a year's days of service will be refused, where the slots cannot follow the clock."""
+        """Explains which day of the next year its slots cannot follow the clock on; None where all days fit."""
         for day in _days(first, first + timedelta(days=LOOKED_AHEAD_DAYS)):
             if self.midnight(day).utcoffset() != self.midnight(day + timedelta(days=1)).utcoffset():
                 try:
@@ -144,7 +143,7 @@ class Timetable:
         return None
 
     def serves(self, day: date) -> bool:
-        """Says whether a day's weekday is one of service."""
+        """Checks whether a day's weekday is one of service."""
         return WEEKDAYS[day.weekday()] in self.weekdays
 
     def most_served(self, days: int) -> int:
@@ -152,7 +151,7 @@ class Timetable:
         return int(self.heaviest(days, dict.fromkeys(WEEKDAYS, Fraction(1))))
 
     def heaviest(self, days: int, weights: Mapping[Weekday, Fraction], first: FirstDays | None = None) -> Fraction:
-        """Finds the most that so many consecutive days of service weigh. first: days of another weight."""
+        """Computes the largest total weight of so many consecutive days. first: days of another weight."""
         served = {weekday: weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS}
         weeks, days_left = divmod(days, len(served))
         twice = [*served.values()] * 2

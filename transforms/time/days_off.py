@@ -11,7 +11,7 @@ SATURDAY = 5
 
 
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:
-    """Finds the local hour in which each slot begins; on Saturdays and Sundays 24 more."""
+    """Computes the local hour in which each slot begins, plus 24 on Saturdays and Sundays."""
     return [_told(time.hour, time.date()) for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
 
 

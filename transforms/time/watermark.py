@@ -60,7 +60,7 @@ class Watermark:
         return watermark if promised is None or watermark > promised else promised
 
     def own_times(self, received_ms: Int64s) -> Int64s:
-        """Finds up to when panes must last for events received then not to be late, whatever else a partition holds."""
+        """Computes the end of panes that events received at each time need not to be late, by their own time alone."""
         step_ms = 1_000 * RECEIVED_S
         return 1_000 * (np.clip(received_ms, 0, _LAST_MS) // step_ms * step_ms - 1_000 * self.lag_s)
 
@@ -83,5 +83,5 @@ def newest_plausible_ms(timestamps_ms: Int64s, now_ms: int) -> int | None:
 
 
 def element_time(promised: Timestamp | None) -> Timestamp:
-    """Gives the Beam timestamp of what a source hands over: the promise held before, so that none is late itself."""
+    """Returns the Beam timestamp of a source's elements: the watermark before them, so that none is late itself."""
     return MIN_TIMESTAMP if promised is None else promised

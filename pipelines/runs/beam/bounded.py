@@ -168,7 +168,7 @@ class _Judged:
         )
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
         both = (drawn.sealed, self._consents(facts)) | "with consent" >> beam.Flatten()
-        return both | "record" >> Record(job.account, needs_consent=True, kept=self.bounded.spool)
+        return both | "record" >> Record(job.account, needs_consent=True, shelf=self.bounded.spool)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         both = tallies, self._consents(self.counted)

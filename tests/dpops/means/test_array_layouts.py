@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.means.arrays import FINE, lay_out_together, length_of
-from dpops.means.grouping import best_fit
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
+from tests.dpops.reference import best_fit_grouping
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(3, 10)
@@ -26,7 +26,7 @@ def check(laid, hat, rule):
     """The arrays, and what they cost, as their definitions have it, in exact fractions of one user after the other."""
     counts, group = hat.counts, laid.grouping
     assert laid.m_ub == length_of(rule, counts, EPSILON)
-    alone = best_fit(counts, laid.m_ub)
+    alone = best_fit_grouping(counts, laid.m_ub)
     for made, due in zip(
         *((arrays.user, arrays.array, arrays.slots, arrays.fills) for arrays in (group, alone)), strict=True
     ):

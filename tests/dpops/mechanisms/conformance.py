@@ -123,7 +123,7 @@ def columns_for(mechanism: Mechanism, grid: Grid) -> Mapping[str, Column]:
     statistic = statistics.registered()[statistic_of(mechanism)]
     half = dict.fromkeys(statistic.options, grid.upper / 2)
     asked = statistics.named(_asked(mechanism)) if " " in _asked(mechanism) else statistic.with_options(half)
-    return asked.needs.columns(mechanism, grid, *asked.values)
+    return asked.needs(mechanism, grid, *asked.values)
 
 
 def heaviest_totals(mechanism: Mechanism, counts: Int64s, grid: Grid) -> Totals:

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.means.arrays import FINE, length_of
-from dpops.means.grouping import best_fit
 from dpops.mechanism import Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops import reference
-from tests.dpops.reference import value_of
+from tests.dpops.reference import best_fit_grouping, value_of
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 ONE = Fraction(1)
@@ -76,7 +75,7 @@ def test_dividing_by_another_number_of_arrays_is_biased() -> None:
     counts = reference.itms_counts()
     m_ub = length_of("argmax", counts, ONE)
     speed = Fraction(2_066_769, 100_000)
-    arrays = reference.arrays_of(best_fit(counts, m_ub))
+    arrays = reference.arrays_of(best_fit_grouping(counts, m_ub))
     wrong = reference.mean_of_arrays(arrays, [speed] * counts.size, len(reference.wrap_around(counts.tolist(), m_ub)))
     assert float(wrong - speed) == pytest.approx(0.517, abs=0.001)
     mechanism = ArrayAverage(m_ub="argmax")

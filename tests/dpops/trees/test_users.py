@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.means.grouping import best_fit
 from dpops.statistics import Histogram
 from dpops.trees.hats import FINE, array_masses, weighted_leaves
 from dpops.trees.shape import Tree, node_counts
 from dpops.types import Int64s
+from tests.dpops.reference import best_fit_grouping
 
 START = np.zeros(1, np.int64)
 
@@ -65,7 +65,7 @@ def test_the_weighted_sum_has_the_users_masses_and_is_off_by_less_than_a_unit_a_
 def test_arrays_have_mass_one_each_and_no_user_more_than_one_array(counts: list[int], m_ub: int) -> None:
     ordered = np.array(sorted(counts, reverse=True), np.int64)
     length = min(m_ub, int(ordered[0]))
-    group = best_fit(ordered, length)
+    group = best_fit_grouping(ordered, length)
     masses = array_masses(group, ordered.size, length)
     assert masses.min() >= FINE
     assert masses.max() == FINE * length

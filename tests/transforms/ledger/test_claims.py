@@ -169,7 +169,7 @@ def test_a_plan_of_other_noise_than_the_debit_is_of_is_refused_and_found(ledger,
     with pytest.raises(LedgerError, match="claim more"):
         check_claims([claims_of(forged)])
     limit = DeltaLimit(Fraction(2**60), DELTA, accounting=debited)
-    monkeypatch.setattr("transforms.ledger.ledger.limit_in_force", lambda *_: limit)
+    monkeypatch.setattr("transforms.ledger.spending.limit_in_force", lambda *_: limit)
     with pytest.raises(LedgerError, match="claim more"):
         ledger.record("city", limit, "name", "{}", [forged])
     monkeypatch.setattr(releases, "check_claims", lambda _units: None)

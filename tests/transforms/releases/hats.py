@@ -41,7 +41,7 @@ def policy(epsilon=1, per="hat", scope="slot", most_hats=None, clip_user=False, 
         "allocation": Allocation(
             epsilon=Fraction(epsilon), per=per, scope=scope, most_hats=most_hats, suppress=suppress
         ),
-        "release_shards": 1,
+        "shards": 1,
         "region": None,
         "digest_key": b"k",
     }

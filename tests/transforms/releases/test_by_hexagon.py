@@ -41,7 +41,7 @@ def test_per_period_divides_over_the_slots_and_the_cells_that_a_vehicle_keeps():
 
 
 def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
-    unit = sealed(tally_of((1, 0, 2, 0, 0)), release_shards=2, most_hats=5, shard=1)
+    unit = sealed(tally_of((1, 0, 2, 0, 0)), shards=2, most_hats=5, shard=1)
     assert str(unit.spent) == "5"
 
 
@@ -61,7 +61,7 @@ def test_every_cell_belongs_to_one_shard():
     released = []
     for shard in range(2):
         tally = tally_of(*[row for row, s in zip(rows, shards, strict=True) if s == shard])
-        released += sealed(tally, shard=shard, release_shards=2, most_hats=3, region=region).released
+        released += sealed(tally, shard=shard, shards=2, most_hats=3, region=region).released
     assert sorted(r.integers for r in released) == [[0], [1], [2]]
 
 

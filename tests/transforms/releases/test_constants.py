@@ -91,7 +91,7 @@ def test_a_period_that_is_planned_as_a_whole_debits_what_its_busiest_vehicle_spe
 
 
 def test_where_a_cap_stands_for_other_shards_it_is_debited_as_soon_as_anything_is_drawn():
-    changes = {"release_shards": 2, "most_hats": 5, "shard": 1, "statistics": AUTO}
+    changes = {"shards": 2, "most_hats": 5, "shard": 1, "statistics": AUTO}
     assert str(sealed(tally_of((1, 0, 2, 0, 0)), **changes).spent) == "0"
     assert str(sealed(tally_of((1, 0, 2, 0, 0), *CROWD), **changes).spent) == "5"
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpops import statistics
 from dpops.estimate import Estimates
-from dpops.statistics import SHARE, Moments, Output, Statistic
+from dpops.statistics import SHARE, Output, Statistic, moments
 from tests.transforms.sinks.units import slot_of, unit
 from transforms.records import HatColumns
 from transforms.sinks.files import FORMATS, publish_slot
@@ -78,7 +78,7 @@ def test_the_shards_of_a_slot_make_one_file_in_the_order_of_cells():
 
 
 SPREAD = Statistic(
-    name="spread", needs=Moments(()), outputs=(Output("p50"), Output("p85"), Output("cdf", SHARE, is_list=True))
+    name="spread", needs=moments(), outputs=(Output("p50"), Output("p85"), Output("cdf", SHARE, is_list=True))
 )
 
 

@@ -100,17 +100,29 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
         named = head.codec if head.codec in BLOCK_READERS else "that is unknown"
         raise UnreadableFile(path, f"codec {named}: only {', '.join(_EXPAND)} are read")
     columns = tuple(map(steps_of, table.columns))
-    wanted, types = _schema_and_types(path, head.writer_schema, columns, table)
+    schema: Any = head.writer_schema
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise UnreadableFile(path, "not an Avro file of records")
+    kinds = [_type_at(path, schema, steps) for steps in columns]
+    triples = zip(table.fields, table.columns, kinds, strict=True)
+    types = tuple(_arrow_type(path, column, kind, name == "time", table.units.zone) for name, column, kind in triples)
+    _strip(schema)
+    heads = {steps[0] for steps in columns}
+    fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in heads]
+    names = [{branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(it)} for it in kinds]
+    is_mixed = any({"string", "bytes"} <= of_kind for of_kind in names)
+    # fastavro would turn texts and bytes of one union into one another, and raise for all rows where it cannot
+    wanted = None if is_mixed else {"type": "record", "name": schema["name"], "fields": fields}
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     reader = fastavro.reader(file, wanted, handle_unicode_errors="surrogateescape")
     _strip(reader.writer_schema)
-    needed: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in columns))
+    values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in columns))
     written: Any = reader.writer_schema
     is_nested, count, nulls = any(steps[1:] for steps in columns), 0, _fields_of_nothing(written)
     most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * size)
     batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(nulls, 1))
-    while rows := list(map(needed, islice(reader, batch_rows))):
+    while rows := list(map(values_of, islice(reader, batch_rows))):
         if is_nested:
             pairs = zip(zip(*rows, strict=True), columns, strict=True)
             rows = list(zip(*(walk(values, steps[1:]) for values, steps in pairs), strict=True))
@@ -122,31 +134,8 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
         yield _batch(rows if wanted else [tuple(map(_as_text, row)) for row in rows], table.fields, types)
 
 
-def _schema_and_types(
-    path: str, schema: Any, columns: tuple[Path, ...], table: AvroTable
-) -> tuple[Any, tuple[Any, ...]]:
-    """Finds the needed part of the file's schema, without logical types, and the Arrow type of each field.
-
-    Returns:
-        The schema: None where a union holds both texts and bytes, which fastavro would turn into one another, and raise
-        for all rows where it cannot. The types: None of numbers, _MIXED where each value has its own.
-    """
-    if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise UnreadableFile(path, "not an Avro file of records")
-    fields = {field["name"]: field["type"] for field in schema["fields"]}
-    kinds = [_type_at(path, schema, steps) for steps in columns]
-    triples = zip(table.fields, table.columns, kinds, strict=True)
-    types = tuple(_arrow_type(path, column, kind, name == "time", table.units.zone) for name, column, kind in triples)
-    _strip(schema)
-    heads = {steps[0] for steps in columns}
-    needed = [{"name": name, "type": kind} for name, kind in fields.items() if name in heads]
-    names = [{branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(it)} for it in kinds]
-    is_mixed = any({"string", "bytes"} <= of_kind for of_kind in names)
-    return None if is_mixed else {"type": "record", "name": schema["name"], "fields": needed}, types
-
-
 def _type_at(path: str, kind: Any, steps: Path) -> Any:
-    """Finds the type at a path, through records and arrays of which a union may say that they are not there."""
+    """Resolves a path to its type, through records and arrays that may be null."""
     for step in steps:
         branches = [branch for branch in _branches(kind) if isinstance(branch, dict)]
         branches = [branch["type"] if isinstance(branch["type"], dict) else branch for branch in branches]
@@ -160,7 +149,7 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """Finds the one type of a field of plain values, null aside. zone: of times that say none."""
+    """Maps the schema of a plain field to an Arrow type, null aside. zone: of local times."""
     plain, logical = set(), set()
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch

@@ -12,17 +12,9 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from dpops.types import Int64s
+from transforms.layouts import lines as text_lines
 from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile, raw_batch
-from transforms.layouts.lines import (
-    QUOTE,
-    RETURN,
-    TextLines,
-    letters_of,
-    lines_of,
-    read_chunks,
-    refuse_not_utf8,
-    without,
-)
+from transforms.layouts.lines import TextLines
 from transforms.layouts.open_file import opened_text
 
 BLANK = " "
@@ -55,18 +47,21 @@ class CsvTable(MappedLayout):
     def read(self, path: str) -> Iterator[RawBatch]:
         header: _Header | None = None
         with opened_text(path) as file:
-            for data, too_long in read_chunks(file):
+            for data, too_long in text_lines.read_chunks(file):
                 if self.delimiter == BLANK:
                     data = _BLANKS.sub(b"", data)
                 if header is None:
                     data = _SEPARATOR.sub(b"", data, count=1)
-                    first, follows = _first_line(data)
-                    if too_long and first is None:
+                    lines = text_lines.lines_of(data)
+                    filled = np.flatnonzero(lines.end > lines.start)
+                    if too_long and not filled.size:
                         raise UnreadableFile(path, "the header is too long")
-                    if first is None:
+                    if not filled.size:
                         continue
-                    header = self._header(path, first)
-                    data = follows if self.has_header else data
+                    first = int(filled[0])
+                    header = self._header(path, data[lines.start[first] : lines.end[first]])
+                    if self.has_header:
+                        data = data[lines.start[first + 1] :] if first + 1 < len(lines.start) else b""
                 yield _batch(data, header, self.fields, too_long)
 
     def _header(self, path: str, line: bytes) -> "_Header":
@@ -96,22 +91,13 @@ class _Header:
     delimiter: str
 
 
-def _first_line(data: bytes) -> tuple[bytes | None, bytes]:
-    """Splits off the first line that is not blank from what follows it."""
-    lines = lines_of(data)
-    for i in np.flatnonzero(lines.end > lines.start)[:1].tolist():
-        follows = int(lines.start[i + 1]) if i + 1 < len(lines.start) else len(data)
-        return data[lines.start[i] : lines.end[i]], data[follows:]
-    return None, b""
-
-
 def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int) -> RawBatch:
-    lines = lines_of(data)
+    lines = text_lines.lines_of(data)
     full = lines.end > lines.start
     broken = full & _broken(data, lines, header)
     if broken.any():
-        data = without(data, lines, broken)
-    table, not_utf8 = refuse_not_utf8(_columns(data, header, fields), data)
+        data = text_lines.without(data, lines, broken)
+    table, not_utf8 = text_lines.refuse_not_utf8(_columns(data, header, fields), data)
     malformed = int(np.count_nonzero(full)) - len(table[fields[0]]) - not_utf8
     return raw_batch(table, {"too-long": too_long, "malformed": malformed, "not-utf8": not_utf8})
 
@@ -140,17 +126,28 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
 
     Such quotes would make a reader run on into the following lines. The rule: around a whole field, doubled inside.
     """
-    letters = letters_of(data)
+    letters = np.frombuffer(data, np.uint8)
     broken = np.zeros(len(lines.start), np.bool_)
     mark = ord(header.delimiter)
     commas = np.flatnonzero(letters == mark)
     if b"\r" in data:
-        returns = np.flatnonzero(letters == RETURN)
+        returns = np.flatnonzero(letters == text_lines.RETURN)
         line = np.searchsorted(lines.start, returns, side="right") - 1
         broken[line[returns < lines.end[line]]] = True
     if b'"' in data:
-        quotes = np.flatnonzero(letters == QUOTE)
-        broken |= _misquoted(letters, quotes, lines, mark)
+        quotes = np.flatnonzero(letters == text_lines.QUOTE)
+        line_of_quote = np.searchsorted(lines.start, quotes, side="right") - 1
+        opening = _quotes_before(quotes, quotes, lines) % 2 == 0
+        previous_letter = letters[np.maximum(quotes - 1, 0)]
+        next_letter = letters[np.minimum(quotes + 1, len(letters) - 1)]
+        fine = np.where(
+            opening,
+            (quotes == lines.start[line_of_quote]) | (previous_letter == mark) | (previous_letter == text_lines.QUOTE),
+            (quotes + 1 == lines.end[line_of_quote]) | (next_letter == mark) | (next_letter == text_lines.QUOTE),
+        )
+        is_misquoted: NDArray[np.bool_] = np.bincount(line_of_quote, minlength=len(lines.start)) % 2 == 1
+        is_misquoted[line_of_quote[~fine]] = True
+        broken |= is_misquoted
         commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]
     broken |= np.diff(np.searchsorted(commas, lines.start), append=len(commas)) != header.width - 1
     return broken
@@ -160,18 +157,3 @@ def _quotes_before(places: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
     """Counts the quotes before each place, in its line."""
     line = np.searchsorted(lines.start, places, side="right") - 1
     return np.searchsorted(quotes, places) - np.searchsorted(quotes, lines.start)[line]
-
-
-def _misquoted(letters: NDArray[np.uint8], quotes: Int64s, lines: TextLines, mark: int) -> NDArray[np.bool_]:
-    line = np.searchsorted(lines.start, quotes, side="right") - 1
-    opening = _quotes_before(quotes, quotes, lines) % 2 == 0
-    previous_letter = letters[np.maximum(quotes - 1, 0)]
-    next_letter = letters[np.minimum(quotes + 1, len(letters) - 1)]
-    fine = np.where(
-        opening,
-        (quotes == lines.start[line]) | (previous_letter == mark) | (previous_letter == QUOTE),
-        (quotes + 1 == lines.end[line]) | (next_letter == mark) | (next_letter == QUOTE),
-    )
-    broken: NDArray[np.bool_] = np.bincount(line, minlength=len(lines.start)) % 2 == 1
-    broken[line[~fine]] = True
-    return broken

@@ -8,17 +8,8 @@ from typing import Any, Self
 
 import msgspec
 
-from transforms.layouts.base import (
-    ANY,
-    EACH,
-    MappedLayout,
-    Path,
-    RawBatch,
-    Units,
-    UnreadableFile,
-    steps_of,
-    steps_of_records,
-)
+from transforms.layouts import base
+from transforms.layouts.base import MappedLayout, Path, RawBatch, Units, UnreadableFile
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import read_json_lines
 from transforms.layouts.open_file import opened, opened_text
@@ -32,44 +23,59 @@ class JsonRecords(MappedLayout):
     """columns: dotted paths; a last part that is a number indexes an array; `*` is the key that a record lies under.
 
     records: the path of the array or object that holds the objects, where a file or message is a document around it.
+    places: paths of such arrays, in one or more, where a file or message is a document or the array alone.
     """
 
     OPTIONS = ("records",)
 
     records: str | None = None
+    places: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
         refuse_indexed_objects(fields, columns)
         records: str | None = options["records"]
         if records is not None:
-            steps_of_records(records)
-        if any(steps == (ANY,) for steps in map(steps_of, columns)) and ANY not in steps_of(records or ""):
+            base.steps_of_records(records)
+        if any(steps == (base.ANY,) for steps in map(base.steps_of, columns)) and base.ANY not in base.steps_of(
+            records or ""
+        ):
             raise ValueError("columns: '*' is the key of a record, and input.records has none: such as entity.*")
         return cls(units, columns, fields, records)
 
+    @property
+    def _paths(self) -> Paths:
+        return Paths.dotted(self.columns, self.fields, self.units.decimal)
+
     def read(self, path: str) -> Iterator[RawBatch]:
-        paths = Paths.dotted(self.columns, self.fields, self.units.decimal)
-        if self.records is not None:
-            yield from read_document(path, (self.records,), paths)
-            return
-        with opened_text(path) as file:
-            is_array = begins_array(file.read(LOOK_BYTES))
-        if not is_array:
+        is_array = False
+        if self.records is None:
+            with opened_text(path) as file:
+                is_array = begins_array(file.read(LOOK_BYTES))
+        if is_array:
+            elements = array_of(_whole(path, "a JSON array", ": use JSON lines").removeprefix(BOM))
+            if elements is None:
+                raise UnreadableFile(path, "a JSON array that is damaged or cut short")
+            yield from batches_of_records(elements, self._paths)
+        elif self.records is not None or self.places:
+            yield from read_document(path, self.places if self.records is None else (self.records,), self._paths)
+        else:
             with opened(path) as file:
-                yield from read_json_lines(file, paths)
-            return
-        elements = array_of(_whole(path, "a JSON array", ": use JSON lines").removeprefix(BOM))
-        if elements is None:
-            raise UnreadableFile(path, "a JSON array that is damaged or cut short")
-        yield from batches_of_records(elements, paths)
+                yield from read_json_lines(file, self._paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        paths = Paths.dotted(self.columns, self.fields, self.units.decimal)
-        if self.records is None:
-            yield table_of_records(payloads, paths, {})
-        else:
-            yield from documents_of_messages(payloads, (self.records,), paths)
+        if self.records is not None:
+            yield from documents_of_messages(payloads, (self.records,), self._paths)
+            return
+        if not self.places:
+            yield table_of_records(payloads, self._paths, {})
+            return
+        for payload in payloads:
+            records = array_of(payload) if len(payload) <= MESSAGE_BYTES else None
+            if records is not None:
+                yield from batches_of_records(records, self._paths)
+            else:
+                yield from documents_of_messages([payload], self.places, self._paths)
 
 
 LAYOUT = JsonRecords
@@ -78,7 +84,9 @@ LAYOUT = JsonRecords
 def read_document(path: str, records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
     """Reads the objects of a document. records: the dotted paths of arrays, all of which are read."""
     try:
-        yield from batches_of_snapshot(_whole(path, "a JSON document"), tuple(map(steps_of_records, records)), paths)
+        yield from batches_of_snapshot(
+            _whole(path, "a JSON document"), tuple(map(base.steps_of_records, records)), paths
+        )
     except NoSnapshot:
         named = " or ".join(map(repr, records))
         raise UnreadableFile(path, f"no JSON with an array of objects at {named} (input.records)") from None
@@ -86,7 +94,7 @@ def read_document(path: str, records: Sequence[str], paths: Paths) -> Iterator[R
 
 def documents_of_messages(payloads: Sequence[bytes], records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
     """Reads messages as `read_document` does files: one that is too long, empty or no document is one refused row."""
-    places = tuple(map(steps_of_records, records))
+    places = tuple(map(base.steps_of_records, records))
     for payload in payloads:
         try:
             if len(payload) > MESSAGE_BYTES:
@@ -99,11 +107,11 @@ def documents_of_messages(payloads: Sequence[bytes], records: Sequence[str], pat
             yield table_of_records([], paths, {"malformed": 1})
 
 
-def _whole(path: str, what: str, advice: str = "") -> bytes:
+def _whole(path: str, kind: str, advice: str = "") -> bytes:
     with opened(path) as file:
         data = file.read(ARRAY_BYTES + 1)
     if len(data) > ARRAY_BYTES:
-        raise UnreadableFile(path, f"{what} of more than {ARRAY_BYTES >> 20} MiB{advice}")
+        raise UnreadableFile(path, f"{kind} of more than {ARRAY_BYTES >> 20} MiB{advice}")
     has_words = b"NaN" in data or b"Infinity" in data  # Python writes them, and they are no JSON
     return _WORDS.sub(lambda word: word[1] or b"null", data) if has_words else data
 
@@ -116,7 +124,7 @@ DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def begins_array(start: bytes) -> bool:
-    """Says whether a file that starts so, with LOOK_BYTES at most, is one array; else it is lines.
+    """Recognises a JSON array by a file's first LOOK_BYTES; other files are JSON lines.
 
     A line that is a whole array, before one with an object, is a bad record of its own: it decides nothing for others.
     """
@@ -132,7 +140,7 @@ def begins_array(start: bytes) -> bool:
 
 
 def array_of(text: bytes) -> list[msgspec.Raw] | None:
-    """Finds the elements of an array; None where the text is another one, or damaged. They are not decoded yet."""
+    """Splits a JSON array into undecoded elements; None where the text is damaged or no array."""
     try:
         return msgspec.json.decode(text, type=list[msgspec.Raw])
     except DAMAGE:
@@ -143,29 +151,23 @@ class NoSnapshot(ValueError):
     """A document is no JSON, or something other than an array is where the records should be."""
 
 
-def records_of(data: bytes, places: tuple[Path, ...], *, keyed: bool = False) -> list[bytes | msgspec.Raw]:
-    """Finds the records of a document, of an array of documents, or of one on each line. Raises NoSnapshot.
+def batches_of_snapshot(data: bytes, places: tuple[Path, ...], paths: Paths) -> Iterator[RawBatch]:
+    """Reads the records of a document, of an array of documents, or of one on each line. Raises NoSnapshot.
 
     places: of arrays or objects, all of which are read. A document without one holds none there: that is how JSON made
-    of protocol buffers says that there are none. keyed: each record is given the key it lies under, as its own ANY.
+    of protocol buffers says that there are none. Where it is JSON, a damaged record costs itself alone.
     """
-    data = data.removeprefix(BOM)
+    data, keyed = data.removeprefix(BOM), (base.ANY,) in paths.places
     try:
-        if data.lstrip()[:1] == b"[":
-            return list(_inside(_decoder(places, in_array=True).decode(data), keyed))
-        return list(_inside(_decoder(places).decode(data), keyed))
+        decode = _decoder(places, in_array=data.lstrip()[:1] == b"[").decode
+        records = list(_inside(decode(data), keyed))
     except DAMAGE:
-        pass
-    try:
-        decode = _decoder(places).decode
-        return [record for line in data.splitlines() if line.strip() for record in _inside(decode(line), keyed)]
-    except DAMAGE:
-        raise NoSnapshot from None
-
-
-def batches_of_snapshot(data: bytes, places: tuple[Path, ...], paths: Paths) -> Iterator[RawBatch]:
-    """Reads a document's records; where it is JSON, a damaged one costs itself alone. Raises NoSnapshot."""
-    yield from batches_of_records(records_of(data, places, keyed=(ANY,) in paths.places), paths)
+        try:
+            decode = _decoder(places).decode
+            records = [record for line in data.splitlines() if line.strip() for record in _inside(decode(line), keyed)]
+        except DAMAGE:
+            raise NoSnapshot from None
+    yield from batches_of_records(records, paths)
 
 
 def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
@@ -208,9 +210,9 @@ def _document(places: tuple[Path, ...]) -> Any:
     if places == ((),):
         return msgspec.Raw
     firsts = list(dict.fromkeys(place[0] for place in places))
-    if firsts[0] in (EACH, ANY):
+    if firsts[0] in (base.EACH, base.ANY):
         inner: Any = _document(tuple(place[1:] for place in places))
-        if firsts[0] == ANY:
+        if firsts[0] == base.ANY:
             return dict[str, inner]
         array: Any = list[inner]
         return array | inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else array

@@ -9,22 +9,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.layouts.base import (
-    BATCH_ROWS,
-    WHOLE,
-    MappedLayout,
-    Path,
-    RawBatch,
-    Share,
-    Units,
-    UnreadableFile,
-    kind_at,
-    raw_batch,
-    refuse_steps,
-    steps_of,
-    values_at,
-    without_zone,
-)
+from transforms.layouts import base
+from transforms.layouts.base import MappedLayout, Path, RawBatch, Share, Units, UnreadableFile
 from transforms.layouts.columns import is_text
 from transforms.layouts.open_file import unpacked
 
@@ -45,11 +31,11 @@ class ParquetTable(MappedLayout):
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
         for field, column in zip(fields, columns, strict=True):
-            refuse_steps(field, column)
+            base.refuse_steps(field, column)
         return super().of(units, columns, fields, options)
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        return self.read_share(path, WHOLE)
+        return self.read_share(path, base.WHOLE)
 
     def read_share(self, path: str, share: Share) -> Iterator[RawBatch]:
         with _source(path) as file:
@@ -59,9 +45,11 @@ class ParquetTable(MappedLayout):
                 places = [_place(column, parquet.schema_arrow) for column in self.columns]
                 needed = list(dict.fromkeys(map(_stored, self.columns, places)))
                 groups = list(share.among(parquet.metadata.num_row_groups))
-                for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=needed, use_threads=False):
-                    arrays = (values_at(batch.column(head), steps) for head, steps in places)
-                    yield raw_batch(dict(zip(self.fields, arrays, strict=True)), {})
+                for batch in parquet.iter_batches(
+                    base.BATCH_ROWS, row_groups=groups, columns=needed, use_threads=False
+                ):
+                    arrays = (base.values_at(batch.column(head), steps) for head, steps in places)
+                    yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), {})
             except (pa.ArrowException, OSError, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
 
@@ -76,14 +64,14 @@ class ParquetFooter:
 
     def read(self, path: str) -> Iterator[RawBatch]:
         with _source(path) as file:
-            yield raw_batch({"rows": pa.array([pq.read_metadata(file).num_rows])}, {})
+            yield base.raw_batch({"rows": pa.array([pq.read_metadata(file).num_rows])}, {})
 
 
 def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
     """Splits a column into that of the file and the path below it; a name with dots comes first."""
     if schema.get_all_field_indices(column) or "." not in column:
         return column, ()
-    head, *steps = steps_of(column)
+    head, *steps = base.steps_of(column)
     return head, tuple(steps)
 
 
@@ -99,7 +87,17 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
     parquet = pq.ParquetFile(file, pre_buffer=False)
     schema = parquet.schema_arrow
     for column in columns:
-        _refuse_column(path, column, schema, zone)
+        head, steps = _place(column, schema)
+        indices = schema.get_all_field_indices(head)
+        kind = base.kind_at(schema.field(head).type, steps) if len(indices) == 1 else None
+        if kind is None:
+            raise UnreadableFile(path, f"column {column!r} is {'there more than once' if indices[1:] else 'missing'}")
+        if pa.types.is_nested(kind):
+            raise UnreadableFile(path, f"column {column!r} is nested")
+        if pa.types.is_timestamp(kind) and kind.tz is None and zone is None:
+            raise UnreadableFile(path, base.without_zone(column))
+        if pa.types.is_fixed_size_binary(kind) and kind.byte_width > VALUE_BYTES:
+            raise UnreadableFile(path, f"column {column!r} has values of more than {VALUE_BYTES} bytes")
     texts = [
         column
         for column in dict.fromkeys(columns)
@@ -116,21 +114,6 @@ def _source(path: str) -> Iterator[pa.NativeFile]:
     data = unpacked(path)
     with pa.OSFile(os.fsencode(path), "rb") if data is None else pa.BufferReader(data) as file:
         yield file
-
-
-def _refuse_column(path: str, column: str, schema: pa.Schema, zone: str | None) -> None:
-    """Refuses a column that cannot be read. zone: of times that say none."""
-    head, steps = _place(column, schema)
-    indices = schema.get_all_field_indices(head)
-    kind = kind_at(schema.field(head).type, steps) if len(indices) == 1 else None
-    if kind is None:
-        raise UnreadableFile(path, f"column {column!r} is {'there more than once' if indices[1:] else 'missing'}")
-    if pa.types.is_nested(kind):
-        raise UnreadableFile(path, f"column {column!r} is nested")
-    if pa.types.is_timestamp(kind) and kind.tz is None and zone is None:
-        raise UnreadableFile(path, without_zone(column))
-    if pa.types.is_fixed_size_binary(kind) and kind.byte_width > VALUE_BYTES:
-        raise UnreadableFile(path, f"column {column!r} has values of more than {VALUE_BYTES} bytes")
 
 
 def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:

@@ -94,7 +94,7 @@ class _TooManyFields(DecodeError):  # type: ignore[misc]
 
 
 def _rows_of_message(data: bytes, columns: Sequence[str]) -> list[_Row | str]:
-    """Gives the rows that `_rows` does, but a damaged feed is one refused row."""
+    """Reads the rows of a message; a damaged one is one refused row."""
     try:
         return list(_rows(data, columns)) if len(data) <= FEED_BYTES else ["too-long"]
     except _TooManyFields:
@@ -105,7 +105,17 @@ def _rows_of_message(data: bytes, columns: Sequence[str]) -> list[_Row | str]:
 
 def _rows(data: bytes, columns: Sequence[str]) -> Iterator[_Row | str]:
     """Yields the rows of the entities that have a vehicle, and a reason for each that is refused."""
-    parts, header_s = _messages(data), None
+    messages, place = [], 0
+    while place < len(data):
+        try:
+            size, place = _varint(data, place)
+        except (DecodeError, IndexError):
+            break
+        if place + size > len(data) or data[place : place + 1] != _FIRST_TAG:
+            break
+        messages.append((place, place + size))
+        place += size
+    parts, header_s = (messages if messages and place == len(data) else [(0, len(data))]), None
     for field, start, end in _fields(data, *parts[0]):  # the first header may stand behind its entities
         if field == _HEADER:
             header_s = _time_of_header(data[start:end])
@@ -127,21 +137,6 @@ def _rows(data: bytes, columns: Sequence[str]) -> Iterator[_Row | str]:
             yield "not-utf8" if any(isinstance(value, bytes) for value in row) else row
     if not has_header:
         raise DecodeError
-
-
-def _messages(data: bytes) -> list[tuple[int, int]]:
-    """Finds where messages begin and end of which each has its length before it; else all is one."""
-    messages, place = [], 0
-    while place < len(data):
-        try:
-            size, place = _varint(data, place)
-        except (DecodeError, IndexError):
-            break
-        if place + size > len(data) or data[place : place + 1] != _FIRST_TAG:
-            break
-        messages.append((place, place + size))
-        place += size
-    return messages if messages and place == len(data) else [(0, len(data))]
 
 
 def _time_of_header(data: bytes) -> int | None:

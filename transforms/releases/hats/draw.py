@@ -14,8 +14,7 @@ from dpops.allocation import Allocation, PlanShare
 from dpops.claims import ZERO, Claim, PureDP
 from dpops.mechanism import Drawn, Hats, Totals
 from dpops.noise import Noise
-from dpops.statistics import RequestedStatistic
-from dpops.types import Grid, Int64s
+from dpops.types import Int64s
 from transforms.ledger.claims import ClaimedUnit, check_claims, claims_of
 from transforms.order import by_both, packed_keys, places
 from transforms.places.hierarchy import texts_of
@@ -45,8 +44,8 @@ def draw_releases(
         rows, share = divide(reported, facts.plans, policy.allocation)
         ends = np.searchsorted(rows.slot_s, facts.plan, side="right").tolist()
         for slot_s, stretch in zip(facts.plan, starmap(slice, pairwise([0, *ends])), strict=True):
-            where = f"{policy.spec_id}/{slot_s}/{shard}/"
-            digest = digest_of(reported.take(stretch), where, policy.digest_key, plain=policy.plain_digests)
+            label = f"{policy.spec_id}/{slot_s}/{shard}/"
+            digest = digest_of(reported.take(stretch), label, policy.digest_key, plain=policy.plain_digests)
             by_slot.append(_Slot(slot_s, shard, rows.take(stretch), share.epsilon_hat, digest))
         divided.append((rows, share, by_slot))
     drawn = iter(_drawn([slot for _, _, by_slot in divided for slot in by_slot], policy, noise))
@@ -76,7 +75,7 @@ def _sealed(
     policy: Policy,
 ) -> Iterator[tuple[HatUnit, Exposure]]:
     """Makes the units of a plan and shard, whose claims are held against their debits. rows: of all its slots."""
-    allocation, costs = policy.allocation, [share.epsilon_hat * of for of in policy.shares]
+    allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
     exposures = [exposure_of(slot.rows, its.cell, its.drawn) for slot, its in zip(by_slot, drawn, strict=True)]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]
     debits = allocation.debits(share, in_slot, most_spent(exposures, costs))
@@ -116,13 +115,13 @@ def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:
     """Divides what a vehicle may spend among a plan's HATs. rows: by slot, cell and vehicle. plans: of the period."""
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
-    share = allocation.divide(hat, places(rows.vehicle).of, rows.kept, reported, plans)
-    left = np.where(share.is_kept, rows.kept, 0)
-    return Divided(replace(rows, kept=left, dropped=reported - left), share)
+    share = allocation.divide(hat, places(rows.vehicle).code, rows.kept, reported, plans)
+    retained = np.where(share.is_kept, rows.kept, 0)
+    return Divided(replace(rows, kept=retained, dropped=reported - retained), share)
 
 
 class SlotDrawn(NamedTuple):
-    """What was released of a slot. cell: int64 (HATs,), ascending, of those with vehicles. drawn: see `exposure_of`."""
+    """A slot's released HATs. cell: int64 (HATs,), ascending, of those with vehicles. drawn: see `exposure_of`."""
 
     released: list[Released]
     cell: Int64s
@@ -145,7 +144,9 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
             ends = np.cumsum([with_users[number].cell.size for number in chosen]).tolist()
             for stat in policy.statistics:
                 epsilon, grid = by_slot[chosen[0]].epsilon * stat.share, policy.value.grid
-                together = stat.mechanism.draw(hats.seen_by(stat, grid), grid, epsilon, noise)
+                needed = {field: hats.columns[column.name] for field, column in stat.columns(grid).items()}
+                seen = replace(hats.hats, totals=Totals(hats.hats.totals.counts, **needed))
+                together = stat.mechanism.draw(seen, grid, epsilon, noise)
                 for number, its in zip(chosen, starmap(slice, pairwise([0, *ends])), strict=True):
                     drawn[number].append(Drawn(together.mechanisms[its], together.plans[its], together.integers[its]))
     return [_slot_drawn(*columns, policy) for columns in zip(by_slot, occupied, with_users, drawn, strict=True)]
@@ -154,11 +155,11 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
 def _slot_drawn(
     slot: _Slot, occupied: "SlotHats", with_users: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
 ) -> SlotDrawn:
-    """Puts a slot's draws together, of every cell that gets a row."""
+    """Joins a slot's draws by cell, of every cell that gets a row."""
     cell, published = with_users.cell, occupied.cell
     if policy.region is not None:
         region = np.array(policy.region, np.int64)
-        published = region[release_shard(region, policy.release_shards) == slot.shard]
+        published = region[release_shard(region, policy.shards) == slot.shard]
     places = np.where(np.isin(published, cell), np.searchsorted(cell, published), cell.size).tolist()
     names, released = texts_of(policy.region, published), []
     for stat, drawn in zip(policy.statistics, by_statistic, strict=True):
@@ -183,21 +184,16 @@ class SlotHats(NamedTuple):
         if len(slots) == 1:
             return slots[0]
         hats = [slot.hats for slot in slots]
-        before = np.cumsum([0, *(its.totals.counts.size for its in hats[:-1])]).tolist()
-        starts = [(its.first + entries, its.users, its.reported) for its, entries in zip(hats, before, strict=True)]
+        offsets = np.cumsum([0, *(its.totals.counts.size for its in hats[:-1])]).tolist()
+        starts = [(its.first + entries, its.users, its.reported) for its, entries in zip(hats, offsets, strict=True)]
         columns = {name: np.concatenate([slot.columns[name] for slot in slots]) for name in slots[0].columns}
         totals = Totals(*map(np.concatenate, zip(*(its.totals for its in hats), strict=True)))
         joined = Hats(totals, *map(np.concatenate, zip(*starts, strict=True)))
         return cls(np.concatenate([slot.cell for slot in slots]), joined, columns)
 
     def with_users(self) -> "SlotHats":
-        some = self.hats.users > 0
-        return SlotHats(self.cell[some], self.hats.take(some), self.columns)
-
-    def seen_by(self, stat: RequestedStatistic, grid: Grid) -> Hats:
-        """Gives the HATs the columns that one statistic needs."""
-        needed = {field: self.columns[column.name] for field, column in stat.columns(grid).items()}
-        return replace(self.hats, totals=Totals(self.hats.totals.counts, **needed))
+        is_occupied = self.hats.users > 0
+        return SlotHats(self.cell[is_occupied], self.hats.take(is_occupied), self.columns)
 
 
 def hats_of(rows: Tally) -> SlotHats:
@@ -210,8 +206,8 @@ def hats_of(rows: Tally) -> SlotHats:
         np.add.reduceat(column, first) if first.size else first
         for column in ((rows.kept > 0).astype(np.int64), rows.kept + rows.dropped)
     )
-    most = int(rows.kept.max(initial=0))
-    descending = np.cumsum(is_first) * (most + 1) - rows.kept  # dropped rows come last
+    max_kept = int(rows.kept.max(initial=0))
+    descending = np.cumsum(is_first) * (max_kept + 1) - rows.kept  # dropped rows come last
     narrow = descending.astype(np.min_scalar_type(descending.max(initial=0)))  # which numpy sorts by counting
     order = np.argsort(narrow, kind="stable")  # keeps vehicles of equal counts in order
     columns = {name: column[order] for name, column in rows.sums.items()}
@@ -221,23 +217,23 @@ def hats_of(rows: Tally) -> SlotHats:
 
 def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
     """Counts draws by vehicle. cell: int64 (HATs,), ascending. drawn: int64 (HATs, statistics), 1 or 0."""
-    kept = rows.kept > 0
-    vehicle, code = places(rows.vehicle[kept])
-    return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[kept])]))
+    is_kept = rows.kept > 0
+    vehicle, code = places(rows.vehicle[is_kept])
+    return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[is_kept])]))
 
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
-    """Finds what a vehicle spends in several slots at most, exactly. shares: what each statistic of a HAT costs."""
+    """Computes the largest spending of a vehicle in several slots, exactly. shares: cost of each statistic of a HAT."""
     if len(exposures) == 1:  # a vehicle is there once
         return _dearest(exposures[0].drawn, shares)
-    vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).of
+    vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).code
     return _dearest(_added_up(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:
-    """Finds the most that plans of a vehicle's HATs claim together. units: of one plan and shard. rows: theirs."""
-    kept = rows.kept > 0
-    slot_of, cell_of = rows.slot_s[kept], rows.cell[kept]
+    """Computes the largest sum of claims over one vehicle's HATs. units: of one plan and shard. rows: theirs."""
+    is_kept = rows.kept > 0
+    slot_of, cell_of = rows.slot_s[is_kept], rows.cell[is_kept]
     first = np.flatnonzero((np.diff(slot_of, prepend=-1) != 0) | (np.diff(cell_of, prepend=-1) != 0))
     slot_s, cell = slot_of[first], cell_of[first]
     kinds: dict[tuple[Claim, ...], int] = {}  # a few
@@ -248,13 +244,13 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
         kind_of += [numbers[claimed.kind[text]] for text in texts]
     kind = np.repeat(np.array(kind_of, np.int64), np.diff(first, append=cell_of.size))
     prices = [Accountant().compose(claims).pure for claims in kinds]
-    vehicles, vehicle = places(rows.vehicle[kept])
+    vehicles, vehicle = places(rows.vehicle[is_kept])
     hats = np.bincount(vehicle * len(kinds) + kind, minlength=vehicles.size * len(kinds))
     return _dearest(hats.reshape(vehicles.size, len(kinds)), prices)
 
 
 def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
-    """Finds what a row costs at most. numbers: (rows, prices), of which a few rows differ."""
+    """Computes the largest cost of a row. numbers: (rows, prices), with few distinct rows."""
     sums = (sum(map(mul, counts, prices), ZERO) for counts in set(map(tuple, numbers.tolist())))
     return max(sums, default=ZERO)
 

@@ -27,19 +27,19 @@ def is_plain(digest: str) -> bool:
     return ":" not in digest
 
 
-def digest_of(rows: Tally, where: str, key: bytes, *, plain: bool) -> str:
+def digest_of(rows: Tally, label: str, key: bytes, *, plain: bool) -> str:
     """Digests rows, by slot, cell and vehicle. Keyed, for a plain hash of small totals is found by trying them all."""
     names = ",".join(rows.sums)
     columns: Sequence[Int64s] = [*rows.keys(), *rows.sums.values()]
     if plain:
         columns = (rows.slot_s, rows.vehicle, rows.cell, rows.kept, *(rows.sums[c.name] for c in PLAIN), rows.dropped)
-    digest = hmac.new(key, where.encode() if plain else f"{where}{names}/".encode(), "sha256")
+    digest = hmac.new(key, label.encode() if plain else f"{label}{names}/".encode(), "sha256")
     for column in columns:
         digest.update(np.ascontiguousarray(column, "<i8").data)
     return digest.hexdigest() if plain else f"{names}:{digest.hexdigest()}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """How HATs are released. region: cells that always get a row; None for those with reports."""
 
@@ -47,7 +47,7 @@ class Policy:
     value: Value
     statistics: tuple[RequestedStatistic, ...]
     allocation: Allocation
-    release_shards: int
+    shards: int
     region: Sequence[int] | None
     digest_key: bytes = field(repr=False)
     plain_digests: bool = False
@@ -65,12 +65,12 @@ class Policy:
     @property
     def columns(self) -> tuple[Column, ...]:
         """What tallies carry: what the statistics need, by name, and what a plain digest needs."""
-        asked = columns_of(self.statistics, self.value.grid)
-        return (*asked, *(column for column in PLAIN if column not in asked)) if self.plain_digests else asked
+        required = columns_of(self.statistics, self.value.grid)
+        return (*required, *(column for column in PLAIN if column not in required)) if self.plain_digests else required
 
 
 def release_shard(cell: Int64s, shards: int) -> Int64s:
-    """Finds the release shard a cell belongs to: by the cell alone, int64 (cells,)."""
+    """Computes the release shard of each cell from its index alone, int64 (cells,)."""
     return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
 
 

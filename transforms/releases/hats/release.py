@@ -11,7 +11,7 @@ from dpops.estimate import Estimates
 from dpops.mechanism import PlanError
 from dpops.mechanisms import stored_estimates
 from dpops.noise import Noise
-from dpops.statistics import VALUE, Column, named
+from dpops.statistics import VALUE, named
 from transforms.count.tally import ContributionBound
 from transforms.errors import StepError
 from transforms.failpoints import failpoint
@@ -24,11 +24,10 @@ from transforms.releases.hats.policy import Policy, is_plain
 from transforms.wire import joined
 
 
-@dataclass(frozen=True)
-class HatRelease:
+@dataclass(frozen=True, kw_only=True)
+class HatRelease(Policy):
     """slots: facts of every slot; those of one `plan` are drawn together. cap: what is kept of a vehicle in a slot."""
 
-    policy: Policy
     slots: Mapping[int, SlotFacts]
     cap: ContributionBound | None = None
     in_order = False
@@ -36,70 +35,45 @@ class HatRelease:
     keeps_late = True
 
     @classmethod
-    def of(cls, asked: Asked) -> "HatRelease":
-        policy = Policy(
-            spec_id=asked.spec_id,
-            value=asked.value,
-            statistics=asked.statistics,
-            allocation=asked.allocation,
-            release_shards=asked.shards,
-            region=asked.region,
-            digest_key=asked.digest_key,
-        )
-        return cls(policy, asked.slots, asked.cap)
+    def of(cls, request: Asked) -> "HatRelease":
+        names = ("spec_id", "value", "statistics", "allocation", "shards", "region", "digest_key", "slots", "cap")
+        return cls(**{name: getattr(request, name) for name in names})
 
     @staticmethod
-    def why_no_stream(asked: Allocation, _options: object) -> str | None:
-        """Tells as a sentence why slots cannot be released one by one; None where they can."""
-        if not asked.whole_periods:
+    def why_no_stream(allocation: Allocation, _options: object) -> str | None:
+        """Explains in a sentence why slots cannot be released one by one; None where they can."""
+        if not allocation.whole_periods:
             return None
         return (
             "privacy.scope = 'period' plans and seals a period as a whole, which a stream never holds: "
             "use `hatstream release`, or scope = 'slot'"
         )
 
-    @property
-    def spec_id(self) -> str:
-        return self.policy.spec_id
-
-    @property
-    def shards(self) -> int:
-        return self.policy.release_shards
-
-    @property
-    def shares(self) -> tuple[Fraction, ...]:
-        return self.policy.shares
-
     def continuing(self, digest: str | None) -> "HatRelease":
         """Goes on with digests of the form that the ledger has (transforms.releases.hats.policy)."""
-        plain = digest is not None and is_plain(digest)
-        return replace(self, policy=replace(self.policy, plain_digests=plain))
+        return replace(self, plain_digests=digest is not None and is_plain(digest))
 
     def claims(self, _before: Before) -> dict[str, list[Debit]] | None:
         return None
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.policy.columns
-
     def group(self, slot_s: int) -> int:
         return self.slots[slot_s].plan[0]
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
         """Raises StepError where a HAT has no plan."""
-        if before.recorded:
+        if history.recorded:
             return []
         failpoint("before-noise")
         try:
-            whole = {group: joined(list(tallies())) for group, tallies in groups.items()}
-            units = draw_releases(whole, self.slots, self.policy, noise)
+            tables = {group: joined(list(tallies())) for group, tallies in groups.items()}
+            units = draw_releases(tables, self.slots, self, noise)
         except PlanError as error:
             raise StepError(f"a HAT cannot be released: {error}") from None
         failpoint("after-noise")
         return [DrawnUnit(*unit) for unit in units]
 
     def estimates(self, recorded: RecordedSlot, _before: Before) -> Iterator[SlotEstimates]:
-        yield estimates_of(all_of(HatUnit, recorded.units), self.policy.names, self.policy.value.lower)
+        yield estimates_of(all_of(HatUnit, recorded.units), self.names, self.value.lower)
 
 
 MISS = 0.05

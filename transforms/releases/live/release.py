@@ -37,7 +37,7 @@ class LiveRelease(VectorRelease):
 
     @staticmethod
     def why_no_stream(_asked: object, options: Any) -> str | None:
-        """Tells as a sentence why slots cannot be released one by one; None where they can."""
+        """Explains in a sentence why slots cannot be released one by one; None where they can."""
         if options.live is not None:
             return None
         return (
@@ -55,10 +55,10 @@ class LiveRelease(VectorRelease):
     def group(self, slot_s: int) -> int:
         return slot_s
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
         (((slot_s, _), tallies),) = groups.items()
         facts = self.slots[slot_s]
-        stage = None if before.recorded else self._stage(slot_s, facts, before)
+        stage = None if history.recorded else self._stage(slot_s, facts, history)
         if stage is None:
             return []
         sums = add_up(tallies(), self.policy, (slot_s,), stage)
@@ -67,17 +67,17 @@ class LiveRelease(VectorRelease):
         failpoint("after-noise")
         return [DrawnUnit(unit)]
 
-    def estimates(self, recorded: RecordedSlot, before: Before) -> Iterator[SlotEstimates]:
+    def estimates(self, recorded: RecordedSlot, history: Before) -> Iterator[SlotEstimates]:
         """Reads a live slot by what stands before it in the ledger, whenever that is done."""
         (unit,), (sequence,) = recorded.units, recorded.sequences
-        stages = known_before(before.stages(unit.spec_id), unit.period, sequence)
-        live = [entry for entry in before.live(unit.spec_id, unit.period) if entry.sequence <= sequence]
+        stages = known_before(history.stages(unit.spec_id), unit.period, sequence)
+        live = [entry for entry in history.live(unit.spec_id, unit.period) if entry.sequence <= sequence]
         yield live_estimates(stages, live, self.slots[unit.slot_s], self.policy)
 
-    def _stage(self, slot_s: int, facts: SlotFacts, before: Before) -> Stage | None:
-        """Finds the recorded stage, or what follows from recorded entries alone; None if the slot is not released."""
-        stages = before.stages(self.policy.spec_id)
-        stage = recorded_stage(before.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
+    def _stage(self, slot_s: int, facts: SlotFacts, history: Before) -> Stage | None:
+        """Returns the recorded stage, or one planned from recorded entries; None if the slot is not released."""
+        stages = history.stages(self.policy.spec_id)
+        stage = recorded_stage(history.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
         entries = known_before(stages, facts.period)
         if stage is not None or not entries or is_closed(stages, facts.period):
             return stage
@@ -87,13 +87,13 @@ class LiveRelease(VectorRelease):
 
 def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
     """Lists stages of whole other periods, in the order of the ledger. sequence: recorded before it."""
-    before = [entry for entry in stages if sequence is None or entry.sequence < sequence]
-    whole = {name for name in {entry.unit.period for entry in before} if is_complete(before, name)}
-    return [entry for entry in before if entry.unit.period in whole - {period}]
+    earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]
+    complete = {name for name in {entry.unit.period for entry in earlier} if is_complete(earlier, name)}
+    return [entry for entry in earlier if entry.unit.period in complete - {period}]
 
 
 def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
-    """Says whether a period's first stage is recorded: its live slots that are not recorded are missed."""
+    """Checks whether a period's first stage is recorded, after which no live slot of it is."""
     return any(entry.unit.period == period for entry in stages)
 
 
@@ -110,7 +110,7 @@ def live_slot(
 
 
 def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]) -> Stage | None:
-    """Finds the stage of a slot that is recorded already: what is made again is made as it was."""
+    """Reads the stage of a live slot that is recorded; None without one."""
     return next((stage_of(entry.unit, region) for entry in live if entry.unit.slot_s == slot_s), None)
 
 
