@@ -4,6 +4,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -85,9 +86,14 @@ def test_a_fleet_that_is_large_enough_is_drafted_four_weeks_behind_one_total(bus
     positions = [(f"B-{bus}", *row[1:]) for bus in range(buses) for row in rows()[: 2 if bus else 40]]
     draft_, spec = drafted(as_csv(tmp_path / "sample.csv", positions), tmp_path)
     assert [span.days for span in spec.account.limit.spans] == days
-    assert ("# A limit for any 28 days is drafted from 150 vehicles on" in draft_.toml) == (days == [1])
+    assert ("A habit of a month is not protected" in draft_.toml) == (days == [1])
     assert spec.levels is not None
     assert (spec.levels.span is None) == (days == [1])
+    if days == [1]:  # the lines of a month's limit, taken in
+        month = draft_.toml.replace("limit = {", "# limit = {").replace("epsilon = 2.64  #", "# epsilon = 2.64  #")
+        month = re.sub(r"^# (limits = \[|  \{ days|\]|epsilon = 10|span_days = 28)", r"\1", month, flags=re.MULTILINE)
+        (tmp_path / "month.toml").write_text(month)
+        assert [span.days for span in load(tmp_path / "month.toml").account.limit.spans] == [1, 28]
 
 
 def snapshot(form):

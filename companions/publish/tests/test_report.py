@@ -51,7 +51,10 @@ def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hat
     hatstream(*city.init(tmp_path))
     first = levels_city.DAYS[0]
     assert hatstream(*city.release(tmp_path, start=first, end=first))[0] == 0
-    text = re.sub(r"\s+", " ", report_of(tmp_path, hatstream).read_text())
+    page = report_of(tmp_path, hatstream, "--input", tmp_path / "out" / "*.parquet").read_text()
+    text = re.sub(r"\s+", " ", page)
+    assert "A habit of a month is not protected" in text
+    assert "Of 100 rows, a place in a slot each, 0 are usable by themselves" in text
     assert (
         "At the epsilon of 2.64 that was spent on the day with the most, at a delta of 1e-06 (the noise carries each "
         "number below further with a chance of 2.1e-06):" in text

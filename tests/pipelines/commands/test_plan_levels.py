@@ -2,6 +2,7 @@
 
 import json
 
+import h3
 import pytest
 
 from tests import city, levels_city
@@ -35,6 +36,26 @@ def test_a_larger_fleet_and_a_larger_total_need_fewer_vehicles(planned):
     assert now(of)["fleet"] is not None
     first, later_day, week = (total for total in of["totals"] if total["epsilon"] == 2.64)
     assert first["place_vehicles"] >= later_day["place_vehicles"] >= week["place_vehicles"]
+
+
+def test_the_answer_comes_first_and_says_what_will_be_usable(planned, tmp_path, hatstream):
+    """More vehicles, larger cells and longer slots make more of it usable; a day that is held back has nothing."""
+    cells = sorted(h3.cell_to_children(h3.cell_to_parent(levels_city.CELLS[0], 5), 7))
+    spec = levels_city.SPEC.replace("2.64", "60").replace(json.dumps(levels_city.CELLS), json.dumps(cells))
+    few, many = (planned(spec.replace("vehicles = 50", f"vehicles = {fleet}"))["usable"] for fleet in (10, 100))
+    assert [part["choice"] for part in few] == ["", "cells.resolution 6", "slot.minutes 120"]
+    for part, larger in zip(few, many, strict=True):
+        assert [day["day"] for day in part["days"]] == [1, 7, 28]
+        for day, same in zip(part["days"], larger["days"], strict=True):
+            assert 0 <= day["rows"] <= day["reports"] <= 1
+            assert day["rows"] < same["rows"]
+    own, cells, slots = (part["days"][-1]["rows"] for part in few)
+    assert own < min(cells, slots)
+    small = levels_city.SPEC.replace("vehicles = 50", "vehicles = 5")
+    assert {day["reports"] for day in planned(small)["usable"][0]["days"][:1]} == {0.0}
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml")
+    assert code == 0
+    assert out.startswith("Expected to be usable by themselves: on day 1 none, it is expected to be held back")
 
 
 def test_a_distribution_says_what_is_expected_of_it_and_where_it_is_not_worth_its_share(planned):
