@@ -31,6 +31,16 @@ class VehicleSpread:
         """Computes the variance for such numbers of vehicles where such speeds are driven."""
         return growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor
 
+    def of_reports(self, vehicles: Float64s, kmh: Float64s, precisions: Float64s) -> Float64s:
+        """Computes the same of the mean of their reports, once a release said so much of these vehicles.
+
+        Source: Kish, Survey Sampling (1965), section 11.2: the part that unequal numbers of reports add is independent
+        of the mean of vehicles, so no release tells it.
+        """
+        of_vehicles = 1 / (1 / self.of(vehicles, kmh) + precisions)
+        unequal = (fitted.DESIGN_EFFECT - 1) * growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6)
+        return np.asarray(of_vehicles + unequal)
+
 
 TYPICAL = VehicleSpread()
 

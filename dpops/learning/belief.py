@@ -7,7 +7,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.effects import Item
-from dpops.learning.field import DayFields, Field, Gate, numbers_of, remaining_variances, traffic_variances
+from dpops.learning.field import DayFields, Field, Gate, numbers_of, traffic_variances
 from dpops.learning.fit import Fit, fitted_fields, typical_traffic
 from dpops.learning.releases import DayValues, Groups, LevelValues, StageValues
 from dpops.learning.state import State
@@ -65,11 +65,12 @@ class Learned:
         single = _with_single_hats(values, means, hats, log_variances, one_weight, fit.speeds.spread)
         vehicles = single.weights / one_weight
         numbers = numbers_of(vehicles, log_variances + fitted.HAT_LOG_VARIANCE)
-        around = spread.of(np.maximum(numbers, 1.0), single.values[..., None])
+        kmh, precisions = single.values[..., None], single.precisions[..., None]
+        around = spread.of(np.maximum(numbers, 1.0), kmh)
         return Field(
             values=single.values,
             variances=variances,
-            deviations=remaining_variances(around, single.precisions),
+            deviations=spread.of_reports(np.maximum(numbers, 1.0), kmh, precisions),
             traffic_deviations=traffic_variances(around, single.precisions, spread.floor),
             precisions=single.precisions,
             spread=spread,

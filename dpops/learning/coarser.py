@@ -8,7 +8,7 @@ import numpy as np
 from dpops import fitted
 from dpops.learning.belief import Learned
 from dpops.learning.effects import Item
-from dpops.learning.field import NODES, Field, PublishedNumbers, Status, published, remaining_variances
+from dpops.learning.field import NODES, Field, PublishedNumbers, Status, published
 from dpops.learning.releases import Groups
 from dpops.learning.state import Facts
 from dpops.types import Float64s
@@ -31,8 +31,7 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
     standing = _through_standing(learned.state.facts, belief, groups, moves)
     variances = variances + _through_weights(learned, belief, groups, moves)
     repeats = _repeats(learned.state.facts, belief, groups)
-    around = belief.spread.of(belief.vehicles, belief.values[..., None])
-    hats = remaining_variances(around, belief.precisions)
+    hats = belief.spread.of_reports(belief.vehicles, belief.values[..., None], belief.precisions[..., None])
     deviations = _pooled(groups, hats, share) * repeats[..., None]
     return replace(
         belief,

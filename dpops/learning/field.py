@@ -106,12 +106,6 @@ def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
     return numbers
 
 
-def remaining_variances(deviations: Float64s, precisions: Float64s) -> Float64s:
-    """Computes what a release of single HATs leaves of deviations, (.., NODES). precisions: what it says, (..)."""
-    variances: Float64s = 1 / (1 / deviations + precisions[..., None])
-    return variances
-
-
 def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) -> Float64s:
     """Computes the variance of very many vehicles' mean around the value, beside the field's; (.., NODES).
 

@@ -163,13 +163,20 @@ def _own_weight(stage: Stage, fleet: Fleet) -> float:
     return 1.0 if stage.kind == "laplace" else _weight(stage.shares, fleet.profile)
 
 
-def with_least_norm(stage: Stage, fleet: Fleet) -> Stage:
-    """Lets a vehicle-day that reports less than a typical one weigh less, where the profile has reports.
+def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
+    """Lets a vehicle-day that reports less weigh less, where the profile has reports.
 
-    Of equal weights most would be theirs who come for an hour, and how fast these are, not how fast traffic is.
+    Of equal weights most would be theirs who come for an hour, and how fast these are, not how fast traffic is. Weights
+    by reports cost weight, so noise decides up to which norm.
     """
-    norm = usual_norm(stage, fleet)
-    return stage if norm is None or stage.counts_public else replace(stage, least_norm=round(norm))
+    norm = usual_norm(stage, bounds.fleet)
+    if norm is None or stage.counts_public:
+        return stage
+    share = dict(stage.shares).get("cell", Fraction(1))
+    noise_kmh = group_sd_kmh(stage.kind, stage.spread, "cell", share, bounds)
+    least, most = fitted.NORM_NOISE_KMH
+    times = fitted.NORM_TIMES if noise_kmh <= least else 1 if noise_kmh < most else 0
+    return replace(stage, least_norm=round(times * norm))
 
 
 def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:

@@ -51,7 +51,7 @@ class LevelsRelease:
     strategy: Recipe
     free: Free
     exponent: Fraction
-    fleet: Fleet
+    bounds: BoundsOnly
     fleet_is_declared: bool
     counts_public: bool
     live: Stage | None = None
@@ -67,6 +67,10 @@ class LevelsRelease:
     def claim(self) -> PureDP | ZCDP:
         """What a vehicle spends in a period: a whole vector of norm UNIT under the noise that is drawn."""
         return claim_of_vector(self.recipe.kind, self.recipe.spread, self.accounting)
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.bounds.fleet
 
     def epsilon_of(self, period: str) -> Fraction:
         """Tells the epsilon of one period."""
@@ -137,7 +141,7 @@ class LevelsRelease:
             replace(stage, exponent=self.exponent, counts_public=self.counts_public, accounting=self.accounting)
             for stage in stages
         )
-        return tuple(with_least_norm(stage, self.fleet) for stage in named)
+        return tuple(with_least_norm(stage, self.bounds) for stage in named)
 
     def _later(self) -> tuple[Stage, ...]:
         """Scales the stages of days with live slots, which have a part of the total beforehand."""
@@ -204,7 +208,7 @@ def levels_release(
         strategy=chosen(asked_for, bounds, free),
         free=free,
         exponent=written.power,
-        fleet=public,
+        bounds=bounds,
         fleet_is_declared=declared is not None,
         counts_public=counts_public,
         live=None if live is None else live_stage(kind, asked_for.spread, epsilon, live.share),
