@@ -20,7 +20,7 @@ from dpops.learning import (
 )
 from dpops.learning.field import Gate
 from dpops.learning.state import RECENT
-from dpops.spread import TYPICAL
+from dpops.spread import TYPICAL, VehicleSpread
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, known_hats, released_day, truth
 
 
@@ -248,3 +248,17 @@ def test_what_a_single_hat_says_counts_for_less_where_its_weight_is_hardly_known
         float(np.sum(weights * np.abs(values - means)) / weights.sum()) for values in (field, belief.values)
     )
     assert of_estimate < 0.8 * of_field
+
+
+def test_what_a_release_says_of_vehicles_leaves_what_unequal_reports_add() -> None:
+    """Of vehicles with lognormal numbers of reports; each counts alike in a release, and by its reports in the truth."""
+    rng = np.random.default_rng(3)
+    log_sd = np.sqrt(np.log(fitted.DESIGN_EFFECT))
+    reports = np.exp(log_sd * rng.normal(size=(5_000, 200)))
+    speeds = 10 * rng.normal(size=reports.shape)
+    of_reports = np.sum(reports * speeds, axis=1) / reports.sum(axis=1)
+    spread = VehicleSpread(vehicle=100.0, floor=0.0)
+    numbers, kmh = np.array([200.0]), np.array([20.0])
+    unknown, known = (float(spread.of_reports(numbers, kmh, np.array([p]))[0]) for p in (1e-9, 1e9))
+    assert np.var(of_reports) == pytest.approx(unknown, rel=0.1)
+    assert np.var(of_reports - speeds.mean(axis=1)) == pytest.approx(known, rel=0.1)

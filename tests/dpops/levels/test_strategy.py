@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe
+from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe, usual_norm, with_least_norm
 from dpops.levels.stages import Kind, PublicHats
 from dpops.levels.strategy import Free, chosen, ranked
 
@@ -77,3 +77,19 @@ def test_every_candidate_spends_the_same_total(kind: Kind, epsilon: str) -> None
         for stages in (candidate.recipe.first, candidate.recipe.later):
             assert sum(stage.share for stage in stages) == 1
             assert all(sum(share for _, share in stage.shares) == 1 for stage in stages)
+
+
+@pytest.mark.parametrize(("vehicles", "times"), [(60, 0), (1500, 1), (20_000, 3)])
+def test_the_less_noise_the_more_weights_follow_reports(vehicles: int, times: int) -> None:
+    bounds = city(vehicles)
+    bounds = replace(bounds, fleet=replace(bounds.fleet, profile=replace(PROFILE, reports=20)))
+    (stage,) = table("gaussian", "2.64", bounds).later
+    norm = usual_norm(stage, bounds.fleet)
+    assert norm is not None
+    assert with_least_norm(stage, bounds).least_norm == round(times * norm)
+    assert with_least_norm(replace(stage, counts_public=True), bounds).least_norm == 0
+
+
+def test_without_reports_in_the_profile_all_vehicles_weigh_alike() -> None:
+    (stage,) = table("gaussian", "2.64", city(20_000)).later
+    assert with_least_norm(stage, city(20_000)) == stage
