@@ -251,7 +251,7 @@ def test_what_a_single_hat_says_counts_for_less_where_its_weight_is_hardly_known
 
 
 def test_what_a_release_says_of_vehicles_leaves_what_unequal_reports_add() -> None:
-    """Of vehicles with lognormal numbers of reports; each counts alike in a release, and by its reports in the truth."""
+    """Numbers of reports are lognormal; vehicles count alike in a release, and by their reports in the truth."""
     rng = np.random.default_rng(3)
     log_sd = np.sqrt(np.log(fitted.DESIGN_EFFECT))
     reports = np.exp(log_sd * rng.normal(size=(5_000, 200)))
