@@ -131,10 +131,65 @@ def deployment() -> None:
     save("deployment.png")
 
 
+LANES = {
+    "a speed": [
+        ("a text or a number, in the feed's unit", "transforms/layouts/", PRIVATE),
+        ("a column of floats", "transforms/records.py, RawBatch", PRIVATE),
+        ("steps of a grid, within [0, U]", "transforms/observe/parse.py", PRIVATE),
+        ("a sum and a number of reports", "transforms/count/tally.py", PRIVATE),
+        ("weight x (speed - centre), clipped", "dpops/levels/bounded.py", PRIVATE),
+        ("an integer of a group, with noise", "dpops/levels/bounded.py, dpops/noise/", NOISY),
+        ("an entry of the ledger", "transforms/recorded/, transforms/ledger/", NOISY),
+        ("posterior mean, km/h, and interval", "dpops/learning/", NOISY),
+        ("a row", "transforms/sinks/rows.py", NOISY),
+    ],
+    "a vehicle's id": [
+        ("text or numbers, one field or two", "transforms/layouts/", PRIVATE),
+        ("one text", "transforms/observe/vehicle_ids.py", PRIVATE),
+        ("63 bits of HMAC with the day", "transforms/observe/vehicle_ids.py", PRIVATE),
+        ("the shard that counts it", "transforms/steps/count.py", PRIVATE),
+        ("a key of tallies, duplicates gone", "transforms/count/tally.py", PRIVATE),
+        ("a number within one day's sums", "transforms/tasks.py, dpops/levels/bounded.py", PRIVATE),
+        ("nothing: sums over vehicles", "dpops/levels/bounded.py, sum_up", PLAIN),
+    ],
+    "an epsilon": [
+        ("a decimal in the specification", "pipelines/specification/document.py", PLAIN),
+        ("a fraction of a span of days", "pipelines/specification/span_total.py", PLAIN),
+        ("a claim: pure epsilon, rho or mu", "dpops/claims.py, dpops/accountant.py", PLAIN),
+        ("the spread of a stage's noise", "dpops/levels/defaults.py, spread_of", PLAIN),
+        ("a plan with its claim", "dpops/levels/stages.py", PLAIN),
+        ("asked of the account: does it fit?", "pipelines/runs/beam/judge.py", STORE),
+        ("a debit, in the release's transaction", "transforms/ledger/ledger.py, record", STORE),
+        ("the largest sum of any window", "transforms/ledger/spending.py", STORE),
+        ("a sentence of card and report", "pipelines/account/guarantee.py", NOISY),
+    ],
+}
+
+
+def walk() -> None:
+    """The forms that a speed, a vehicle's id and an epsilon have, and the file in which each changes."""
+    ax = canvas(9.2, 8.6)
+    for column, (name, forms) in enumerate(LANES.items()):
+        x = 1.6 + 3.0 * column
+        ax.text(x, 8.3, name, ha="center", fontsize=12, weight="bold", color=INK)
+        for row, (form, file, colour) in enumerate(forms):
+            y = 7.75 - 0.88 * row
+            box(ax, (x, y), (2.85, 0.62), "", "", colour)
+            ax.text(x, y + 0.12, form, ha="center", va="center", fontsize=8.5, weight="bold", color=INK)
+            ax.text(x, y - 0.14, file, ha="center", va="center", fontsize=7, color=SOFT)
+            if row:
+                arrow(ax, (x, y + 0.57), (x, y + 0.31))
+    ax.text(
+        0.2, 0.12, "red: private   blue: noisy, or what follows from it   yellow: the ledger", fontsize=8, color=SOFT
+    )
+    save("walk.png")
+
+
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     road()
     deployment()
+    walk()
 
 
 if __name__ == "__main__":

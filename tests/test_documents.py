@@ -33,6 +33,7 @@ DOCUMENTS = sorted(
         ROOT.glob("*.md"),
         *(ROOT.glob(f"{folder}/**/*.md") for folder in ("docs", "deploy", "measurements")),
         ROOT.glob("companions/*/*.md"),
+        [ROOT / "docs/draw_diagrams.py"],
     )
 )
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)]*)?\)")
