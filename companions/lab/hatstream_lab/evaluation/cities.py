@@ -29,6 +29,7 @@ _PARTS_H, _PER_KMH = 4, 120.0
 _USUAL_KMH = 6.0, 58.0
 _NIGHT_ENDS = 6
 _VISITORS_FASTER = 1.3
+_HOLIDAY_KMH, _STANDING = 6.0, 0.15
 _BRIEF = 0.25
 """A vehicle that stays half as long as usual in a HAT lies so much farther from its pattern: 2 to this power."""
 
@@ -45,6 +46,9 @@ class MadeUp:
     lasting_kmh: how far a cell in one hour lies from its day, every day. weekend_kmh: how far the hours of days 6 and
     7 lie from those of the others. night: so many vehicles drive from midnight to six. depot: what part of the fleet
     stands in one cell, and reports as often. visitors: what part of the fleet comes for an hour, and is faster.
+    own_day_kmh: how far a cell's day lies from its pattern. unequal: standard deviation of the logarithm of how often
+    vehicles report. standing: in what part of its visits a vehicle hardly moves. first_day: what part of the fleet
+    drives on it, and from which hour. holiday: day on which all are faster. gaps: what part of hours nothing came of.
     """
 
     name: str
@@ -68,6 +72,12 @@ class MadeUp:
     night: int | None = None
     depot: float = 0.0
     visitors: float = 0.0
+    own_day_kmh: float = 0.0
+    unequal: float = 0.0
+    standing: float = 0.0
+    first_day: tuple[float, int] = (1.0, 0)
+    holiday: int | None = None
+    gaps: float = 0.0
     seed: int = 1
 
 
@@ -82,7 +92,7 @@ class VehicleVisits(NamedTuple):
 
 
 def made_up(city: MadeUp) -> Days:
-    """Counts the days of a city, the first one a Monday. Its region is the first day's cells and a ring."""
+    """Counts the days of a city, the first one a Monday. Its region is that day's cells and a ring."""
     rng = np.random.default_rng(city.seed)
     cells = np.array(sorted(h3_int.grid_disk(_CENTRE, city.rings)), np.int64)
     places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
@@ -109,15 +119,40 @@ def made_up(city: MadeUp) -> Days:
     lasting = pattern + city.lasting_kmh * weekly.normal(size=pattern.shape)
     weekend = city.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * weekly.normal(size=24))
     patterns = [np.clip(kmh, *_USUAL_KMH) for kmh in [lasting] * 5 + [lasting + weekend] * 2]
-    days = [_day(city, rng, cells, at_km, popular, routes, patterns[index % 7]) for index in range(city.days)]
-    counted = pa.concat_tables(
-        _table(MONDAY + timedelta(index), rows, cells) for index, rows in enumerate(days) if rows.vehicle.size
-    )
+    of_days = [_of_day(city, index, patterns[index % 7]) for index in range(city.days)]
+    days = [_day(city, rng, cells, at_km, popular, routes, pattern) for pattern in of_days]
     region = around([f"{int(cells[cell]):x}" for cell in np.unique(days[0].cell)])
+    counted = pa.concat_tables(
+        _table(MONDAY + timedelta(index), _reported(city, index, rows), cells) for index, rows in enumerate(days)
+    )
     counted = counted.filter(pc.is_in(counted["cell"], pa.array(region)))
     tables = _tables(city) | {"cells": {"resolution": 7, "region": region}}
-    first = counted.filter(pc.equal(counted["period"], MONDAY.isoformat()))
+    first = _table(MONDAY, days[0], cells)
+    first = first.filter(pc.is_in(first["cell"], pa.array(region)))
     return Days(tables | {"fleet": rough_fleet(first, tables)}, counted, made_region=True)
+
+
+def _of_day(city: MadeUp, index: int, pattern: Float64s) -> Float64s:
+    """Adds what a day has of its own to the usual mean of every HAT, (cells, 24)."""
+    own_kmh = city.own_day_kmh * np.random.default_rng([city.seed, 8, index]).normal(size=(len(pattern), 1))
+    return np.clip(pattern + own_kmh + (_HOLIDAY_KMH if index == city.holiday else 0), *_USUAL_KMH)
+
+
+def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
+    """Leaves what was reported of a day: vehicles stand or report unequally, start late, or nothing comes."""
+    rng, hours = np.random.default_rng([city.seed, 9, index]), np.array(city.hours)
+    if city.unequal or city.standing:
+        of_vehicle = np.random.default_rng([city.seed, 9]).normal(size=2 * city.vehicles + 1)
+        rate = np.exp(city.unequal * of_vehicle - city.unequal**2 / 2)
+        slowed = np.where(rng.random(rows.total.size) < city.standing, _STANDING * rng.random(rows.total.size), 1.0)
+        reports = np.maximum(rng.poisson(rows.reports * rate[rows.vehicle]), 1)
+        rows = rows._replace(
+            reports=reports, total=np.rint(reports * slowed * rows.total / rows.reports).astype(np.int64)
+        )
+    part, first_hour = city.first_day if index == 0 else (1.0, 0)
+    came = (rows.vehicle <= part * city.vehicles) & (hours[rows.slot] >= first_hour)
+    came &= (rng.random(hours.size) >= city.gaps)[rows.slot]
+    return VehicleVisits(*(column[came] for column in rows))
 
 
 def _table(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
@@ -229,7 +264,7 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
     rings = int(np.clip(round(2.0 + 0.9 * np.log(vehicles) + rng.normal(0, 1.5)), 3, 12))
     visits = int(rng.integers(1, 8))
     mean = float(rng.uniform(13, 38))
-    spacing_km = float(rng.uniform(2, 14))
+    district_kmh = float(rng.uniform(2, 14))
     return MadeUp(
         f"drawn {seed}",
         "lines" if rng.random() < 0.6 else "cabs",
@@ -242,10 +277,10 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
         mean_kmh=mean,
         rough_kmh=float(rng.uniform(0.5, 3)),
         own_kmh=float(rng.uniform(6, 18)),
-        uneven_kmh=float(rng.uniform(0.2, 0.8)) * spacing_km,
-        slow_centre_kmh=float(rng.uniform(0, 0.5)) * spacing_km,
+        uneven_kmh=float(rng.uniform(0.2, 0.8)) * district_kmh,
+        slow_centre_kmh=float(rng.uniform(0, 0.5)) * district_kmh,
         steep=float(rng.uniform(0.8, 3)),
-        apart_kmh=spacing_km,
+        apart_kmh=district_kmh,
         reporting=float(_between(rng, 1, 800)) / (visits * 3.3),
         lasting_kmh=float(rng.uniform(0, 3)),
         weekend_kmh=float(rng.uniform(2, 6)) if rng.random() < 0.5 else 0.0,
@@ -253,6 +288,24 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
         depot=0.1 if rng.random() < 0.25 else 0.0,
         visitors=float(rng.uniform(0, 0.4)) if rng.random() < 0.5 else 0.0,
         seed=seed,
+    )
+
+
+def odd(seed: int, most_vehicles: int, most_days: int) -> MadeUp:
+    """Draws a city with what real ones showed: days of their own, a quiet or late first one, taxis that stand, gaps."""
+    rng = np.random.default_rng([seed, 21])
+    city = drawn(seed, most_vehicles, most_days)
+    starts = (1.0, 0), (1.0, 0), (0.3, 0), (1.0, city.hours[-1] - 1)
+    return replace(
+        city,
+        name=f"odd {seed}",
+        own_kmh=float(rng.uniform(8, 25)),
+        own_day_kmh=float(rng.uniform(0, 3)),
+        unequal=float(rng.uniform(0, 1.2)),
+        standing=float(rng.uniform(0, 0.3)),
+        first_day=starts[rng.integers(0, len(starts))],
+        holiday=int(rng.integers(1, city.days)) if rng.random() < 0.5 else None,
+        gaps=0.3 if rng.random() < 0.25 else 0.0,
     )
 
 
@@ -270,9 +323,9 @@ def city_named(name: str, days: int | None = None, most_vehicles: int = MOST_VEH
 
     days: so many; None for as many as it has. most_vehicles: of drawn cities.
     """
-    named = {city.name: city for city in NAMED}
+    named, draws = {city.name: city for city in NAMED}, {"drawn": drawn, "odd": odd}
     kind, _, seed = name.partition(" ")
-    if name not in named and not (kind == "drawn" and seed.isdecimal()):
-        raise UsageError(f"there is no city {name!r}: there are {', '.join(named)}, and drawn 1, drawn 2, ..")
-    city = named.get(name) or drawn(int(seed), most_vehicles, MOST_DAYS)
+    if name not in named and not (kind in draws and seed.isdecimal()):
+        raise UsageError(f"there is no city {name!r}: there are {', '.join(named)}, and drawn 1, odd 1, drawn 2, ..")
+    city = named.get(name) or draws[kind](int(seed), most_vehicles, MOST_DAYS)
     return made_up(city if days is None else replace(city, days=days))
