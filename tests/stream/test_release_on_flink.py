@@ -79,7 +79,7 @@ def cluster(tmp_path):
 @pytest.fixture
 def big(tmp_path, hatstream):
     """A day of 16 million events in one large Parquet file, and an opened account."""
-    generate(Case("parquet", EVENTS, 40, 1, False, 0, False, 2_000), tmp_path / "feed.parquet")
+    generate(Case("parquet", EVENTS, 40, 1, False, False, 2_000), tmp_path / "feed.parquet")
     (tmp_path / "spec.toml").write_text(SPEC.format(layout="parquet", time_unit="iso"))
     assert hatstream("init", "--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite")[0] == 0
     return tmp_path

@@ -91,6 +91,8 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
     km2 = np.multiply(*_sides_km(bounds))
     if km2.sum() > MOST_KM2:
         raise ValueError(f"the area is of about {km2.sum():,.0f} square kilometres; at most {MOST_KM2:,}")
+    if (bounds[:, 3] - bounds[:, 1] > 90).any():  # around the earth H3 finds no cell, after a long search
+        raise ValueError("the area goes from pole to pole: cut out what is served")
     cells = (km2 / h3.average_hexagon_area(resolution, "km^2")).tolist()
     if (total := sum(cells)) > MOST_CELLS:
         raise ValueError(f"the area takes about {total:,.0f} cells of resolution {resolution}; at most {MOST_CELLS:,}")

@@ -54,10 +54,13 @@ def test_a_region_is_limited_as_a_whole():
 
 
 def test_a_region_of_the_whole_earth_is_refused_at_any_resolution():
-    """In halves: one of 360 degrees has no cell, for H3 takes it for the way across the antimeridian."""
+    """H3 takes one of 360 degrees for the way across the antimeridian, and looked for its cells in 850 MB."""
     halves = [[[[w, -90], [w + 180, -90], [w + 180, 90], [w, 90], [w, -90]]] for w in (-180, 0)]
     with pytest.raises(ValueError, match="square kilometres; at most 20,000,000"):
         cells_of_geojson({"type": "MultiPolygon", "coordinates": halves}, 3)
+    around = [[-180, -90], [180, -90], [180, 90], [-180, 90], [-180, -90]]
+    with pytest.raises(ValueError, match="from pole to pole"):
+        cells_of_geojson({"type": "Polygon", "coordinates": [around]}, 3)
 
 
 def test_what_reaches_far_beyond_a_city_is_refused_before_h3_takes_gigabytes_for_it():
