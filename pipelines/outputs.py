@@ -89,18 +89,17 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
     """Says what rows shall have. Raises UsageError for columns that the specification cannot have."""
     if unknown := sorted(set(columns) - set(FURTHER)):
         raise UsageError(f"columns {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
-    if "counts" in columns and not spec.counts_are_public:
-        raise UsageError(
-            f"columns counts goes with adjacency 'counts-public': under {spec.account.adjacency!r} how many vehicles "
-            "reported is secret"
-        )
+    if "counts" in columns and not (spec.counts_are_public or spec.is_learned):
+        raise UsageError("columns counts goes with adjacency 'counts-public', or with 'levels', which tells them about")
     if "traffic" in columns and not spec.is_learned:
         raise UsageError("columns traffic goes with 'levels', which alone tells how far vehicles lie from the traffic")
     return Shape(
         spec.timetable.zone if "times" in columns else None,
-        counts="counts" in columns,
+        counts="counts" in columns and not spec.is_learned,
         by_date=by_date,
         traffic="traffic" in columns,
+        about="counts" in columns and spec.is_learned,
+        unknown="counts" in columns and spec.is_learned,  # vehicles are told where the value is not
         value_means=value_meaning(spec),
     )
 

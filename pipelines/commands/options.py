@@ -206,8 +206,8 @@ _FILES = (
         "--columns",
         metavar="LIST",
         callback=listed(*FURTHER),
-        help="Further columns, of times,counts,traffic: slots as instants with their zone; where counts are public, "
-        "vehicles and reports; by 'levels', bounds of how fast the traffic is.",
+        help="Further columns, of times,counts,traffic: slots as instants with their zone; vehicles and reports "
+        "where they are public, by 'levels' vehicles, about; by 'levels', bounds of how fast the traffic is.",
     ),
     click.option(
         "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."

@@ -52,6 +52,8 @@ parent_lower95 | number | some | column unit | Of parent_value: lower {interval}
 parent_upper95 | number | some | column unit | Of parent_value: upper {interval}
 traffic_lower95 | number | some | km/h | Of the mean that very many vehicles would have had: lower {learned}
 traffic_upper95 | number | some | km/h | Of the mean that very many vehicles would have had: upper {learned}
+vehicles_status | text | some |  | How well vehicles_about is known, as status has it of the value
+vehicles_about+ | number | some | 1 | Vehicles that were there, about: what released weights say, a guess beside value
 p15+ | number | some | km/h | Speed that 15 % of the reports do not exceed
 p50+ | number | some | km/h | Speed that half of the reports do not exceed
 p85+ | number | some | km/h | Speed that 85 % of the reports do not exceed

@@ -25,6 +25,9 @@ TRAFFIC = ("traffic_lower95", "traffic_upper95")
 UNKNOWN = {"unreliable", "held-back"}
 """Statuses of HATs that have no row: neither they nor their area are known. Their cell's row of days is there."""
 
+ABOUT = ("vehicles_about", "vehicles_about_lower95", "vehicles_about_upper95", "vehicles_status")
+"""How many vehicles were there, about, where their number is secret; on request alone."""
+
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}  # instants, and the texts that they are made of
 _COUNTS = ("vehicles", "reports")
 
@@ -38,14 +41,15 @@ class Shape:
     """Optional columns and layout of files; none by default.
 
     zone: of the columns slot_start_at and slot_end_at; None: none. counts: columns vehicles and reports, where counts
-    are public. by_date: files lie in folders date=2026-05-13. traffic: the columns TRAFFIC. value_means: what
-    `value` is, in words, for its description in Parquet. unknown: HATs that are not known have rows too.
+    are public. by_date: files lie in folders date=2026-05-13. traffic, about: columns TRAFFIC, ABOUT. value_means:
+    what `value` is, in words, for its description in Parquet. unknown: HATs that are not known have rows too.
     """
 
     zone: str | None = None
     counts: bool = False
     by_date: bool = False
     traffic: bool = False
+    about: bool = False
     value_means: str = ""
     unknown: bool = False
 
@@ -123,7 +127,8 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
 
 def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
     """Picks the further columns that rows have, of those that there are."""
-    return tuple(name for name in notes if shape.traffic or name not in TRAFFIC)
+    unasked = (*(() if shape.traffic else TRAFFIC), *(() if shape.about else ABOUT))
+    return tuple(name for name in notes if name not in unasked)
 
 
 def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:

@@ -1,15 +1,19 @@
 """Outputs on request: counts never where they are secret, one dataset, and no address taken for a folder."""
 
 import csv
+import json
 
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
+import hatstream as library
+from pipelines.outputs import shape_with
 from pipelines.specification import load
 from tests import city, levels_city
 
 SECRET = {"vehicles", "reports"}
+PROFILE = "profile = { hats = 9, cells = 3, parents = 2, grandparents = 1, hours = 3, parts = 1 }"
 
 
 def rows_in(folder):
@@ -25,18 +29,43 @@ def test_counts_and_instants_are_columns_where_they_are_asked_for(town, hatstrea
     assert (busiest["vehicles"], busiest["reports"]) == ("4", "7")
 
 
-def test_under_secret_counts_no_row_tells_them_and_whoever_asks_is_refused(tmp_path, hatstream):
-    levels_city.write(tmp_path)
+def test_under_secret_counts_rows_tell_vehicles_only_about_and_only_on_request(tmp_path, hatstream):
+    """What whole days of buses weighed says how many there were: nothing else is spent, and no row counts them."""
+    spec = levels_city.SPEC.replace("2.64", "60").replace("vehicles = 50", f"vehicles = 12\n{PROFILE}")
+    levels_city.write(tmp_path, spec=spec, lines=levels_city.rows(buses=12))
     hatstream(*city.init(tmp_path))
-    days = {"start": levels_city.DAYS[0], "end": levels_city.DAYS[0]}
-    code, _, err = hatstream(*city.release(tmp_path, "--columns", "counts", **days))
-    assert code == 1
-    assert "is secret" in err
-    assert not (tmp_path / "out").exists()
+    days = {"start": levels_city.DAYS[0], "end": levels_city.DAYS[-1]}
     assert hatstream(*city.release(tmp_path, "--columns", "times", **days))[0] == 0
-    rows = rows_in(tmp_path / "out")
-    assert rows
-    assert not SECRET & {name for row in rows for name in row}
+    plain = rows_in(tmp_path / "out")
+    assert not SECRET & {name for row in plain for name in row}
+    assert not any(name.startswith("vehicles_") for row in plain for name in row)
+    code, out, _ = hatstream(
+        *city.release(tmp_path, "--columns", "counts", "--output", str(tmp_path / "about"), "--json", **days)
+    )
+    assert (code, json.loads(out)["stages_new"]) == (0, 0)
+    rows = [row for row in rows_in(tmp_path / "about") if "vehicles_about" in row]  # no products
+    last = [row for row in rows if row["slot_start"].startswith(levels_city.DAYS[-1])]
+    assert not SECRET & set(last[0])
+    told = [tuple(float(row[f"vehicles_about{end}"]) for end in ("", "_lower95", "_upper95")) for row in last]
+    assert all(lower <= about <= upper for about, lower, upper in told)
+    truth = [12 if driven(row) else 0 for row in last]
+    held = [lower <= true <= upper for true, (_, lower, upper) in zip(truth, told, strict=True)]
+    assert sum(held) > 0.9 * len(held)
+    busy = [about for true, (about, *_) in zip(truth, told, strict=True) if true]
+    assert 6 < sum(busy) / len(busy) < 24
+    assert {row["vehicles_status"] for row in last} <= {"ok", "unreliable"}
+
+
+def driven(row):
+    """Whether all buses are there: in three cells, in three hours."""
+    return row["cell"] in levels_city.CELLS[:3] and row["slot_start"][11:13] in ("08", "09", "10")
+
+
+def test_counts_by_key_have_no_further_columns():
+    of = library.UserAccount(limit=(2.64, 1e-6))
+    counts = library.CountPerKey(user="bus", key="route", keys=["A"], total=of.limit, account=of)
+    with pytest.raises(library.UsageError, match="tells them about"):
+        shape_with(["counts"], load(counts.tables(3_600)))
 
 
 def test_a_dataset_by_date_is_whole_and_a_second_run_leaves_it_as_it_is(town, hatstream):

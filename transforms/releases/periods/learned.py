@@ -21,7 +21,8 @@ from dpops.learning import (
     with_coarser,
 )
 from dpops.learning import live as today
-from dpops.learning.field import STATUS_NAMES, rounded
+from dpops.learning.field import STATUS_NAMES, rounded, vehicles_about
+from dpops.levels.defaults import Profile
 from dpops.levels.stages import centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_texts
@@ -92,7 +93,9 @@ def day_estimates(
     belief = models.estimate(days_back)
     shown = with_coarser(models, belief, float(policy.value.standard.upper))
     parents = np.array(parent_texts(policy.region))
+    vehicles, status = vehicles_about(belief, policy.fleet.profile != Profile())
     return _hat_estimates(shown.estimates)._replace(
+        about=(*vehicles, STATUS_NAMES[status]),
         parent=np.where(shown.estimates.status == Status.PARENT, parents[:, None], ""),
         beside=(shown.values, shown.lower95, shown.upper95),
         products=product_estimates(models, belief, policy, slots, taught),

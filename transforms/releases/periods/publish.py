@@ -18,6 +18,7 @@ from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.value import Value
 
+_ABOUT = ("vehicles_about", "vehicles_about_lower95", "vehicles_about_upper95", "vehicles_status")
 _BESIDE = ("parent_value", "parent_lower95", "parent_upper95")
 _TRAFFIC = ("traffic_lower95", "traffic_upper95")
 
@@ -27,7 +28,7 @@ class HatEstimates(NamedTuple):
 
     traffic: bounds of the mean of very many vehicles. leans: of live values, weight of the day's own slots, 0 to 1.
     parent: of an unknown HAT, its parent cell, where that is known; beside: value and bounds of that. notes: further
-    columns.
+    columns. about: number of vehicles, its bounds and status.
     """
 
     value: Float64s
@@ -41,6 +42,7 @@ class HatEstimates(NamedTuple):
     beside: tuple[Float64s, ...] | None = None
     products: tuple[SlotEstimates, ...] = ()
     notes: Mapping[str, NDArray[Any]] | None = None
+    about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None
 
     def slot(self, number: int) -> "HatEstimates":
         """Takes the estimates of one slot alone, (cells, 1)."""
@@ -149,6 +151,7 @@ def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]
         "parent": estimates.parent,
         **dict(zip(_BESIDE, estimates.beside or (), strict=False)),
         **dict(zip(_TRAFFIC, estimates.traffic or (), strict=False)),
+        **dict(zip(_ABOUT, estimates.about or (), strict=False)),
         **(estimates.notes or {}),
     }
     told = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
