@@ -18,7 +18,7 @@ from dpops.claims import Accounting
 from dpops.types import Per, Scope
 from pipelines.errors import shortened
 from pipelines.specification.errors import SpecificationError
-from pipelines.specification.places import FleetTable, LiveTable, PlacesTable
+from pipelines.specification.places import FleetTable, LiveTable, PlacesTable, PublisherTable
 from pipelines.specification.toml_types import about, from_toml, hint, limit_from_toml
 from transforms.atomic_files import read_text
 from transforms.layouts import FIXED, MAPPED
@@ -295,6 +295,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     fleet: FleetTable | None = None
     live: LiveTable | None = None
     places: PlacesTable | None = None
+    publisher: PublisherTable | None = None
     output: Annotated[list[OutputTable], about("one table [[output]] for each coarser product")] = []
 
 

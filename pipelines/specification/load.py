@@ -96,6 +96,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
             headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed,
         ),
         chosen=chosen_of(document, levels is not None),
+        publisher=document.publisher,
     )
 
 

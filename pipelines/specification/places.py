@@ -45,6 +45,16 @@ class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     reports: Annotated[int | None, about("its reports in one HAT; then those of a brief visit weigh less")] = None
 
 
+class PublisherTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who answers for publishing, for the report and the portal. No part of the spec_id."""
+
+    controller: Annotated[str, about("who decides on the processing of the vehicles' data")] = ""
+    legal_ground: Annotated[str, about("on which it rests")] = ""
+    also_published: Annotated[
+        str, about("what else is public of these vehicles, such as a GTFS-realtime feed: it adds up with a release")
+    ] = ""
+
+
 class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """With mechanism levels: public facts of the fleet, from timetables or the register of vehicles, never counted."""
 

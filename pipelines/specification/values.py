@@ -15,7 +15,7 @@ from dpops.forecast import Prior
 from dpops.levels.defaults import Fleet
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.identity import decisive_text, spec_id_of
-from pipelines.specification.places import ClassesAsked, PlacesAsked
+from pipelines.specification.places import ClassesAsked, PlacesAsked, PublisherTable
 from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Column, Layout
@@ -152,6 +152,7 @@ class Specification:
     statistics: tuple[RequestedStatistic, ...]
     input: Input
     chosen: ChosenKind | None = None
+    publisher: PublisherTable | None = None
 
     @cached_property
     def text(self) -> str:
