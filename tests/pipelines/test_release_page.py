@@ -26,7 +26,7 @@ def test_the_steps_to_release_a_feed_work_as_they_are_printed(tmp_path, monkeypa
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0
     shown = capsys.readouterr().out
-    spec = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
+    spec = re.findall(r"```ini\n(.*?)```", PAGE, re.DOTALL)[0]
     assert Path("build/town.toml").read_text().startswith(spec)  # the page shows its beginning
     assert load(Path("build/town.toml")).spec_id in PAGE
     for line in (

@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import re
 import tomllib
 from pathlib import Path
 
@@ -14,14 +13,8 @@ from pipelines.specification.schema import reference, schema
 from tests import city, levels_city
 
 ROOT = Path(__file__).parents[3]
-RELEASE = [
-    text
-    for text in re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "release.md").read_text(), re.DOTALL)
-    if "[account]" in text
-]
 GOOD = [
     *((path.name, path.read_text()) for path in sorted((ROOT / "examples").glob("*.toml"))),
-    *((f"release {number}", text) for number, text in enumerate(RELEASE)),
     ("demo", (ROOT / "companions" / "lab" / "hatstream_lab" / "demo" / "demo.toml").read_text()),
     ("city", city.SPEC),
     ("levels", levels_city.SPEC),
@@ -41,10 +34,6 @@ def as_json(text):
 @pytest.mark.parametrize("text", [text for _, text in GOOD], ids=[name for name, _ in GOOD])
 def test_the_schema_takes_every_good_specification(validator, text):
     validator.validate(as_json(text))
-
-
-def test_the_page_on_releases_has_specifications():
-    assert RELEASE
 
 
 @pytest.mark.parametrize(
