@@ -1,6 +1,7 @@
 """Damaged, oversized and malicious input costs its own rows and shows nothing."""
 
 import random
+import re
 from bisect import bisect_left
 from collections import Counter
 
@@ -171,7 +172,12 @@ def test_a_record_may_be_nested_as_deep_beside_any_speed(own, tmp_path):
     assert 0 in outcomes
 
 
-ARRAY_DAMAGE = [line for lines in JSON_DAMAGE.values() for line in lines if array_of(b"[" + line + b"]") is None]
+ARRAY_DAMAGE = [
+    line
+    for lines in JSON_DAMAGE.values()
+    for line in lines
+    if array_of(b"[" + line + b"]") is None and not re.search(rb":-?(NaN|Infinity)}", line)  # which rows may have
+]
 DAMAGED_ARRAY = "a JSON array that is damaged or cut short"
 
 
@@ -179,7 +185,7 @@ DAMAGED_ARRAY = "a JSON array that is damaged or cut short"
 def test_an_array_with_an_element_that_is_no_json_is_refused_whole(between, tmp_path):
     good = [iudx_element(row(i)) for i in range(6)]
     assert len(ARRAY_DAMAGE) > 10
-    for element in (*ARRAY_DAMAGE, b"", b'{"x":NaN,"y":[{"a":1},{"b":2}]}', b'{"location":{"coordinates":[1,2}'):
+    for element in (*ARRAY_DAMAGE, b"", b'{"location":{"coordinates":[1,2}'):
         path = write_array(tmp_path / "a", [*good[:3], element, *good[3:]], between)
         assert unreadable(FIXED["iudx"].layout, path) == DAMAGED_ARRAY, element[:60]
 
