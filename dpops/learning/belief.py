@@ -112,7 +112,7 @@ def _with_single_hats(
 ) -> _SingleHats:
     """Adds what a release of single HATs says of weights and means: a scalar Kalman step of each."""
     precisions = np.zeros(values.shape)
-    own = spread.of(weights / one_weight, values)
+    deviations = spread.of(weights / one_weight, values)
     for stage in day.looks:
         for level in stage.levels:
             if level.groups.shape != values.shape:
@@ -122,7 +122,7 @@ def _with_single_hats(
             surprise = level.groups.to_hats(level.weights) - weights
             weights = np.maximum(weights + gain * surprise, 0.05 * weights)
             residual = values - stage.centre
-            remaining = 1 / (1 / own + precisions)
+            remaining = 1 / (1 / deviations + precisions)
             noise = level.groups.to_hats(level.speed_variances)
             noise = noise + (1 - gain) * variances * (remaining + residual**2)
             precision = weights**2 / noise

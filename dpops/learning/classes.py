@@ -116,16 +116,16 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float
     sharp: Float64s = _inverted(spread)
     city_sharp: Float64s = _inverted(_city_covariance(classes))
     offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]
-    before = np.log(whole) + np.log(prior_shares(classes))
-    city, logs = before, before + offset
+    prior_mean = np.log(whole) + np.log(prior_shares(classes))
+    city, logs = prior_mean, prior_mean + offset
     for _ in range(_CITY_ROUNDS):
         for _ in range(_CELL_ROUNDS):
-            slope, told = _told(logs, observed, sums.precisions, cells, speeds)
-            step = np.linalg.solve(told + sharp, (slope - (logs - city - offset) @ sharp)[..., None])[..., 0]
+            slope, information = _told(logs, observed, sums.precisions, cells, speeds)
+            step = np.linalg.solve(information + sharp, (slope - (logs - city - offset) @ sharp)[..., None])[..., 0]
             logs = np.clip(logs + np.clip(step, -_MOST_STEP, _MOST_STEP), _LEAST_LOG, _MOST_LOG)
-        slope, told = _told(logs, observed, sums.precisions, cells, speeds)
-        covariances: Float64s = _inverted(told + sharp)
-        city, city_covariance = _city(before, city_sharp, logs - offset, slope, told, covariances)
+        slope, information = _told(logs, observed, sums.precisions, cells, speeds)
+        covariances: Float64s = _inverted(information + sharp)
+        city, city_covariance = _city(prior_mean, city_sharp, logs - offset, slope, information, covariances)
     return ClassBelief(edges, logs, _with_city(covariances, sharp, city_covariance))
 
 
@@ -161,14 +161,14 @@ def _told(
     means = shares @ speeds
     of_mean, sharp = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.CLASS_MEAN_FLOOR)
     slope = (observed - weights) * weights * precisions + of_mean * ((cells.means - means) * sharp)[:, None]
-    told = of_mean[:, :, None] * of_mean[:, None, :] * sharp[:, None, None]
+    information = of_mean[:, :, None] * of_mean[:, None, :] * sharp[:, None, None]
     index = np.arange(speeds.size)
-    told[:, index, index] += weights**2 * precisions
-    return slope, told
+    information[:, index, index] += weights**2 * precisions
+    return slope, information
 
 
 def _city(
-    before: Float64s, sharp: Float64s, logs: Float64s, slope: Float64s, told: Float64s, covariances: Float64s
+    prior_mean: Float64s, sharp: Float64s, logs: Float64s, slope: Float64s, information: Float64s, covariances: Float64s
 ) -> tuple[Float64s, Float64s]:
     """Fits the city's own logarithms by least squares, with their covariance.
 
@@ -177,11 +177,11 @@ def _city(
     A cell's observations are as good as one z of precision A = told, A z = A logs + slope. Around the city it has the
     covariance P + A^-1, P of its deviation, of which the inverse is A - A (P^-1 + A)^-1 A.
     """
-    mixed = told @ covariances
-    seen = np.einsum("cij,cj->ci", told, logs) + slope
-    left = seen - np.einsum("cij,cj->ci", mixed, seen)
-    covariance: Float64s = _inverted(sharp + (told - mixed @ told).sum(axis=0))
-    return covariance @ (sharp @ before + left.sum(axis=0)), covariance
+    mixed = information @ covariances
+    seen = np.einsum("cij,cj->ci", information, logs) + slope
+    residual = seen - np.einsum("cij,cj->ci", mixed, seen)
+    covariance: Float64s = _inverted(sharp + (information - mixed @ information).sum(axis=0))
+    return covariance @ (sharp @ prior_mean + residual.sum(axis=0)), covariance
 
 
 def _with_city(covariances: Float64s, sharp: Float64s, city: Float64s) -> Float64s:
@@ -205,12 +205,12 @@ def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
     speeds, lowest = belief.speeds, belief.speeds[-1] / 100
     wanted = np.clip(means, lowest, belief.speeds[-1] - lowest)
     logs, multiple = np.log(belief.shares)[:, None, :], np.zeros(means.shape)
-    most = 4 / speeds[-1]
+    largest_step = 4 / speeds[-1]
     for _ in range(_TILT_ROUNDS):
         shares = _shares(logs + multiple[..., None] * speeds)
         mean = shares @ speeds
         variance = np.maximum(shares @ speeds**2 - mean**2, 1.0)
-        multiple = multiple + np.clip((wanted - mean) / variance, -most, most)
+        multiple = multiple + np.clip((wanted - mean) / variance, -largest_step, largest_step)
     return _shares(logs + multiple[..., None] * speeds)
 
 
@@ -224,10 +224,10 @@ def quantiles(
     """
     below = _below(shares)
     sd = np.sqrt(_variances(belief, shares, below, mean_variances, independent))
-    most, least = (np.clip(below + sign * Z95 * sd, 0, 1) for sign in (1, -1))
-    most = np.maximum.accumulate(most, axis=-1)
-    least = np.minimum.accumulate(least[..., ::-1], axis=-1)[..., ::-1]
-    of_levels = [_ends(belief.edges, below, (most, least), level) for level in levels]
+    highest, lowest = (np.clip(below + sign * Z95 * sd, 0, 1) for sign in (1, -1))
+    highest = np.maximum.accumulate(highest, axis=-1)
+    lowest = np.minimum.accumulate(lowest[..., ::-1], axis=-1)[..., ::-1]
+    of_levels = [_ends(belief.edges, below, (highest, lowest), level) for level in levels]
     return Quantiles(*(np.stack(column) for column in zip(*of_levels, strict=True)))
 
 
@@ -239,9 +239,9 @@ def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], l
     Where in its class a speed lies is not known either, whatever the curve is: the squares of both add up. All that is
     faster than the upper bound is at that, so an interval around a value in the last class ends there.
     """
-    reached, index = _inverse(edges, curve, level)
-    (lower, lower_index), (upper, upper_index) = (_inverse(edges, another, level) for another in around)
-    value, within = np.where(index == 0, 0.0, reached), Z95 * _EVEN_SD * np.diff(edges)
+    crossing, index = _inverse(edges, curve, level)
+    (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, level) for bound in around)
+    value, within = np.where(index == 0, 0.0, crossing), Z95 * _EVEN_SD * np.diff(edges)
     lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), within[lower_index]), 0.0)
     upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), within[upper_index]), edges[-1])
     return Quantiles(
@@ -271,8 +271,8 @@ def expected_error(
     sharp: Float64s = _inverted(prior_covariance(edges))
     logs, _, covariances = _expected_to_tell(edges, cell.weights, precisions, cell.usual, sharp)
     if like is not None:
-        _, of_one, left = _expected_to_tell(edges, like[0], precisions, cell.usual, sharp)
-        city = _inverted(_city_covariance(logs.size)) + like[1] * (of_one - of_one @ left @ of_one)[0]
+        _, of_one, covariance = _expected_to_tell(edges, like[0], precisions, cell.usual, sharp)
+        city = _inverted(_city_covariance(logs.size)) + like[1] * (of_one - of_one @ covariance @ of_one)[0]
         covariances = _with_city(covariances, sharp, _inverted(city))
     belief = ClassBelief(edges, logs, covariances)
     shares = belief.shares[:, None]
@@ -284,13 +284,13 @@ def expected_error(
 
 
 def _expected_to_tell(
-    edges: Float64s, weights: Float64s, precisions: Float64s, usual: float, sharp: Float64s
+    edges: Float64s, weights: Float64s, precisions: Float64s, mean_variance: float, sharp: Float64s
 ) -> tuple[Float64s, Float64s, Float64s]:
     """Tells a cell's logarithms, what days tell of them, and their covariance then."""
     logs, speeds = np.log(weights)[None], middles(edges)
-    means = OfCells(np.ones(1), _shares(logs) @ speeds, np.full(1, usual))
-    _, told = _told(logs, weights[None], precisions, means, speeds)
-    return np.asarray(logs, np.float64), told, _inverted(told + sharp)
+    means = OfCells(np.ones(1), _shares(logs) @ speeds, np.full(1, mean_variance))
+    _, information = _told(logs, weights[None], precisions, means, speeds)
+    return np.asarray(logs, np.float64), information, _inverted(information + sharp)
 
 
 def _inverted(matrices: Float64s) -> Float64s:
@@ -319,16 +319,16 @@ def _variances(
     slopes = shares[..., None, :] * (is_below - below[..., None])
     slopes = slopes - by_mean[..., None] * (shares * (speeds - means[..., None]))[..., None, :]
     shape = np.einsum("ctei,cij,ctej->cte", slopes, belief.covariances, slopes, optimize=True)
-    own = np.maximum(below * (1 - below) - by_mean**2 * spread[..., None], 0.0)
+    of_visits = np.maximum(below * (1 - below) - by_mean**2 * spread[..., None], 0.0)
     result: Float64s = shape + by_mean**2 * mean_variances[..., None]
-    result += fitted.CLASS_VISITS * own / np.maximum(independent, 1.0)[..., None]
+    result += fitted.CLASS_VISITS * of_visits / np.maximum(independent, 1.0)[..., None]
     return result
 
 
 def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
     """Finds where a rising curve through these shares at the edges reaches a level, and in which class that is."""
     index = np.sum(below[..., 1:-1] < level, axis=-1)
-    start, end = (np.take_along_axis(below, index[..., None] + more, -1)[..., 0] for more in (0, 1))
+    start, end = (np.take_along_axis(below, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
     part = np.clip((level - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)
     return edges[index] + part * (edges[index + 1] - edges[index]), index
 

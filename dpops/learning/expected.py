@@ -71,16 +71,16 @@ def expected_days(
     days = [tuple(map(seen, scaled(recipe.later if day else recipe.first, share))) for day, share in enumerate(shares)]
     weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
     cells = [(part, list(_of_cells(days, bounds, busy))) for busy, part in busyness()]
-    least = sum(part * _own(bounds, busy) for busy, part in busyness())
+    noiseless = sum(part * _own(bounds, busy) for busy, part in busyness())
     expected = []
     for day, weight_sd in enumerate(weights):
-        error, pattern, unknown = (sum(part * told[day][what] for part, told in cells) for what in range(3))
+        error, pattern, unknown = (sum(part * sums[day][column] for part, sums in cells) for column in range(3))
         expected.append(
             ExpectedDay(
                 number=day + 1,
                 kmh=OF_NORMAL * math.sqrt(error),
-                constant_kmh=OF_NORMAL * math.sqrt(pattern + least),
-                least_kmh=OF_NORMAL * math.sqrt(least),
+                constant_kmh=OF_NORMAL * math.sqrt(pattern + noiseless),
+                least_kmh=OF_NORMAL * math.sqrt(noiseless),
                 unknown=unknown,
                 weight_sd=weight_sd,
             )
@@ -90,16 +90,16 @@ def expected_days(
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, float, float]]:
     """Yields of each day, for cells so many times as busy as the average: squared error, pattern, part not known."""
-    before = {part: sd * sd for part, sd in PARTS.items()}
-    told, left = dict.fromkeys(before, 0.0), before
+    prior = {part: sd * sd for part, sd in PARTS.items()}
+    precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
         for stage in stages:
-            around = left
+            around = posterior
             today = told_by(stage, bounds, around, busy)
-            told = {part: precision + today[part] for part, precision in told.items()}
-            left = left_of(before, told)
-        error = squared_error(left, today, stage, bounds, around, busy, _own(bounds, busy))
-        yield error, _pattern(before), _pattern(left) / _pattern(before)
+            precisions = {part: precision + today[part] for part, precision in precisions.items()}
+            posterior = left_of(prior, precisions)
+        error = squared_error(posterior, today, stage, bounds, around, busy, _own(bounds, busy))
+        yield error, _pattern(prior), _pattern(posterior) / _pattern(prior)
 
 
 def _own(bounds: BoundsOnly, busy: float) -> float:
@@ -122,10 +122,10 @@ def _pattern(parts: dict[Part, float]) -> float:
 
 
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
-    told, sd = 0.0, fitted.COUNTED_SD if counts_vehicles else fitted.ANCHOR_SD
+    precision, sd = 0.0, fitted.COUNTED_SD if counts_vehicles else fitted.ANCHOR_SD
     for stages in days:
-        told += sum(weight_told(stage, bounds) for stage in stages)
-        yield (sd**-2 + told) ** -0.5
+        precision += sum(weight_told(stage, bounds) for stage in stages)
+        yield (sd**-2 + precision) ** -0.5
 
 
 _ROUGH = VehicleSpread(TYPICAL.vehicle, fitted.ROUGH_FLOOR)
@@ -155,8 +155,8 @@ def hat_half_widths(
     if not stage.counts_public:
         count = weight_log_variances(stage, bounds, vehicles, days)
         numbers = np.maximum(numbers_of(vehicles, np.minimum(count, fitted.UNKNOWN_LOG_VARIANCE)), 1.0)
-    own = 1 / (1 / _ROUGH.of(numbers[:, _FEWER]) + own_speed)
-    half = np.minimum(Z95 * np.sqrt(speed + own), upper_kmh / 2)
+    deviation = 1 / (1 / _ROUGH.of(numbers[:, _FEWER]) + own_speed)
+    half = np.minimum(Z95 * np.sqrt(speed + deviation), upper_kmh / 2)
     return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= fitted.MOST_LOG_VARIANCE))
 
 
@@ -164,8 +164,8 @@ def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, d
     """Computes the variance that noise leaves of the logarithm of a HAT's weight, for each number of vehicles."""
     if stage.counts_public:
         return np.zeros(vehicles.size)
-    own, others = _described(stage, bounds, vehicles, days, weight_noise)
-    variances: Float64s = 1 / (own + 1 / np.maximum(others, 1e-300))
+    single, others = _described(stage, bounds, vehicles, days, weight_noise)
+    variances: Float64s = 1 / (single + 1 / np.maximum(others, 1e-300))
     return variances
 
 
@@ -179,8 +179,8 @@ def place_half_widths(
     name = place_level(stage, bounds)
     grouped, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
     noise = (speed_noise(stage, share) / _weight(stage, bounds, grouped, vehicles)) ** 2 / days
-    own = _ROUGH.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots
-    half: Float64s = np.minimum(Z95 * np.sqrt(noise + own), upper_kmh / 2)
+    deviation = _ROUGH.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots
+    half: Float64s = np.minimum(Z95 * np.sqrt(noise + deviation), upper_kmh / 2)
     return half
 
 
@@ -220,8 +220,8 @@ def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s
     slots = bounds.hats.slots / grouped.slot_groups
     others = bounds.hats.cells / _places(grouped)[0] - 1
     fleet = bounds.fleet
-    one = fitted.KEPT * vehicle_weight(stage, fleet) / fleet.profile.hats
-    weight: Float64s = one * slots * (vehicles + others * bounds.usual_vehicles)
+    hat_weight = fitted.KEPT * vehicle_weight(stage, fleet) / fleet.profile.hats
+    weight: Float64s = hat_weight * slots * (vehicles + others * bounds.usual_vehicles)
     return weight
 
 
@@ -244,6 +244,6 @@ def _described(
             time = time + days * precision
         else:
             both = both + days * precision
-    apart = [1 / np.maximum(told, 1e-300) for told in (place, time) if told.any()]
-    variance: Float64s = 1 / np.maximum(both + (1 / sum(apart) if apart else 0.0), 1e-300)
+    variances = [1 / np.maximum(told, 1e-300) for told in (place, time) if told.any()]
+    variance: Float64s = 1 / np.maximum(both + (1 / sum(variances) if variances else 0.0), 1e-300)
     return single, variance

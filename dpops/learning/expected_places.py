@@ -53,7 +53,7 @@ def expected_maps(
     A place where w weigh is known to (noise / w)^2 a day; its weight is known as badly, which moves what it differs by.
     """
     share = dict(stage.shares)["place"]
-    apart = max(APART_VARIANCE * math.log(places / cells, 7), fitted.LEAST_APART)
+    place_variance = max(APART_VARIANCE * math.log(places / cells, 7), fitted.LEAST_APART)
     of_speed, of_weight = speed_noise(stage, share), weight_noise(stage, share)
     popular = _popular(crowding)
     weights = (
@@ -61,15 +61,20 @@ def expected_maps(
     )
     maps, reports = [], popular / popular.sum()
     for day in days:
-        before, noise = apart + (fitted.FIRST_CELL_SD_KMH / day) ** 2, (of_speed / weights, of_weight / weights)
-        variance, wide = (_left(factor * before, noise, fitted.PLACE_OWN / weights, day) for factor in (1.0, WIDE))
+        prior_variance, noise = (
+            place_variance + (fitted.FIRST_CELL_SD_KMH / day) ** 2,
+            (of_speed / weights, of_weight / weights),
+        )
+        variance, wide = (
+            _left(factor * prior_variance, noise, fitted.PLACE_OWN / weights, day) for factor in (1.0, WIDE)
+        )
         half = Z95 * np.sqrt(wide + fitted.PLANNED_PLACE_FLOOR)
         sure = weights - CAUTIOUS * of_weight / math.sqrt(day) > LEAST_VEHICLES
         maps.append(
             ExpectedMap(
                 day=day,
                 kmh=_OF_NORMAL * float(reports @ np.sqrt(variance)),
-                cell_kmh=_OF_NORMAL * math.sqrt(before),
+                cell_kmh=_OF_NORMAL * math.sqrt(prior_variance),
                 half_width_kmh=_median(half, reports),
                 ok=float(reports @ ((half < MOST_HALF_WIDTH_KMH) & sure)),
             )
@@ -77,13 +82,13 @@ def expected_maps(
     return maps
 
 
-def _left(before: float, noise: tuple[Float64s, Float64s], own: Float64s, days: int) -> Float64s:
+def _left(prior_variance: float, noise: tuple[Float64s, Float64s], deviations: Float64s, days: int) -> Float64s:
     """Computes the variances of places after so many days.
 
     noise: of speeds, and of weights, as parts of each place's weight.
     """
-    told = (noise[0] ** 2 + before * noise[1] ** 2 + own) / days
-    result: Float64s = 1 / (1 / before + 1 / told)
+    measured = (noise[0] ** 2 + prior_variance * noise[1] ** 2 + deviations) / days
+    result: Float64s = 1 / (1 / prior_variance + 1 / measured)
     return result
 
 

@@ -73,7 +73,9 @@ def fitted_fields(state: State) -> Fit:
     weights.finish(weight_sums, coming, VehicleNumber(vehicles, 0.0))
     # Sums of speeds move a day's total by its doubt alone, so totals stay those of weights.
     *fitted_hats, of_coming = weights.weights(weights.effects)
-    scaled = [after * (before.sum() / after.sum()) for before, after in zip(hats, fitted_hats, strict=True)]
+    scaled = [
+        informed * (released.sum() / informed.sum()) for released, informed in zip(hats, fitted_hats, strict=True)
+    ]
     speeds.add(coming)
     speeds.fit(speed_sums, _day_weights(weights, [*scaled, of_coming]), to_speeds, is_last=True)
     return Fit(state, (*days, coming), weights, speeds)

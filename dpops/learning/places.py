@@ -148,15 +148,15 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
     means, of_reports, variances, weights, weight_variances = moments
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
     values = of_reports if evidence >= fitted.PLACE_EVIDENCE else around.values
-    own = fitted.PLACE_OWN / np.maximum(weights, fitted.LEAST_PLACE_WEIGHT) + fitted.PLACE_COMMON
+    deviations = fitted.PLACE_OWN / np.maximum(weights, fitted.LEAST_PLACE_WEIGHT) + fitted.PLACE_COMMON
     untold = np.maximum(fitted.PLACE_OTHER_HOURS * around.of_hours, fitted.LEAST_PLACE_FLOOR)
-    untold = untold + fitted.PLACE_OTHERWISE * own / max(sums.days, 1)
+    untold = untold + fitted.PLACE_OTHERWISE * deviations / max(sums.days, 1)
     return PlaceBelief(
         values=values,
         variances=variances + (means - values) ** 2 + untold,
         weights=weights,
         weight_variances=weight_variances,
-        own=own,
+        own=deviations,
         evidence=evidence,
     )
 
@@ -327,8 +327,8 @@ def surprise(scores: Float64s, draws: int) -> Float64s:
     """
     x = np.abs(scores) / np.sqrt(draws)
     t = 2 * x / (1 + np.sqrt(1 + 2 * x * x))
-    left = 1 - t * t / 2
-    result: Float64s = draws * (t * x + np.log(left)) + np.log((2 - left) / left**2) / 2
+    remainder = 1 - t * t / 2
+    result: Float64s = draws * (t * x + np.log(remainder)) + np.log((2 - remainder) / remainder**2) / 2
     return result
 
 

@@ -239,19 +239,19 @@ class Posterior:
         return np.array([np.clip(step, strength / LARGEST_STEP, strength * LARGEST_STEP)])
 
 
-def _directions(left: sparse.csr_matrix, right: sparse.csr_matrix) -> tuple[Float64s, Float64s]:
+def _directions(first: sparse.csr_matrix, second: sparse.csr_matrix) -> tuple[Float64s, Float64s]:
     """Writes the positive columns of left' right as few vectors times coefficients: multiples share a vector."""
-    sums = right.T @ np.asarray(left.sum(axis=1)).ravel()
+    sums = second.T @ np.asarray(first.sum(axis=1)).ravel()
     used = np.flatnonzero(sums > 0)
-    probes = np.random.default_rng(2).normal(size=(left.shape[1], 2))
-    means = (right.T @ (left @ probes))[used] / sums[used, None]
+    probes = np.random.default_rng(2).normal(size=(first.shape[1], 2))
+    means = (second.T @ (first @ probes))[used] / sums[used, None]
     _, of_vector = np.unique(np.round(means / _SAME), axis=0, return_inverse=True)
     of_vector = of_vector.ravel()
     count = int(of_vector.max(initial=-1)) + 1
-    members = sparse.csr_matrix((np.ones(used.size), (used, of_vector)), (right.shape[1], count))
-    coefficients = np.zeros((count, right.shape[1]))
+    members = sparse.csr_matrix((np.ones(used.size), (used, of_vector)), (second.shape[1], count))
+    coefficients = np.zeros((count, second.shape[1]))
     coefficients[of_vector, used] = sums[used] / np.bincount(of_vector, sums[used], count)[of_vector]
-    return np.asarray((left.T @ (right @ members)).toarray()), coefficients
+    return np.asarray((first.T @ (second @ members)).toarray()), coefficients
 
 
 def _root(covariance: Float64s) -> Float64s:

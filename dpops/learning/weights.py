@@ -128,9 +128,9 @@ class WeightField:
             if index % 2 == 0 and (index + 2 < rounds or rounds < 3):
                 self._update_variances()
             moved = self._step(sums, data)
-            before, self.strengths = self.strengths, self.posterior.stronger(self.effects)
+            previous, self.strengths = self.strengths, self.posterior.stronger(self.effects)
             self._update_totals(data)
-            changes = [np.max(np.abs(np.log(self.strengths[name] / before[name]))) for name in before]
+            changes = [np.max(np.abs(np.log(self.strengths[name] / previous[name]))) for name in previous]
             if moved < _CONVERGED and max(changes) < _STRENGTHS_CONVERGED:
                 break
 
@@ -204,10 +204,10 @@ class WeightField:
                 + float(data.precisions @ self._missed(sums, effects) ** 2)
             )
 
-        before = cost(self.effects)
+        start = cost(self.effects)
         for _ in range(_HALVINGS):
             moved = Effects(*(old + size * part for old, part in zip(self.effects, change, strict=True)))
-            if cost(moved) <= before + 1e-6:
+            if cost(moved) <= start + 1e-6:
                 break
             size /= 2
         self.effects = moved

@@ -114,12 +114,12 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     speed_norm = _norm(touched, by_level, [float(level.speed_share) for level in stage.levels], count, stage)
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     mixed = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
-    whole = _norm(touched, by_level, mixed, count, stage)
-    w = u / np.maximum(whole, float(stage.least_norm * UNIT))[vehicle]
+    norms = _norm(touched, by_level, mixed, count, stage)
+    w = u / np.maximum(norms, float(stage.least_norm * UNIT))[vehicle]
     v = w * residuals(rows, stage)
     weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]
     norm = _norm(touched, speeds, [float(level.speed_share) for level in stage.levels], count, stage)
-    allowed = float(stage.bound_kmh) * (speed_norm / whole)
+    allowed = float(stage.bound_kmh) * (speed_norm / norms)
     scale = np.where(norm > allowed, allowed / np.where(norm > allowed, norm, 1.0), 1.0)
     parts = _integers(touched, weights, speeds, scale, stage)
     return Vectors(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -33,9 +33,9 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
     """Adds a stage of speed classes with this share of what all stages had."""
-    parts, one = alike(((CLASS, Fraction(1)),)), Fraction(1)
+    parts, share_of_level = alike(((CLASS, Fraction(1)),)), Fraction(1)
     last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
-    return with_last(stages, replace(last, bound_kmh=one, exponent=one), share)
+    return with_last(stages, replace(last, bound_kmh=share_of_level, exponent=share_of_level), share)
 
 
 def hats_of_classes(hats: PublicHats, classes: int) -> PublicHats:

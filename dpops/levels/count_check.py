@@ -33,12 +33,12 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
 
     like: another stage of the release, with its noise. part: the smallest part of a vehicle-day's total that a day has.
     """
-    gap, least = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
+    gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
     if like.kind == "gaussian":
-        most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), least / -_NORMAL.inv_cdf(EMPTY_PASSES))
+        most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), smallest / -_NORMAL.inv_cdf(EMPTY_PASSES))
         share = float(like.spread) / (UNIT * most_sd) ** 2 / float(1 - ALPHA)
     else:
-        most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), least / -math.log(2 * EMPTY_PASSES))
+        most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), smallest / -math.log(2 * EMPTY_PASSES))
         share = float(like.spread) / (UNIT * most_scale) / float(1 - ALPHA)
     rounded = Fraction(math.floor(share * _SHARE_STEPS) + 1, _SHARE_STEPS)
     if rounded > MOST_SHARE * part:
@@ -61,9 +61,9 @@ def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
     bound: clip of the Euclidean norm of a vehicle-day's counts; times it, a group's weight is its count. exponent: 1
     counts reports, 0 vehicles.
     """
-    parts, whole = alike((("hat", Fraction(1)),)), Fraction(1)
+    parts, total_share = alike((("hat", Fraction(1)),)), Fraction(1)
     return replace(
-        like, parts=parts, share=whole, bound_kmh=BOUND_KMH, alpha=ALPHA, exponent=exponent, least_norm=bound
+        like, parts=parts, share=total_share, bound_kmh=BOUND_KMH, alpha=ALPHA, exponent=exponent, least_norm=bound
     )
 
 
@@ -71,8 +71,8 @@ def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage
     """Puts a stage that counts vehicles first; the others share what it leaves. count: None leaves it out."""
     if count is None:
         return stages
-    left = 1 - count.share / sum(stage.share for stage in stages)
-    return count, *scaled(stages, left)
+    remainder = 1 - count.share / sum(stage.share for stage in stages)
+    return count, *scaled(stages, remainder)
 
 
 def vehicles_in(released: ReleasedStage) -> float:
@@ -89,5 +89,5 @@ def is_too_many(released: ReleasedStage, fleet: Fleet) -> bool:
     """Says whether the weights of any stage show MOST_TIMES the declared vehicles, for certain."""
     level = released.levels[0]
     noise = NOISE_SDS * level.weight_sd * math.sqrt(level.weights.size)
-    most = MOST_TIMES * fleet.vehicles * vehicle_weight(released.stage, fleet)
-    return float(level.weights.sum()) - noise > most
+    limit = MOST_TIMES * fleet.vehicles * vehicle_weight(released.stage, fleet)
+    return float(level.weights.sum()) - noise > limit

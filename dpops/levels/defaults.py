@@ -174,8 +174,8 @@ def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
         return stage
     share = dict(stage.shares).get("cell", Fraction(1))
     noise_kmh = group_sd_kmh(stage.kind, stage.spread, "cell", share, bounds)
-    least, most = fitted.NORM_NOISE_KMH
-    times = fitted.NORM_TIMES if noise_kmh <= least else 1 if noise_kmh < most else 0
+    low_kmh, high_kmh = fitted.NORM_NOISE_KMH
+    times = fitted.NORM_TIMES if noise_kmh <= low_kmh else 1 if noise_kmh < high_kmh else 0
     return replace(stage, least_norm=round(times * norm))
 
 
@@ -200,5 +200,7 @@ def kept_more(bound_kmh: Fraction) -> float:
 
     A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3); R is 6.5 km/h, roughly.
     """
-    own, usual = (bound / math.cbrt(bound**3 + fitted.NORM_KMH**3) for bound in (float(bound_kmh), _USUAL_BOUND))
-    return max(own / usual, 1.0)
+    share, usual_share = (
+        bound / math.cbrt(bound**3 + fitted.NORM_KMH**3) for bound in (float(bound_kmh), _USUAL_BOUND)
+    )
+    return max(share / usual_share, 1.0)

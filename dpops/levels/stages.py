@@ -341,8 +341,8 @@ def claim_of_vector(kind: Kind, spread: Fraction, accounting: Accounting) -> Pur
 
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:
     """Adds a last stage to a day's stages. It has this part of what all had; the others keep the rest."""
-    whole = sum((stage.share for stage in stages), Fraction(0))
-    return (*scaled(stages, 1 - share), replace(last, share=share * whole))
+    total = sum((stage.share for stage in stages), Fraction(0))
+    return (*scaled(stages, 1 - share), replace(last, share=share * total))
 
 
 def scaled(stages: Iterable[Stage], part: Fraction) -> tuple[Stage, ...]:

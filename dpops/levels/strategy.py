@@ -131,8 +131,8 @@ def _after(
     """
     precisions = told_by(stage, bounds, centres, busy)
     posterior = left_of(prior, {part: days * precision for part, precision in precisions.items()})
-    own = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
-    return posterior, squared_error(posterior, precisions, stage, bounds, centres, busy, own)
+    deviation = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
+    return posterior, squared_error(posterior, precisions, stage, bounds, centres, busy, deviation)
 
 
 def left_of(prior: Variances, precisions: Variances) -> dict[Part, float]:
@@ -186,10 +186,10 @@ def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
     hats, sd = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
     if stage.kind == "laplace":
         in_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
-        own = 0.8 * sd * sum(float(share) / math.sqrt(in_group[name]) for name, share in stage.shares)
+        deviation = 0.8 * sd * sum(float(share) / math.sqrt(in_group[name]) for name, share in stage.shares)
     else:
-        own = sd * vehicle_weight(stage, bounds.fleet) / math.sqrt(hats)
-    return math.sqrt(sum(centres.values()) + own**2)
+        deviation = sd * vehicle_weight(stage, bounds.fleet) / math.sqrt(hats)
+    return math.sqrt(sum(centres.values()) + deviation**2)
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:

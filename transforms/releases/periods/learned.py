@@ -51,8 +51,8 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
     """Finds the values around which the next stage looks: the day's own first look, or a forecast from earlier days."""
     learned = learned_from(entries, policy)
     last = numbers_of(entries[-1].unit)
-    own = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
-    return centres_of(own.values, MARGIN_KMH, policy.value.standard.upper - MARGIN_KMH)
+    belief = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
+    return centres_of(belief.values, MARGIN_KMH, policy.value.standard.upper - MARGIN_KMH)
 
 
 def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
@@ -143,11 +143,11 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
     """
     released = [read_unit(entry.unit, policy.region) for entry in live]
     units = [entry.unit for entry in live]
-    told = [
+    values = [
         recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours)
         for unit, read in zip(units, released, strict=True)
     ]
-    hours = np.array([hour for (hour,) in told], np.int64)
+    hours = np.array([hour for (hour,) in values], np.int64)
     slots = {index: slot_values(read, policy.fleet) for index, read in enumerate(released)}
     live_field = today(learned_from(stages, policy), hours, slots)
     return hat_estimates(live_field.field, policy)._replace(leans=rounded(live_field.leans)).slot(-1)

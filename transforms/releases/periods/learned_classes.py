@@ -87,11 +87,11 @@ def learned_classes(
 ) -> LearnedClasses:
     """Learns from what was released of classes, and of cells' means. edges: of classes, from 0 on, in units."""
     design = models.state.design
-    usual = models.forecast(np.array(sorted(taught.hours), np.int64))
-    cells = coarser(models, usual, Groups(cells=np.arange(design.cells), slots=0 * usual.day.hours))
+    forecast = models.forecast(np.array(sorted(taught.hours), np.int64))
+    cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.day.hours))
     weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
-    whole = fleet.vehicles * weight_of_one(fleet, kind)
-    belief = learn_classes(taught.sums, OfCells(weights, means, variances), edges, whole)
+    fleet_weight = fleet.vehicles * weight_of_one(fleet, kind)
+    belief = learn_classes(taught.sums, OfCells(weights, means, variances), edges, fleet_weight)
     return LearnedClasses(belief, means, variances)
 
 
@@ -118,9 +118,9 @@ def distributions(learned: LearnedClasses, groups: Field, bound: float) -> Distr
     """
     belief = learned.belief
     means = groups.values + (belief.means - learned.means)[:, None]
-    left = np.minimum(1.0, belief.mean_variances / learned.variances)[:, None]
+    shrinkage = np.minimum(1.0, belief.mean_variances / learned.variances)[:, None]
     shares, visits = tilted(belief, means), groups.vehicles.mean(axis=-1)
-    result = quantiles(belief, shares, LEVELS, groups.variances * left + groups.deviations.mean(axis=-1), visits)
+    result = quantiles(belief, shares, LEVELS, groups.variances * shrinkage + groups.deviations.mean(axis=-1), visits)
     values, lower, upper = (rounded(np.clip(part, 0, bound)) for part in result)
     vehicles = published(groups, bound).vehicles
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & ((upper - lower)[-1] < 2 * MOST_HALF_WIDTH_KMH)

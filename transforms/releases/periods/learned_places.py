@@ -114,11 +114,13 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
     cells = means[cell]
     traffic = _traffic(weights.sum(axis=1), pieces)
     in_a_cell = cell.size / np.unique(cell).size
-    whole = whole_weight(taught.sums, fitted.KEPT * fleet.vehicles * weight_at_places(fleet.profile, kind, in_a_cell))
+    fleet_weight = whole_weight(
+        taught.sums, fitted.KEPT * fleet.vehicles * weight_at_places(fleet.profile, kind, in_a_cell)
+    )
     around = Around(
         values=cells,
         of_hours=of_hours[cell],
-        expected=whole * traffic / traffic.sum(),
+        expected=fleet_weight * traffic / traffic.sum(),
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
     return LearnedPlaces(learn_places(taught.sums, around), cells, taught.vehicles)

@@ -51,8 +51,8 @@ def place_product(
     result = _estimates(values, variances, places, shown, bound)
     cells = np.array(texts_of(policy.region))[cell]
     whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
-    beside = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
-    result = result._replace(parent=whose, beside=(beside[0], beside[1], beside[2]))
+    parents = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
+    result = result._replace(parent=whose, beside=(parents[0], parents[1], parents[2]))
     proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
     of_period = len({facts.start.partition("T")[0] for facts in slots})  # a week has several days
     behind = Behind(models.state.days * of_period, proved, named.geometries)
@@ -62,12 +62,14 @@ def place_product(
 
 def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:
     """Adds up variances in a time: how well a place is known, its cell then, and its own deviation that time."""
-    own = places.places.own[:, None]
+    deviations = places.places.own[:, None]
     if not is_of_day:
         there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
         share = places.places.weights / np.maximum(there[cell], 1e-9)
-        own = np.maximum(own, TYPICAL.of(np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)))
-    return places.places.variances[:, None] + of_cells.variances[cell] + own
+        deviations = np.maximum(
+            deviations, TYPICAL.of(np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05))
+        )
+    return places.places.variances[:, None] + of_cells.variances[cell] + deviations
 
 
 def _estimates(
@@ -79,8 +81,8 @@ def _estimates(
     belief = places.places
     is_visited = belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
     ok = (half < MOST_HALF_WIDTH_KMH) & is_visited[:, None]
-    other = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
-    status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, other))
+    fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
+    status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, fallback))
     is_told = status != Status.HELD_BACK
     value, lower, upper = (rounded(np.clip(part, 0, bound)) for part in (values, values - half, values + half))
     value, lower, upper, sd = (np.where(is_told, part, np.nan) for part in (value, lower, upper, rounded(sd)))

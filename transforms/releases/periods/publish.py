@@ -154,5 +154,5 @@ def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]
         **dict(zip(_ABOUT, estimates.about or (), strict=False)),
         **(estimates.notes or {}),
     }
-    told = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
-    return {name: [None if x == "" or x != x else x for x in values] for name, values in told.items()}
+    texts = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
+    return {name: [None if x == "" or x != x else x for x in values] for name, values in texts.items()}

@@ -46,8 +46,8 @@ class VectorRelease:
     @classmethod
     def of(cls, asked: Asked) -> Self:
         policy = asked.options.policy(asked.spec_id, asked.region or (), asked.value, asked.digest_key)
-        kept = StateFile.beside(asked.account.head, asked.spec_id, asked.account.signature)
-        return cls(replace(policy, kept=kept), asked.slots, asked.zone)
+        state_file = StateFile.beside(asked.account.head, asked.spec_id, asked.account.signature)
+        return cls(replace(policy, kept=state_file), asked.slots, asked.zone)
 
     @property
     def spec_id(self) -> str:

@@ -148,10 +148,10 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
 
 def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows:
     """Adds up rows by piece: of_piece is the cell, or the place, of each piece; NOWHERE is left out."""
-    where, slot = of_piece[tally.cell], np.searchsorted(np.array(slots, np.int64), tally.slot_s)
-    order = np.lexsort((slot, where, tally.vehicle))
-    order = order[where[order] != NOWHERE]
-    keys = [column[order] for column in (tally.vehicle, where, slot)]
+    cell, slot = of_piece[tally.cell], np.searchsorted(np.array(slots, np.int64), tally.slot_s)
+    order = np.lexsort((slot, cell, tally.vehicle))
+    order = order[cell[order] != NOWHERE]
+    keys = [column[order] for column in (tally.vehicle, cell, slot)]
     first = np.flatnonzero(changes(*keys))
     if not first.size:
         return Rows(*[np.zeros(0, np.int64)] * len(Rows._fields))
@@ -159,11 +159,11 @@ def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows
     return Rows(*(key[first] for key in keys), *added)
 
 
-def rows_by_class(tally: Tally, where: Int64s, column: Classes) -> Rows:
-    """Lists what vehicles did in the classes of a region's cells. where: the cell of each entry, or NOWHERE."""
-    order = np.lexsort((where, tally.vehicle))
-    order = order[where[order] != NOWHERE]
-    return rows_of_classes(tally.vehicle[order], where[order], tally.sums[column.name][order])
+def rows_by_class(tally: Tally, cell: Int64s, column: Classes) -> Rows:
+    """Lists what vehicles did in the classes of a region's cells. cell: the cell of each entry, or NOWHERE."""
+    order = np.lexsort((cell, tally.vehicle))
+    order = order[cell[order] != NOWHERE]
+    return rows_of_classes(tally.vehicle[order], cell[order], tally.sums[column.name][order])
 
 
 def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int], stage: Stage) -> Sums:
@@ -173,14 +173,14 @@ def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int],
     def rows(tally: Tally) -> Rows:
         if stage.classes:
             region = np.array(policy.region, np.int64)
-            where = np.searchsorted(region, tally.cell) if pieces is None else pieces.cell[tally.cell]
-            return rows_by_class(tally, where, Classes(stage.classes))
+            cell = np.searchsorted(region, tally.cell) if pieces is None else pieces.cell[tally.cell]
+            return rows_by_class(tally, cell, Classes(stage.classes))
         if pieces is None:
             return rows_of(tally, policy.region, slots)
         return rows_of_pieces(tally, pieces.place if stage.is_of_places else pieces.cell, slots)
 
     parts = (sum_up(rows(tally), stage) for tally in tallies)
-    return reduce(lambda one, other: Sums(one.weights + other.weights, one.speeds + other.speeds), parts)
+    return reduce(lambda first, second: Sums(first.weights + second.weights, first.speeds + second.speeds), parts)
 
 
 def seal_stage(
@@ -203,7 +203,7 @@ def drawn_facts(
 ) -> dict[str, Any]:
     """Draws the noise of a stage or of a live slot, and says what units of both hold. name: of the look, for a digest
     of its own."""
-    where = f"{policy.spec_id}/{slot_s}/{name}/".encode()
+    prefix = f"{policy.spec_id}/{slot_s}/{name}/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
     return {
         "spec_id": policy.spec_id,
@@ -214,7 +214,7 @@ def drawn_facts(
         "unit": policy.value.unit,
         "plan": as_stored(stage),
         "integers": release(sums, stage, noise).tolist(),
-        "digest": hmac.digest(policy.digest_key, where + exact, "sha256").hex(),
+        "digest": hmac.digest(policy.digest_key, prefix + exact, "sha256").hex(),
         "total": policy.on(slots[0].period).total,
     }
 

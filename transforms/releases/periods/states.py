@@ -101,7 +101,7 @@ class StateFile:
     def _sign(self, data: bytes) -> bytes:
         return hmac.digest(self.key or b"", data, "sha256")
 
-    def write(self, kept: Kept) -> None:
+    def write(self, state: Kept) -> None:
         """Writes the file whole or not at all; of two writers one wins. Where it cannot be written, nothing is lost."""
         if self.key is None or not self.path.parent.is_dir():
             return
@@ -110,10 +110,10 @@ class StateFile:
         content = io.BytesIO()
         names: Mapping[str, NDArray[Any]] = {
             " version": np.array(VERSION),
-            " rests on": np.array(kept.rests_on),
-            " number": np.array(kept.number),
+            " rests on": np.array(state.rests_on),
+            " number": np.array(state.number),
         }
-        np.savez_compressed(content, **names, **kept.arrays)  # type: ignore[arg-type]  # has a flag of its own
+        np.savez_compressed(content, **names, **state.arrays)  # type: ignore[arg-type]  # has a flag of its own
         data = content.getvalue()
         try:
             with locked(self.path.parent), replacing(self.path, 0o600) as file:
@@ -182,8 +182,8 @@ def _fitted(released: StateSource) -> Learned:
 
 def state_after(released: StateSource) -> State:
     """Computes the state after all periods. Those since the model last folded older ones in are taken in anew."""
-    periods, least = len(released.periods), released.least_recent
-    folded = 0 if least is None or periods < 2 * least else periods // least * least
+    periods, minimum = len(released.periods), released.least_recent
+    folded = 0 if minimum is None or periods < 2 * minimum else periods // minimum * minimum
     state = _folded(released.first(folded)) if folded else _new(released)
     for day in released.days(folded):
         state = taken_in(state, day)
@@ -226,8 +226,8 @@ def _known(released: StateSource, kept: Kept | None) -> Iterator[State]:
         if _is_after(released, state.days, digest):
             yield state
     if kept is not None and _is_after(released, kept.number, kept.rests_on):
-        least = released.least_recent or 0
-        recent = tuple(released.first(kept.number).days(kept.number - least))
+        minimum = released.least_recent or 0
+        recent = tuple(released.first(kept.number).days(kept.number - minimum))
         with suppress(*WRONG):  # arrays of another model
             yield taken_up(_new(released), kept.number, recent, kept.arrays)
 
@@ -248,15 +248,15 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
     released = [read_unit(entry.unit, policy.region) for entry in entries]
     first = entries[0].unit
     hours = np.array(recorded_hours(first.slot_start, first.slot_end, released[0].stage.laid.hats.hours), np.int64)
-    told = (read for read in released if not is_too_few(read, policy.fleet.vehicles))
-    return DayValues(hours=hours, stages=tuple(stage_values(read, policy.fleet) for read in told))
+    stages = (read for read in released if not is_too_few(read, policy.fleet.vehicles))
+    return DayValues(hours=hours, stages=tuple(stage_values(read, policy.fleet) for read in stages))
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
     """Reads a stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
     is_whole = read.stage.counts_public or read.stage.counts_vehicles
-    kept = 1.0 if is_whole else kept_more(read.stage.bound_kmh)
-    return _in_units(read, vehicle_weight(read.stage, fleet) * kept)
+    retained = 1.0 if is_whole else kept_more(read.stage.bound_kmh)
+    return _in_units(read, vehicle_weight(read.stage, fleet) * retained)
 
 
 def slot_values(read: ReleasedStage, fleet: Fleet) -> StageValues:

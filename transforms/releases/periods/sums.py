@@ -97,6 +97,8 @@ def _times(level: Level, slots: Sequence[SlotFacts]) -> list[tuple[str, str]]:
     """Lists start and end of each group of slots."""
     times = []
     for group in range(level.slot_groups):
-        slots_of_group = [slot_number for slot_number, of in enumerate(level.slot_group) if of == group]
+        slots_of_group = [
+            slot_number for slot_number, group_of_slot in enumerate(level.slot_group) if group_of_slot == group
+        ]
         times.append((slots[slots_of_group[0]].start, slots[slots_of_group[-1]].end))
     return times
