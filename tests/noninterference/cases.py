@@ -125,7 +125,7 @@ def local_reports() -> Case:
 CASES: Mapping[str, Callable[[], Case]] = {
     "all-that-is-made-of-a-release": lambda: with_and_without(SECRET, bus(), everything),
     "all-that-is-made-of-a-release-public-counts": lambda: at_other_speeds(OPEN, everything),
-    "release": lambda: with_and_without(SECRET, bus(), Job(formats=("csv", "parquet"))),
+    "release": lambda: with_and_without(SECRET, bus(), Job(formats=("csv", "parquet"), more=("--columns", "counts"))),
     "release-public-counts": lambda: at_other_speeds(OPEN, Job(formats=("csv", "parquet"))),
     "strange-rows": lambda: with_and_without(SECRET, STRANGE, Job()),
     "only-refused-rows": lambda: Case(World(SECRET, STRANGE[3:6], []), Job()),

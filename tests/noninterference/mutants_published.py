@@ -48,6 +48,17 @@ def _(columns_of: Any) -> Any:
     return mutated
 
 
+@mutant("vehicles-of-the-data", "release", "dpops.learning.field:vehicles_about")
+def _(vehicles_about: Any) -> Any:
+    """How many vehicles there were about follows from the rows that were read."""
+
+    def mutated(field: Any, is_declared: bool) -> Any:
+        (about, *bounds), status = vehicles_about(field, is_declared)
+        return (about + SEEN["rows"], *bounds), status
+
+    return mutated
+
+
 @mutant("file-size", "release", "transforms.sinks.files:write_whole")
 def _(write_whole: Any) -> Any:
     """A file is longer by a byte for every ten rows that were read."""
