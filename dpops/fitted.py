@@ -76,6 +76,9 @@ COUNTED_SD = 0.25
 LEAST_EXPLAINED, MOST_CITY_VARIANCE, MOST_LOG_VARIANCE, UNKNOWN_LOG_VARIANCE = 3.0, 0.15, 0.5, 1.2
 """Real and made-up: beyond these a plan expects a day to be held back, or a HAT to be unreliable."""
 
+NUMBER_RATIO = 16.0
+"""Chosen: a number of vehicles is reliable where the upper end of its interval is at most so many times the lower."""
+
 # Groups of HATs (measurements/estimates.md, "Coarser products").
 STANDS_KMH, MISWEIGHED = 6.0, 0.5
 """Guessed: a place at v km/h is one where vehicles stand as far as exp(-(v / 6)^2); a group is `unreliable` where what

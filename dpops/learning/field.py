@@ -156,9 +156,6 @@ STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Sta
 """As rows say them, by number."""
 
 
-WIDE = 16.0  # so many times its lower end is the upper end of a reliable number of vehicles
-
-
 def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
     """Estimates a day's numbers of vehicles with 95 % intervals, (3, ..), and their status.
 
@@ -168,7 +165,9 @@ def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
     """
     logs = np.log(field.vehicles)
     about, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -1.96, 1.96), logs.std(-1)))
-    status = np.where(is_declared & (upper <= WIDE * np.maximum(lower, 1.0)), Status.OK, Status.UNRELIABLE)
+    status = np.where(
+        is_declared & (upper <= fitted.NUMBER_RATIO * np.maximum(lower, 1.0)), Status.OK, Status.UNRELIABLE
+    )
     numbers = np.stack([rounded(about), np.floor(lower), np.ceil(upper)])
     if field.gate.total_sd > fitted.MAX_TOTAL_SD:
         return numbers * np.nan, np.full_like(status, Status.HELD_BACK)

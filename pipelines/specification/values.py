@@ -238,6 +238,11 @@ class Specification:
         """Whether slots are released live, before their period as a whole."""
         return self.levels is not None and self.levels.live is not None
 
+    @property
+    def period_lateness_s(self) -> int | None:
+        """So long after its end a stream releases a period as a whole; None where none does."""
+        return None if self.levels is None else self.levels.day_lateness_s
+
     def entry_slot(self, slot_s: int) -> int:
         """Finds the slot whose entry in the ledger stands for this one: the first of a period that is one vector."""
         return slot_s if self.levels is None else self.slots_of_period(slot_s)[0]

@@ -11,7 +11,6 @@ from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 from tests.hatstream.pipelines import are_delays, ten_lines
 
 ROOT = Path(__file__).parents[2]
-STEPS = (ROOT / "docs" / "release.md").read_text()
 
 
 def test_the_ten_lines_of_the_readme_run_in_a_fresh_folder(tmp_path):
@@ -23,15 +22,15 @@ def test_the_ten_lines_of_the_readme_run_in_a_fresh_folder(tmp_path):
 def test_the_pipeline_of_the_library_runs_as_it_is_printed(tmp_path, monkeypatch, hatstream):
     monkeypatch.chdir(tmp_path)
     Path("build/demo").mkdir(parents=True)
-    write_sample(MadeUpFleet(report_every_s=150.0, day=date(2026, 5, 14)), Path("build/demo/sample-2026-05-14.parquet"))
+    sample = Path("build/demo/sample-2026-05-14.parquet")
+    write_sample(MadeUpFleet(report_every_s=150.0, day=date(2026, 5, 14)), sample)
     write_timetable(MadeUpFleet(), Path("town-gtfs.zip"))
-    assert hatstream("spec", "new", "--gtfs", "town-gtfs.zip", "--output", "build/town.toml")[0] == 0
-    spec = re.findall(r"```toml\n(.*?)```", STEPS, re.DOTALL)[0]
-    Path("build/town.toml").write_text(spec)
+    feed = ("--gtfs", "town-gtfs.zip", "--sample", sample)
+    assert hatstream("spec", "new", *feed, "--output", "build/town.toml")[0] == 0
     assert hatstream("init", "--spec", "build/town.toml", "--ledger", "build/town.sqlite")[0] == 0
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL)
     exec(compile(program, "library.md", "exec"), {})
     rows = Path("build/town-rows.txt").read_text().splitlines()
-    assert len(rows) == 18 * 41  # every hour of service and hexagon, whatever is known
+    assert len(rows) == (18 + 1) * 41  # every hour of service and hexagon, and days
     assert all(re.match(r"[0-9a-f]{15} 2026-05-14T\d\d:00:00-06:00 (\d+\.\d+|None) km/h [a-z-]+$", row) for row in rows)
     assert hatstream("ledger", "verify", "--ledger", "build/town.sqlite")[0] == 0

@@ -177,7 +177,7 @@ def test_a_drafted_specification_has_directed_segments_where_the_sample_has_head
     spec = load(tmp_path / "town.toml")
     assert spec.input.headed
     assert len(spec.places.pieces.places.names) == 6
-    assert [product.name for product in spec.products] == ["place-standing", "place-slot"]
+    assert [product.name for product in spec.products] == ["days", "place-standing", "place-slot"]
     assert spec.places.pieces.places.visits == (1,) * 6
     code, _, err = hatstream(*arguments, tmp_path / "other.toml")
     assert (code, "for want of headings" in err, load(tmp_path / "other.toml").input.headed) == (0, True, False)

@@ -142,10 +142,10 @@ def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str
 
 def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
     """Makes the release of whole periods that a stream of the specification ends besides; None where it ends none."""
-    if spec.levels is None or spec.levels.day_lateness_s is None:
+    if spec.period_lateness_s is None:
         return None
     release = KINDS[spec.kind].of(asked_of(spec, job.slots, secret, job.account))
-    return Later(release, spec.levels.day_lateness_s - spec.input.allowed_lateness_s)
+    return Later(release, spec.period_lateness_s - spec.input.allowed_lateness_s)
 
 
 def run(

@@ -26,8 +26,7 @@ class InTurn(HatRelease):
 
     @classmethod
     def of(cls, asked: Asked) -> "InTurn":
-        hats = HatRelease.of(asked)
-        return cls(hats.policy, hats.slots, hats.cap, asked.options.most_hats)
+        return cls(**vars(HatRelease.of(asked)), most_hats=asked.options.most_hats)
 
     def claims(self, _before: Before) -> dict[str, list[Debit]]:
         """Asks for the same in every slot, which no input decides."""

@@ -82,7 +82,7 @@ def test_a_feed_without_speeds_is_released_and_a_second_run_finds_it_the_same(tm
     assert [summary["stages_new"] for summary in summaries] == [2, 0]
     assert summaries[1]["operator_only"]["stages_that_differ_now"] == 0
     assert summaries[0]["operator_only"]["refused"] == {"derive/first-of-day": 9}
-    assert len(list((tmp_path / "out").iterdir())) == 4 * len(city.FORMATS)
+    assert len(list((tmp_path / "out").iterdir())) == (4 + 1) * len(city.FORMATS), "of slots, and of days"
 
 
 @pytest.mark.slow
