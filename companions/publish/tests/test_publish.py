@@ -78,8 +78,10 @@ def test_all_publishes_what_is_held_back_and_forecasts_with_their_status(portal)
     folder, code, output = portal()
     assert code == 0, output
     rows = pq.read_table(folder / "hats.parquet").to_pylist()
-    assert len(rows) == 3 * 4 * len(levels_city.CELLS)
-    assert {row["slot_start"][:10] for row in rows} == set(levels_city.DAYS)
+    assert len(rows) == 4 * len(levels_city.CELLS)
+    days = pq.read_table(folder / "days.parquet").to_pylist()
+    assert {row["status"] for row in (*rows, *days)} >= {"held-back"}
+    assert {row["slot_start"][:10] for row in (*rows, *days)} == set(levels_city.DAYS)
     assert (folder / "city-hour.csv").exists()
 
 

@@ -88,7 +88,7 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
     number = {s: minutes.index(60 * int(s[11:13]) + int(s[14:16])) for s in set(rows["slot_start"].to_pylist())}
     rows = rows.select(["slot_start", "cell", "value", "lower95", "upper95"])
     rows = rows.append_column("period", pc.utf8_slice_codeunits(rows["slot_start"], 0, 10))
-    rows = rows.append_column("slot", pa.array([number[start] for start in rows["slot_start"].to_pylist()]))
+    rows = rows.append_column("slot", pa.array([number[start] for start in rows["slot_start"].to_pylist()], pa.int64()))
     hats = beside(rows, truth_of(days, dict.fromkeys(HAT_KEYS)), how="right outer")
     constant, error = np.abs(hats["truth"] - days.mean_kmh), np.abs(hats["truth"] - hats["value"])
     inside = (hats["lower95"] <= hats["truth"]) & (hats["truth"] <= hats["upper95"])
