@@ -164,7 +164,7 @@ def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
         is_declared: whether the fleet's profile is, by which a weight is so many vehicles.
     """
     logs = np.log(field.vehicles)
-    about, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -1.96, 1.96), logs.std(-1)))
+    about, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -Z95, Z95), logs.std(-1)))
     status = np.where(
         is_declared & (upper <= fitted.NUMBER_RATIO * np.maximum(lower, 1.0)), Status.OK, Status.UNRELIABLE
     )

@@ -49,8 +49,7 @@ def demo(output: Path, as_json: bool) -> None:
     from hatstream.api import AccountReport, count_days, find_account, load
     from hatstream_lab.demo import steps
     from hatstream_lab.evaluation.days import Days, tables_of
-    from hatstream_publish.pages.rows import DAYS as DAY_ROWS
-    from hatstream_publish.pages.rows import HATS, STANDING, read_results
+    from hatstream_publish.pages.rows import HATS, STANDING, read_results, table_of
 
     out = console()
     out.quiet = as_json
@@ -65,7 +64,7 @@ def demo(output: Path, as_json: bool) -> None:
     results, account = read_results(first["files"]), AccountReport.read(spec, find_account(ledger))
     with progress_bars(quiet=False) as report:
         days = Days(tables_of(path), count_days(spec, pattern, report=report))
-    classes = steps.compare_hexagons(days, results.get(HATS, results[DAY_ROWS].slice(0, 0)))
+    classes = steps.compare_hexagons(days, table_of(results, HATS))
     errors = steps.compare_streets(days, results[STANDING]) if spec.places else None
     pages = _draw(results, output, account.guarantee)
 

@@ -36,7 +36,7 @@ from hatstream_publish.pages.map import MapTexts, Surroundings, map_page
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import render, text_of
 from hatstream_publish.pages.places import NamedPlaces, box_of
-from hatstream_publish.pages.rows import ADVICE, CITY, HATS, with_days
+from hatstream_publish.pages.rows import ADVICE, CITY, HATS, table_of, with_days
 from hatstream_publish.pages.rows import DAYS as OF_DAYS
 from hatstream_publish.pages.usable import USABLE, csv_bytes, published
 
@@ -172,7 +172,7 @@ class Site:
         tables = self._whole_tables(edition, results, days[-1].date)
         if not self.follows and not {HATS, OF_DAYS} & set(tables):
             raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
-        by_slot, by_day = (_of_days(_table_of(results, name), {days[-1].date}) for name in (HATS, OF_DAYS))
+        by_slot, by_day = (_of_days(table_of(results, name), {days[-1].date}) for name in (HATS, OF_DAYS))
         newest = by_slot if by_slot.num_rows else by_day
         slot = newest_slot(newest, places, everything=self.wishes.everything)
         parts, files = [], {name: content for table in tables.values() for name, (content, _) in table.files.items()}
@@ -201,13 +201,13 @@ class Site:
         update.put("index.html", render("index.html", frames=True, shown=shown, title=self.wishes.title, **page))
         update.put(LATEST, pointer)
         return {name: (table.rows, results[name].num_rows) for name, table in tables.items()} or {
-            HATS: (sum(day.rows for day in days), _table_of(results, HATS).num_rows)
+            HATS: (sum(day.rows for day in days), table_of(results, HATS).num_rows)
         }
 
     def _put_days(self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate) -> list[PublishedDay]:
         """Makes the files of days of which a result file is new; the others are as they were."""
         stamps, days = self.files.stamps_of_days(), []
-        by_slot, by_day = (_table_of(results, name) for name in (HATS, OF_DAYS))
+        by_slot, by_day = (table_of(results, name) for name in (HATS, OF_DAYS))
         for date in sorted({start[:10] for rows in (by_slot, by_day) for start in _starts(rows)}):
             key, day = self._days.get(date, (None, None))
             if day is not None and key == stamps[date]:
@@ -247,11 +247,6 @@ class Site:
             f"{MAPS}/{_hash(data)[:16]}.bin": data,
             "map.html": map_page(texts, source=LATEST, follow_s=POLL_S),
         }
-
-
-def _table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
-    """Takes a table, without rows where there is none."""
-    return results[name] if name in results else next(iter(results.values())).slice(0, 0)
 
 
 def _starts(rows: pa.Table) -> list[str]:

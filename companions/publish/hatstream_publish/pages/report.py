@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from hatstream.api import AccountReport, Specification
 from hatstream_publish.pages.pack import RELIABLE, WIDE_KMH
 from hatstream_publish.pages.page import write_page
-from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES
+from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, table_of
 
 GUESSES = (0.5, 0.1, 0.01)
 """How sure somebody was before, of anything about one vehicle."""
@@ -142,7 +142,7 @@ def _usable(tables: Mapping[str, pa.Table], slots: int) -> str:
     """Says which part of HATs is known, where tables tell it. slots: of a day."""
     if not tables.get(DAYS):
         return ""
-    days, hats = tables[DAYS], tables.get(HATS, tables[DAYS].slice(0, 0))
+    days, hats = tables[DAYS], table_of(tables, HATS)
     whole = days.num_rows * slots
     alone, area = (pc.sum(pc.equal(hats["status"], status)).as_py() or 0 for status in ("ok", "parent"))
     of_days = (pc.sum(pc.equal(days["status"], "ok")).as_py() or 0) / days.num_rows

@@ -66,11 +66,16 @@ def _rows_of(tables: Mapping[str, pa.Table]) -> pa.Table:
     return with_days(tables)
 
 
+def table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
+    """Takes a table, without rows where there is none."""
+    return results[name] if name in results else next(iter(results.values())).slice(0, 0)
+
+
 def with_days(tables: Mapping[str, pa.Table]) -> pa.Table:
     """Fills with a place's day the slots of which it has no row, as maps show them; a day without slots is one."""
     if DAYS not in tables:
         return tables[HATS]
-    date, hats = pc.utf8_slice_codeunits, tables.get(HATS, tables[DAYS].slice(0, 0))
+    date, hats = pc.utf8_slice_codeunits, table_of(tables, HATS)
     days = tables[DAYS].append_column("date", date(tables[DAYS]["slot_start"], 0, 10))
     slots = hats.group_by(["slot_start", "slot_end"]).aggregate([])
     slots = slots.append_column("date", date(slots["slot_start"], 0, 10))
