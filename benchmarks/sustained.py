@@ -36,6 +36,7 @@ from rich.table import Table
 
 import transforms.silence_beam  # noqa: F401  # isort: skip
 
+from benchmarks.pictures import save
 from hatstream_lab.demo.stream_demo import DELAY_S, PARTITIONS, SETTINGS, TOPIC, ZONE, replay, write_specification
 from hatstream_lab.made_up_fleet import MadeUpFleet
 from hatstream_lab.servers.flink import local_servers
@@ -45,7 +46,6 @@ from pipelines.account import location
 from pipelines.cli import main
 from pipelines.engine import Engine
 from pipelines.job import Outputs
-from pipelines.plan.chart import save
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import stream as streaming

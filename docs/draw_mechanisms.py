@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from benchmarks.pictures import save
 from dpops.forecast import Float64s, Prior
 from dpops.means.arrays import array_means, lay_out_together, length_of
 from dpops.means.forecasts import expected_quantiles
@@ -27,7 +28,6 @@ from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 from hatstream_lab.evaluation.datasets import geometric, itms_counts
-from pipelines.plan.chart import save
 
 FOLDER = Path(__file__).parent / "pictures"
 GRID = Grid(step=Fraction(1, 100), upper_steps=6500)

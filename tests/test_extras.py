@@ -77,7 +77,6 @@ ASKED = {
         "release", "--spec", "spec.toml", "--ledger", "l.sqlite", "--input", "feed.csv", "--output", "out",
         "--from", city.DAYS[0], "--to", city.DAYS[0], "--kafka-output", "127.0.0.1:1/hats",
     ),
-    "pictures": ("plan", "--spec", "spec.toml", "--synthetic", "--output", "chart"),
     "flink": (
         "stream", "--spec", "spec.toml", "--ledger", "l.sqlite", "--folder", ".", "--output", "out",
         "--metrics", "127.0.0.1:0", "--local",
@@ -107,7 +106,7 @@ def test_a_missing_extra_is_one_sentence_and_wrong_use_before_anything_is_spent(
 
 def test_only_packages_of_extras_are_told_to_be_installed():
     require("matplotlib")
-    assert str(missing(ModuleNotFoundError(name="matplotlib.axes"))).endswith("'hatstream[pictures]'")
+    assert str(missing(ModuleNotFoundError(name="matplotlib.axes"))).endswith("'hatstream[lab]'")
     assert missing(ModuleNotFoundError(name="matplotlibs")) is None
     assert missing(ValueError("matplotlib")) is None
     assert issubclass(MissingExtra, ModuleNotFoundError)

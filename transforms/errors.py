@@ -36,7 +36,7 @@ EXTRA_OF: Mapping[str, str] = {
     "botocore": "s3",
     "confluent_kafka": "kafka",
     "google.cloud": "gcs",
-    "matplotlib": "pictures",
+    "matplotlib": "lab",
     "PIL": "lab",
     "prometheus_client": "flink",
     "psycopg": "postgres",

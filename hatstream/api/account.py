@@ -22,6 +22,7 @@ from pipelines.account.location import AccountLocation
 from pipelines.account.record import Gap, LedgerRecord, gaps, walked
 from pipelines.inputs import range_of
 from pipelines.outputs import value_meaning
+from pipelines.plan.usable import answer_afterwards
 from pipelines.specification import Specification
 from transforms.sinks.columns import COLUMNS, ResultColumn
 
@@ -71,6 +72,10 @@ class AccountReport:
     @property
     def has_delta(self) -> bool:
         return any(isinstance(bound.limit, DeltaLimit) for bound in self.bounds)
+
+    def usable(self, hats: Sequence[str], days: Sequence[str]) -> str:
+        """Says which part of rows is usable, by statuses of HATs' rows and of places' whole days."""
+        return answer_afterwards(hats, days, len(self.spec.timetable.service_minutes))
 
     @classmethod
     def read(

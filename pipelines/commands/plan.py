@@ -88,15 +88,11 @@ counts_options = packed(
     metavar="KMH",
     help="Say how many vehicles an interval of so many km/h to either side needs.",
 )
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder for the chart, half-widths.png."
-)
 @json_option
 def plan(
     spec_path: Path,
     counts_of: Callable[[Specification, Report], Given],
     within_kmh: float,
-    output: Path | None,
     as_json: bool,
 ) -> None:
     """Forecast noise, bias, error and composed total, and how many vehicles an interval of ±2 km/h needs.
@@ -107,23 +103,15 @@ def plan(
     \b
     Examples:
       hatstream plan --spec austin.toml --synthetic
-      hatstream plan --spec austin.toml --input 'feed/*.csv' --output build
+      hatstream plan --spec austin.toml --input 'feed/*.csv'
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
     from pipelines.kinds import of_kind
     from pipelines.specification.load import foreseen
-    from transforms.errors import require
 
-    if output is not None:
-        require("matplotlib")
     spec = loaded(spec_path, quiet=as_json)
     with progress_bars(quiet=as_json) as report:
         result: Made = of_kind(spec, "plan")(spec, within_kmh, counts_of(spec, report), report)
-        picture = None
-        if output is not None and result.has_chart:
-            from pipelines.plan.chart import draw_plan  # and matplotlib with it
-
-            picture = draw_plan(spec, within_kmh, result.needs, output)
     beware = foreseen(spec, date.today())
     if as_json:
         click.echo(msgspec.json.encode({**msgspec.to_builtins(result.planned), "beware": beware}).decode())
@@ -131,17 +119,13 @@ def plan(
     out = console()
     result.show(out)
     _print_all([f"Beware: {warning}" for warning in beware], out)
-    if picture is not None:
-        out.print(f"The chart: {picture}")
 
 
 class Made(NamedTuple):
-    """A plan. show: its tables. needs: where counts are public."""
+    """A plan. show: its tables."""
 
     planned: msgspec.Struct
     show: Callable[[Console], None]
-    needs: MechanismNeeds | None
-    has_chart: bool
 
 
 def plan_hats(spec: Specification, within_kmh: float, source: Given, report: Report) -> Made:
@@ -151,10 +135,10 @@ def plan_hats(spec: Specification, within_kmh: float, source: Given, report: Rep
     from pipelines.plan.needs import needs_of
 
     counts, recount = source or (sources.typical_counts(), None)
-    planned = plan(spec, counts, recount, report)
+    planned = plan(spec, counts, recount, report, within_kmh)
     needs = needs_of(spec, within_kmh, Fraction(planned.composed.epsilon_per_hat_least))
     planned = msgspec.structs.replace(planned, needs=needs)
-    return Made(planned, partial(show, planned), needs, needs is not None)
+    return Made(planned, partial(show, planned))
 
 
 def plan_levels(spec: Specification, within_kmh: float, source: Given, _: Report) -> Made:
@@ -162,7 +146,7 @@ def plan_levels(spec: Specification, within_kmh: float, source: Given, _: Report
     from pipelines.plan import levels
 
     planned = levels.plan_levels(spec, within_kmh, source[0] if source else None)
-    return Made(planned, partial(show_levels, planned), None, True)
+    return Made(planned, partial(show_levels, planned))
 
 
 # --- where counts are public ------------------------------------------------------------------------------------------
@@ -170,6 +154,7 @@ def plan_levels(spec: Specification, within_kmh: float, source: Given, _: Report
 
 def show(planned: Planned, out: Console) -> None:
     """Shows the plan as tables."""
+    out.print(planned.answer)
     out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
     out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}")
     out.print(f"Forecast: {planned.forecast}")
@@ -252,7 +237,7 @@ def _other_choices(planned: Planned) -> Table:
 
 def _needs(needs: MechanismNeeds) -> Table:
     table = table_of(
-        f"Half of a HAT's 95 % interval by {needs.mechanism}, ± km/h, clipping at its worst: by vehicles in it",
+        f"Half of a HAT's 95 % interval by {needs.mechanism}, ± {needs.unit}, clipping at its worst: by vehicles in it",
         *("epsilon", *(f">|{number}" for number in needs.vehicles_in_a_hat)),
         *(f">±{needs.within_kmh:g}\nfrom", ">fewest, with"),
     )

@@ -15,11 +15,14 @@ from pipelines.commands.options import console
 from pipelines.commands.terminal import table_of
 from pipelines.kinds import of_kind
 from pipelines.outcome import Outcome
+from pipelines.plan.usable import answer_afterwards
 from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
 from transforms.public import EntryNumber, Fact, Operator, Summary
 from transforms.recorded.stage_plan import numbers_of, rests_on
 from transforms.recorded.units import counted
+from transforms.sinks.files import HATS
+from transforms.sinks.published import READERS
 
 if TYPE_CHECKING:
     from pipelines.runs.check_input import InputCheck
@@ -82,6 +85,16 @@ def _rows_of(outcome: Outcome) -> dict[str, Fact]:
         "refused": dict(sorted(outcome.refused.items())),
         "files_left_out": outcome.left_out,
     }
+
+
+def _usable(run: FinishedRun, slots: int) -> str:
+    """Says which part of the files' rows is usable. slots: of a day."""
+    hats, days = list[str](), list[str]()
+    for path in run.files:
+        if path.suffix == run.files[0].suffix and path.name.startswith((HATS, "days")):
+            statuses = READERS[path.suffix[1:]](path)["status"].to_pylist()
+            (hats if path.name.startswith(HATS) else days).extend(statuses)
+    return answer_afterwards(hats, days, slots)
 
 
 def _where(run: FinishedRun) -> dict[str, Fact]:
@@ -161,7 +174,7 @@ OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicl
 
 
 def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
-    """Sums up a run. What is public is the same whatever the input holds."""
+    """Sums up a run. What is public is the same whatever the input holds, or follows from released rows."""
     from transforms.releases.periods.stages import read_unit
 
     levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
@@ -196,6 +209,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
         ],
         "stages_new": run.new,
         "guarantee": levels_sentence(spec, bounds_of_account(place.ledger, spec.account.name)),
+        "usable": _usable(run, len(spec.timetable.service_minutes)),
         **_where(run),
     }
     secret: dict[str, Fact] = {
@@ -220,6 +234,8 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
         numbers = (f"{period['slots']:,}", f"{period['cells']:,}", f"{len(period['stages'])}")
         table.add_row(period["period"], *numbers, f"{period['epsilon']:g}", f"{period['delta']:g}")
     out.print(table)
+    if summary["usable"]:
+        out.print(summary["usable"])
     out.print(f"Guarantee: {summary['guarantee']}")
     show_files(summary, out)
     secret = summary["operator_only"]

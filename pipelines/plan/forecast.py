@@ -86,6 +86,7 @@ class OtherChoice(msgspec.Struct, frozen=True, kw_only=True):
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """All that `hatstream plan` shows."""
 
+    answer: str
     name: str
     spec_id: str
     counts: str
@@ -142,9 +143,12 @@ def label(mechanism: Mechanism) -> str:
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in values)])
 
 
-def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report) -> Planned:
+def plan(
+    spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report, within: float = 2.0
+) -> Planned:
     """Forecasts by class of HAT, what adds up, and what other choices would give.
 
+    within: error that the answer asks for, in the value's unit.
     recount: where positions are known, so that other cells and slots can be counted. Raises InputError.
     """
     hats, composed = lay_out(spec, counts)
@@ -168,6 +172,7 @@ def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, pro
         between = f", {prior.between:.0%} of the variance between vehicles" if prior.between else ""
         basis = f"expected error if speeds are near {prior.mean:g} km/h, sd {prior.sd:g}{between} (speed.prior)"
     return Planned(
+        answer=_answer(spec, hats, forecaster, within),
         name=spec.name,
         spec_id=spec.spec_id,
         counts=counts.origin,
@@ -179,6 +184,18 @@ def plan(spec: Specification, counts: SampleCounts, recount: Recount | None, pro
         not_protected=NOT_PROTECTED,
         choices=choices,
         notes=[*_notes(spec, counts, statistics, composed), *impossible],
+    )
+
+
+def _answer(spec: Specification, hats: list[PlannedHat], forecaster: Forecaster, within: float) -> str:
+    """Says which part of rows, and of reports, is expected to be as near as wanted."""
+    stat, sample = spec.statistics[0], _evenly(hats, PER_CHOICE)
+    near = [forecaster.candidates(stat, hat)[0].error <= within for hat in sample]
+    reports = np.average(near, weights=[hat.samples.sum() for hat in sample])
+    unit = stat.statistic.plan_unit.format(spec.value.unit)
+    return (
+        f"Expected to be within ±{within:g} {unit} of the true {stat.name}: {100 * np.mean(near):.0f} of 100 rows, "
+        f"which hold {100 * reports:.0f} of 100 reports."
     )
 
 

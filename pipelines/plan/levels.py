@@ -17,7 +17,7 @@ from dpops.learning.field import Z95
 from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
 from dpops.levels.stages import Stage, level
 from dpops.levels.strategy import ranked
-from dpops.types import Float64s, Int64s
+from dpops.types import Int64s
 from pipelines.account.guarantee import levels_sentence, span_bounds
 from pipelines.plan.counts import SampleCounts
 from pipelines.plan.needs import FACTORS, VEHICLES, fewest
@@ -174,17 +174,6 @@ def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
     table = spec.timetable
     hours = [minute // 60 for minute in table.service_minutes]
     return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=levels.fleet)
-
-
-def half_width_curves(spec: Specification, vehicles: Float64s) -> list[tuple[float, Float64s, Float64s]]:
-    """Computes for a later day, by total: its epsilon, and half-widths of a HAT and of a cell's day."""
-    levels = spec.by_levels
-    bounds, upper, curves = known_of(spec, levels), float(spec.value.grid.upper), []
-    for factor in FACTORS:
-        stage = _LATER.stage(levels, bounds, factor)
-        halves = hat_half_widths(stage, bounds, vehicles, upper).kmh, place_half_widths(stage, bounds, vehicles, upper)
-        curves.append((_LATER.epsilon(levels, factor), *halves))
-    return curves
 
 
 class _DayKind(NamedTuple):

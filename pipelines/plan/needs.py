@@ -35,6 +35,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
     mechanism: str
+    unit: str
     within_kmh: float
     vehicles_in_a_hat: list[int]
     by_epsilon: list[Need]
@@ -50,10 +51,11 @@ def needs_of(spec: Specification, within_kmh: float, epsilon: Fraction) -> Mecha
     name = stat.mechanism.name
     return MechanismNeeds(
         mechanism=name,
+        unit=spec.value.unit,
         within_kmh=within_kmh,
         vehicles_in_a_hat=list(VEHICLES),
         by_epsilon=rows,
-        answers=[_answer(name, rows, within_kmh)],
+        answers=[_answer(name, rows, f"±{within_kmh:g} {spec.value.unit}")],
     )
 
 
@@ -94,9 +96,9 @@ def _fewest(half: "partial[float]", within: float) -> int | None:
     return fewest(lambda vehicles: half(vehicles) <= within, MOST_VEHICLES)
 
 
-def _answer(name: str, rows: Sequence[Need], within: float) -> str:
+def _answer(name: str, rows: Sequence[Need], width: str) -> str:
     now = next(row for row in rows if row.as_specified)
-    goal = f"±{within:g} km/h for a HAT at epsilon {now.epsilon:g}"
+    goal = f"{width} for a HAT at epsilon {now.epsilon:g}"
     if now.vehicles is not None:
         better = now.best_vehicles is not None and now.best_vehicles < now.vehicles
         tail = f"; mechanism {now.best!r} needs {now.best_vehicles:,}" if better else ""

@@ -1,7 +1,8 @@
 """Which part of rows, and of reports, will be usable by themselves on released days: from public facts alone."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import NamedTuple
@@ -99,6 +100,25 @@ def answer(parts: Sequence[UsablePart]) -> str:
     ]
     tail = f" On day {last} with {'; with '.join(instead)}." if instead else ""
     return f"Expected to be usable by themselves: {'; '.join(said)}.{tail}"
+
+
+def answer_afterwards(hats: Iterable[str], days: Iterable[str], slots: int) -> str:
+    """Says which part of released rows is usable; empty without a released day.
+
+    Args:
+        hats: Statuses of HATs' rows; those of no row are unknown.
+        days: Statuses of places' whole days.
+        slots: Number a day.
+    """
+    rows, places = Counter(hats), Counter(days)
+    released = places.total() - places["forecast"]
+    if not released:
+        return ""
+    alone, area, whole = rows["ok"] / released / slots, rows["parent"] / released / slots, places["ok"] / released
+    return (
+        f"Of 100 rows, a place in a slot each, {_hundredths(alone)} are usable by themselves and {_hundredths(area)} "
+        f"by the area around; of 100 places' whole days {_hundredths(whole)} are."
+    )
 
 
 def _hundredths(part: float) -> str:

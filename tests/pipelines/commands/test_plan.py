@@ -165,6 +165,16 @@ def test_counts_without_vehicles_leave_the_composed_total_unknown_and_say_so(pla
     assert "not known" in plan(city.SPEC, counts="[5, 3]", name="counts.json")[1]
 
 
+def test_the_answer_comes_first_and_is_what_the_counts_tell(planned, plan):
+    """Within the error of the largest HAT: all of the large HAT's reports, none of the others'."""
+    counts = "hat,count\n" + "".join(f"{hat},{5}\n" for hat, size in enumerate((1, 2, 60)) for _ in range(size))
+    wide = only_class(planned(city.SPEC, counts=json.dumps([5] * 60), name="counts.json"))["forecast_error"]
+    asked = {"counts": counts, "name": "counts.csv"}
+    answer = planned(city.SPEC, "--within", f"{wide * 1.001}", **asked)["answer"]
+    assert answer.endswith(f"{100 / 3:.0f} of 100 rows, which hold {100 * 60 / 63:.0f} of 100 reports.")
+    assert " ".join(plan(city.SPEC, "--within", f"{wide * 1.001}", **asked)[1].split()).startswith(answer)
+
+
 @pytest.mark.slow
 def test_the_made_up_fleet_is_counted_as_the_demo_releases_it_and_a_slot_length_that_cannot_be_is_named(planned):
     document = planned(DEMO, "--synthetic")

@@ -109,7 +109,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
         "classes": [{"table": name, **of} for name, table in rows.items() for of in reliability(table)],
         "statuses": _statuses(rows.values()),
-        "usable": _usable(rows, len(spec.timetable.service_minutes)),
+        "usable": report.usable(*(table_of(rows, name)["status"].to_pylist() for name in (HATS, DAYS))) if rows else "",
         "channels": CHANNELS,
         "wide": WIDE_KMH,
         "region": _region(spec),
@@ -136,20 +136,6 @@ def _habit(days: int, spent: Fraction, chance: str) -> Mapping[str, Any]:
         "least": f"{least_said:.{digits}f} %",
         "chance": chance,
     }
-
-
-def _usable(tables: Mapping[str, pa.Table], slots: int) -> str:
-    """Says which part of HATs is known, where tables tell it. slots: of a day."""
-    if not tables.get(DAYS):
-        return ""
-    days, hats = tables[DAYS], table_of(tables, HATS)
-    whole = days.num_rows * slots
-    alone, area = (pc.sum(pc.equal(hats["status"], status)).as_py() or 0 for status in ("ok", "parent"))
-    of_days = (pc.sum(pc.equal(days["status"], "ok")).as_py() or 0) / days.num_rows
-    return (
-        f"Of 100 rows, a place in a slot each, {100 * alone / whole:.0f} are usable by themselves and "
-        f"{100 * area / whole:.0f} by the area around; of 100 places' whole days {100 * of_days:.0f} are."
-    )
 
 
 def _statuses(tables: Iterable[pa.Table]) -> list[tuple[str, str]]:
