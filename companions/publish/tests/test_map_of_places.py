@@ -98,3 +98,13 @@ def test_a_day_beyond_its_interval_around_the_usual_is_said_to_be(page, hatstrea
         "no more than noise explains",
         "beyond what noise explains",
     ]
+
+
+def test_a_standing_map_is_the_usual_and_is_compared_with_nothing(page, hatstream, folder):
+    ordinary = pq.read_table(folder / "place-standing.parquet")
+    later = [row | {"slot_start": row["slot_start"].replace("05-1", "06-1")} for row in ordinary.to_pylist()]
+    pq.write_table(pa.Table.from_pylist(later, schema=ordinary.schema), folder / "place-standing-2.parquet")
+    shown(page, hatstream, folder, "place-standing*.parquet", f"place={CELLS[0]}")
+    assert len(asked(page, "DATA.slots")) == 4
+    assert page.one("#p-difference").text == ""
+    assert set(asked(page, "DATA.places.id.map((_, place) => differenceText(3, place))")) == {""}

@@ -52,6 +52,11 @@ tiles_option = click.option(
     metavar="URL",
     help="Raster tiles to draw under the places, with {z}, {x} and {y}: the browser then loads them from there.",
 )
+language_option = click.option(
+    "--language",
+    type=click.Choice(["en", "de", "fr", "es", "pt"]),
+    help="Of the pages. [default: the browser's, or what ?lang= asks for]",
+)
 credit_option = click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
 
 

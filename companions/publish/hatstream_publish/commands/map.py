@@ -10,6 +10,7 @@ from hatstream.api import option
 from hatstream_publish.commands.answer import (
     answer,
     credit_option,
+    language_option,
     loaded,
     read_surroundings,
     surroundings_options,
@@ -32,6 +33,7 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
 @click.option("--title", default="Speeds of buses", show_default=True, help="What the page is called.")
 @tiles_option
 @credit_option
+@language_option
 @surroundings_options
 @option("json")
 def map_(
@@ -41,6 +43,7 @@ def map_(
     title: str,
     tiles: str | None,
     credit: str,
+    language: str | None,
     places_path: Path | None,
     ground_path: Path | None,
     as_json: bool,
@@ -58,7 +61,7 @@ def map_(
     rows, standing = read_days_of_places(pattern)
     if spec_path is not None:
         around = with_specified(around, loaded(spec_path, quiet=as_json), spec_path)
-    places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit), around, standing)
+    places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit, language), around, standing)
     slots = len(rows["slot_start"].unique())
     size = output.stat().st_size
     document = {"output": str(output), "bytes": size, "places": places, "slots": slots}

@@ -13,6 +13,7 @@ from hatstream.api import InputError, UsageError, asked_to_stop, option
 from hatstream_publish.commands.answer import (
     answer,
     credit_option,
+    language_option,
     loaded,
     read_surroundings,
     surroundings_options,
@@ -68,7 +69,7 @@ def asked_site(
         place=place,
         wishes=_wishes_of(texts, spec),
         around=around,
-        tiles=(texts["tiles"], texts["credit"]),
+        tiles=(texts["tiles"], texts["credit"], texts.get("language")),
         files=ResultFiles(pattern, spec, around.places),
         dates=dates,
         follows=follows,
@@ -102,6 +103,7 @@ Example:
 @click.option("--url", default="", help="Where the folder will be found; without it addresses are relative.")
 @tiles_option
 @credit_option
+@language_option
 @click.option("--all", "everything", is_flag=True, help="Also values that are not to be used, marked as such.")
 @surroundings_options
 @option("folder", help="The folder to write.")

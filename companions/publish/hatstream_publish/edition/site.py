@@ -93,7 +93,7 @@ class Site:
     place: Any
     wishes: Wishes
     around: Surroundings
-    tiles: tuple[str | None, str]
+    tiles: tuple[str | None, str, str | None]
     files: ResultFiles
     dates: tuple[str, str]
     follows: bool
@@ -197,8 +197,12 @@ class Site:
             "days": days[::-1],
             "parts": parts,
             "follows": self.follows,
+            "language": self.tiles[2],
         }
-        update.put("index.html", render("index.html", frames=True, shown=shown, title=self.wishes.title, **page))
+        update.put(
+            "index.html",
+            render("index.html", frames=True, shown=shown, title=self.wishes.title, **page),
+        )
         update.put(LATEST, pointer)
         return {name: (table.rows, results[name].num_rows) for name, table in tables.items()} or {
             HATS: (sum(day.rows for day in days), table_of(results, HATS).num_rows)

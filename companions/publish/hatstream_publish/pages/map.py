@@ -19,13 +19,14 @@ class MapTexts:
     """title, claim: what the page is called, and a sentence on what the release guarantees.
 
     tiles: a template of raster tiles' addresses ("https://host/{z}/{x}/{y}.png") that the browser then loads, None for
-    a map that asks for nothing. credit: whom the tiles are by.
+    a map that asks for nothing. credit: whom the tiles are by. language: of the page; None: the browser's.
     """
 
     title: str
     claim: str
     tiles: str | None = None
     credit: str = ""
+    language: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None =
         title=texts.title,
         claim=texts.claim,
         credit=texts.credit,
+        language=texts.language,
         page=script_json(settings | {"tiles": texts.tiles, "says": STATUSES, "advice": ADVICE}),
         packed=base64.b64encode(data or b"").decode(),
     )

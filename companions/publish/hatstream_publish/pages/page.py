@@ -1,9 +1,11 @@
 """One HTML file from a template: data and program travel inside of it, and the browser may load nothing else."""
 
 import base64
+import csv
 import hashlib
 import re
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +15,7 @@ import msgspec
 
 from hatstream.api import write_whole
 
-_POLICY = "@policy@"
+_POLICY, _WORDS = "@policy@", "@words@"
 _INLINE = {
     "script-src": re.compile(r"<script>(.*?)</script>", re.DOTALL),
     "style-src": re.compile(r"<style>(.*?)</style>", re.DOTALL),
@@ -28,14 +30,21 @@ def write_page(path: Path, template: str, **texts: Any) -> None:
 
 
 def render(
-    template: str, *, images: str | None = None, connects: bool = False, frames: bool = False, **texts: Any
+    template: str,
+    *,
+    images: str | None = None,
+    connects: bool = False,
+    frames: bool = False,
+    language: str | None = None,
+    **texts: Any,
 ) -> bytes:
     """Makes a page whose Content-Security-Policy names the hashes of its own program and style, and nothing more.
 
     images: an address that pictures may come from. connects: the program may ask the server that the page is from.
-    frames: the page may show others of its folder.
+    frames: the page may show others of its folder. language: of the page; None: the browser's.
     """
     page = text_of(template, policy=_POLICY, **texts)
+    page = page.replace(_WORDS, script_json({"site": language, "table": words()}), 1)
     allowed = {name: " ".join(map(_hash, pattern.findall(page))) or "'none'" for name, pattern in _INLINE.items()}
     allowed |= {
         "img-src": f"data: blob: {_origin(images)}".strip(),
@@ -57,6 +66,12 @@ def text_of(template: str, **texts: Any) -> str:
         keep_trailing_newline=template.endswith(".md"),
     )
     return environment.get_template(template).render(**texts)
+
+
+def words() -> list[list[str]]:
+    """Reads the pages' texts: a row of names of languages, then each text in all of them."""
+    text = files(__package__).joinpath("templates/words.csv").read_text(encoding="utf-8")
+    return list(csv.reader(text.splitlines()))
 
 
 def script_json(data: Mapping[str, Any]) -> str:

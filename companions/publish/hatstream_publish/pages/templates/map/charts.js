@@ -52,8 +52,8 @@ function axes(slots, x, y, most, wide, high, left, bottom) {
 }
 function chartText(slots, place) {
   const numbers = slots.map(slot => valueAt(slot, place)).filter(number => number !== null);
-  if (!numbers.length) return "No value on this day.";
-  return `${dateText(dateOf(state.slot))}: ${numbers.length} values from ${numberText(Math.min(...numbers))} to ${numberText(Math.max(...numbers))} ${layer().unit}.`;
+  if (!numbers.length) return t("No value on this day.");
+  return t("{}: {} values from {} to {} {}.", dateText(dateOf(state.slot)), numbers.length, numberText(Math.min(...numbers)), numberText(Math.max(...numbers)), layer().unit);
 }
 
 // --- weeks ---
@@ -64,7 +64,7 @@ const MOST_DAYS = 28, MOST_COLUMNS = 48;
 function weekGrid(fieldOf) {
   const dates = nearbyDates(), times = columnTimes(dates), wide = 340, left = 72, top = 14, step = 15;
   const column = (wide - left) / times.length;
-  const grid = svg("svg", { viewBox: `0 0 ${wide} ${top + dates.length * step + 2}`, class: "chart week", role: "img", "aria-label": "Days and times; click one to go there." });
+  const grid = svg("svg", { viewBox: `0 0 ${wide} ${top + dates.length * step + 2}`, class: "chart week", role: "img", "aria-label": t("Days and times; click one to go there.") });
   const at = new Map(DATA.slots.map((_, slot) => [`${dateOf(slot)} ${clockOf(slot)}`, slot]));
   const every = Math.max(1, Math.ceil(times.length / 6));
   const heading = start => start > wide - 34 ? { x: wide, "text-anchor": "end" } : { x: start };
@@ -95,10 +95,28 @@ function columnTimes(dates) {
 function fieldOfPlace(place) {
   return slot => {
     const number = shownAt(slot, place), drawn = drawnAs(slot, place);
-    const title = number === null || drawn === "none" ? "no value" : `${numberText(number)} ${layer().unit}`;
+    const title = number === null || drawn === "none" ? t("no value") : `${numberText(number)} ${layer().unit}`;
     const faint = ["unknown", "day"].includes(drawn) && state.show === "value";
     return number === null || drawn === "none" ? { class: "nothing" } : { fill: colourOf(number), "fill-opacity": faint ? 0.3 : 1, "aria-label": title };
   };
+}
+// A small day for each day of the week: means of what is known, the surer the heavier.
+function weekdayCharts(place) {
+  const sums = new Map(), times = columnTimes(nearbyDates()), wide = 340, high = 62, panel = wide / 7;
+  DATA.slots.forEach((_, slot) => {
+    const [weight, value] = weightAt(slot, place, layer()) ?? [0, 0], key = `${(weekday(dateOf(slot)) + 6) % 7} ${clockOf(slot)}`, [whole, sum] = sums.get(key) ?? [0, 0];
+    if (weight) sums.set(key, [whole + weight, sum + weight * value]);
+  });
+  const meansOf = day => times.map(time => sums.get(`${day} ${time}`)).map(sum => sum ? sum[1] / sum[0] : null);
+  const days = [0, 1, 2, 3, 4, 5, 6].map(meansOf), most = Math.max(...days.flat(), 1e-9);
+  if (DATA.standing || times.length < 3 || days.filter(means => means.some(mean => mean !== null)).length < 2) return [];
+  const chart = svg("svg", { viewBox: `0 0 ${wide} ${high}`, class: "chart days", role: "img", "aria-label": t("By day of the week") });
+  days.forEach((means, day) => {
+    const x = at => day * panel + at * (panel - 6) / (times.length - 1), y = mean => 46 - 42 * mean / most;
+    chart.append(svg("path", { d: `M${day * panel},46h${panel - 6}`, class: "floor" }), svg("text", { x: day * panel, y: 59, class: "tick" }, dateText(`2024-01-0${day + 1}`).split(" ")[0]),
+      svg("path", { d: stretches(means).map(run => pathOf(run.map(at => [x(at), y(means[at])]))).join(""), class: "values" }));
+  });
+  return [node("h3", { text: `${t("By day of the week")}, 0 – ${numberText(most)} ${layer().unit}` }), chart];
 }
 // Of all places: the darker, the more of them are known.
 function fieldOfAll(slot) {

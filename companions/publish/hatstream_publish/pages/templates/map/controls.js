@@ -16,8 +16,8 @@ function show() {
   el("when").textContent = slotText(state.slot);
   const kind = kindOfSlot(state.slot);
   el("kind").hidden = !kind;
-  el("kind").textContent = kind;
-  el("printed").textContent = [slotText(state.slot), kind].filter(Boolean).join(", ");
+  el("kind").textContent = t(kind);
+  el("printed").textContent = [slotText(state.slot), kind && t(kind)].filter(Boolean).join(", ");
   redraw();
   showEmpty();
   showPanel();
@@ -31,7 +31,7 @@ function showOther() {
 function play() {
   const begins = state.timer === null;
   state.timer = begins ? setInterval(() => go((state.slot + 1) % DATA.slots.length), 900) : clearInterval(state.timer) ?? null;
-  el("play").textContent = begins ? "Pause" : "Play";
+  el("play").textContent = t(begins ? "Pause" : "Play");
   el("play").setAttribute("aria-pressed", String(begins));
   el("when").setAttribute("aria-live", begins ? "off" : "polite"); // a time each second is no help to the ear
 }
@@ -46,8 +46,7 @@ function search(text) {
     choose(place);
     return announce(spoken(state.slot, place));
   }
-  announce(`No place is called ${text}.`);
-  el("found").textContent = "No place is called so.";
+  el("found").textContent = t("No place is called so.");
 }
 const announce = text => el("live").textContent = text;
 

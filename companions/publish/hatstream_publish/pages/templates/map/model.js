@@ -47,29 +47,30 @@ const isSure = drawn => drawn === "known" || drawn === "area";
 const dateOf = slot => DATA.slots[slot][0].slice(0, 10);
 const timeOf = slot => DATA.slots[slot][0].slice(11, 16);
 // The hour that a clock shows twice on the day when it is set back has one name each time.
-const clockOf = slot => timeOf(slot) + (repeated().has(slot) ? " again" : "");
+const clockOf = slot => timeOf(slot) + (repeated().has(slot) ? ` ${t("again")}` : "");
 function repeated() {
   if (DATA.repeated) return DATA.repeated;
   const met = new Set(), clock = slot => DATA.slots[slot][0].slice(0, 16);
   return DATA.repeated = new Set(DATA.slots.map((_, slot) => slot).filter(slot => met.has(clock(slot)) || !met.add(clock(slot))));
 }
 const slotsOfDate = date => DATA.slots.map((_, at) => at).filter(at => dateOf(at) === date);
-const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const DATES = new Intl.DateTimeFormat(LANGUAGE, { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
 const weekday = date => new Date(`${date}T00:00:00Z`).getUTCDay();
-const dateText = date => `${WEEKDAYS[weekday(date)]} ${Number(date.slice(8))} ${MONTHS[date.slice(5, 7) - 1]}`;
+function dateText(date) {
+  const parts = Object.fromEntries(DATES.formatToParts(new Date(`${date}T00:00:00Z`)).map(part => [part.type, part.value]));
+  return `${parts.weekday} ${parts.day} ${parts.month}`;
+}
 // On how many released days what is known of places rests.
 function daysText(slot) {
   const days = DATA.days[slot];
-  return days ? `, by ${days} released day${days === 1 ? "" : "s"}` : "";
+  return days ? t(days === 1 ? ", by {} released day" : ", by {} released days", days) : "";
 }
-const here = () => DATA.standing ? "on this map" : "in this slot";
 const isComparable = () => !DATA.standing && (Boolean(DATA.usual) || pastDays() > FEWEST_DAYS);
 const pastDays = () => new Set(DATA.slots.map((_, slot) => slot).filter(slot => kindOfSlot(slot) !== "forecast").map(dateOf)).size;
 function slotText(slot) {
   const [start, end] = DATA.slots[slot];
-  if (DATA.standing) return `As usual until ${dateText(start.slice(0, 10))} ${start.slice(0, 4)}${daysText(slot)}`;
-  return `${dateText(start.slice(0, 10))} ${start.slice(0, 4)}, ${clockOf(slot)} to ${end.slice(11, 16)}${daysText(slot)}`;
+  if (DATA.standing) return t("As usual until {}", `${dateText(start.slice(0, 10))} ${start.slice(0, 4)}`) + daysText(slot);
+  return `${dateText(start.slice(0, 10))} ${start.slice(0, 4)}, ${t("{} to {}", clockOf(slot), end.slice(11, 16))}${daysText(slot)}`;
 }
 
 // Whether a slot's values are expected or still change: "forecast", "live" or "".
@@ -137,6 +138,7 @@ function usualAt(slot, place) {
   return Number.isNaN(usual) ? null : usual;
 }
 function differenceAt(slot, place) {
+  if (DATA.standing) return null; // a standing map is the usual
   const value = valueAt(slot, place), usual = usualAt(slot, place);
   return value === null || usual === null || drawnAs(slot, place) === "day" ? null : value - usual;
 }
@@ -148,9 +150,9 @@ function isBeyondNoise(slot, place) {
 // --- what is shown ---
 
 const SHOWN = {
-  value: { title: () => layer().title, of: valueAt },
-  difference: { title: () => "difference to usual", of: differenceAt },
-  uncertainty: { title: () => "half of the 95 % interval", of: halfAt },
+  value: { title: () => t(layer().title), of: valueAt },
+  difference: { title: () => t("difference to usual"), of: differenceAt },
+  uncertainty: { title: () => t("half of the 95 % interval"), of: halfAt },
 };
 const shownAt = (slot, place) => SHOWN[state.show].of(slot, place);
 
@@ -181,4 +183,5 @@ function roundStep(number) {
   const power = 10 ** Math.floor(Math.log10(Math.max(number, 0.1)));
   return [1, 2, 5, 10].map(times => times * power).find(step => step >= number * 0.999);
 }
-const numberText = (number, signed = false) => number === null ? "none" : (signed && number > 0 ? "+" : "") + number.toFixed(1).replace("-", "\u2212");
+const numberText = (number, signed = false) => number === null ? t("none") : (signed && number > 0 ? "+" : "") + NUMBERS.format(number).replace("-", "\u2212");
+const NUMBERS = new Intl.NumberFormat(LANGUAGE, { minimumFractionDigits: 1, maximumFractionDigits: 1, useGrouping: false });

@@ -10,12 +10,12 @@ async function ownData() {
 const STANDING_WORDS = { "csv-slot": "CSV of this map", "csv-all": "CSV of the maps of all days", geojson: "GeoJSON of this map" };
 function fillControls() {
   el("slot").max = DATA.slots.length - 1;
-  el("layer").replaceChildren(...DATA.layers.map((of, at) => new Option(of.title, at)));
+  el("layer").replaceChildren(...DATA.layers.map((of, at) => new Option(t(of.title), at)));
   el("layer").closest("label").hidden = DATA.layers.length < 2;
   const difference = el("show").querySelector("[value=difference]");
   difference.disabled = !isComparable();
-  difference.textContent = `Difference to usual${isComparable() ? "" : DATA.standing ? " (this is the usual)" : " (needs three days)"}`;
-  for (const [kind, words] of Object.entries(DATA.standing ? STANDING_WORDS : {})) document.querySelector(`[data-download=${kind}]`).textContent = words;
+  difference.textContent = t(isComparable() ? "Difference to usual" : DATA.standing ? "Difference to usual (this is the usual)" : "Difference to usual (needs three days)");
+  for (const [kind, words] of Object.entries(DATA.standing ? STANDING_WORDS : {})) document.querySelector(`[data-download=${kind}]`).textContent = t(words);
   const named = DATA.places.id.map((_, place) => nameOf(place));
   el("names").replaceChildren(...[...new Set(named)].sort().map(name => new Option(name)));
 }
@@ -89,7 +89,7 @@ async function firstData() {
     try {
       return await fetched();
     } catch {
-      el("empty").textContent = "Nothing is published yet, or the server does not answer. This page asks again by itself.";
+      el("empty").textContent = t("Nothing is published yet, or the server does not answer. This page asks again by itself.");
       el("empty").hidden = false;
       await new Promise(resolve => setTimeout(resolve, PAGE.followMs));
     }
@@ -106,6 +106,7 @@ async function begin() {
   listen();
   showOther();
   drawNow();
+  if (state.place >= 0) keepAbovePanel(el("map").getBoundingClientRect().top + screenY(middle(state.place)[1]));
   if (PAGE.source) polling = setTimeout(follow, PAGE.followMs);
   performance.mark("drawn");
   document.body.dataset.ready = "yes";

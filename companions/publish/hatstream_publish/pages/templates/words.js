@@ -1,0 +1,35 @@
+// Texts in the reader's language, by the one table words.csv: English, then the others.
+
+const WORDS = JSON.parse(document.getElementById("words").textContent);
+const [LANGUAGES, ...ROWS] = WORDS.table;
+const LANGUAGE = [new URLSearchParams(location.search).get("lang"), WORDS.site, ...navigator.languages].map(name => (name ?? "").slice(0, 2).toLowerCase())
+  .find(name => LANGUAGES.includes(name)) ?? "en";
+const TEXTS = Object.fromEntries(ROWS.map(row => [row[0], row[LANGUAGES.indexOf(LANGUAGE)]]));
+
+// A text with its values in place of each {}.
+function t(text, ...values) {
+  return (TEXTS[text] ?? text).replace(/\{\}/g, () => values.shift());
+}
+// A text whose numbers are its values; sentence by sentence where the whole is not in the table, or not at all.
+function plainly(text) {
+  const numbered = part => t(part.replace(/\d[\d.,:e-]*\d|\d/g, "{}"), ...part.match(/\d[\d.,:e-]*\d|\d/g) ?? []);
+  const whole = TEXTS[text] ?? numbered(text), parts = text.split(/(?<=\.) /), done = parts.map(numbered);
+  return whole !== text ? whole : done.every((part, at) => part !== parts[at]) ? done.join(" ") : text;
+}
+function translatePage() {
+  if (LANGUAGE === "en") return;
+  document.documentElement.lang = LANGUAGE;
+  const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (nodes.nextNode()) {
+    const node = nodes.currentNode, text = node.data.replace(/\s+/g, " ").trim();
+    if (text && !["SCRIPT", "CODE"].includes(node.parentElement.tagName)) node.data = node.data.replace(/^(\s*)[^]*?(\s*)$/, (_, start, end) => start + plainly(text) + end);
+  }
+  for (const name of ["aria-label", "aria-roledescription", "placeholder", "title"]) {
+    for (const element of document.querySelectorAll(`[${name}]`)) element.setAttribute(name, plainly(element.getAttribute(name)));
+  }
+  for (const link of document.querySelectorAll("a[href$='.html'], iframe")) {
+    const name = link.tagName === "A" ? "href" : "src";
+    link.setAttribute(name, `${link.getAttribute(name)}?lang=${LANGUAGE}`);
+  }
+}
+translatePage();

@@ -1,0 +1,72 @@
+"""Texts of map and portal in five languages, by one table."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hatstream_publish.pages.page import words
+from hatstream_publish.pages.rows import ADVICE, STATUSES
+from tests.browser import Page, asked, browser
+from tests.kit.results import CELLS, row, write
+
+TEMPLATES = Path(__file__).parents[1] / "hatstream_publish" / "pages" / "templates"
+CALLED = re.compile(r"""\bt\((?:[^()"']*\? )?("[^"]+"|'[^']+')(?: : ("[^"]+"))?""")
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with browser() as opened:
+        yield opened
+
+
+def test_each_text_of_the_program_is_in_the_table_in_every_language() -> None:
+    languages, *rows = words()
+    assert languages == ["en", "de", "fr", "es", "pt"]
+    assert all(len({text.count("{}") for text in row}) == 1 and all(row) for row in rows)
+    english = {row[0] for row in rows}
+    program = "".join(path.read_text() for path in TEMPLATES.glob("map/*.js"))
+    texts = {text[1:-1] for found in CALLED.findall(program) for text in found if text}
+    assert len(texts) > 30
+    assert texts | {*STATUSES.values(), *ADVICE.values()} <= english
+
+
+def test_a_map_speaks_the_language_that_is_asked_for_before_the_sites(page, tmp_path, hatstream) -> None:
+    write(tmp_path / "hats.parquet", [row(cell, 6, 10.5) for cell in CELLS])
+    drawn = ("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")
+    for options, asks, language, value, shown in (
+        ((), "", "en", "10.5 km/h", "Table"),
+        ((), "?lang=de", "de", "10,5 km/h", "Tabelle"),
+        (("--language", "fr"), "", "fr", "10,5 km/h", "Tableau"),
+        (("--language", "fr"), "?lang=pt", "pt", "10,5 km/h", "Tabela"),
+    ):
+        assert hatstream(*drawn, *options)[0] == 0
+        page.open((tmp_path / "map.html").as_uri() + asks, f"place={CELLS[3]}")
+        assert asked(page, "LANGUAGE") == language
+        assert (page.one("#p-value").text, page.one("#as-table").text) == (value, shown)
+        assert page.one("#legend-title").text.endswith(", km/h")
+    assert page.one("#claim summary").text == "O que protege os veículos"
+    assert "privacidade diferencial" in page.one("#claim p").get_attribute("textContent")
+    assert (page.complaints(), page.requests()) == ([], [])
+
+
+def test_numbers_of_a_sentence_are_its_values_and_no_sentence_is_half_translated(page, tmp_path, hatstream) -> None:
+    write(tmp_path / "hats.parquet", [row(cell, 6, 10.5) for cell in CELLS])
+    assert hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")[0] == 0
+    page.open((tmp_path / "map.html").as_uri() + "?lang=es")
+    said = "By definition (epsilon 2.64, delta 1e-06), any set of such figures is at most 14 times as likely with the "
+    said += "vehicle as without it, plus 1e-06, and vice versa."
+    assert asked(page, "plainly(arguments[0])", said).startswith("Por definición (épsilon 2.64, delta 1e-06), ")
+    assert asked(page, "plainly(arguments[0])", f"{said} Not in the table.") == f"{said} Not in the table."
+
+
+def test_a_place_has_a_small_day_for_each_day_of_the_week(page, tmp_path, hatstream) -> None:
+    rows = [row(CELLS[0], hour, 10.0 + hour, day=day) for day in (13, 14) for hour in (6, 7, 8)]
+    write(tmp_path / "hats.parquet", [*rows, row(CELLS[1], 6, 9.0)])
+    assert hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")[0] == 0
+    page.open(tmp_path / "map.html", f"place={CELLS[0]}")
+    assert [bool(path.get_attribute("d")) for path in page.all(".days .values")] == [day in (2, 3) for day in range(7)]
+    page.driver.get("about:blank")
+    page.open(tmp_path / "map.html", f"place={CELLS[1]}")
+    assert page.all(".days") == []
