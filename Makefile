@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= build/demo
 
-.PHONY: install compiled servers run stream-demo test fast-tests test-engines test-all check lint types wheel bench bench-fusion bench-stream compare assurance pictures docs lock clean
+.PHONY: install compiled servers run stream-demo test fast-tests test-engines test-all oldest-beam check lint types wheel bench bench-fusion bench-stream compare assurance pictures docs lock clean
 
 install: $(VENV)/.installed
 
@@ -62,6 +62,15 @@ wheel: install
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/dist build/dist/*.tar.gz
 	@$(TESTING) $(BIN)/python -m pytest tests/test_wheel.py
 
+# What touches Beam, with the oldest that pyproject.toml takes, in an environment of its own. Needs the package index;
+# about ten minutes.
+oldest-beam: install
+	@$(PYTHON) -m venv --clear build/oldest-beam
+	@grep -oE '^[A-Za-z0-9._-]+==[^\\]+' requirements.lock | sed 's/^apache-beam==.*/apache-beam==2.76.0/' > build/oldest-beam/pinned.txt
+	@build/oldest-beam/bin/pip install --quiet --no-deps -r build/oldest-beam/pinned.txt
+	@build/oldest-beam/bin/pip install --quiet --no-deps --no-build-isolation -e . $(COMPANIONS:%=-e %)
+	@$(TESTING) build/oldest-beam/bin/python -m pytest tests/hatstream tests/transforms/steps tests/pipelines/runs tests/golden tests/stream -m "not slow and not engines"
+
 check: lint types
 
 lint: install
@@ -100,7 +109,7 @@ assurance: install
 
 # The pictures of docs/, but for that of a stream, which `make bench-stream` draws; some minutes.
 pictures: install
-	@$(BIN)/python docs/draw_mechanisms.py
+	@$(BIN)/python -m docs.draw_mechanisms
 	@$(BIN)/python docs/draw_diagrams.py
 	@$(BIN)/hatstream evaluate papers --output build/evaluation
 	@cp build/evaluation/error-itms-like.png build/evaluation/error-samples-x10.png build/evaluation/error-extreme.png docs/pictures/

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/mechanisms.md from the code that releases: `python docs/draw_mechanisms.py`."""
+"""Draws the pictures of docs/mechanisms.md from the code that releases: `python -m docs.draw_mechanisms`."""
 
 import math
 from collections.abc import Callable, Sequence

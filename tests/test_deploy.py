@@ -93,6 +93,13 @@ def test_the_job_server_has_the_locked_beam_and_the_cluster_its_flink():
     assert images["jobmanager"] == images["taskmanager"] == f"flink:{flink}-java17"
 
 
+def test_the_oldest_beam_that_is_taken_is_tried_beside_the_locked_one():
+    asked = set(re.findall(r'"apache-beam(?:\[\w+\])?(.*?)"', (ROOT / "pyproject.toml").read_text()))
+    (oldest,) = re.findall(r"apache-beam==([\d.]+)\.0/", (ROOT / "Makefile").read_text())
+    assert asked == {f">={oldest},<3"}
+    assert f"\napache-beam=={oldest}" not in (ROOT / "requirements.lock").read_text()
+
+
 def test_prometheus_asks_where_the_stream_serves_its_metrics():
     (job,) = yaml.safe_load((CONTAINERS / "prometheus.yml").read_text())["scrape_configs"]
     ((target,),) = (config["targets"] for config in job["static_configs"])
