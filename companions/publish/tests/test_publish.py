@@ -120,11 +120,29 @@ def test_every_record_agrees_with_the_files(portal):
     dcat = json.loads((folder / "dcat.jsonld").read_text())
     paths = {part["dcat:downloadURL"]["@id"] for part in dcat["dcat:distribution"]}
     assert paths == {f"https://data.town.example/speeds/{resource['path']}" for resource in package["resources"]}
+    eu = "http://publications.europa.eu/resource/authority"
+    asked = {"title", "description", "publisher", "license", "accessRights", "language", "temporal", "spatial"}
+    assert {f"dct:{name}" for name in asked} | {"dcat:contactPoint", "dcat:theme", "dcat:landingPage"} <= dcat.keys()
+    assert dcat["dcat:temporalResolution"]["@value"] == "PT60M"
+    formats = {part["dcat:downloadURL"]["@id"].rpartition(".")[2]: part for part in dcat["dcat:distribution"]}
+    assert formats["csv"]["dct:format"] == {"@id": f"{eu}/file-type/CSV"}
     sums = dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
     assert sums.keys() == {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {
         "SHA256SUMS"
     }
     assert all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
+
+
+def test_the_publisher_is_the_specifications_controller_where_none_is_named(released, tmp_path, hatstream):
+    spec = (released / "spec.toml").read_text()
+    (tmp_path / "named.toml").write_text(f'{spec}\n[publisher]\ncontroller = "Transport of Town"\n')
+    asked = ["publish", "--ledger", released / "ledger.sqlite", "--input", released / "whole" / "*.parquet", "--all"]
+    asked += ["--licence", "cc0-1.0", "--output", tmp_path / "portal", "--spec"]
+    code, _, err = hatstream(*asked, released / "spec.toml")
+    assert (code, "publisher.controller" in err) == (1, True)
+    assert hatstream(*asked, tmp_path / "named.toml")[0] == 0
+    dcat = json.loads((tmp_path / "portal" / "dcat.jsonld").read_text())
+    assert dcat["dct:publisher"]["foaf:name"] == "Transport of Town"
 
 
 def test_every_column_of_every_table_is_described_in_the_dictionary_and_in_the_file(portal):

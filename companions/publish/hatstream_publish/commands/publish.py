@@ -36,12 +36,16 @@ def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
     minutes = spec.timetable.slot_minutes
     slots = "Hourly" if minutes == 60 else f"{minutes}-minute"
     names = " and ".join(dict.fromkeys(stat.name for stat in spec.statistics)) or "mean"
+    publisher = texts["publisher"] or (spec.publisher and spec.publisher.controller)
+    if not publisher:
+        raise UsageError("give --publisher, or publisher.controller in the specification: a dataset is somebody's")
     summary = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
     return Wishes(
         title=texts["title"] or f"{slots} speeds of vehicles: {spec.name}",
         description=texts["description"] or summary,
         licence=licence(texts["licence_name"]),
-        **{name: texts[name] for name in ("publisher", "contact", "url", "everything")},
+        publisher=publisher,
+        **{name: texts[name] for name in ("contact", "url", "everything")},
     )
 
 
@@ -97,7 +101,7 @@ Example:
 @option("account")
 @click.option("--title", help="Of the dataset.")
 @click.option("--description", help="A sentence or two on it.")
-@click.option("--publisher", required=True, help="Who publishes it.")
+@click.option("--publisher", help="Who publishes it. [default: publisher.controller of the specification]")
 @click.option("--contact", default="", help="An email or an address of theirs.")
 @click.option("--licence", "--license", "licence_name", required=True, help=f"Such as {', '.join(NAMES)}.")
 @click.option("--url", default="", help="Where the folder will be found; without it addresses are relative.")

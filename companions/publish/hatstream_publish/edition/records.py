@@ -126,7 +126,9 @@ _CONTEXT = {
     "geosparql": "http://www.opengis.net/ont/geosparql#",
 }
 _MEDIA = "https://www.iana.org/assignments/media-types/"
-_TRANSPORT = "http://publications.europa.eu/resource/authority/data-theme/TRAN"
+_EU = "http://publications.europa.eu/resource/authority"
+_FORMATS = {"csv": "CSV", "parquet": "PARQUET", "json": "JSON", "geojson": "GEOJSON", "html": "HTML"}
+"""File types that the European Union's vocabulary names, by ending."""
 
 
 def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
@@ -145,9 +147,12 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
         **({"dcat:contactPoint": _contact(wishes.contact, wishes.publisher)} if wishes.contact else {}),
         "dct:modified": _typed(edition.origin.created.isoformat(timespec="seconds"), "dateTime"),
         "dct:license": _licence(edition),
-        "dct:accessRights": {"@id": "http://publications.europa.eu/resource/authority/access-right/PUBLIC"},
+        "dct:accessRights": {"@id": f"{_EU}/access-right/PUBLIC"},
         "dcat:keyword": list(KEYWORDS),
-        "dcat:theme": {"@id": _TRANSPORT},
+        "dcat:theme": {"@id": f"{_EU}/data-theme/TRAN"},
+        "dct:language": {"@id": f"{_EU}/language/ENG"},
+        "dcat:temporalResolution": _typed(f"PT{edition.spec.timetable.slot_minutes}M", "duration"),
+        **({"dcat:landingPage": {"@id": wishes.url, "@type": "foaf:Document"}} if wishes.url else {}),
         "dct:temporal": {
             "@type": "dct:PeriodOfTime",
             "dcat:startDate": _typed(edition.covers.first, "dateTime"),
@@ -179,12 +184,14 @@ def _licence(edition: Edition) -> Any:
 def _distribution(edition: Edition, part: PublishedFile) -> dict[str, Any]:
     base = edition.wishes.url.rstrip("/")
     address = f"{base}/{part.path}" if base else part.path
+    kind = _FORMATS.get(part.path.rpartition(".")[2])
     return {
         "@type": "dcat:Distribution",
         "dct:title": part.title,
         "dcat:accessURL": {"@id": edition.wishes.url or address},
         "dcat:downloadURL": {"@id": address},
         "dcat:mediaType": {"@id": f"{_MEDIA}{part.mediatype}"},
+        **({"dct:format": {"@id": f"{_EU}/file-type/{kind}"}} if kind else {}),
         "dcat:byteSize": _typed(str(part.size), "nonNegativeInteger"),
         "dct:license": _licence(edition),
         "spdx:checksum": {
