@@ -210,7 +210,7 @@ class Mechanism(Protocol):
     """One file under dpops/mechanisms holds one mechanism: a frozen dataclass whose fields are its options.
 
     Two fields are no options, where a mechanism has them: a specification fills in `prior`, and in `statistic` the name
-    of what is asked for ("share above 50"). The metadata `DECIDES` of the latter lets it decide a specification's id.
+    of what is asked for. The metadata `DECIDES` of the latter lets it decide a specification's id.
 
     statistics: which it can release, by name (dpops.statistics). outputs: what it gives of them, by name and in order;
     none where it gives the one number of a statistic that has but one. may_be_constant: whether some of its plans draw

@@ -1,13 +1,10 @@
 """The statistics that a specification can ask for: what each needs of a vehicle's samples, and what it puts out.
 
-A new statistic is an entry of `registered` and the mechanisms that name it. One with options is asked for by its name
-and their values, as "share above 50": that is its name wherever it is recorded or published, so that a specification
-may ask for it several times.
+A new statistic is an entry of `registered` and the mechanisms that name it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -80,10 +77,8 @@ def _counted(bin_of: Int64s, bins: int, group: Int64s, groups: int) -> Int64s:
 SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)
 
 
-Needs = Callable[..., Mapping[str, Column]]
-"""What a statistic needs of samples: columns by the field of `Totals` that takes each.
-
-Called with its mechanism, the grid and the values of the statistic's options, in order."""
+Needs = Callable[["Mechanism", Grid], Mapping[str, Column]]
+"""What a statistic needs of samples: columns by the field of `Totals` that takes each."""
 
 
 def moments(*sums: PowerSum) -> Needs:
@@ -113,9 +108,9 @@ class Output:
 class Statistic:
     """A registry entry.
 
-    outputs: the first is a number, a row's value. options: numbers that a specification must give, in units of the
-    measured value; values: these. default: mechanism. forecast_unit: of plans and forecasts, where it is not the
-    value's. weighs_as: error that suppression counts. takes_caps: whether a cap on counts lessens a vehicle's weight.
+    outputs: the first is a number, a row's value. default: mechanism. forecast_unit: of plans and forecasts, where it
+    is not the value's. weighs_as: error that suppression counts. takes_caps: whether a cap on counts lessens a
+    vehicle's weight.
 
     >>> named("distribution").unit, [output.name for output in named("distribution").outputs]
     ('{}', ['p50', 'p85', 'mean', 'variance', 'cdf'])
@@ -124,8 +119,6 @@ class Statistic:
     name: str
     needs: Needs
     outputs: tuple[Output, ...]
-    options: tuple[str, ...] = ()
-    values: tuple[Fraction, ...] = ()
     default: str = "auto"
     forecast_unit: str | None = None
     weighs_as: Literal["mean", "variance"] = "mean"
@@ -135,20 +128,6 @@ class Statistic:
         names = [output.name for output in self.outputs]
         if not names or self.outputs[0].is_list or len(set(names)) != len(names):
             raise ValueError(f"{self.name}: its outputs have names of their own, and the first of them is a number")
-
-    @property
-    def kind(self) -> str:
-        """Name of the statistic without options: what mechanisms call it."""
-        return self.name.split(" ")[0]
-
-    def with_options(self, options: Mapping[str, Fraction]) -> "Statistic":
-        """Sets the values of the statistic's options. Raises ValueError where one is missing."""
-        for option in self.options:
-            if option not in options:
-                raise ValueError(f"{self.name} needs the option {option!r}, a number")
-        values = tuple(options[option] for option in self.options)
-        words = [word for pair in zip(self.options, map(_decimal, values), strict=True) for word in pair]
-        return replace(self, name=" ".join([self.name, *words]), values=values)
 
     @property
     def unit(self) -> str:
@@ -211,15 +190,8 @@ def registered() -> dict[str, Statistic]:
 
 
 def named(name: str) -> Statistic:
-    """Parses the name of a statistic with options, as in ledgers and result files: "share above 50"."""
-    kind, *words = name.split(" ")
-    options = {option: Fraction(value) for option, value in zip(words[::2], words[1::2], strict=True)}
-    return (COUNT if kind == COUNT.name else registered()[kind]).with_options(options)
-
-
-def _decimal(value: Fraction) -> str:
-    """Writes a number in decimals: 50, 62.5."""
-    return f"{(Decimal(value.numerator) / value.denominator).normalize():f}"
+    """Finds a statistic by its name, as ledgers and result files have it."""
+    return COUNT if name == COUNT.name else registered()[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +217,7 @@ class RequestedStatistic:
 
     def columns(self, grid: Grid) -> Mapping[str, Column]:
         """Lists the columns that it needs of samples, by the field of `Totals` that takes each."""
-        statistic = self.statistic
-        return statistic.needs(self.mechanism, grid, *statistic.values)
+        return self.statistic.needs(self.mechanism, grid)
 
 
 def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:

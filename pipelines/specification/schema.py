@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from dpops import statistics as registry
 from dpops.mechanisms import registered
-from dpops.statistics import Statistic
 from pipelines.specification.document import Document, OutputTable, document_type
 from pipelines.specification.places import STATISTIC, ClassOptions, Options
 from pipelines.specification.toml_types import Schema, table_type, values_of
 from transforms.recorded.units import VECTOR
 
-_NUMBER = {"type": "number"}
 _NOT_WRITTEN = ("prior", "statistic")
 """Fields of mechanisms that come from elsewhere in the specification."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -47,37 +44,26 @@ def variants() -> list[Variant]:
 def schema() -> Schema:
     """Describes keys, types and words. What several fields say together is for `hatstream spec check`."""
     document: Schema = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(document_type())
-    named = [item for variant in variants() for item in _with_mechanism(variant)]
-    items = {"anyOf": [*named, *map(_default_mechanism, registry.registered().values())]}
-    document["properties"]["statistic"] |= {"minItems": 1, "items": items}
+    asked = [(list(variant.statistics), ["mechanism"], variant) for variant in variants()]
+    for statistic in registry.registered().values():
+        default = next(variant for variant in variants() if variant.mechanism == statistic.default)
+        asked.append(([statistic.name], [], default))
+    items = [
+        {
+            "type": "object",
+            "properties": {
+                "name": {"enum": names},
+                **{key: {"const": variant.mechanism} for key in keys},
+                "weight": {"type": "number", "exclusiveMinimum": 0},
+                **variant.options,
+            },
+            "required": ["name", *keys],
+            "additionalProperties": False,
+        }
+        for names, keys, variant in asked
+    ]
+    document["properties"]["statistic"] |= {"minItems": 1, "items": {"anyOf": items}}
     return document
-
-
-def _with_mechanism(variant: Variant) -> Iterator[Schema]:
-    """Describes the statistics without options together, and each that has its own apart."""
-    statistics = [registry.registered()[name] for name in variant.statistics]
-    plain = [statistic.name for statistic in statistics if not statistic.options]
-    for names, options in [
-        (plain, ()),
-        *(([statistic.name], statistic.options) for statistic in statistics if statistic.options),
-    ]:
-        if names:
-            fields = {"name": {"enum": names}, "mechanism": {"const": variant.mechanism}}
-            yield _statistic(fields | dict.fromkeys(options, _NUMBER), variant)
-
-
-def _default_mechanism(statistic: Statistic) -> Schema:
-    variant = next(candidate for candidate in variants() if candidate.mechanism == statistic.default)
-    return _statistic({"name": {"const": statistic.name}} | dict.fromkeys(statistic.options, _NUMBER), variant)
-
-
-def _statistic(fields: dict[str, Any], variant: Variant) -> Schema:
-    return {
-        "type": "object",
-        "properties": fields | {"weight": {"type": "number", "exclusiveMinimum": 0}} | variant.options,
-        "required": list(fields),
-        "additionalProperties": False,
-    }
 
 
 _HEAD = """# The specification
@@ -140,8 +126,7 @@ def _statistics() -> Iterator[str]:
     yield "| statistic | default mechanism |"
     yield "|---|---|"
     for name, statistic in registry.registered().items():
-        options = "".join(f", with `{option}`" for option in statistic.options)
-        yield f"| `{name}`{options} | `{statistic.default}` |"
+        yield f"| `{name}` | `{statistic.default}` |"
     yield ""
     yield "| mechanism | statistics | fits | options |"
     yield "|---|---|---|---|"

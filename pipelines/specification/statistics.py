@@ -45,11 +45,6 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
     if name not in offered:
         need(False, "statistic.name", f"must be one of {', '.join(offered)}", name, did_you_mean(name, offered))
     statistic = offered[str(name)]
-    try:
-        parameters = {option: from_toml(Fraction, table.pop(option)) for option in statistic.options if option in table}
-        statistic = statistic.with_options(parameters)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise SpecificationError(f"statistic: {error}") from None
     wanted = table.pop("mechanism", statistic.default)
     weight, adjacency = table.pop("weight", 1), document.account.adjacency
     mechanisms = {key: cls for key, cls in registered().items() if name in cls.statistics}

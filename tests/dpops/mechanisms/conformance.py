@@ -109,21 +109,13 @@ def plan_for(mechanism: Mechanism, counts: Int64s) -> Plan:
 
 
 def statistic_of(mechanism: Mechanism) -> str:
-    """Its name without options."""
-    return _asked(mechanism).split(" ")[0]
-
-
-def _asked(mechanism: Mechanism) -> str:
     chosen: str | None = getattr(mechanism, "statistic", None)
     return chosen or next(iter(mechanism.statistics))
 
 
 def columns_for(mechanism: Mechanism, grid: Grid) -> Mapping[str, Column]:
-    """What its statistic needs of samples; options that the mechanism is not told are half of the largest speed."""
-    statistic = statistics.registered()[statistic_of(mechanism)]
-    half = dict.fromkeys(statistic.options, grid.upper / 2)
-    asked = statistics.named(_asked(mechanism)) if " " in _asked(mechanism) else statistic.with_options(half)
-    return asked.needs(mechanism, grid, *asked.values)
+    """What its statistic needs of samples."""
+    return statistics.registered()[statistic_of(mechanism)].needs(mechanism, grid)
 
 
 def heaviest_totals(mechanism: Mechanism, counts: Int64s, grid: Grid) -> Totals:

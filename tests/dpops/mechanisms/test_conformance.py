@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpops import mechanisms, statistics
+from dpops import mechanisms
 from dpops.claims import Adjacency
 from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered, stored_estimates
@@ -50,7 +50,6 @@ from tests.dpops.mechanisms.conformance import (
     worst_neighbours,
 )
 from tests.dpops.reference import alike, unlike
-from tests.dpops.share_above import SHARE_ABOVE, NoisyShare
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import laplace_fit, seeded
 
@@ -111,14 +110,6 @@ def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
     assert plan.scale * plan.epsilon == plan.sensitivity
     if is_exact(mechanism, plan):  # rounding of two pieces apart
         assert moved >= plan.sensitivity - 2
-
-
-def test_a_statistic_that_no_sum_of_speeds_tells_is_enumerated_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The share of samples above a speed, whole: its sensitivity is attained."""
-    monkeypatch.setattr(statistics, "_ALL", (*statistics._ALL, SHARE_ABOVE))
-    counts, grid = np.array([4, 2, 1], np.int64), Grid(step=Fraction(1), upper_steps=3)
-    plan = NoisyShare().plan(CountsKnown.all_of(counts), grid, EPSILON)
-    assert enumerated_sensitivity(NoisyShare(), plan, counts, grid) == plan.sensitivity == 4
 
 
 @every_counts
