@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hatstream.api import AccountReport, Specification
 from hatstream_publish.pages.places import Box
-from hatstream_publish.pages.report import Odds, SpanOdds, odds, span_odds
+from hatstream_publish.pages.report import Odds, odds, span_odds
 
 
 class Licence(NamedTuple):
@@ -100,7 +100,7 @@ class Edition:
         return odds(float(self.account.most.epsilon))
 
     @property
-    def spans(self) -> list[SpanOdds]:
+    def spans(self) -> list[dict[str, Any]]:
         """What bounds several days."""
         return span_odds(self.account)
 
@@ -143,7 +143,7 @@ class Edition:
             "delta": float(self.account.most.delta),
             "chance_beyond_epsilon": self.account.most.chance,
             "odds": [odds._asdict() for odds in self.odds],
-            "spans": [span._asdict() | {"odds": span.odds._asdict()} for span in self.spans],
+            "spans": [span | {"odds": span["odds"]._asdict()} for span in self.spans],
             "cost_of_days": [
                 {"days": cost.days, "epsilon": shown(float(cost.total.epsilon)), "delta": float(cost.total.delta)}
                 for cost in self.account.costs

@@ -191,18 +191,9 @@ class Site:
         update.put("dcat.jsonld", _json(dcat_record(edition, parts)))
         update.put(PACKAGE, _json(data_package(edition, parts)))
         update.put("README.md", text_of("readme.md", edition=edition, parts=parts, shown=shown).encode())
-        page: dict[str, Any] = {
-            "edition": edition,
-            "slot": slot,
-            "days": days[::-1],
-            "parts": parts,
-            "follows": self.follows,
-            "language": self.tiles[2],
-        }
-        update.put(
-            "index.html",
-            render("index.html", frames=True, shown=shown, title=self.wishes.title, **page),
-        )
+        page: dict[str, Any] = {"edition": edition, "slot": slot, "days": days[::-1], "parts": parts, "shown": shown}
+        texts: dict[str, Any] = {"title": self.wishes.title, "language": self.tiles[2]}
+        update.put("index.html", render("index.html", frames=True, **texts, **page))
         update.put(LATEST, pointer)
         return {name: (table.rows, results[name].num_rows) for name, table in tables.items()} or {
             HATS: (sum(day.rows for day in days), table_of(results, HATS).num_rows)

@@ -6,27 +6,17 @@ import hashlib
 import re
 from collections.abc import Mapping
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import jinja2
 import msgspec
 
-from hatstream.api import write_whole
-
 _POLICY, _WORDS = "@policy@", "@words@"
 _INLINE = {
     "script-src": re.compile(r"<script>(.*?)</script>", re.DOTALL),
     "style-src": re.compile(r"<style>(.*?)</style>", re.DOTALL),
 }
-
-
-def write_page(path: Path, template: str, **texts: Any) -> None:
-    """Renders `template` to `path`, whole or not at all. May raise OSError."""
-    page = render(template, **texts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, page)
 
 
 def render(

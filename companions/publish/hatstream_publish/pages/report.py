@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hatstream.api import AccountReport, Specification
+from hatstream.api import AccountReport, Specification, write_whole
 from hatstream_publish.pages.pack import RELIABLE, WIDE_KMH
-from hatstream_publish.pages.page import write_page
+from hatstream_publish.pages.page import render
 from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, table_of
 
 GUESSES = (0.5, 0.1, 0.01)
@@ -49,32 +49,17 @@ def odds(epsilon: float) -> list[Odds]:
     return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
 
 
-class SpanOdds(NamedTuple):
-    """What several days let somebody learn who was as sure as not.
-
-    limit: in force, in words, of days that begin on the date `since` or later; of all where that is None. epsilon,
-    delta: bound all of them, and decide the odds.
-    """
-
-    days: int
-    limit: str
-    since: str | None
-    epsilon: float
-    delta: float
-    odds: Odds
-
-
-def span_odds(account: AccountReport) -> list[SpanOdds]:
-    """Tells the odds in every span of more than one day that an account limits, shortest first."""
+def span_odds(account: AccountReport) -> list[dict[str, Any]]:
+    """Tells the odds of somebody as sure as not, in every span of days that an account limits, shortest first."""
     return [
-        SpanOdds(
-            bound.days,
-            bound.limit.said(),
-            bound.since or None,
-            float(bound.most.epsilon),
-            float(bound.most.delta),
-            odds(float(bound.most.epsilon))[0],
-        )
+        {
+            "days": bound.days,
+            "limit": bound.limit.said(),
+            "since": bound.since or None,
+            "epsilon": float(bound.most.epsilon),
+            "delta": float(bound.most.delta),
+            "odds": odds(float(bound.most.epsilon))[0],
+        }
         for bound in account.bounds
         if bound.days > 1
     ]
@@ -116,7 +101,8 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "version": version("hatstream"),
         "created": datetime.now(UTC),
     }
-    write_page(path, "report.html", **vars(report) | shown)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, render("report.html", **vars(report) | shown))
 
 
 _AS_GOOD_AS_CERTAIN = 1e-10
