@@ -49,6 +49,23 @@ def test_every_package_of_an_extra_is_in_the_table_and_no_other_one():
     assert not {requirement.split(">")[0] for requirement in PROJECT["dependencies"]} & set(IMPORTED)
 
 
+def test_dpops_asks_for_numpy_and_scipy_alone():
+    """So `pip install --no-deps hatstream` beside these two is an installation of it."""
+    program = (
+        "import importlib, pkgutil, sys, dpops\n"
+        "for module in pkgutil.walk_packages(dpops.__path__, 'dpops.'): importlib.import_module(module.name)\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & set(sys.argv[1:])))"
+    )
+    names = {
+        requirement.partition("[")[0]
+        for requirement in (re.split("[>=]=", text)[0] for text in PROJECT["dependencies"])
+    }
+    others = sorted(name.lower().replace("-", "_") for name in names - {"numpy", "scipy"})
+    run = subprocess.run([sys.executable, "-c", program, *others], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+    assert "apache_beam" in others
+
+
 def test_every_command_says_how_it_is_used():
     program = f"{WITHOUT}from pipelines.cli import main\nfor name in {[*COMMANDS]!r}: assert main([name, '-h']) == 0"
     assert subprocess.run([sys.executable, "-c", program], check=False, capture_output=True).returncode == 0
