@@ -36,7 +36,21 @@ def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) ->
     """
     make_writable(outputs.folder)
     for is_live in (False, True):
-        _refuse_unrecorded(outputs.folder, spec, location, is_live=is_live)
+        published = published_slots(outputs.folder, spec.spec_id, is_live=is_live)
+        if not published:
+            continue
+        standing = {slot_s: slot_s if is_live else spec.entry_slot(slot_s) for slot_s in published}
+        which = spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1
+        ledger = location.ledger
+        recorded = ledger.sealed_live(*which) if is_live else {slot_s for slot_s, _ in ledger.sealed(*which)}
+        unknown = sorted(slot_s for slot_s in published if standing[slot_s] not in recorded)
+        if unknown:
+            raise OutputError(
+                f"{published[unknown[0]]} was published, but the ledger {location.shown} has no record of its slot "
+                f"({len(unknown)} such slots): it was released with another ledger, or with this one before an older "
+                "copy was restored. Fresh noise would be a second look, so nothing was recorded. Name the ledger and "
+                "the key that it was released with (--ledger, --key); if they are lost, the account has ended"
+            )
     if outputs.topic is not None:
         from transforms.sinks import kafka  # its client is imported where there is a topic
 
@@ -65,24 +79,6 @@ def make_writable(folder: Path) -> None:
                     probe.unlink()
     except OSError as error:
         raise OutputError(f"the output folder {folder} cannot be written: {reason_of(error)}") from None
-
-
-def _refuse_unrecorded(folder: Path, spec: Specification, location: AccountLocation, *, is_live: bool) -> None:
-    published = published_slots(folder, spec.spec_id, is_live=is_live)
-    if not published:
-        return
-    standing = {slot_s: slot_s if is_live else spec.entry_slot(slot_s) for slot_s in published}
-    which = spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1
-    ledger = location.ledger
-    recorded = ledger.sealed_live(*which) if is_live else {slot_s for slot_s, _ in ledger.sealed(*which)}
-    unknown = sorted(slot_s for slot_s in published if standing[slot_s] not in recorded)
-    if unknown:
-        raise OutputError(
-            f"{published[unknown[0]]} was published, but the ledger {location.shown} has no record of its slot "
-            f"({len(unknown)} such slots): it was released with another ledger, or with this one before an older copy "
-            "was restored. Fresh noise would be a second look, so nothing was recorded. Name the ledger and the key "
-            "that it was released with (--ledger, --key); if they are lost, the account has ended"
-        )
 
 
 def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool = False) -> Shape:

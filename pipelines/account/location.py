@@ -142,7 +142,14 @@ def open_account(place: AccountLocation, table: "AccountTerms") -> str:
             place.ledger.create()
             place.ledger.verify_chain()
             if not has_key:
-                _make_key(place, table.name)
+                if any(entry.name == table.name for entry in place.ledger.accounts()):
+                    raise AccountRefusal(
+                        f"account {table.name!r} was opened with a key file, and there is none at {place.key}: name "
+                        "it with --key"
+                    )
+                key = secrets.token_bytes(KEY_BYTES)
+                Head(place.head, signature_of(Secret(key))).create()
+                write_key(place.key, key.hex())
         return place.ledger.open_account(account_of(table, read_key(place.key)))
     except (AccountRefusal, LedgerError):
         if is_new and place.ledger.exists():
@@ -162,17 +169,6 @@ def that_void(place: AccountLocation, table: "AccountTerms") -> list[str]:
     if table.adjacency != "add-remove":
         return []
     return sorted(account.name for account in place.ledger.accounts() if account.adjacency == "counts-public")
-
-
-def _make_key(place: AccountLocation, account: str) -> None:
-    """Makes a key (0600) and its head, for an account that no key was made for yet."""
-    if any(entry.name == account for entry in place.ledger.accounts()):
-        raise AccountRefusal(
-            f"account {account!r} was opened with a key file, and there is none at {place.key}: name it with --key"
-        )
-    key = secrets.token_bytes(KEY_BYTES)
-    Head(place.head, signature_of(Secret(key))).create()
-    write_key(place.key, key.hex())
 
 
 def write_key(path: Path, text: str) -> None:

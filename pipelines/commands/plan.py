@@ -112,7 +112,7 @@ def plan(
     spec = loaded(spec_path, quiet=as_json)
     with progress_bars(quiet=as_json) as report:
         result: Made = of_kind(spec, "plan")(spec, within_kmh, counts_of(spec, report), report)
-    beware = foreseen(spec, date.today())
+    beware = list(foreseen(spec, date.today()))
     if as_json:
         click.echo(msgspec.json.encode({**msgspec.to_builtins(result.planned), "beware": beware}).decode())
         return

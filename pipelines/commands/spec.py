@@ -66,7 +66,7 @@ def check(path: Path, as_json: bool) -> None:
     from pipelines.specification.load import foreseen
 
     spec = loaded(path, quiet=as_json)
-    described, beware = _described(spec), foreseen(spec, date.today())
+    described, beware = _described(spec), list(foreseen(spec, date.today()))
     if as_json:
         click.echo(msgspec.json.encode({**described, "beware": beware}).decode())
         return

@@ -100,12 +100,8 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     )
 
 
-def foreseen(spec: Specification, today: date) -> tuple[str, ...]:
+def foreseen(spec: Specification, today: date) -> Iterator[str]:
     """Tells in sentences: days, in the year from today, and totals that will be refused, and a box without a cell."""
-    return tuple(_foreseen(spec, today))
-
-
-def _foreseen(spec: Specification, today: date) -> Iterator[str]:
     if warning := spec.timetable.never_released(today):
         yield warning
     if spec.chosen is None:

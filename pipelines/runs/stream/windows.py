@@ -95,8 +95,9 @@ class InWindows:
             return (counted, beats) | "later with heartbeat" >> beam.Flatten()
         timely = events | "in time" >> InTime(self.pane_s)
         if job.release.keeps_late:
-            partials, late = self.in_slots(timely.in_time, job), self._late_in_slots(timely[BEHIND], job)
-            both = (partials, late) | "with late ones" >> beam.Flatten()
+            late = timely[BEHIND] | "late for panes" >> LateForPanes(job.release)
+            late = late | "late into slots" >> IntoSlots(job.slot_s, self.start_s)
+            both = (self.in_slots(timely.in_time, job), late) | "with late ones" >> beam.Flatten()
             slots = both | "by vehicle" >> ByVehicle(job.release, in_panes=True)
         else:
             _ = timely[BEHIND] | "count late" >> beam.Map(_count_late)
@@ -108,10 +109,6 @@ class InWindows:
         panes = events | "into panes" >> IntoPanes(self.pane_s, self.start_s, self.more_s)
         partials = panes | "in panes" >> InPanes(job.release)
         return partials | "into slots" >> IntoSlots(job.slot_s, self.start_s + self.more_s)
-
-    def _late_in_slots(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedPartial]:
-        late = events | "late for panes" >> LateForPanes(job.release)
-        return late | "late into slots" >> IntoSlots(job.slot_s, self.start_s)
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
         return drawn.sealed | "record" >> Record(job.account)

@@ -15,7 +15,7 @@ FAR = DAILY.replace("Asia/Kolkata", "America/Chicago")
 
 
 def told(tmp_path, text):
-    return foreseen(load(levels_city.write(tmp_path, spec=text)[0]), TODAY)
+    return tuple(foreseen(load(levels_city.write(tmp_path, spec=text)[0]), TODAY))
 
 
 def test_a_day_that_slots_cannot_cut_is_told(tmp_path):
