@@ -130,8 +130,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         if not size_s or _DAY_S % size_s:
             raise UsageError("windows must be FixedWindows of whole minutes that divide a day, or none")
         spec, place = load(self.tables(size_s)), self.account.location
-        if self.time is None and not elements.is_bounded:
-            raise UsageError("an unbounded PCollection needs time=: its Beam timestamps decide what is late")
+        if not elements.is_bounded and (self.time is None or self.account.hides == "presence"):
+            raise UsageError("an unbounded PCollection needs time= and an account of UserAccount(hides='values')")
         first_s = None
         if self.start is not None:
             first_s = int(instant_of(self.start[:10], spec.timetable, last=False).timestamp())

@@ -202,6 +202,13 @@ def test_a_stream_releases_each_window_once_it_is_over(tmp_path):
     assert len(rows) == 9
 
 
+def test_a_stream_with_hidden_presence_is_refused_when_it_is_built():
+    p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+    stream = p | Clock().advance_watermark_to_infinity()
+    with pytest.raises(hatstream.UsageError, match="hides='values'"):
+        _ = stream | mean(account(TOTAL))
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [

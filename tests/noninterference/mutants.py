@@ -34,6 +34,7 @@ def _(_needed: Any) -> Any:
 
 @mutant("fast-is-refused", "release-public-counts", "transforms.observe.parse:parse")
 @mutant("late-is-refused", "quantiles-by-key", "transforms.observe.parse:parse")
+@mutant("late-means-are-refused", "means-by-key-public-counts", "transforms.observe.parse:parse")
 def _(parse: Any) -> Any:
     """A finite value above its bounds is no report: whether it counts depends on it."""
 
