@@ -27,9 +27,11 @@ def files(*folders: str) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def nodes() -> list[tuple[str, ast.AST]]:
-    """All of the product's code."""
+    """The product's functions, classes and comparisons."""
     paths = [path for path in files(*PRODUCT) if path.suffix == ".py"]
-    return [(str(path.relative_to(ROOT)), node) for path in paths for node in ast.walk(ast.parse(path.read_bytes()))]
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Compare)
+    trees = {str(path.relative_to(ROOT)): ast.parse(path.read_bytes()) for path in paths}
+    return [(path, node) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, kinds)]
 
 
 def test_no_file_is_longer_than_one_can_read() -> None:

@@ -13,6 +13,7 @@ from dpops.means.arrays import FINE, array_means
 from dpops.mechanism import Plan, Totals
 from dpops.mechanisms.levy import Levy
 from dpops.types import CountsKnown, Grid, Int64s
+from tests.kit.grids import grid
 from tests.statistical.checks import chi_square_fit, laplace_fit, seeded
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
@@ -59,10 +60,10 @@ def test_the_law_of_the_median_bin_loses_half_of_epsilon_and_at_rate_one_half_mo
     assert levy_loss(3, 4, 9, epsilon, over=2) > epsilon / 2
 
 
-@pytest.mark.parametrize(
-    "speeds", [(0, 0, 0, 0), (6_500, 0, 3_000, 3_000), (1_625, 3_250, 4_875, 6_500), (5_200, 5_850, 6_175, 100)]
-)
-@pytest.mark.parametrize("tau_steps", [1_625, 2_600, 6_500])
+SPEEDS = [(0, 0, 0, 0), (6_500, 0, 3_000, 3_000), (1_625, 3_250, 4_875, 6_500), (5_200, 5_850, 6_175, 100)]
+
+
+@pytest.mark.parametrize(("speeds", "tau_steps"), grid(SPEEDS, [1_625, 2_600, 6_500]))
 def test_the_drawn_bin_follows_that_law(speeds: tuple[int, ...], tau_steps: int) -> None:
     """False-alarm rate 1e-6 each; ties with midpoints and a short last bin included."""
     counts = np.full(4, 2, np.int64)

@@ -22,6 +22,7 @@ from dpops.trees.hats import PlannedTree, shape_of, stored
 from dpops.trees.mechanism import read_alike
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
+from tests.kit.grids import grid
 from tests.statistical.audit import bound_of_samples
 from tests.statistical.checks import laplace_fit, seeded
 
@@ -59,8 +60,10 @@ def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(
     assert _audited(plan, counts, 6_000) <= examples.EPSILON
 
 
-@pytest.mark.parametrize("kind", [CappedTree, ArrayTree])
-@pytest.mark.parametrize("mutant", ["sensitivity 1 for 2", "a quarter less noise", "all of epsilon at every level"])
+@pytest.mark.parametrize(
+    ("kind", "mutant"),
+    grid([CappedTree, ArrayTree], ["sensitivity 1 for 2", "a quarter less noise", "all of epsilon at every level"]),
+)
 def test_a_mutant_is_caught(kind: type[Mechanism], mutant: str) -> None:
     deep = mutant == "all of epsilon at every level"
     plan = examples.small(kind, examples.COUNTS[3], deep)

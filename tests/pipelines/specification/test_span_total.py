@@ -15,6 +15,7 @@ from dpops.types import Grid
 from pipelines.specification.levels import LevelsRelease, levels_release
 from pipelines.specification.span_total import SpanTotal
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
+from tests.kit.grids import grid
 from tests.transforms.releases.levels_days import HOURS, REGION
 from transforms.public import EntryNumber
 from transforms.releases.periods.stages import LevelsPolicy, laid_stage
@@ -98,7 +99,8 @@ def test_days_of_service_that_are_counted_otherwise_are_caught(
     assert spent_in_a_window(asked(kind, 4, shared), 4) > 1
 
 
-WEIGHTS: list[tuple[tuple[Weekday, ...], dict[Weekday, Fraction]]] = [
+Shared = tuple[tuple[Weekday, ...], dict[Weekday, Fraction]]
+WEIGHTS: list[Shared] = [
     (WEEKDAYS, {"sat": Fraction(2), "sun": Fraction(2)}),
     (WEEKDAYS, {"sun": Fraction(1, 3)}),
     (WORKDAYS, {"tue": Fraction(5, 2), "fri": Fraction(1, 10)}),
@@ -119,7 +121,7 @@ def most_in_any_window(levels: LevelsRelease, days: int, weekdays: tuple[Weekday
     """
     how = levels.policy("a", REGION, Value(Grid(step=Fraction(1, 100), upper_steps=6_500)), b"key")
     windows = [days_of_a_window(first, days, weekdays) for first in range(-days, 28)]
-    policies = {day: how.on(day.isoformat()) for window in windows for day in window}
+    policies = {day: how.on(day.isoformat()) for day in {day for window in windows for day in window}}
     alike = {of_day.total: of_day for of_day in policies.values()}
     dearest = {
         total: max(spent_on_a_day(of_day, is_first=first) for first in (True, False)) for total, of_day in alike.items()
@@ -128,12 +130,9 @@ def most_in_any_window(levels: LevelsRelease, days: int, weekdays: tuple[Weekday
     return spent / (rho_within(TOTAL, DELTA) if how.kind == "gaussian" else TOTAL)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("days", [28, 10])
-@pytest.mark.parametrize(("weekdays", "weights"), WEIGHTS)
-def test_days_of_unequal_shares_keep_the_total_in_every_window(
-    kind: Kind, days: int, weekdays: tuple[Weekday, ...], weights: dict[Weekday, Fraction]
-) -> None:
+@pytest.mark.parametrize(("kind", "days", "shared"), grid(KINDS, [28, 10], WEIGHTS))
+def test_days_of_unequal_shares_keep_the_total_in_every_window(kind: Kind, days: int, shared: Shared) -> None:
+    weekdays, weights = shared
     table = Timetable("Europe/Berlin", "vehicle-day", 60, weekdays=weekdays)
     total = SpanTotal.of(days, table, weights, (TOTAL, delta_of(kind)))
     assert Fraction(9, 10) < most_in_any_window(asked_of(total), days, weekdays) <= 1
@@ -146,13 +145,13 @@ FIRST = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("days", [28, 10])
-@pytest.mark.parametrize(("weekdays", "weights"), [(WEEKDAYS, {}), WEIGHTS[0], WEIGHTS[2]])
-@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize(
+    ("kind", "days", "shared", "first"), grid(KINDS, [28, 10], [(WEEKDAYS, {}), WEIGHTS[0], WEIGHTS[2]], FIRST)
+)
 def test_first_days_of_other_shares_keep_the_total_in_every_window(
-    kind: Kind, days: int, weekdays: tuple[Weekday, ...], weights: dict[Weekday, Fraction], first: FirstDays
+    kind: Kind, days: int, shared: Shared, first: FirstDays
 ) -> None:
+    weekdays, weights = shared
     table = Timetable("Europe/Berlin", "vehicle-day", 60, weekdays=weekdays)
     total = SpanTotal.of(days, table, weights, (TOTAL, delta_of(kind)), first)
     assert Fraction(9, 10) < most_in_any_window(asked_of(total), days, weekdays) <= 1

@@ -18,6 +18,7 @@ from dpops.levels.bounded import sum_up
 from dpops.levels.count_check import count_stage, counted_first
 from dpops.noise import Noise
 from tests.dpops.levels.cities import random_days, rows
+from tests.kit.grids import grid
 from tests.transforms.releases.levels_days import HOURS, REGION, facts, policy
 from transforms.ledger.chain import Signature
 from transforms.public import EntryNumber
@@ -122,22 +123,20 @@ def test_damage_is_told_once_and_loses_nothing(
     assert file.path.read_bytes() == whole
 
 
-@pytest.mark.parametrize(
-    "forger",
-    [
-        StateFile.beside(Path("key.head"), "a", Signature(b"x" * 32, "check")),
-        StateFile.beside(Path("key.head"), "b", OURS),
-        StateFile(Path("key.head"), b""),
-    ],
-    ids=["another key", "another specification of the account", "no key"],
-)
-@pytest.mark.parametrize("arrays", ["others", "malformed"])
+FORGERS = {
+    "another key": StateFile.beside(Path("key.head"), "a", Signature(b"x" * 32, "check")),
+    "another specification of the account": StateFile.beside(Path("key.head"), "b", OURS),
+    "no key": StateFile(Path("key.head"), b""),
+}
+
+
+@pytest.mark.parametrize(("forger", "arrays"), grid(list(FORGERS), ["others", "malformed"]))
 def test_arrays_that_were_not_signed_for_this_specification_change_nothing(
     many: list[Sequenced],
     plain: bytes,
     file: StateFile,
     caplog: pytest.LogCaptureFixture,
-    forger: StateFile,
+    forger: str,
     arrays: str,
 ) -> None:
     how = replace(HOW, kept=file)
@@ -145,7 +144,7 @@ def test_arrays_that_were_not_signed_for_this_specification_change_nothing(
     kept = file.read()
     assert kept is not None
     forged = {"x": np.zeros(3)} if arrays == "malformed" else {n: values * 2 for n, values in kept.arrays.items()}
-    replace(forger, path=file.path).write(kept._replace(arrays=forged))
+    replace(FORGERS[forger], path=file.path).write(kept._replace(arrays=forged))
     with caplog.at_level(logging.WARNING, "hatstream.learned"):
         assert estimated(many, how) == plain
     assert [record.message.count("learned anew") for record in caplog.records] == [1]
