@@ -31,6 +31,11 @@ DRAWS = 14_000
 
 CHOOSERS = [example for kind in registered().values() if kind.chooses for example in kind.examples()]
 every_chooser = pytest.mark.parametrize("mechanism", CHOOSERS, ids=repr)
+FIRST_OF_KIND = [
+    pytest.param(example, id=repr(example), marks=[pytest.mark.slow] * (type(example) in map(type, CHOOSERS[:place])))
+    for place, example in enumerate(CHOOSERS)
+]
+"""All, of which the fast run takes one of each kind: an audit costs 2 s."""
 COUNTS = [
     np.array(counts, np.int64)
     for counts in ([1], [5, 3, 1], [4] * 6, sorted((1 + (i * i) % 23 for i in range(30)), reverse=True))
@@ -82,7 +87,7 @@ def bounds_of(mechanism: Mechanism, plan: Plan, one: Totals, other: Totals, nois
 
 
 @few_counts
-@every_chooser
+@pytest.mark.parametrize("mechanism", FIRST_OF_KIND)
 def test_the_audit_of_the_published_integers_stays_below_the_claim(mechanism: Mechanism, counts: Int64s) -> None:
     """False-alarm rate 1e-6 for each view of each pair."""
     plan = plan_of(mechanism, counts)
