@@ -136,14 +136,14 @@ def prior_covariance(edges: Float64s) -> Float64s:
     tilt = tilt - tilt.mean()
     smooth = np.exp(-0.5 * ((index[:, None] - index) / fitted.CLASSES_ALIKE) ** 2) + 0.01 * np.eye(classes)
     result: Float64s = (
-        fitted.CLASS_TILT**2 * np.outer(tilt, tilt) + fitted.ANCHOR_SD**2 + fitted.CLASS_OTHERWISE**2 * smooth
+        fitted.CLASS_TILT**2 * np.outer(tilt, tilt) + fitted.FLEET_SD**2 + fitted.CLASS_OTHERWISE**2 * smooth
     )
     result[0, 0] += fitted.CLASS_STANDING**2
     return result
 
 
 def _city_covariance(classes: int) -> Float64s:
-    return fitted.CLASS_SD**2 * np.eye(classes) + fitted.ANCHOR_SD**2
+    return fitted.CLASS_SD**2 * np.eye(classes) + fitted.FLEET_SD**2
 
 
 def prior_shares(classes: int) -> Float64s:

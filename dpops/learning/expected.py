@@ -23,14 +23,11 @@ from dpops.levels.strategy import (
     told_by,
     weight_told,
 )
-from dpops.spread import TYPICAL, VehicleSpread
+from dpops.spread import TYPICAL, TYPICAL_KMH, VehicleSpread
 from dpops.types import Float64s
 
 OF_NORMAL = math.sqrt(2 / math.pi)
 """The mean of absolute values over the root of the mean square, of a normal law."""
-MOST_UNKNOWN = 1 / (fitted.LEAST_EXPLAINED - 1)
-"""Of a pattern that is r times its noise the model does not know 1 / (1 + r), and explains 2 + r times what it would of
-noise alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +48,8 @@ class ExpectedDay:
 
     @property
     def is_published(self) -> bool:
-        """By rules like those of `dpops.learning.field.Gate`, on what is expected; chance moves them by days."""
-        return self.unknown <= MOST_UNKNOWN and self.weight_sd**2 <= fitted.MOST_CITY_VARIANCE
+        """By the rules of `dpops.learning.field.Gate`, on what is expected; chance moves them by days."""
+        return self.unknown <= fitted.MAX_RATIO and self.weight_sd <= fitted.MAX_TOTAL_SD
 
 
 def expected_days(
@@ -62,16 +59,22 @@ def expected_days(
     *,
     counts_public: bool = False,
     counts_vehicles: bool = False,
+    variance_times: float = 1.0,
 ) -> list[ExpectedDay]:
-    """Expects released days, from an account's first on. shares: of each, as parts of the recipe's total.
+    """Expects released days, from an account's first on.
 
-    counts_vehicles: each begins with a number of its vehicles.
+    Args:
+        shares: of each day, as parts of the recipe's total.
+        counts_vehicles: each day begins with a number of its vehicles.
+        variance_times: how far HATs lie from what describes them, as a multiple of what buses of a city do.
     """
-    seen = _at_public_counts if counts_public else _as_planned
-    days = [tuple(map(seen, scaled(recipe.later if day else recipe.first, share))) for day, share in enumerate(shares)]
+    days = [scaled(recipe.later if day else recipe.first, share) for day, share in enumerate(shares)]
+    if counts_public:
+        days = [tuple(map(_at_public_counts, stages)) for stages in days]
     weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
-    cells = [(part, list(_of_cells(days, bounds, busy))) for busy, part in busyness()]
-    noiseless = sum(part * _own(bounds, busy) for busy, part in busyness())
+    own = {busy: variance_times * _own(bounds, busy) for busy, _ in busyness()}
+    cells = [(part, list(_of_cells(days, bounds, busy, own[busy]))) for busy, part in busyness()]
+    noiseless = sum(part * own[busy] for busy, part in busyness())
     expected = []
     for day, weight_sd in enumerate(weights):
         error, pattern, unknown = (sum(part * sums[day][column] for part, sums in cells) for column in range(3))
@@ -88,7 +91,9 @@ def expected_days(
     return expected
 
 
-def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, float, float]]:
+def _of_cells(
+    days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float, own: float
+) -> Iterator[tuple[float, float, float]]:
     """Yields of each day, for cells so many times as busy as the average: squared error, pattern, part not known."""
     prior = {part: sd * sd for part, sd in PARTS.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
@@ -98,17 +103,13 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
             today = told_by(stage, bounds, around, busy)
             precisions = {part: precision + today[part] for part, precision in precisions.items()}
             posterior = left_of(prior, precisions)
-        error = squared_error(posterior, today, stage, bounds, around, busy, _own(bounds, busy))
+        error = squared_error(posterior, today, stage, bounds, around, busy, own)
         yield error, _pattern(prior), _pattern(posterior) / _pattern(prior)
 
 
 def _own(bounds: BoundsOnly, busy: float) -> float:
     """Computes the variance of a HAT's mean around all that describes it, by reports."""
     return float(TYPICAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
-
-
-def _as_planned(stage: Stage) -> Stage:
-    return stage
 
 
 def _at_public_counts(stage: Stage) -> Stage:
@@ -122,13 +123,16 @@ def _pattern(parts: dict[Part, float]) -> float:
 
 
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
-    precision, sd = 0.0, fitted.COUNTED_SD if counts_vehicles else fitted.ANCHOR_SD
+    """Yields standard deviations of logarithms of days' weights: a random effect of days around what all share."""
+    own = 1 / fitted.TOTAL_PRECISION
+    shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else fitted.FLEET_SD**2)
     for stages in days:
-        precision += sum(weight_told(stage, bounds) for stage in stages)
-        yield (sd**-2 + precision) ** -0.5
+        precision = sum(weight_told(stage, bounds) for stage in stages)
+        yield (1 / (shared + own) + precision) ** -0.5
+        shared = 1 / (1 / shared + 1 / (1 / precision + own))
 
 
-_ROUGH = VehicleSpread(TYPICAL.vehicle, fitted.ROUGH_FLOOR)
+_ROUGH = VehicleSpread(fitted.VEHICLE_FACTOR * fitted.VEHICLE_VARIANCE, fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE)
 _FEWER = 2
 """The number of vehicles, of `numbers_of`, at which a HAT's own variance makes about as wide an interval as all do."""
 
@@ -151,21 +155,23 @@ def hat_half_widths(
     that are alike, whose noise averages out.
     """
     own_speed, speed = _described(stage, bounds, vehicles, days, speed_noise)
-    count, numbers = np.zeros(vehicles.size), np.repeat(np.maximum(vehicles, 1.0)[:, None], NODES, axis=1)
+    numbers = np.repeat(vehicles[:, None], NODES, axis=1)
     if not stage.counts_public:
-        count = weight_log_variances(stage, bounds, vehicles, days)
-        numbers = np.maximum(numbers_of(vehicles, np.minimum(count, fitted.UNKNOWN_LOG_VARIANCE)), 1.0)
-    deviation = 1 / (1 / _ROUGH.of(numbers[:, _FEWER]) + own_speed)
+        numbers = numbers_of(vehicles, weight_log_variances(stage, bounds, vehicles, days))
+    deviation = _ROUGH.of_reports(np.maximum(numbers[:, _FEWER], 1.0), np.array(TYPICAL_KMH), own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + deviation), upper_kmh / 2)
-    return HalfWidths(half, (numbers[:, CAUTIOUS] >= LEAST_VEHICLES) & (count <= fitted.MOST_LOG_VARIANCE))
+    return HalfWidths(half, numbers[:, CAUTIOUS] >= LEAST_VEHICLES)
 
 
 def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int) -> Float64s:
-    """Computes the variance that noise leaves of the logarithm of a HAT's weight, for each number of vehicles."""
+    """Computes the variance that noise leaves of the logarithm of a HAT's weight, for each number of vehicles.
+
+    Before any release it is that of HATs of a region.
+    """
     if stage.counts_public:
         return np.zeros(vehicles.size)
     single, others = _described(stage, bounds, vehicles, days, weight_noise)
-    variances: Float64s = 1 / (single + 1 / np.maximum(others, 1e-300))
+    variances: Float64s = 1 / (1 / fitted.HAT_SPREAD + single + 1 / np.maximum(others, 1e-300))
     return variances
 
 
@@ -220,7 +226,7 @@ def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s
     slots = bounds.hats.slots / grouped.slot_groups
     others = bounds.hats.cells / _places(grouped)[0] - 1
     fleet = bounds.fleet
-    hat_weight = fitted.KEPT * vehicle_weight(stage, fleet) / fleet.profile.hats
+    hat_weight = fitted.RETAINED * vehicle_weight(stage, fleet) / fleet.profile.hats
     weight: Float64s = hat_weight * slots * (vehicles + others * bounds.usual_vehicles)
     return weight
 

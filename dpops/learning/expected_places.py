@@ -57,7 +57,11 @@ def expected_maps(
     of_speed, of_weight = speed_noise(stage, share), weight_noise(stage, share)
     popular = _popular(crowding)
     weights = (
-        fitted.KEPT * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells) * popular / places
+        fitted.RETAINED
+        * fleet.vehicles
+        * weight_at_places(fleet.profile, stage.kind, places / cells)
+        * popular
+        / places
     )
     maps, reports = [], popular / popular.sum()
     for day in days:

@@ -129,7 +129,7 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
     if not sums.days:
         return expected
     scores = np.linspace(-20, 20, 20_001)
-    weights = expected * np.exp(fitted.ANCHOR_SD * scores)
+    weights = expected * np.exp(fitted.FLEET_SD * scores)
     precision = sums.weight_precision / sums.weights.size
     residuals = weights - float(sums.weights.sum()) / sums.weight_precision
     costs = scores**2 + precision * residuals**2

@@ -284,7 +284,11 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
         "unreliable. * if its days are alike. Neighbours and earlier days mostly teach more; that is not promised."
     )
     out.print(_spans(planned.spans))
-    first = planned.spans[0]
+    first, now = planned.spans[0], next(span for span in planned.spans if span.as_specified)
+    out.print(
+        f"On its day 7 the error is expected to be {now.range_of(7)} km/h: the ends are of vehicles that drive alike, "
+        "as few lines' buses do, and of taxis."
+    )
     out.print(
         f"(x): such a day is expected to be held back. The city's true mean, which is secret, has an error of "
         f"{first.constant_kmh:.1f} where cities differ as usual; without noise {first.least_kmh:.1f} would be left. "

@@ -274,7 +274,7 @@ def _answers(levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], wit
         fleet = "" if now.fleet is None else f"; the average cell has that from a fleet of {now.fleet:,} vehicles"
         declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
         answers = [f"{goal} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."]
-    goal, own_kmh = f"±{within:g} km/h for a single HAT", Z95 * fitted.ROUGH_FLOOR**0.5
+    goal, own_kmh = f"±{within:g} km/h for a single HAT", Z95 * (fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE) ** 0.5
     why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own_kmh:.2g} km/h at best"
     larger = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)
     if now.hat_vehicles is not None:

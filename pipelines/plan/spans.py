@@ -36,8 +36,9 @@ RecipeAt = Callable[[Fraction, Fraction | None], Recipe]
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
     """The total as that of so many days, of which `served` are released at most.
 
-    epsilon_a_day: the largest share. error_kmh: expected, of each of DAY_NUMBERS. first_published: the first day that
-    is not expected to be held back. constant_kmh: of the city's true mean as value; least_kmh: without noise.
+    epsilon_a_day: the largest share. error_kmh: expected, of each of DAY_NUMBERS, where vehicles differ as buses do;
+    low_kmh, high_kmh: where they differ less, or as taxis do. first_published: the first day that is not expected to be
+    held back. constant_kmh: of the city's true mean as value; least_kmh: without noise.
     """
 
     days: int
@@ -45,9 +46,16 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
     as_specified: bool
     epsilon_a_day: float
     error_kmh: list[float]
+    low_kmh: list[float]
+    high_kmh: list[float]
     first_published: int | None
     constant_kmh: float
     least_kmh: float
+
+    def range_of(self, day: int) -> str:
+        """Writes the expected error of one of DAY_NUMBERS, and its ends."""
+        place = DAY_NUMBERS.index(day)
+        return f"{self.error_kmh[place]:.1f} ({self.low_kmh[place]:.1f} to {self.high_kmh[place]:.1f})"
 
 
 def worth_of_spans(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
@@ -83,7 +91,7 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
     days = "first released day is" if held == 1 else f"first {held} released days are"
     return (
         f"The {days} expected to be held back: with a share of epsilon {specified.epsilon_a_day:.3g} a day, less than "
-        "half of how places and hours differ is known until then, or the city's traffic not to two fifths. What is "
+        "half of how places and hours differ is known until then, or the city's traffic not to a quarter. What is "
         "released on them is not lost, later days rest on it. Fewer days behind one total, a larger total, a larger "
         "fleet or, of a total of several days, privacy.first_days publish sooner."
     )
@@ -104,13 +112,19 @@ def _worth(
     share = 0 if used is None else used.share
     served = (times * parts[weekday] - share for weekday, times in weekdays if weekday in spec.timetable.weekdays)
     shares = list(islice(served, DAY_NUMBERS[-1]))
-    days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=used is not None)
+    counting = {"counts_public": levels.counts_public, "counts_vehicles": used is not None}
+    low, days, high = (
+        expected_days(strategy, bounds, shares, variance_times=times, **counting)
+        for times in (1 / fitted.FLEETS_DIFFER, 1.0, fitted.FLEETS_DIFFER)
+    )
     return SpanWorth(
         days=total.days,
         served=spec.timetable.most_served(total.days),
         as_specified=total.days == (1 if levels.span is None else levels.span.days),
         epsilon_a_day=float(total.of_a_day()[0]),
         error_kmh=[days[number - 1].kmh for number in DAY_NUMBERS],
+        low_kmh=[low[number - 1].kmh for number in DAY_NUMBERS],
+        high_kmh=[high[number - 1].kmh for number in DAY_NUMBERS],
         first_published=next((day.number for day in days if day.is_published), None),
         constant_kmh=days[0].constant_kmh,
         least_kmh=days[0].least_kmh,

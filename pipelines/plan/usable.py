@@ -11,6 +11,7 @@ import h3.api.basic_int as h3_int
 import msgspec
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.expected import weight_log_variances
 from dpops.learning.field import CAUTIOUS, LEAST_VEHICLES, numbers_of
 from dpops.levels.defaults import BoundsOnly
@@ -21,8 +22,6 @@ from transforms.time.calendar import DAY_MINUTES
 
 DAY_NUMBERS = (1, 7, 28)
 """Released days, counted from an account's first."""
-SPREAD = 2.0
-"""Guessed; judged on seven made-up cities: variance of the logarithm of vehicles in a region's HATs."""
 _VEHICLES = np.geomspace(1.0, 1_000.0, 600)
 
 
@@ -73,11 +72,10 @@ def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float
     Vehicles of HATs have a lognormal law, of which releases tell a part of the variance; a HAT is `ok` where its number
     is, cautiously, LEAST_VEHICLES. Reports follow vehicles, so their law is the same one by weight.
     """
-    noise = weight_log_variances(stage, bounds, _VEHICLES, days)
-    unknown = 1 / (1 / SPREAD + 1 / np.maximum(noise, 1e-12))
+    unknown = weight_log_variances(stage, bounds, _VEHICLES, days)
     is_enough = numbers_of(_VEHICLES, unknown)[:, CAUTIOUS] >= LEAST_VEHICLES
     first = int(np.argmax(is_enough))
-    known = max(SPREAD - float(unknown[first]), 1e-6)
+    known = max(fitted.HAT_SPREAD - float(unknown[first]), 1e-6)
     above, law = math.log(bounds.usual_vehicles / _VEHICLES[first]), NormalDist(0, math.sqrt(known))
     return law.cdf(above - known / 2), law.cdf(above + known / 2)
 

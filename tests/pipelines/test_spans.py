@@ -228,7 +228,7 @@ def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, h
 
 
 def test_a_plan_says_which_days_are_expected_to_be_held_back_and_why(tmp_path: Path, hatstream: Run) -> None:
-    small = WEEKENDS.replace("vehicles = 50", "vehicles = 14").replace("days = 4", "days = 91")
+    small = WEEKENDS.replace("vehicles = 50", "vehicles = 40").replace("days = 4", "days = 91")
     levels_city.write(tmp_path, spec=small, lines=[])
     code, out, err = hatstream("plan", "--spec", str(tmp_path / "spec.toml"), "--json")
     assert code == 0, err

@@ -1,5 +1,6 @@
 """What a plan expects of released days: errors that fall day by day, and days that are held back."""
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -66,5 +67,16 @@ def test_a_number_of_vehicles_tells_most_of_the_weight_before_any_sum(kind: Kind
         expected_days(how, bounds_of(60), ALIKE[:3], counts_vehicles=counts) for counts in (False, True)
     )
     assert all(told.weight_sd < untold.weight_sd for told, untold in zip(counted, without, strict=True))
-    assert counted[0].weight_sd < fitted.COUNTED_SD
+    own_sd = fitted.TOTAL_PRECISION**-0.5
+    assert own_sd * 0.5 < counted[0].weight_sd < math.hypot(fitted.RETAINED_SD, own_sd)
     assert [day.unknown for day in counted] == [day.unknown for day in without]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fleets_that_differ_more_are_expected_to_be_missed_by_more(kind: Kind) -> None:
+    how = recipe(kind, Fraction(5), rho_within(Fraction(5), DELTA) if kind == "gaussian" else None, bounds_of(300))
+    alike, usual, taxis = (
+        [day.kmh for day in expected_days(how, bounds_of(300), ALIKE[:3], variance_times=times)]
+        for times in (0.25, 1, 4)
+    )
+    assert all(low < middle < high < 2 * middle for low, middle, high in zip(alike, usual, taxis, strict=True))

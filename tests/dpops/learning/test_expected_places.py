@@ -83,7 +83,7 @@ def drawn_places(crowding: float, vehicles: int) -> tuple[Float64s, Float64s]:
     """Weights on a day, and km/h around the cells: quiet places lie further off than busy ones."""
     rng, fleet = np.random.default_rng(1), Fleet(vehicles=vehicles)
     popular = np.exp(crowding * rng.normal(size=CELLS * IN_A_CELL))
-    whole = fitted.KEPT * vehicles * weight_at_places(fleet.profile, "gaussian", IN_A_CELL)
+    whole = fitted.RETAINED * vehicles * weight_at_places(fleet.profile, "gaussian", IN_A_CELL)
     variance = np.where(popular > np.quantile(popular, 0.9), 1.0, WIDE) * APART_VARIANCE
     return whole * popular / popular.sum(), np.sqrt(variance) * rng.normal(size=popular.size)
 

@@ -115,7 +115,7 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
     traffic = _traffic(weights.sum(axis=1), pieces)
     in_a_cell = cell.size / np.unique(cell).size
     fleet_weight = whole_weight(
-        taught.sums, fitted.KEPT * fleet.vehicles * weight_at_places(fleet.profile, kind, in_a_cell)
+        taught.sums, fitted.RETAINED * fleet.vehicles * weight_at_places(fleet.profile, kind, in_a_cell)
     )
     around = Around(
         values=cells,
