@@ -12,32 +12,28 @@ days. No other file of `dpops.learning` and `dpops.levels` holds such a number
 # Fellner-Schall steps lead to what releases say, each strength by itself.
 PRIOR_WORTH = 6.0
 """Guessed: effects that the prior of a strength is worth; 2 in its place changes nothing."""
-WEIGHT_PRECISIONS = 0.2, 3.0, 1.5, 10.0, 10.0
-"""Real: of logarithms of weights: cells, parents by part of the day, hours, days off, a day's own hours."""
-SPEED_PRECISIONS = 0.006, 0.3, 1.0, 1.0
-"""Real, in (km/h)^-2: cells (13 km/h around their neighbours); parents by part of the day, hours and days off (2 km/h);
-a day's own hours; a parent's and a cell's own day."""
+WEIGHT_PRECISIONS = 0.2, 3.0
+"""Real: of logarithms of weights: of cells, and of all other effects."""
+SPEED_PRECISIONS = 0.006, 0.3
+"""Real, in (km/h)^-2: of cells (13 km/h around their neighbours), and of all other effects (2 km/h)."""
 OF_SMALL_CELLS = 0.2
 """Real and made-up: of H3 resolution 8 and finer, so much of the precisions of cells."""
-FLAT = 1e-6
-"""Of the city's logarithm of weight: nothing is known before releases and vehicles say it."""
-DAY_PRECISION = 0.25
-"""Guessed, weak: of a day's logarithm of weight around the city's."""
+FLAT, DAY_PRECISION = 1e-3, 0.25
+"""Of the city's logarithm of weight: nothing is known before releases and vehicles say it. And of a day's around it,
+weak: with less, a city takes longer to recover from quiet first days."""
 CITY_KMH = 20.0, 5.0
 """Guessed for any city: its mean speed before any release, give or take as much."""
 SLOPE_KMH = -2.0
 """Three real cities agree: where e times as many vehicles report, they are so much slower (stops, centres), before any
 release give or take as much. Learned."""
-NIGHT = (-1.5, -2.0, -2.0, -2.0, -1.5, -0.7)
-"""Guessed: the logarithm of what fleets do from midnight to six, before anything is known."""
 RETAINED, RETAINED_SD = 0.66, 0.25
 """Sixteen made-up cities (even seeds from 440 on): what clips, and a least number of reports, leave of what counted
 vehicles would weigh; and how far, in logarithms, a city may be from that. Learned."""
 FLEET_SD = 0.7
 """Guessed: how far, in logarithms, a declared fleet may be from the true one: it has one digit."""
-TOTAL_PRECISION, TOTAL_WORTH = 11.0, 2.0
-"""Guessed: of a day's logarithm of weight around what its vehicles would weigh, a Student law of so many degrees of
-freedom: clips and a least norm may take nearly all weight of one day."""
+TOTAL_WORTH = 2.0
+"""Guessed: a day's logarithm of weight lies around what its vehicles would weigh as cities do around RETAINED, but by a
+Student law of so many degrees of freedom: clips and a least norm may take nearly all weight of one day."""
 HAT_LOG_VARIANCE = 0.1
 """Real: variance of the logarithm of a HAT's weight around the field, per HAT and in an hour of the city."""
 FORGOTTEN = 0.05
@@ -47,7 +43,7 @@ season is followed."""
 # How far a HAT's own mean lies from what describes it (`dpops.spread`), in (km/h)^2 at 20 km/h.
 VEHICLE_VARIANCE, VEHICLE_VARIANCE_SD = 152.0, 0.35
 """Real: variance of one vehicle's mean, and how far, in logarithms, a city may be from it. Learned, and never below."""
-FLOOR_VARIANCE, FLOOR_VARIANCE_SD = 1.0, 0.5
+FLOOR_VARIANCE = 1.0
 """Real: variance of the mean of very many vehicles, likewise."""
 VEHICLE_FACTOR, FLOOR_FACTOR = 1.9, 4.0
 """Real and made-up, even seeds: so many times these in intervals. What is released of a vehicle is clipped, and sums
@@ -55,8 +51,6 @@ are of many HATs, so they teach less than HATs vary. No value hangs on them."""
 DESIGN_EFFECT = 1.3
 """Kish's: vehicles report unevenly, so the mean of their reports varies by so many times what it would if all counted
 alike, as they do in a release; 1.1 in Austin, 1.4 to 3.5 in made-up cities."""
-SPREAD_POWER = 0.75
-"""Real: vehicles' variance grows with the speed to this power; from 80 (km/h)^2 below 12 km/h to 450 above 34."""
 
 # What is shown (measurements/estimates.md, "What is held back").
 MAX_RATIO, MAX_TOTAL_SD = 0.55, 0.25
@@ -79,9 +73,9 @@ they may weigh adds so much to all other variance. In a made-up city with a depo
 nothing changes."""
 
 # What a plan expects (`dpops.levels.strategy`, `dpops.learning.expected`, `dpops.learning.expected`).
-CITY_SPREAD, GRANDPARENTS, PARENTS, CELLS, HOURS, PARENT_PARTS = 5.0, 3.8, 4.1, 4.1, 2.5, 1.5
-"""Guessed for any city: standard deviations of the parts that describe a HAT before any release, km/h; estimates begin
-with the first around 20 km/h. Places lie 7 km/h around their city."""
+PLACES_KMH, HOURS_KMH = 7.0, 2.0
+"""Guessed for any city: standard deviations of places around their city, a third of the variance each of grandparents,
+parents and cells; and of hours, as of a parent's part of the day."""
 BUSIER = 1.0
 """Guessed: standard deviation of the logarithm of how busy a cell is, which reports follow."""
 SMOOTHED = 0.6

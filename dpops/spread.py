@@ -46,5 +46,5 @@ TYPICAL = VehicleSpread()
 
 
 def growth(kmh: Float64s | float) -> Float64s:
-    """Computes how many times as much vehicles differ, in variance, as where 20 km/h are driven."""
-    return (np.clip(kmh, _LOWEST_KMH, _HIGHEST_KMH) / TYPICAL_KMH) ** fitted.SPREAD_POWER
+    """Computes how many times as much vehicles differ, in variance, as where 20 km/h are driven: it grows as speeds."""
+    return np.clip(kmh, _LOWEST_KMH, _HIGHEST_KMH) / TYPICAL_KMH

@@ -37,17 +37,17 @@ def day_off(hours: Int64s) -> Int64s:
 def weight_layout(design: Design) -> EffectLayout:
     """Lists the effects of logarithms of weights: adding an effect is one line."""
     block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
-    cell, part, hour, off, own_hours = fitted.WEIGHT_PRECISIONS
+    cell, others = fitted.WEIGHT_PRECISIONS
     hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
     city = partial(block, cell_keys=everywhere, is_border=True, is_learned=False)
     return EffectLayout(
         (
             _cells(design, cell),
-            _parts(design, part),
+            _parts(design, others),
             city(name="city", precision=fitted.FLAT),
-            hourly(name="hour", slot_keys=clock_hour, precision=hour, ridge=0.5),
-            hourly(name="day off", slot_keys=day_off, precision=off, ridge=0.05),
-            hourly(name="own hours", slot_keys=clock_hour, precision=own_hours, ridge=0.5, is_daily=True),
+            hourly(name="hour", slot_keys=clock_hour, precision=others, ridge=0.5),
+            hourly(name="day off", slot_keys=day_off, precision=others, ridge=0.05),
+            hourly(name="own hours", slot_keys=clock_hour, precision=others, ridge=0.5, is_daily=True),
             city(name="day", precision=fitted.DAY_PRECISION, is_daily=True),
             city(name="retention", mean=float(np.log(fitted.RETAINED)), precision=1.0, regressor="retention"),
         )
@@ -57,7 +57,7 @@ def weight_layout(design: Design) -> EffectLayout:
 def speed_layout(design: Design) -> EffectLayout:
     """Lists the effects of speeds, km/h: adding an effect is one line."""
     block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
-    cell, others, own_hours, own_places = fitted.SPEED_PRECISIONS
+    cell, others = fitted.SPEED_PRECISIONS
     hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
     city = partial(block, cell_keys=everywhere, is_border=True, is_learned=False)
     mean_kmh, mean_sd_kmh = fitted.CITY_KMH
@@ -65,12 +65,12 @@ def speed_layout(design: Design) -> EffectLayout:
         (
             _cells(design, cell),
             _parts(design, others),
-            block(name="parent, day", cell_keys=design.parents, precision=own_places, is_daily=True),
-            block(name="cell, day", cell_keys=np.arange(design.cells), precision=own_places, is_daily=True),
+            block(name="parent, day", cell_keys=design.parents, precision=others, is_daily=True),
+            block(name="cell, day", cell_keys=np.arange(design.cells), precision=others, is_daily=True),
             city(name="city", precision=mean_sd_kmh**-2, mean=mean_kmh),
             hourly(name="hour", slot_keys=clock_hour, precision=others, ridge=0.5),
             hourly(name="day off", slot_keys=day_off, precision=others, ridge=0.05),
-            hourly(name="own hours", slot_keys=clock_hour, precision=own_hours, ridge=0.5, is_daily=True),
+            hourly(name="own hours", slot_keys=clock_hour, precision=others, ridge=0.5, is_daily=True),
             city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),
             city(name="traffic", precision=fitted.SLOPE_KMH**-2, mean=fitted.SLOPE_KMH, regressor="traffic"),
         )

@@ -124,7 +124,7 @@ def _pattern(parts: dict[Part, float]) -> float:
 
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
     """Yields standard deviations of logarithms of days' weights: a random effect of days around what all share."""
-    own = 1 / fitted.TOTAL_PRECISION
+    own = fitted.RETAINED_SD**2
     shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else fitted.FLEET_SD**2)
     for stages in days:
         precision = sum(weight_told(stage, bounds) for stage in stages)

@@ -71,7 +71,7 @@ class State:
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 16
+VERSION = 17
 """Of the model: of what arrays mean, and of how they are made of releases. Those of another one are not taken up."""
 
 

@@ -11,6 +11,8 @@ from dpops.learning.posterior import LinearData, Posterior
 from dpops.learning.releases import BLOCK_H, HOURS, DayValues, Groups
 from dpops.types import Float64s, Int64s
 
+TOTAL_PRECISION = fitted.RETAINED_SD**-2
+"""Of a day's logarithm of weight around what its vehicles would weigh."""
 MAX_LOG_STEP = 1.5
 """No logarithm of a weight moves by so much in a Gauss-Newton step."""
 MAX_LOG_VARIANCE = 4.0
@@ -59,7 +61,7 @@ class WeightField:
         self.layout, self.days, self.numbers = layout, tuple(days), tuple(numbers)
         self._counts = [day.count for day in days]
         self._retained = np.log(fitted.RETAINED), retained_sd
-        self._total_precisions = np.full(len(days), fitted.TOTAL_PRECISION)
+        self._total_precisions = np.full(len(days), TOTAL_PRECISION)
         self._at_retention = layout.place("retention")
         cells = layout.blocks[0].cell_keys.size
         self.variances = [np.zeros((cells, day.hours.size)) for day in days]
@@ -94,10 +96,6 @@ class WeightField:
         """Logarithm of the share of a counted vehicle's weight that clipping leaves."""
         return float(self.effects.border[self._at_retention])
 
-    def night(self, day: DayValues) -> Float64s:
-        """Gives the logarithm of what fleets usually do in each slot, (slots,)."""
-        return np.concatenate([fitted.NIGHT, np.zeros(HOURS - len(fitted.NIGHT))])[day.hours % HOURS]
-
     def weights(self, effects: Effects) -> list[Float64s]:
         """Computes expected weights of HATs, (cells, slots) of each day: means of lognormal laws."""
         return [
@@ -111,7 +109,7 @@ class WeightField:
         return self._expected(self.effects, day, index, variances), variances
 
     def _expected(self, effects: Effects, day: DayValues, index: int, variances: Float64s) -> Float64s:
-        logs = self.layout.hats(effects, day.hours, index) + self.night(day)
+        logs = self.layout.hats(effects, day.hours, index)
         weights: Float64s = np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP))
         return weights
 
@@ -138,7 +136,7 @@ class WeightField:
         """Computes the posterior around the fitted effects, with those of a day to come."""
         self.days, self.numbers, self._counts = (*self.days, coming), (*self.numbers, number), [*self._counts, 1.0]
         self.effects = self.layout.padded(self.effects, len(self.days))
-        self._total_precisions = np.append(self._total_precisions, fitted.TOTAL_PRECISION)
+        self._total_precisions = np.append(self._total_precisions, TOTAL_PRECISION)
         self.variances = [*self.variances, np.zeros((self.layout.blocks[0].cell_keys.size, coming.hours.size))]
         data = self._linear(self._lay(sums))
         del self.posterior
@@ -225,7 +223,7 @@ class WeightField:
         missed = data.values[-len(self.days) :] - rows.times(self.effects)
         freedom = np.maximum(1 - self._total_precisions * self.posterior.variances_of_rows(rows), 0)
         worth = fitted.TOTAL_WORTH
-        self._total_precisions = (freedom + worth) / (missed**2 + worth / fitted.TOTAL_PRECISION)
+        self._total_precisions = (freedom + worth) / (missed**2 + worth / TOTAL_PRECISION)
         without = replace(rows, regressed=0 * rows.regressed)
         self.total_variances = self.posterior.variances_of_rows(without)
 

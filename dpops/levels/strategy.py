@@ -28,15 +28,11 @@ CITY: Part = _OF["city"]
 Variances = Mapping[Part, float]
 
 PARTS: dict[Part, float] = {
-    _OF["city"]: fitted.CITY_SPREAD,
-    _OF["grandparent-day"]: fitted.GRANDPARENTS,
-    _OF["parent-day"]: fitted.PARENTS,
-    _OF["cell"]: fitted.CELLS,
-    _OF["hour"]: fitted.HOURS,
-    _OF["parent"]: fitted.PARENT_PARTS,
+    _OF["city"]: fitted.CITY_KMH[1],
+    **dict.fromkeys((_OF["grandparent-day"], _OF["parent-day"], _OF["cell"]), fitted.PLACES_KMH / math.sqrt(3)),
+    **dict.fromkeys((_OF["hour"], _OF["parent"]), fitted.HOURS_KMH),
 }
-"""Standard deviations before any release, km/h: a city is 20 +- 5, its places lie 7 km/h around it (a third of that
-variance is of each size), hours 2.5. Rough numbers for any city, fitted on none."""
+"""Standard deviations before any release, km/h. Rough numbers for any city, fitted on none."""
 DAYS = 4
 """Of releases that a later day rests on, itself counted."""
 BOUNDS: dict[Kind, tuple[Fraction, ...]] = {

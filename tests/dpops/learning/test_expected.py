@@ -67,8 +67,7 @@ def test_a_number_of_vehicles_tells_most_of_the_weight_before_any_sum(kind: Kind
         expected_days(how, bounds_of(60), ALIKE[:3], counts_vehicles=counts) for counts in (False, True)
     )
     assert all(told.weight_sd < untold.weight_sd for told, untold in zip(counted, without, strict=True))
-    own_sd = fitted.TOTAL_PRECISION**-0.5
-    assert own_sd * 0.5 < counted[0].weight_sd < math.hypot(fitted.RETAINED_SD, own_sd)
+    assert fitted.RETAINED_SD / 2 < counted[0].weight_sd < fitted.RETAINED_SD * math.sqrt(2)
     assert [day.unknown for day in counted] == [day.unknown for day in without]
 
 
