@@ -12,7 +12,7 @@ days. No other file of `dpops.learning` and `dpops.levels` holds such a number
 # Fellner-Schall steps lead to what releases say, each strength by itself.
 PRIOR_WORTH = 6.0
 """Guessed: effects that the prior of a strength is worth; 2 in its place changes nothing."""
-WEIGHT_PRECISIONS = 0.2, 3.0
+WEIGHT_PRECISIONS = 0.2, 6.0
 """Real: of logarithms of weights: of cells, and of all other effects."""
 SPEED_PRECISIONS = 0.006, 0.3
 """Real, in (km/h)^-2: of cells (13 km/h around their neighbours), and of all other effects (2 km/h)."""
